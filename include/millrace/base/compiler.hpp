@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file
+/// Every compiler workaround of the library, named. Nothing else tests for a compiler.
+
+/// 1 where g++ destroys some temporaries of a co_await or co_yield expression twice (seen in 12.2; treated as
+/// present in every g++ before 13). The generator then refuses `co_yield aggregate{...}` at compile time.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 1
+#else
+#define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 0
+#endif
+
+/// 1 under AddressSanitizer, whichever compiler.
+#if defined(__SANITIZE_ADDRESS__)
+#define MILLRACE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MILLRACE_ASAN 1
+#endif
+#endif
+#ifndef MILLRACE_ASAN
+#define MILLRACE_ASAN 0
+#endif
+
+/// 1 under ThreadSanitizer, whichever compiler.
+#if defined(__SANITIZE_THREAD__)
+#define MILLRACE_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MILLRACE_TSAN 1
+#endif
+#endif
+#ifndef MILLRACE_TSAN
+#define MILLRACE_TSAN 0
+#endif
+
+#define MILLRACE_LIKELY(x) __builtin_expect(!!(x), 1)
+#define MILLRACE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define MILLRACE_NOINLINE __attribute__((noinline))
+
+/// A broken invariant of the library or a misuse that would corrupt memory: says so and aborts, in every build.
+/// Used only off the per-item paths.
+#define MILLRACE_ASSERT(condition, message) \
+  (MILLRACE_LIKELY(condition) ? void(0) : ::millrace::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace millrace::detail {
+[[noreturn]] MILLRACE_NOINLINE inline void assertion_failed(const char* condition, const char* message,
+                                                            const char* file, int line) noexcept {
+  std::fprintf(stderr, "millrace: %s (%s) at %s:%d\n", message, condition, file, line);
+  std::abort();
+}
+}  // namespace millrace::detail

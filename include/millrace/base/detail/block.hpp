@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace millrace::detail {
+
+/// A reference-counted run of memory: the owner behind `bytes` and `buffer`. The last reference calls recycle(), on
+/// whatever thread it is dropped.
+struct block {
+  std::atomic<std::uint32_t> refs{1};
+  char* data = nullptr;
+  std::size_t capacity = 0;
+  void (*recycle)(block*) noexcept = nullptr;
+
+  void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {
+    if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(this);
+  }
+};
+
+/// One allocation holding the block and its payload.
+inline block* allocate_block(std::size_t capacity) {
+  void* memory = std::malloc(sizeof(block) + capacity);
+  if (memory == nullptr) throw std::bad_alloc();
+  auto* b = new (memory) block();
+  b->data = static_cast<char*>(memory) + sizeof(block);
+  b->capacity = capacity;
+  b->recycle = [](block* self) noexcept {
+    self->~block();
+    std::free(self);
+  };
+  return b;
+}
+
+}  // namespace millrace::detail

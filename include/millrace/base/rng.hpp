@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace millrace {
+
+/// The library's portable random generator: the same numbers on every platform, compiler and standard library.
+///
+/// xoshiro256** 1.0 (D. Blackman, S. Vigna, "Scrambled linear pseudorandom number generators", ACM TOMS 47, 2021),
+/// its state filled by SplitMix64 from a seed. Numbers below a bound by D. Lemire's multiply-and-reject ("Fast random
+/// integer generation in an interval", ACM TOMACS 29, 2019), so they are unbiased. This sequence is part of the
+/// library's contract: the order of an epoch depends on it.
+class rng {
+ public:
+  explicit rng(std::uint64_t seed) noexcept {
+    for (std::uint64_t& word : state_) word = split_mix(seed);
+  }
+
+  /// A generator for one purpose of one epoch: independent sequences from one user seed.
+  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept : rng(combine(seed, epoch, purpose)) {}
+
+  /// The next 64 random bits.
+  std::uint64_t next() noexcept {
+    const std::uint64_t result = rotate(state_[1] * 5, 7) * 9;
+    const std::uint64_t t = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= t;
+    state_[3] = rotate(state_[3], 45);
+    return result;
+  }
+
+  /// Uniform in [0, bound); `bound` must not be 0.
+  std::uint64_t below(std::uint64_t bound) noexcept {
+    __extension__ using wide = unsigned __int128;
+    wide m = static_cast<wide>(next()) * bound;
+    auto low = static_cast<std::uint64_t>(m);
+    if (low < bound) {
+      const std::uint64_t threshold = (0 - bound) % bound;
+      while (low < threshold) {
+        m = static_cast<wide>(next()) * bound;
+        low = static_cast<std::uint64_t>(m);
+      }
+    }
+    return static_cast<std::uint64_t>(m >> 64);
+  }
+
+  /// Uniform in [0, 1) with 53 random bits.
+  double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+
+ private:
+  static std::uint64_t rotate(std::uint64_t x, int k) noexcept { return (x << k) | (x >> (64 - k)); }
+  static std::uint64_t split_mix(std::uint64_t& x) noexcept {
+    std::uint64_t z = (x += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  static std::uint64_t combine(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept {
+    std::uint64_t x = seed;
+    std::uint64_t mixed = split_mix(x);
+    x = mixed ^ epoch;
+    mixed = split_mix(x);
+    x = mixed ^ purpose;
+    return split_mix(x);
+  }
+
+  std::uint64_t state_[4];
+};
+
+/// Fisher-Yates from the back (Durstenfeld 1964) with rng::below: the documented permutation of the library. Works on
+/// anything with size() and operator[].
+template <class Container>
+void permute(Container& items, rng& random) {
+  for (std::size_t i = items.size(); i > 1; --i) {
+    const auto j = static_cast<std::size_t>(random.below(i));
+    if (j != i - 1) {
+      using std::swap;
+      swap(items[i - 1], items[j]);
+    }
+  }
+}
+
+}  // namespace millrace
