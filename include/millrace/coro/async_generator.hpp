@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/promise_base.hpp>
+
+namespace millrace {
+
+/// `co_yield give(x);` hands a named object over by move. Works for every type under every supported compiler.
+template <class T>
+class given {
+ public:
+  explicit given(T& object) noexcept : object_(&object) {}
+  T& get() const noexcept { return *object_; }
+
+ private:
+  T* object_;
+};
+template <class T>
+given<T> give(T& object) noexcept {
+  return given<T>(object);
+}
+
+namespace detail {
+
+/// Bytes of an item for the stage table: found by argument-dependent lookup, 0 where the type has no byte_size().
+template <class T>
+std::size_t item_bytes(const T& item) {
+  if constexpr (requires { byte_size(item); }) {
+    return byte_size(item);
+  } else {
+    return 0;
+  }
+}
+
+template <class T>
+class generator_promise : public promise_base {
+ public:
+  std::coroutine_handle<generator_promise> get_return_object() noexcept {
+    return std::coroutine_handle<generator_promise>::from_promise(*this);
+  }
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+
+  /// Suspends at a yield or at the end, and wakes the consumer if it is waiting.
+  class handing_over {
+   public:
+    handing_over() noexcept = default;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<generator_promise> handle) const noexcept {
+      generator_promise& p = handle.promise();
+      p.running_ = false;
+      p.resume_continuation();
+    }
+    void await_resume() const noexcept {}
+  };
+  /// The same for an item that the generator keeps: the consumer gets a copy. The address is taken only when the
+  /// awaiter has come to rest in the frame: a trivially copyable one may be returned in registers.
+  class handing_copy {
+   public:
+    explicit handing_copy(const T& item) : copy_(item) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<generator_promise> handle) noexcept {
+      handle.promise().item_ = &copy_;
+      handing_over().await_suspend(handle);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    T copy_;
+  };
+
+  handing_over yield_value(given<T> item) noexcept {
+    item_ = &item.get();
+    return handing_over();
+  }
+  handing_over yield_value(T&& item) noexcept {
+    static_assert(!MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE || !std::is_aggregate_v<T> ||
+                      std::is_trivially_destructible_v<T> || std::is_array_v<T>,
+                  "g++ 12 destroys a co_yielded aggregate temporary twice: name the item and write "
+                  "co_yield millrace::give(item), or give its type a constructor");
+    item_ = &item;
+    return handing_over();
+  }
+  handing_copy yield_value(const T& item)
+    requires std::is_copy_constructible_v<T>
+  {
+    return handing_copy(item);
+  }
+  handing_over final_suspend() noexcept {
+    ended_ = true;
+    item_ = nullptr;
+    return handing_over();
+  }
+  void return_void() const noexcept {}
+
+  bool has_result() const noexcept { return item_ != nullptr || ended_; }
+  std::optional<T> take() {
+    if (MILLRACE_UNLIKELY(item_ == nullptr)) {
+      rethrow_if_failed();
+      return std::nullopt;
+    }
+    return std::optional<T>(std::move(*std::exchange(item_, nullptr)));
+  }
+  const T* peek() const noexcept { return item_; }
+
+  bool running_ = false;  // asked, and has neither yielded nor ended yet
+  bool ended_ = false;
+  const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
+  std::int64_t asked_ns_ = 0;
+  std::int64_t yielded_ns_ = 0;
+
+ private:
+  T* item_ = nullptr;
+};
+
+}  // namespace detail
+
+/// A stream of items made by a coroutine that may wait: `async_generator<int> g() { co_yield 1; co_await ...; }`.
+///
+///     while (std::optional<T> item = co_await g.next()) use(*item);
+///
+/// Concurrency: pull. Nothing runs until next() is awaited; one consumer, one outstanding next(). While the items are
+/// there without waiting, consumer and generators run as nested calls; every executor::inline_budget hops go through
+/// the run queue. Yielding: `co_yield give(x)` and `co_yield std::move(x)` move, `co_yield x` copies.
+/// Lifetime: owns its coroutine, whose parameters live in the frame. Cancellation: dropping the generator destroys the
+/// frame at its current suspension point and everything below it. Dropping a next() that waits loses nothing: the
+/// item is there for the following next(). Errors: an exception is thrown by one next(); after that, and after the
+/// end, next() gives nullopt.
+template <class T>
+class [[nodiscard("a generator does nothing until next() is awaited")]] async_generator {
+ public:
+  using promise_type = detail::generator_promise<T>;
+  using value_type = T;
+
+  async_generator() noexcept = default;
+  async_generator(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from the promise
+  async_generator(async_generator&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  async_generator& operator=(async_generator&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~async_generator() { reset(); }
+
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+  /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run.
+  async_generator&& named(const char* name) && noexcept {
+    handle_.promise().name_ = name;
+    return std::move(*this);
+  }
+
+  class next_awaiter {
+   public:
+    next_awaiter(std::coroutine_handle<promise_type> generator, promise_base& consumer)
+        : generator_(generator), consumer_(consumer) {
+      promise_type& p = generator_.promise();
+      if (MILLRACE_UNLIKELY(!p.bound())) {
+        stage_record* stage = consumer.stage();
+        if (stage != nullptr && p.name_ != nullptr) stage = stage->owner->find_or_add(p.name_, stage);
+        p.bind(consumer.get_executor(), stage);
+      }
+    }
+    next_awaiter(const next_awaiter&) = delete;
+    next_awaiter& operator=(const next_awaiter&) = delete;
+    ~next_awaiter() {
+      if (waiting_) generator_.promise().set_continuation(nullptr, nullptr);
+    }
+
+    bool await_ready() {
+      promise_type& p = generator_.promise();
+      if (p.has_result()) return true;  // also after the end
+      if (p.running_) return false;     // an earlier next() was dropped while it waited
+      p.running_ = true;
+      executor& ex = p.get_executor();
+      if (!ex.spend_inline()) {
+        queued_ = true;
+        return false;
+      }
+      if (MILLRACE_LIKELY(p.stage() == nullptr)) {
+        generator_.resume();
+        return p.has_result();
+      }
+      return resume_on_account(p, ex);
+    }
+    void await_suspend(std::coroutine_handle<> consumer) noexcept {
+      promise_type& p = generator_.promise();
+      p.set_continuation(consumer, consumer_.stage());
+      waiting_ = true;
+      if (queued_) p.post_self(generator_);
+      if (own_stage(p)) {
+        starved_since_ = p.get_executor().now_ns();
+        if (queued_) p.asked_ns_ = starved_since_;
+      }
+    }
+    std::optional<T> await_resume() {
+      promise_type& p = generator_.promise();
+      if (MILLRACE_UNLIKELY(p.stage() != nullptr) && p.asked_ns_ != 0) settle(p);
+      waiting_ = false;
+      return p.take();
+    }
+
+   private:
+    bool own_stage(const promise_type& p) const noexcept {
+      return p.stage() != nullptr && p.stage() != consumer_.stage();
+    }
+
+    bool resume_on_account(promise_type& p, executor& ex) {
+      stage_record* const before = ex.enter(p.stage());
+      if (own_stage(p)) {
+        const std::int64_t t = ex.entered_ns();
+        p.asked_ns_ = t;
+        if (p.yielded_ns_ != 0) stage_record::add(p.stage()->blocked_ns, t - p.yielded_ns_);
+      }
+      generator_.resume();
+      ex.enter(before);
+      return p.has_result();
+    }
+    void settle(promise_type& p) {
+      if (!own_stage(p)) return;
+      stage_record& s = *p.stage();
+      const std::int64_t t = waiting_ ? p.get_executor().now_ns() : p.get_executor().entered_ns();
+      stage_record::add(s.asked_ns, t - p.asked_ns_);
+      p.asked_ns_ = 0;
+      p.yielded_ns_ = t;
+      if (starved_since_ != 0 && consumer_.stage() != nullptr) {
+        stage_record::add(consumer_.stage()->starved_ns, t - starved_since_);
+      }
+      if (const T* item = p.peek()) {
+        stage_record::add(s.items, 1);
+        stage_record::add(s.bytes, static_cast<std::int64_t>(detail::item_bytes(*item)));
+      }
+    }
+
+    std::coroutine_handle<promise_type> generator_;
+    promise_base& consumer_;
+    std::int64_t starved_since_ = 0;
+    bool queued_ = false;
+    bool waiting_ = false;
+  };
+
+  class next_awaitable {
+   public:
+    explicit next_awaitable(std::coroutine_handle<promise_type> generator) noexcept : generator_(generator) {}
+    next_awaiter awaited_by(promise_base& consumer) const { return next_awaiter(generator_, consumer); }
+
+   private:
+    std::coroutine_handle<promise_type> generator_;
+  };
+
+  /// Awaitable for the next item: std::optional<T>, nullopt at the end.
+  next_awaitable next() noexcept {
+    MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
+    return next_awaitable(handle_);
+  }
+
+ private:
+  void reset() noexcept {
+    if (handle_) std::exchange(handle_, nullptr).destroy();
+  }
+
+  std::coroutine_handle<promise_type> handle_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/run_queue.hpp>
+#include <millrace/coro/stage_record.hpp>
+#include <millrace/coro/timer_queue.hpp>
+
+namespace millrace {
+
+/// A message to an executor from another thread. run() is called once on the executor's thread, between coroutines; it
+/// may post coroutines and must not resume one. The node belongs to its sender until post_remote() and to the
+/// executor's thread from the start of run().
+class remote_node {
+ public:
+  remote_node() noexcept = default;
+  remote_node(const remote_node&) = delete;
+  remote_node& operator=(const remote_node&) = delete;
+
+ protected:
+  virtual ~remote_node() = default;
+  virtual void run() noexcept = 0;
+
+ private:
+  friend class executor;
+  remote_node* next_ = nullptr;
+};
+
+/// Something that lives as long as an executor and belongs to it, one of a kind: the HTTP engine of a loop, its root
+/// scope. Made by executor::service() on first use.
+class executor_service {
+ public:
+  virtual ~executor_service() = default;
+};
+
+/// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and what derived classes add (a
+/// kernel ring, an epoll set, a virtual clock).
+///
+/// Everything is for the executor's own thread except post_remote(). Coroutines bound to an executor must be destroyed
+/// before it and on its thread. Nothing here is global: executors know nothing of each other.
+class executor {
+ public:
+  /// How many coroutines may complete one into another before the next one goes through the queue, so that data that
+  /// is always ready cannot starve timers and I/O.
+  static constexpr int inline_budget = 64;
+
+  executor() = default;
+  executor(const executor&) = delete;
+  executor& operator=(const executor&) = delete;
+  virtual ~executor() { MILLRACE_ASSERT(frames_ == 0, "an executor was destroyed before its coroutines"); }
+
+  // ---- scheduling, on the executor's thread
+
+  /// Queues a suspended coroutine.
+  void post(ready_node& node) noexcept { ready_.push(node); }
+
+  /// The trampoline: `handle` is resumed as soon as the coroutine that runs now suspends. Symmetric transfer without
+  /// relying on tail calls, which g++ gives at -O2 only and never under its sanitizers.
+  void transfer(std::coroutine_handle<> handle, stage_record* stage) noexcept {
+    next_ = handle;
+    next_stage_ = stage;
+  }
+
+  /// Takes one step of the inline budget; false when it is used up and the caller should go through the queue.
+  bool spend_inline() noexcept { return --budget_ > 0; }
+
+  /// Switches the busy-time account to `stage` and returns the one before. Costs a clock reading only on a change.
+  stage_record* enter(stage_record* stage) noexcept {
+    stage_record* before = current_;
+    if (stage != before) {
+      const std::int64_t t = now_ns();
+      if (before != nullptr) stage_record::add(before->busy_ns, t - since_);
+      since_ = t;
+      current_ = stage;
+    }
+    return before;
+  }
+  /// The time at which the current account was entered.
+  std::int64_t entered_ns() const noexcept { return since_; }
+
+  // ---- time
+
+  virtual std::int64_t now_ns() const noexcept { return monotonic_ns(); }
+  time_point now() const noexcept { return time_point(duration(now_ns())); }
+  void add_timer(timer_node& timer, time_point due) { timers_.add(timer, due); }
+  void remove_timer(timer_node& timer) noexcept { timers_.remove(timer); }
+
+  // ---- other threads
+
+  /// Thread-safe: runs node.run() on the executor's thread soon. The executor must stay alive until then: whoever will
+  /// post has been announced by operation_started().
+  void post_remote(remote_node& node) noexcept {
+    std::lock_guard lock(inbox_mutex_);  // held across wake(): the executor cannot be destroyed between the two
+    node.next_ = nullptr;
+    const bool was_empty = inbox_head_ == nullptr;
+    (was_empty ? inbox_head_ : inbox_tail_->next_) = &node;
+    inbox_tail_ = &node;
+    if (was_empty) wake();
+  }
+
+  /// Announces an operation that outlives its awaitable and that another thread or the kernel will end (a pool job, a
+  /// file read): drain() waits for it.
+  void operation_started() noexcept { ++operations_; }
+  void operation_finished() noexcept { --operations_; }
+
+  /// The same for coroutines that clean up in the background (see root_scope).
+  void background_started() noexcept { ++background_; }
+  void background_finished() noexcept { --background_; }
+
+  // ---- running
+
+  /// Turns until `done()`, which is asked after the coroutines of each turn and before the kernel is waited for. One
+  /// turn: inbox, timers, the coroutines that were ready, then the kernel (blocking only when nothing is ready).
+  template <class Done>
+  void run_until(Done&& done) {
+    while (!done()) {
+      run_inbox();
+      if (!timers_.empty()) timers_.fire_due(now());
+      run_ready();
+      if (done()) return;
+      std::optional<time_point> deadline;
+      if (!timers_.empty()) deadline = timers_.next();
+      poll(ready_.empty(), deadline);
+    }
+  }
+
+  /// Turns until every operation that outlived its awaitable, and every background clean-up, has ended.
+  void drain() {
+    run_until([this] { return operations_ == 0 && background_ == 0; });
+  }
+
+  // ---- census: what must return to zero
+
+  std::size_t frames() const noexcept { return frames_; }
+  std::size_t operations() const noexcept { return operations_; }
+  std::size_t background() const noexcept { return background_; }
+  std::size_t timers() const noexcept { return timers_.size(); }
+  void frame_bound() noexcept { ++frames_; }
+  void frame_destroyed() noexcept { --frames_; }
+
+  /// The executor's service of type `Service`, made by `make()` (a unique_ptr) on first use. Services are destroyed in
+  /// the reverse order of their making, before the executor.
+  template <class Service, class Make>
+  Service& service(Make&& make) {
+    static constexpr char key = 0;  // its address is the identity of the type
+    for (auto& [k, s] : services_) {
+      if (k == &key) return static_cast<Service&>(*s);
+    }
+    std::unique_ptr<Service> made = make();
+    Service& result = *made;
+    services_.emplace_back(&key, std::move(made));
+    return result;
+  }
+
+ protected:
+  /// Waits for the kernel: until something happened or `deadline` when `block`, without waiting otherwise.
+  virtual void poll(bool block, std::optional<time_point> deadline) = 0;
+  /// Makes a blocked poll() return. Thread-safe. Called with the inbox locked.
+  virtual void wake() noexcept = 0;
+
+  bool inbox_empty() {
+    std::lock_guard lock(inbox_mutex_);
+    return inbox_head_ == nullptr;
+  }
+  bool ready_empty() const noexcept { return ready_.empty(); }
+  run_queue& ready_queue() noexcept { return ready_; }
+
+  /// For destructors of derived classes, while the kernel side still works: ends services and waits for operations.
+  void shut_down() {
+    drain();
+    while (!services_.empty()) services_.pop_back();
+    drain();
+  }
+
+ private:
+  void run_inbox() {
+    remote_node* node;
+    {
+      std::lock_guard lock(inbox_mutex_);
+      node = std::exchange(inbox_head_, nullptr);
+    }
+    while (node != nullptr) {
+      remote_node* const following = node->next_;  // run() may free the node
+      node->run();
+      node = following;
+    }
+  }
+
+  void run_ready() {
+    // Nodes queued from now on wait for the next turn: the mark bounds the turn.
+    if (ready_.empty()) return;
+    ready_.push(turn_mark_);
+    while (!ready_.empty()) {
+      ready_node& node = ready_.pop();
+      if (&node == &turn_mark_) break;
+      resume(node.handle_, node.stage_);
+    }
+  }
+
+  void resume(std::coroutine_handle<> handle, stage_record* stage) {
+    budget_ = inline_budget;
+    while (handle) {
+      enter(stage);
+      handle.resume();
+      handle = std::exchange(next_, nullptr);
+      stage = next_stage_;
+    }
+    enter(nullptr);
+  }
+
+  // the executor's thread
+  run_queue ready_;
+  ready_node turn_mark_;
+  timer_queue timers_;
+  std::coroutine_handle<> next_;
+  stage_record* next_stage_ = nullptr;
+  stage_record* current_ = nullptr;
+  std::int64_t since_ = 0;
+  int budget_ = inline_budget;
+  std::size_t frames_ = 0;
+  std::size_t operations_ = 0;
+  std::size_t background_ = 0;
+  std::vector<std::pair<const void*, std::unique_ptr<executor_service>>> services_;
+
+  // any thread, under the mutex
+  std::mutex inbox_mutex_;
+  remote_node* inbox_head_ = nullptr;
+  remote_node* inbox_tail_ = nullptr;
+};
+
+}  // namespace millrace

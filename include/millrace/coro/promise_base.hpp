@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/coro/executor.hpp>
+
+namespace millrace {
+
+/// What every coroutine of the library carries: the executor it runs on, the stage it works for, and who awaits it.
+///
+/// The context flows down at the await: a coroutine that awaits another binds it to its own executor and stage before
+/// it runs. Nothing is thread-local. Promises derive from this class.
+class promise_base {
+ public:
+  promise_base() noexcept = default;  // also keeps the promise from being an aggregate initialised by parameters
+  promise_base(const promise_base&) = delete;
+  promise_base& operator=(const promise_base&) = delete;
+  ~promise_base() {
+    if (executor_ != nullptr) executor_->frame_destroyed();
+  }
+
+  /// Binds the coroutine to an executor; again to another one only while it has never run.
+  void bind(executor& ex, stage_record* stage) noexcept {
+    if (executor_ == nullptr) {
+      executor_ = &ex;
+      ex.frame_bound();
+    }
+    stage_ = stage;
+  }
+
+  class executor& get_executor() const noexcept { return *executor_; }
+  bool bound() const noexcept { return executor_ != nullptr; }
+  stage_record* stage() const noexcept { return stage_; }
+
+  /// The coroutine to resume when this one has something; null when nobody waits.
+  void set_continuation(std::coroutine_handle<> handle, stage_record* stage) noexcept {
+    continuation_ = handle;
+    continuation_stage_ = stage;
+  }
+  /// Resumes the continuation, if any, once this coroutine has suspended.
+  void resume_continuation() noexcept {
+    if (continuation_) executor_->transfer(std::exchange(continuation_, nullptr), continuation_stage_);
+  }
+
+  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+  void rethrow_if_failed() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+  /// The place of this coroutine itself in the run queue: for starting it there.
+  void post_self(std::coroutine_handle<> self) noexcept {
+    node_.set(self, stage_);
+    executor_->post(node_);
+  }
+
+  /// An awaitable says with `awaited_by(promise)` which awaiter serves the coroutine of that promise: so every awaiter
+  /// knows its executor and stage from its constructor on, and is built in place in the frame (g++ 12 copies an awaiter
+  /// that await_transform returns by reference).
+  template <class Awaitable>
+  auto await_transform(Awaitable&& awaitable) {
+    static_assert(
+        requires { static_cast<Awaitable&&>(awaitable).awaited_by(*this); },
+        "a millrace coroutine awaits millrace awaitables only: tasks, next(), and what has awaited_by(promise)");
+    return static_cast<Awaitable&&>(awaitable).awaited_by(*this);
+  }
+
+ private:
+  class executor* executor_ = nullptr;
+  stage_record* stage_ = nullptr;
+  std::coroutine_handle<> continuation_;
+  stage_record* continuation_stage_ = nullptr;
+  std::exception_ptr error_;
+  ready_node node_;
+};
+
+/// `executor& ex = co_await this_executor();` never suspends.
+class this_executor {
+ public:
+  this_executor() noexcept = default;
+  class awaiter {
+   public:
+    explicit awaiter(executor& ex) noexcept : executor_(ex) {}
+    bool await_ready() const noexcept { return true; }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
+    executor& await_resume() const noexcept { return executor_; }
+
+   private:
+    executor& executor_;
+  };
+  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise.get_executor()); }
+};
+
+/// `stage_record* s = co_await this_stage();` the account of the running stage, null when none is kept.
+class this_stage {
+ public:
+  this_stage() noexcept = default;
+  class awaiter {
+   public:
+    explicit awaiter(stage_record* stage) noexcept : stage_(stage) {}
+    bool await_ready() const noexcept { return true; }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
+    stage_record* await_resume() const noexcept { return stage_; }
+
+   private:
+    stage_record* stage_;
+  };
+  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise.stage()); }
+};
+
+/// Goes through the run queue once: `co_await yield_now();` lets timers, I/O and other coroutines run.
+/// Dropping it while queued unlinks it.
+class yield_now {
+ public:
+  yield_now() noexcept = default;
+  class awaiter {
+   public:
+    explicit awaiter(promise_base& promise) noexcept : promise_(promise) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      node_.set(handle, promise_.stage());
+      promise_.get_executor().post(node_);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    promise_base& promise_;
+    ready_node node_;
+  };
+  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise); }
+};
+
+}  // namespace millrace

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+namespace millrace {
+
+class stage_recorder;
+
+/// What one stage of a running pipeline has done. Written by the loop thread only, readable from any thread at any
+/// moment (each number is exact, the set is not a snapshot). Times are nanoseconds of the executor's clock.
+///
+/// A stage is in one of these states: *busy* (its code runs on the loop), *starved* (it asked the stage before it and
+/// waits), *blocked* (it has handed over an item and nobody asks for the next one), or waiting for its own I/O or pool
+/// jobs: asked - starved - busy. Stages that work ahead are busy also while they are not asked.
+class stage_record {
+ public:
+  using counter = std::atomic<std::int64_t>;
+
+  stage_record(const char* stage_name, const stage_record* consumer, stage_recorder* recorder) noexcept
+      : name(stage_name), parent(consumer), owner(recorder) {}
+
+  const char* const name;
+  const stage_record* const parent;  ///< the stage that consumes this one; null for the sink
+  stage_recorder* const owner;
+  counter items{0};       ///< handed to the next stage
+  counter bytes{0};       ///< of those items, where their type has byte_size()
+  counter busy_ns{0};     ///< on the loop thread
+  counter pool_ns{0};     ///< on the compute pool, summed over its threads
+  counter starved_ns{0};  ///< waiting for the stage before it
+  counter asked_ns{0};    ///< from being asked to handing over
+  counter blocked_ns{0};  ///< from handing over to being asked again
+
+  /// Adds without a locked instruction: only for counters that one thread writes.
+  static void add(counter& c, std::int64_t n) noexcept {
+    c.store(c.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+};
+
+/// The records of one pipeline, in the order in which stages started (sink first). Records live as long as the
+/// recorder.
+class stage_recorder {
+ public:
+  stage_recorder() = default;
+  stage_recorder(const stage_recorder&) = delete;
+  stage_recorder& operator=(const stage_recorder&) = delete;
+
+  /// The record of stage `name` consumed by `parent`; made on first use. `name` must outlive the recorder.
+  stage_record* find_or_add(const char* name, const stage_record* parent) {
+    std::lock_guard lock(mutex_);
+    for (stage_record& r : records_) {
+      if (r.parent == parent && std::strcmp(r.name, name) == 0) return &r;
+    }
+    return &records_.emplace_back(name, parent, this);
+  }
+
+  /// Calls `visit(record)` for each record, sink first.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    std::lock_guard lock(mutex_);
+    for (const stage_record& r : records_) visit(r);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<stage_record> records_;
+};
+
+}  // namespace millrace

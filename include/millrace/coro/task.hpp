@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/coro/promise_base.hpp>
+
+namespace millrace {
+
+template <class T>
+class started;
+
+namespace detail {
+
+/// Told when a task is done; may post, must not resume.
+class completion {
+ public:
+  virtual void completed() noexcept = 0;
+
+ protected:
+  ~completion() = default;
+};
+
+class task_promise_base : public promise_base {
+ public:
+  class final_awaiter {
+   public:
+    final_awaiter() noexcept = default;
+    bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> handle) const noexcept {
+      task_promise_base& p = handle.promise();
+      if (p.completion_ != nullptr) p.completion_->completed();
+      p.resume_continuation();
+    }
+    void await_resume() const noexcept {}
+  };
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  final_awaiter final_suspend() const noexcept { return final_awaiter(); }
+  void set_completion(completion* c) noexcept { completion_ = c; }
+
+ private:
+  completion* completion_ = nullptr;
+};
+
+template <class T>
+class task_promise : public task_promise_base {
+ public:
+  std::coroutine_handle<task_promise> get_return_object() noexcept {
+    return std::coroutine_handle<task_promise>::from_promise(*this);
+  }
+  template <class U = T>
+    requires std::is_constructible_v<T, U&&>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  T take() {
+    rethrow_if_failed();
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+};
+
+template <>
+class task_promise<void> : public task_promise_base {
+ public:
+  std::coroutine_handle<task_promise> get_return_object() noexcept {
+    return std::coroutine_handle<task_promise>::from_promise(*this);
+  }
+  void return_void() noexcept {}
+  void take() { rethrow_if_failed(); }
+};
+
+}  // namespace detail
+
+/// A lazy coroutine with one result. It runs when it is awaited, on the awaiting coroutine's executor, and is awaited
+/// at most once: `T x = co_await f();` or `co_await std::move(t);`.
+///
+/// Lifetime: the task owns its coroutine; its parameters live in the frame (pass values, not references to
+/// temporaries that die before the await). Cancellation: dropping the task, started or not, destroys the frame and
+/// everything below it, at once; it must not be dropped from within itself. Errors: what escapes the body is thrown by
+/// the await. A child that finishes without waiting for anything costs no trip through the run queue.
+template <class T = void>
+class [[nodiscard("a task does nothing until it is awaited")]] task {
+ public:
+  using promise_type = detail::task_promise<T>;
+  using value_type = T;
+
+  task() noexcept = default;
+  task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from get_return_object
+  task(task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  task& operator=(task&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~task() { reset(); }
+
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+  class awaiter {
+   public:
+    awaiter(std::coroutine_handle<promise_type> child, stage_record* parent_stage) noexcept
+        : child_(child), parent_stage_(parent_stage) {}
+    awaiter(const awaiter&) = delete;
+    awaiter& operator=(const awaiter&) = delete;
+    ~awaiter() {
+      if (waiting_) child_.promise().set_continuation(nullptr, nullptr);
+    }
+    bool await_ready() {
+      promise_type& p = child_.promise();
+      executor& ex = p.get_executor();
+      if (!ex.spend_inline()) {
+        queued_ = true;
+        return false;
+      }
+      child_.resume();  // nested: depth is the depth of the calls, as for plain functions
+      return child_.done();
+    }
+    void await_suspend(std::coroutine_handle<> parent) noexcept {
+      promise_type& p = child_.promise();
+      p.set_continuation(parent, parent_stage_);
+      waiting_ = true;
+      if (queued_) p.post_self(child_);
+    }
+    T await_resume() {
+      waiting_ = false;
+      return child_.promise().take();
+    }
+
+   private:
+    std::coroutine_handle<promise_type> child_;
+    stage_record* parent_stage_;
+    bool queued_ = false;
+    bool waiting_ = false;
+  };
+
+  /// Called by the awaiting coroutine's promise.
+  awaiter awaited_by(promise_base& parent) && {
+    MILLRACE_ASSERT(handle_ != nullptr, "an empty task was awaited");
+    handle_.promise().bind(parent.get_executor(), parent.stage());
+    return awaiter(handle_, parent.stage());
+  }
+
+ private:
+  template <class U>
+  friend class started;
+
+  void reset() noexcept {
+    if (handle_) std::exchange(handle_, nullptr).destroy();
+  }
+
+  std::coroutine_handle<promise_type> handle_;
+};
+
+}  // namespace millrace

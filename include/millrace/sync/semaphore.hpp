@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <utility>
+
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/sync/wait_list.hpp>
+
+namespace millrace {
+
+/// Counts permits of any unit (items, bytes, connections) for coroutines of one executor.
+///
+/// `semaphore::permit p = co_await s.acquire(n);` waits until `n` permits are free and everybody who asked earlier has
+/// been served: first in, first out, so that a large request is not starved by small ones. The permit gives them back
+/// when it is dropped. A request for more than the capacity is granted when nothing else is out: one oversized item
+/// passes alone instead of deadlocking. Permits granted to a waiter that is dropped before it runs go back. The
+/// semaphore must outlive its waiters and permits.
+class semaphore {
+ public:
+  explicit semaphore(std::uint64_t capacity) noexcept : capacity_(capacity) {}
+  semaphore(const semaphore&) = delete;
+  semaphore& operator=(const semaphore&) = delete;
+
+  /// The right to `amount()` units, given back on destruction.
+  class permit {
+   public:
+    permit() noexcept = default;
+    permit(semaphore& s, std::uint64_t amount) noexcept : semaphore_(&s), amount_(amount) {}
+    permit(permit&& other) noexcept
+        : semaphore_(std::exchange(other.semaphore_, nullptr)), amount_(std::exchange(other.amount_, 0)) {}
+    permit& operator=(permit&& other) noexcept {
+      if (this != &other) {
+        release();
+        semaphore_ = std::exchange(other.semaphore_, nullptr);
+        amount_ = std::exchange(other.amount_, 0);
+      }
+      return *this;
+    }
+    ~permit() { release(); }
+
+    explicit operator bool() const noexcept { return semaphore_ != nullptr; }
+    std::uint64_t amount() const noexcept { return amount_; }
+    void release() noexcept {
+      if (semaphore_ != nullptr) std::exchange(semaphore_, nullptr)->give_back(std::exchange(amount_, 0));
+    }
+    /// Gives back all but `amount`: for when an upper bound was asked for and less turned out to be needed.
+    void shrink_to(std::uint64_t amount) noexcept {
+      if (amount >= amount_) return;
+      const std::uint64_t surplus = amount_ - amount;
+      amount_ = amount;
+      semaphore_->give_back(surplus);
+    }
+
+   private:
+    semaphore* semaphore_ = nullptr;
+    std::uint64_t amount_ = 0;
+  };
+
+  class awaiter : public waiter {
+   public:
+    awaiter(semaphore& s, std::uint64_t amount, promise_base& promise) noexcept
+        : semaphore_(s), amount_(amount), promise_(promise) {}
+    ~awaiter() {
+      if (granted_) {
+        semaphore_.give_back(amount_);
+      } else if (linked()) {
+        unlink();
+        semaphore_.serve();  // a smaller request behind this one may fit now
+      }
+    }
+    bool await_ready() noexcept {
+      if (!semaphore_.waiters_.empty() || !semaphore_.fits(amount_)) return false;
+      semaphore_.used_ += amount_;
+      granted_ = true;
+      return true;
+    }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      node_.set(handle, promise_.stage());
+      semaphore_.waiters_.push(*this);
+    }
+    permit await_resume() noexcept {
+      granted_ = false;
+      return permit(semaphore_, amount_);
+    }
+
+   private:
+    friend class semaphore;
+    semaphore& semaphore_;
+    std::uint64_t amount_;
+    promise_base& promise_;
+    ready_node node_;
+    bool granted_ = false;
+  };
+  class awaitable {
+   public:
+    awaitable(semaphore& s, std::uint64_t amount) noexcept : semaphore_(&s), amount_(amount) {}
+    awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*semaphore_, amount_, promise); }
+
+   private:
+    semaphore* semaphore_;
+    std::uint64_t amount_;
+  };
+
+  awaitable acquire(std::uint64_t amount = 1) noexcept { return awaitable(*this, amount); }
+
+  /// A permit if it can be had without waiting (an empty one otherwise).
+  permit try_acquire(std::uint64_t amount = 1) noexcept {
+    if (!waiters_.empty() || !fits(amount)) return permit();
+    used_ += amount;
+    return permit(*this, amount);
+  }
+
+  std::uint64_t capacity() const noexcept { return capacity_; }
+  std::uint64_t used() const noexcept { return used_; }
+  bool contended() const noexcept { return !waiters_.empty(); }
+
+ private:
+  bool fits(std::uint64_t amount) const noexcept {
+    return used_ == 0 || (used_ <= capacity_ && amount <= capacity_ - used_);
+  }
+  void give_back(std::uint64_t amount) noexcept {
+    used_ -= amount;
+    serve();
+  }
+  void serve() noexcept {
+    while (!waiters_.empty() && fits(waiters_.front().amount_)) {
+      awaiter& a = waiters_.pop();
+      used_ += a.amount_;
+      a.granted_ = true;
+      a.promise_.get_executor().post(a.node_);
+    }
+  }
+
+  const std::uint64_t capacity_;
+  std::uint64_t used_ = 0;
+  wait_list<awaiter> waiters_;
+};
+
+}  // namespace millrace
