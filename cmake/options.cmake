@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+
+# What the project's own tests, examples and benchmarks are compiled with. Nothing of it reaches a user of the library.
+
+set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers of the project's own binaries: address,undefined or thread")
+option(MILLRACE_WERROR "Make warnings errors in the project's own binaries" OFF)
+
+add_library(millrace_developer INTERFACE)
+target_compile_options(millrace_developer INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+if(MILLRACE_WERROR)
+  target_compile_options(millrace_developer INTERFACE -Werror)
+endif()
+
+if(MILLRACE_SANITIZE)
+  target_compile_options(millrace_developer INTERFACE -fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer
+                                                      -fno-sanitize-recover=all)
+  target_link_options(millrace_developer INTERFACE -fsanitize=${MILLRACE_SANITIZE})
+endif()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""The library as its users get it: check_package.py CASE --cmake ... (see CMakeLists.txt for the options).
+
+install          what is installed: every header, the package files, nothing else
+find_package     a program against the installed package, every component found here
+version          another minor version is refused
+missing          a required component whose dependency is missing: the message names the Debian package
+optional         the same component, optional: the rest works and its target does not exist
+add_subdirectory a program with the library as a subfolder, which adds no tests, options, downloads or install rules
+required         MILLRACE_REQUIRE_<COMPONENT> fails with the same message
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+
+class failure(Exception):
+    pass
+
+
+def expect(condition, message):
+    if not condition:
+        raise failure(message)
+
+
+class package:
+    def __init__(self, options):
+        self.o = options
+        self.prefix = pathlib.Path(options.work, "prefix")
+        self.components = options.components.split(",")
+
+    def run(self, *command, environment=None, succeeds=True):
+        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
+        output = result.stdout + result.stderr
+        if succeeds is not None and (result.returncode == 0) != succeeds:
+            raise failure(f"{' '.join(command)} {'failed' if succeeds else 'succeeded'}:\n{output}")
+        return output
+
+    def configure(self, name, *definitions, environment=None, succeeds=True):
+        """Configures the consumer in a fresh folder; returns the folder and the output on one line."""
+        folder = pathlib.Path(self.o.work, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        output = self.run(
+            self.o.cmake, "-S", f"{self.o.source}/tests/package/consumer", "-B", str(folder), "-G", self.o.generator,
+            f"-DCMAKE_CXX_COMPILER={self.o.compiler}", f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}",
+            f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DEVERYTHING={self.o.everything}", *definitions,
+            environment=environment, succeeds=succeeds)
+        return folder, re.sub(r"\s+", " ", output)
+
+    def build_and_run(self, folder):
+        self.run(self.o.cmake, "--build", str(folder))
+        said = self.run(str(folder / "consumer"))
+        expect(said == f"millrace {self.o.version}: slice 1\n", f"the consumer said {said!r}")
+
+    # A machine without libjpeg-turbo: pkg-config sees liburing alone.
+    def without_jpeg(self):
+        folder = pathlib.Path(self.o.work, "pkgconfig")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        where = self.run("pkg-config", "--variable=pcfiledir", "liburing").strip()
+        shutil.copy(pathlib.Path(where, "liburing.pc"), folder)
+        return {"PKG_CONFIG_LIBDIR": str(folder), "PKG_CONFIG_PATH": ""}
+
+    def case_install(self):
+        shutil.rmtree(self.o.work, ignore_errors=True)
+        self.run(self.o.cmake, "--install", self.o.build, "--prefix", str(self.prefix))
+        files = {p.relative_to(self.prefix).as_posix() for p in self.prefix.rglob("*") if p.is_file()}
+        source = pathlib.Path(self.o.source, "include")
+        headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.hpp")}
+        expect(headers <= files, f"not installed: {sorted(headers - files)}")
+        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "cuda")
+        others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts} | {"share/doc/millrace/LICENSE"}
+        expect(files - headers == others, f"beside the headers: {sorted((files - headers) ^ others)}")
+        for name in others:
+            text = pathlib.Path(self.prefix, name).read_text()
+            expect(self.o.source not in text and self.o.build not in text, f"{name} holds a path of this machine")
+
+    def case_find_package(self):
+        folder, _ = self.configure("find_package", f"-DCOMPONENTS={';'.join(self.components)}")
+        self.build_and_run(folder)
+
+    def case_version(self):
+        major, minor, patch = map(int, self.o.version.split("."))
+        self.configure("version", f"-DVERSION={major}.{minor}")
+        for wanted in (f"{major}.{minor + 1}", f"{major + 1}.{minor}", f"{major}.{minor}.{patch + 1}"):
+            _, output = self.configure("version", f"-DVERSION={wanted}", succeeds=False)
+            expect(f'compatible with requested version "{wanted}"' in output, output)
+
+    def case_missing(self):
+        jpeg = r"millrace::jpeg needs libjpeg-turbo 2\.1 \(Debian: libturbojpeg0-dev\)"
+        tar = r"millrace::tar needs libarchive 3\.6 \(Debian: libarchive-dev\)"
+        curl = r"libcurl 7\.85 \(Debian: libcurl4-openssl-dev\)"
+        no_tar, no_curl = "-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON"
+        no_openssl = "-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"
+        cases = [
+            (["-DCOMPONENTS=jpeg"], self.without_jpeg(), jpeg),
+            (["-DCOMPONENTS=core;tar", no_tar], {}, tar),
+            (["-DCOMPONENTS=tar;jpeg", no_tar], self.without_jpeg(), tar + "; " + jpeg),
+            (["-DCOMPONENTS=http", no_curl], {}, "millrace::http needs " + curl),
+            (["-DCOMPONENTS=s3", no_curl], {}, "millrace::s3 needs " + curl),
+            (["-DCOMPONENTS=s3", no_curl, no_openssl], {},
+             "millrace::s3 needs " + curl + r" and OpenSSL 3\.0 \(Debian: libssl-dev\)"),
+            (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
+             r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
+            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, cuda"),
+            (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
+             r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
+        ]
+        for definitions, environment, pattern in cases:
+            _, output = self.configure("missing", *definitions, environment=environment, succeeds=False)
+            expect(re.search(pattern, output), f"{definitions}: no '{pattern}' in: {output}")
+
+    def case_optional(self):
+        folder, _ = self.configure("optional", "-DCOMPONENTS=core", "-DOPTIONAL_COMPONENTS=jpeg",
+                                   environment=self.without_jpeg())
+        text = (folder / "build.ninja" if self.o.generator == "Ninja" else folder / "CMakeCache.txt").read_text()
+        expect("turbojpeg" not in text, "an optional component that is missing is linked all the same")
+
+    def case_add_subdirectory(self):
+        folder, output = self.configure("add_subdirectory", f"-DSUBDIRECTORY={self.o.source}")
+        expect("Catch2" not in output and "is not built" not in output, f"the configure output speaks of tests: {output}")
+        cache = (folder / "CMakeCache.txt").read_text()
+        for word in ("MILLRACE_WERROR", "MILLRACE_SANITIZE", "Catch2_DIR", "FETCHCONTENT"):
+            expect(word not in cache, f"the consumer's cache holds {word}")
+        targets = self.run(self.o.cmake, "--build", str(folder), "--target", "help")
+        expect(not re.search(r"\b(test_|example_|bench_|millrace_headers)", targets), f"targets of ours: {targets}")
+        tests = self.run(str(pathlib.Path(self.o.cmake).with_name("ctest")), "--test-dir", str(folder), "-N", succeeds=None)
+        expect(not re.search(r"Total Tests: [1-9]", tests), f"tests of ours: {tests}")
+        self.build_and_run(folder)
+        into = pathlib.Path(self.o.work, "consumer_prefix")
+        self.run(self.o.cmake, "--install", str(folder), "--prefix", str(into))
+        expect(not any(into.rglob("*.hpp")), "installing the consumer installs the library")
+
+    def case_required(self):
+        _, output = self.configure("required", f"-DSUBDIRECTORY={self.o.source}", "-DMILLRACE_REQUIRE_TAR=ON",
+                                   "-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON", succeeds=False)
+        expect(re.search(r"millrace::tar needs libarchive 3\.6 \(Debian: libarchive-dev\)", output), output)
+        _, output = self.configure("required", f"-DSUBDIRECTORY={self.o.source}", "-DMILLRACE_USE_TAR_IF_AVAILABLE=OFF")
+        expect("millrace::tar is switched off" in output, output)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case")
+    for name in ("cmake", "generator", "compiler", "launcher", "source", "build", "work", "everything", "version",
+                 "components"):
+        parser.add_argument("--" + name, required=True)
+    options = parser.parse_args()
+    try:
+        getattr(package(options), "case_" + options.case)()
+    except failure as error:
+        print(f"package.{options.case}: {error}")
+        return 1
+    print(f"package.{options.case}: as expected")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cstdio>
+
+#include "everything.hpp"
+
+unsigned long long second(millrace::rng& random);
+
+int main() {
+  millrace::rng random(7);
+  const unsigned long long drawn = second(random);
+  const millrace::bytes text = millrace::bytes::copy("a slice").slice(2, 5);
+  std::printf("millrace %d.%d.%d: %.*s %d\n", MILLRACE_VERSION_MAJOR, MILLRACE_VERSION_MINOR, MILLRACE_VERSION_PATCH,
+              static_cast<int>(text.size()), text.data(), drawn == millrace::rng(7).next());
+  return 0;
+}

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the tree that no compiler checks.
+
+    check_structure.py ROOT         checks a tree; prints FILE:LINE: rule: what is wrong; leaves with 1 if anything is
+    check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
+
+Rules: spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy, mutable-global,
+self-include, sleep. Each is explained where it is checked.
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# A file includes only from its own floor or a lower one.
+FLOORS = {
+    "base": 0,
+    "coro": 1,
+    "sync": 2, "loop": 2,
+    "flow": 3, "io": 3, "http": 3, "device": 3, "testing": 3,
+    "s3": 4, "tar": 4, "cuda": 4,
+    "shards": 5, "decode": 5, "records": 5,
+    "loader": 6,
+}
+TOP_FLOOR = 7  # the headers of include/millrace/ itself
+LINE_CAP = 400
+
+# Third-party headers and the one folder of include/millrace that may include them.
+CONFINED = {
+    r"liburing(\.h|/)": "loop",
+    r"curl/": "http",
+    r"archive(_entry)?\.h": "tar",
+    r"openssl/": "s3",
+    r"expat(_external)?\.h": "s3",
+    r"(cuda|cuda_runtime|cuda_runtime_api|driver_types|nvjpeg)\.h|cuda/|nvtx3/": "cuda",
+    r"(turbojpeg|jpeglib|jerror|png|spng)\.h|webp/|sndfile\.h": "decode",
+    r"(nlohmann/|simdjson)": "decode",
+}
+# Headers of the standard library that cost every user too much, or that g++ 12 does not have.
+HEAVY = {"iostream", "regex", "format", "expected", "print", "generator", "mdspan", "bits/stdc++.h"}
+# Names at the head of an include path that belong to the C library and the kernel.
+SYSTEM_FOLDERS = {"sys", "linux", "netinet", "arpa", "net", "asm", "bits"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def code_of(text):
+    """The text without its comments and the contents of its strings; every line keeps its number."""
+    return COMMENT_OR_STRING.sub(lambda m: '""' if m.group(0)[0] == '"' else re.sub(r"[^\n]", " ", m.group(0)), text)
+
+
+def floor_of(relative):
+    parts = relative.split("/")
+    if len(parts) == 1:
+        return 0 if relative == "version.hpp" else TOP_FLOOR
+    return FLOORS.get(parts[0])
+
+
+DECLARATION = re.compile(r"^[ \t]*(?:(?:static|inline)\s+)+([^;={}()]*?)(=|;|\{|\()", re.M)
+
+
+def mutable_globals(code):
+    """(offset, name) of variables that live as long as the program and can change, as far as a glance can tell."""
+    for match in DECLARATION.finditer(code):
+        declaration, end = match.group(1).strip(), match.group(2)
+        if end == "(" or declaration.endswith("operator"):
+            continue  # a function
+        if re.match(r"(constexpr|consteval|namespace|struct|class|enum|union|auto)\b", declaration):
+            continue
+        words = re.findall(r"\w+", declaration)
+        value = declaration.split("*")[-1]  # of a pointer, only what follows the last star makes it constant
+        if len(words) < 2 or re.search(r"\bconst\b", value):
+            continue
+        yield match.start(1), words[-1]
+
+
+def check_header(relative, text, report):
+    """One file of include/millrace/."""
+    folder = relative.split("/")[0] if "/" in relative else ""
+    own = floor_of(relative)
+    lines = text.splitlines()
+    code = code_of(text)
+
+    if "#pragma once" not in code:
+        report(1, "pragma-once", "the header has no #pragma once")
+    if len(lines) > LINE_CAP:
+        report(LINE_CAP + 1, "line-cap", f"{len(lines)} lines; split the file by idea (at most {LINE_CAP})")
+    if own is None:
+        report(1, "floor", f"{folder}/ has no floor; name it in FLOORS")
+
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        kind, path = match.groups()
+        if kind == '"':
+            report(number, "quotes", f'write <millrace/...> instead of "{path}"')
+        if path.startswith("millrace/"):
+            target = path[len("millrace/"):]
+            target_folder = target.split("/")[0] if "/" in target else ""
+            theirs = floor_of(target)
+            if own is not None and (theirs is None or theirs > own):
+                report(number, "floor", f"<{path}> is on floor {theirs}, this file on floor {own}")
+            # A machine without the toolkit must be able to include everything else.
+            if target_folder == "cuda" and folder != "cuda" and relative != "millrace_cuda.hpp":
+                report(number, "cuda-apart", f"only cuda/ and millrace_cuda.hpp include <{path}>")
+            # The test kit is for users' and our own tests; the library does not depend on it.
+            if target_folder == "testing" and folder != "testing":
+                report(number, "test-kit", f"the library does not include its test kit (<{path}>)")
+            # Stages of flow/ run on any executor: no kernel, no network.
+            if folder == "flow" and target_folder in ("loop", "http"):
+                report(number, "flow-io", f"flow/ knows no I/O (<{path}>)")
+        elif kind == "<":
+            for pattern, home in CONFINED.items():
+                if re.match(pattern, path) and folder != home:
+                    report(number, "confinement", f"<{path}> is included in {home}/ only")
+            known = any(re.match(pattern, path) for pattern in CONFINED)
+            head = path.split("/")[0] if "/" in path else ""
+            if head and head not in SYSTEM_FOLDERS and not known:
+                report(number, "confinement", f"<{path}> belongs to no folder; name it in CONFINED")
+            if path in HEAVY:
+                report(number, "heavy", f"<{path}> does not belong in a public header")
+
+    for number, line in enumerate(code.splitlines(), 1):
+        if re.search(r"\bthread_local\b", line):
+            report(number, "mutable-global", "thread_local: state of a thread outlives and escapes the pipeline")
+    for offset, name in mutable_globals(code):
+        number = code.count("\n", 0, offset) + 1
+        report(number, "mutable-global", f"{name} is mutable and lives as long as the program")
+
+
+def check_test(relative, text, report):
+    """One file tests/<area>/<name>_test.cpp."""
+    # The header under test comes first, so that it is seen to stand on its own.
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            if not match.group(2).startswith("millrace/"):
+                report(number, "self-include", "the first include of a test is the header that it tests")
+            break
+    for number, line in enumerate(code_of(text).splitlines(), 1):
+        if re.search(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(", line):
+            report(number, "sleep", "tests wait on events or on virtual time, not on the clock")
+
+
+def spdx_ok(text):
+    head = [line for line in text.splitlines()[:4] if not line.startswith("#!")]
+    return (len(head) >= 2 and "SPDX-FileCopyrightText: The millrace authors" in head[0]
+            and "SPDX-License-Identifier: Apache-2.0" in head[1])
+
+
+def check_tree(root):
+    """Every finding as (file, line, rule, message); files in order of their names."""
+    findings = []
+    root = pathlib.Path(root)
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root).as_posix()
+        top = relative.split("/")[0]
+        if top not in ("include", "tests", "examples", "bench", "cmake", ".ci") and relative != "CMakeLists.txt":
+            continue
+        if not path.is_file():
+            continue
+        source = path.suffix in (".hpp", ".cpp", ".h", ".cu", ".py", ".sh", ".cmake", ".in") or path.name in (
+            "CMakeLists.txt", "run")
+        if not source:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        report = lambda line, rule, message: findings.append((relative, line, rule, message))
+        if not spdx_ok(text):
+            report(1, "spdx", "the first two lines are not the SPDX lines")
+        if relative.startswith("include/millrace/") and path.suffix == ".hpp":
+            check_header(relative[len("include/millrace/"):], text, report)
+        if re.fullmatch(r"tests/[^/]+/[^/]+_test\.cpp", relative):
+            check_test(relative, text, report)
+    return findings
+
+
+# --- the self-test
+
+SPDX = "// SPDX-FileCopyrightText: The millrace authors\n// SPDX-License-Identifier: Apache-2.0\n"
+GOOD = {
+    "include/millrace/base/a.hpp": SPDX + "#pragma once\n#include <vector>\n"
+    "inline constexpr int limit = 3;\nstatic const char* const units[] = {\"static int x = 1;\"};\n"
+    "inline int twice(int x) { return x * 2; }\nstatic thing make();\n// static int commented = 1; thread_local too\n"
+    "struct s { static constexpr int k = 1; static bool is(int a) { return a == k; } static s of(int x);\n"
+    "  static int plain() noexcept; int member = 0; };\n"
+    "inline bool operator==(const s& a, const s& b) noexcept { return &a == &b; }\n",
+    "include/millrace/coro/b.hpp": SPDX + "#pragma once\n#include <millrace/base/a.hpp>\n#include <sys/mman.h>\n",
+    "include/millrace/loop/ring.hpp": SPDX + "#pragma once\n#include <liburing.h>\n#include <millrace/sync/x.hpp>\n",
+    "include/millrace/http/client.hpp": SPDX + "#pragma once\n#include <curl/curl.h>\n#include <millrace/io/x.hpp>\n",
+    "include/millrace/cuda/stream.hpp": SPDX + "#pragma once\n#include <cuda_runtime_api.h>\n",
+    "include/millrace/millrace.hpp": SPDX + "#pragma once\n#include <millrace/loader/x.hpp>\n",
+    "tests/base/a_test.cpp": SPDX + "#include <millrace/base/a.hpp>\n#include <vector>\n",
+    "tests/run.sh": "#!/bin/sh\n" + SPDX.replace("//", "#"),
+}
+# (rule, file, its text): each added to the good tree must be reported under exactly this rule.
+BAD = [
+    ("spdx", "include/millrace/base/bad.hpp", "#pragma once\n"),
+    ("spdx", "tests/x/bad.py", "print()\n"),
+    ("pragma-once", "include/millrace/base/bad.hpp", SPDX + "// #pragma once\n"),
+    ("line-cap", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n" + "\n" * 398),
+    ("quotes", "include/millrace/base/bad.hpp", SPDX + '#pragma once\n#include "a.hpp"\n'),
+    ("floor", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n#include <millrace/coro/b.hpp>\n"),
+    ("floor", "include/millrace/sync/bad.hpp", SPDX + "#pragma once\n# include  <millrace/flow/b.hpp>\n"),
+    ("floor", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/millrace.hpp>\n"),
+    ("floor", "include/millrace/attic/bad.hpp", SPDX + "#pragma once\n"),
+    ("confinement", "include/millrace/io/bad.hpp", SPDX + "#pragma once\n#include <liburing.h>\n"),
+    ("confinement", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <curl/curl.h>\n"),
+    ("confinement", "include/millrace/shards/bad.hpp", SPDX + "#pragma once\n#include <archive.h>\n"),
+    ("confinement", "include/millrace/http/bad.hpp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
+    ("confinement", "include/millrace/http/bad.hpp", SPDX + "#pragma once\n#include <expat.h>\n"),
+    ("confinement", "include/millrace/device/bad.hpp", SPDX + "#pragma once\n#include <cuda_runtime_api.h>\n"),
+    ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <turbojpeg.h>\n"),
+    ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <jpeglib.h>\n"),
+    ("confinement", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <spdlog/spdlog.h>\n"),
+    ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
+    ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
+    ("test-kit", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/x.hpp>\n"),
+    ("flow-io", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/loop/ring.hpp>\n"),
+    ("heavy", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <iostream>\n"),
+    ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nthread_local int x = 0;\n"),
+    ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\ninline int x = 0;\n"),
+    ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n  static std::atomic<int> x{0};\n"),
+    ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic std::map<int, int> x;\n"),
+    ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic const char* x = \"\";\n"),
+    ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic int table[3] = {};\n"),
+    ("self-include", "tests/base/bad_test.cpp", SPDX + '#include "tests/support/catch.hpp"\n'),
+    ("sleep", "tests/base/bad_test.cpp", SPDX + "#include <millrace/base/a.hpp>\nvoid f() { usleep (1); }\n"),
+]
+
+
+def self_test():
+    failures = []
+    for rule, name, text in [(None, None, None)] + BAD:
+        with tempfile.TemporaryDirectory() as folder:
+            for path, good in {**GOOD, **({name: text} if name else {})}.items():
+                target = pathlib.Path(folder, path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(good)
+            found = {(f, r) for f, _, r, _ in check_tree(folder)}
+            expected = {(name, rule)} if name else set()
+            if found != expected:
+                failures.append(f"expected {sorted(expected)}, found {sorted(found)} for:\n{text}")
+    rules = set(re.findall(r"^Rules: (.*?)\. Each", __doc__, re.M | re.S)[0].replace("\n", " ").split(", "))
+    unbroken = rules - {rule for rule, _, _ in BAD}
+    if unbroken:
+        failures.append(f"rules that the self-test does not break: {sorted(unbroken)}")
+    for failure in failures:
+        print("self-test:", failure)
+    print(f"self-test: {len(BAD)} seeded violations of {len(rules)} rules, {len(failures)} unexpected results")
+    return 1 if failures else 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print(__doc__)
+        return 2
+    findings = check_tree(arguments[0])
+    for name, line, rule, message in findings:
+        print(f"{name}:{line}: {rule}: {message}")
+    headers = len(list(pathlib.Path(arguments[0], "include").rglob("*.hpp")))
+    if headers == 0:
+        print("no headers found: is this the root of the project?")
+        return 1
+    print(f"{headers} headers checked, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
