@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Nanoseconds per member to walk a tar archive in memory, bodies shared and not copied: tar::reader on 8 MiB pieces
+// beside libarchive's memory reader with archive_read_data_block. Interleaved rounds; the median of five with the
+// lowest and the highest.
+//
+//   tar_bench [archive megabytes, default 100]
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/base/slab_pool.hpp>
+#include <millrace/tar/reader.hpp>
+#include <millrace/tar/writer.hpp>
+
+namespace {
+
+namespace mill = millrace;
+
+struct tally {
+  std::uint64_t members = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct scenario {
+  const char* name;
+  std::size_t body;
+  std::int64_t mtime_ns;  // a fraction of a second makes a pax header, as WebDataset's writer does
+};
+
+std::string make_archive(const scenario& s, std::size_t total) {
+  std::string text;
+  text.reserve(total + (std::size_t(1) << 20));
+  mill::tar::writer archive(text);
+  mill::rng random(1);
+  std::string body(s.body, '\0');
+  for (char& c : body) c = static_cast<char>(random.next());
+  for (unsigned i = 0; text.size() < total; ++i) {
+    char name[32];
+    std::snprintf(name, sizeof name, "%08u.jpg", i);
+    archive.add(name, body, {.mtime_ns = s.mtime_ns});
+  }
+  archive.finish();
+  return text;
+}
+
+std::vector<mill::bytes> in_slabs(const std::string& text, mill::slab_pool& pool) {
+  std::vector<mill::bytes> pieces;
+  for (std::size_t at = 0; at < text.size(); at += pool.slab_bytes()) {
+    mill::buffer slab = pool.acquire();
+    const std::size_t n = std::min(pool.slab_bytes(), text.size() - at);
+    std::copy_n(text.data() + at, n, slab.data());
+    pieces.push_back(slab.share(0, n));
+  }
+  return pieces;
+}
+
+tally walk_ours(const std::vector<mill::bytes>& pieces) {
+  tally t;
+  mill::tar::reader reader("bench.tar");
+  mill::tar::entry e;
+  auto drain = [&] {
+    while (reader.next(e)) {
+      ++t.members;
+      t.bytes += e.body.size() + e.name.size();
+    }
+  };
+  for (const mill::bytes& piece : pieces) {
+    reader.feed(piece);
+    drain();
+  }
+  reader.finish();
+  drain();
+  return t;
+}
+
+tally walk_libarchive(const std::string& text) {
+  tally t;
+  archive* a = archive_read_new();
+  archive_read_support_format_tar(a);
+  if (archive_read_open_memory(a, text.data(), text.size()) != ARCHIVE_OK) std::abort();
+  archive_entry* e = nullptr;
+  while (archive_read_next_header(a, &e) == ARCHIVE_OK) {
+    ++t.members;
+    t.bytes += std::string_view(archive_entry_pathname(e)).size();
+    const void* data = nullptr;
+    std::size_t size = 0;
+    la_int64_t offset = 0;
+    while (archive_read_data_block(a, &data, &size, &offset) == ARCHIVE_OK) t.bytes += size;
+  }
+  archive_read_free(a);
+  return t;
+}
+
+template <class Walk>
+double ns_per_member(std::uint64_t members, int repeat, Walk walk) {
+  const std::int64_t begin = mill::monotonic_ns();
+  for (int i = 0; i < repeat; ++i) {
+    if (walk().members != members) std::abort();
+  }
+  return static_cast<double>(mill::monotonic_ns() - begin) / static_cast<double>(members) / repeat;
+}
+
+void print(const char* who, std::array<double, 5> ns) {
+  std::sort(ns.begin(), ns.end());
+  std::printf("  %-28s %7.1f ns/member   (%.1f - %.1f)\n", who, ns[2], ns[0], ns[4]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::size_t total = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 100) * 1000000;
+  const scenario scenarios[] = {
+      {"100 KB members, ustar", 100000, 1700000000000000000},
+      {"100 KB members, pax", 100000, 1700000000123456000},
+      {"1.6 KB members, ustar", 1600, 1700000000000000000},
+      {"1.6 KB members, pax", 1600, 1700000000123456000},
+  };
+  mill::slab_pool pool;
+  for (const scenario& s : scenarios) {
+    const std::string text = make_archive(s, total);
+    const std::vector<mill::bytes> pieces = in_slabs(text, pool);
+    const tally expected = walk_libarchive(text);
+    const tally ours = walk_ours(pieces);
+    if (ours.members != expected.members || ours.bytes != expected.bytes) {
+      std::fprintf(stderr, "%s: the two readers disagree\n", s.name);
+      return 1;
+    }
+    const int repeat = std::max(1, static_cast<int>(200000 / expected.members));
+    std::array<double, 5> a{};
+    std::array<double, 5> b{};
+    for (std::size_t round = 0; round < a.size(); ++round) {
+      a[round] = ns_per_member(expected.members, repeat, [&] { return walk_ours(pieces); });
+      b[round] = ns_per_member(expected.members, repeat, [&] { return walk_libarchive(text); });
+    }
+    std::printf("%s (%llu members, %zu bytes)\n", s.name, static_cast<unsigned long long>(expected.members),
+                text.size());
+    print("tar::reader, 8 MiB pieces", a);
+    print("libarchive, memory", b);
+  }
+}

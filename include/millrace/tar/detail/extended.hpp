@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/tar/detail/header.hpp>
+#include <millrace/tar/detail/input.hpp>
+#include <millrace/tar/detail/pax.hpp>
+#include <millrace/tar/reader_options.hpp>
+
+namespace millrace::tar::detail {
+
+/// Collects the extended headers before a member: pax 'x' and 'g', Solaris 'X', GNU long names 'L' and 'K'.
+class extended_headers {
+ public:
+  static bool is_type(char type) noexcept {
+    return type == 'x' || type == 'L' || type == 'g' || type == 'K' || type == 'X';
+  }
+
+  /// Starts on a header with a payload of `size` bytes. Returns why it is refused, or nothing.
+  std::string begin(char type, std::uint64_t size, const reader_options& options) {
+    if (type == 'L' || type == 'K') {
+      if (size > options.max_name_bytes + std::uint64_t(1)) return "a name is longer than max_name_bytes";
+    } else if (size > options.max_pax_bytes) {
+      return "a pax header of " + std::to_string(size) + " bytes is larger than max_pax_bytes";
+    }
+    if (type != 'g') pending_ = true;
+    type_ = type;
+    wanted_ = static_cast<std::size_t>(size);
+    gathered_.clear();
+    return std::string();
+  }
+
+  /// Reads and applies the payload. False: more input is needed. What is wrong with it goes to `problem`.
+  bool read(input& in, const reader_options& options, pax_problem& problem) {
+    if (MILLRACE_LIKELY(gathered_.empty() && in.together() >= wanted_)) {
+      const char* payload = in.here();
+      in.advance(wanted_);
+      problem = apply({payload, wanted_}, options.max_name_bytes);
+      return true;
+    }
+    const std::size_t had = gathered_.size();
+    gathered_.resize(wanted_);
+    const std::size_t got = in.copy(gathered_.data() + had, wanted_ - had);
+    gathered_.resize(had + got);
+    if (gathered_.size() != wanted_) return false;
+    problem = apply(gathered_, options.max_name_bytes);
+    return true;
+  }
+
+  /// Bytes of the payload.
+  std::size_t size() const noexcept { return wanted_; }
+
+  /// True when a header has been read that a member must follow.
+  bool pending() const noexcept { return pending_; }
+
+  /// The member's name, which `block` has when no extended header says otherwise.
+  void assign_name(std::string& name, const char* block) {
+    std::string* own = has_long_name_                        ? &long_name_
+                       : !pax_.sparse_name.empty()           ? &pax_.sparse_name
+                       : MILLRACE_LIKELY(!pax_.path.empty()) ? &pax_.path
+                                                             : nullptr;
+    if (own == nullptr) {
+      detail::assign_name(name, block);
+    } else {
+      std::swap(name, *own);
+    }
+  }
+
+  /// Applies the rest to the member and forgets it.
+  void finish_member(std::uint64_t& size, bool& sparse) noexcept {
+    if (pax_.size) size = *pax_.size;
+    if (pax_.sparse) sparse = true;
+    pax_.clear();
+    has_long_name_ = false;
+    pending_ = false;
+  }
+
+ private:
+  pax_problem apply(std::string_view payload, std::size_t max_name) {
+    switch (type_) {
+      case 'L':
+      case 'K': {
+        const std::string_view name = payload.substr(0, payload.find('\0'));
+        if (name.size() > max_name) return {0, "a name is longer than max_name_bytes"};
+        if (type_ == 'K') return {};  // a link's target, which is not reported
+        long_name_.assign(name.data(), name.size());
+        has_long_name_ = true;
+        return {};
+      }
+      case 'g': {
+        // Nothing that a global header may say has a bearing on a body or a name; it is checked, not kept.
+        pax_records global;
+        const pax_problem problem = parse_pax(payload, true, max_name, global);
+        if (problem.reason == nullptr && global.sparse) return {0, "a global pax header makes every member sparse"};
+        return problem;
+      }
+      default:
+        pax_.clear();  // of several headers before one member the last counts
+        return parse_pax(payload, false, max_name, pax_);
+    }
+  }
+
+  char type_ = 0;
+  bool pending_ = false;
+  bool has_long_name_ = false;
+  std::size_t wanted_ = 0;
+  pax_records pax_;
+  std::string long_name_;
+  std::string gathered_;
+};
+
+}  // namespace millrace::tar::detail
