@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <millrace/cuda/device_memory.hpp>
+#include <millrace/cuda/event.hpp>
+#include <millrace/cuda/pinned_source.hpp>
+#include <millrace/cuda/stream.hpp>
+#include <millrace/device/device.hpp>
+
+namespace millrace {
+
+/// A GPU as the `device` concept sees it: a CUDA stream for the copies, and the memory on both sides of it.
+///
+/// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`.
+class cuda_device {
+ public:
+  using event_type = cuda::event;
+
+  explicit cuda_device(cuda::stream copies) noexcept : copies_(std::move(copies)) {}
+
+  void* allocate_pinned(std::size_t n) const { return cuda::pinned_source(copies_.on()).allocate(n); }
+  void free_pinned(void* memory, std::size_t) const noexcept { cuda::detail::ignore(cudaFreeHost(memory)); }
+  void* allocate_device(std::size_t n) const { return cuda::device_memory(n, copies_.on()).release(); }
+  void free_device(void* memory, std::size_t) const noexcept { cuda::detail::ignore(cudaFree(memory)); }
+
+  event_type make_event() const { return cuda::event(copies_.on()); }
+  void copy_to_device(void* to, const void* from, std::size_t n) const {
+    const cuda::device_guard current(copies_.on());
+    cuda::detail::check(cudaMemcpyAsync(to, from, n, cudaMemcpyHostToDevice, copies_.get()), "cudaMemcpyAsync");
+  }
+  void record(event_type& e) const { e.record(copies_.get()); }
+  void record(event_type& e, stream_ref s) const { e.record(s.as<CUstream_st>()); }
+  void wait(stream_ref s, const event_type& e) const {
+    const cuda::device_guard current(copies_.on());
+    cuda::detail::check(cudaStreamWaitEvent(s.as<CUstream_st>(), e.get(), 0), "cudaStreamWaitEvent");
+  }
+  bool query(const event_type& e) const { return e.ready(); }
+  void synchronize(const event_type& e) const { e.synchronize(); }
+  std::string name() const { return copies_.on().name(); }
+
+  const cuda::stream& copies() const noexcept { return copies_; }
+
+ private:
+  cuda::stream copies_;
+};
+
+static_assert(device<cuda_device>);
+
+namespace cuda {
+/// Lets a stream stand for its device: `to_device(copies)` reads like `to_device(cuda_device(copies))`.
+inline cuda_device as_device(stream copies) noexcept { return cuda_device(std::move(copies)); }
+}  // namespace cuda
+
+}  // namespace millrace

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+
+namespace millrace::cuda {
+
+/// A call of the CUDA runtime failed. what() reads "cudaMalloc failed: out of memory (cudaErrorMemoryAllocation, 2)".
+///
+/// The runtime reports errors of earlier asynchronous work (a kernel's illegal address, say) by whatever call comes
+/// next, so the call named here is where the error surfaced, not always where it was made.
+class error : public millrace::error {
+ public:
+  error(cudaError_t code, const char* call) : millrace::error(text(code, call)), code_(code), call_(call) {}
+
+  cudaError_t code() const noexcept { return code_; }
+  /// The runtime function that returned the code.
+  const char* call() const noexcept { return call_; }
+  /// True when the machine has no usable GPU at all: no driver, a stub driver, or no device. Any other failure means
+  /// that a GPU is there and something is wrong.
+  bool no_device() const noexcept { return means_no_device(code_); }
+
+  static bool means_no_device(cudaError_t code) noexcept {
+    return code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorStubLibrary;
+  }
+
+ private:
+  static std::string text(cudaError_t code, const char* call) {
+    std::string t = std::string(call) + " failed: " + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ", " +
+                    std::to_string(static_cast<int>(code)) + ")";
+    if (code == cudaErrorInsufficientDriver)
+      t += "; there is no NVIDIA driver, or one older than the CUDA runtime this program was built with";
+    if (code == cudaErrorStubLibrary) t += "; libcuda.so is the toolkit's stub, which is for linking only";
+    return t;
+  }
+
+  cudaError_t code_;
+  const char* call_;  // a string literal
+};
+
+namespace detail {
+
+/// Forgets the thread's last error when it is the one just handled, so that a user's own cudaGetLastError() behind a
+/// kernel launch does not find ours.
+inline void forget(cudaError_t code) noexcept {
+  if (cudaPeekAtLastError() == code) static_cast<void>(cudaGetLastError());
+}
+
+/// For calls in destructors, whose failure nobody can act on.
+inline void ignore(cudaError_t code) noexcept {
+  if (code != cudaSuccess) forget(code);
+}
+
+/// Throws cuda::error unless `code` is success. `call` is a string literal.
+inline void check(cudaError_t code, const char* call) {
+  if (MILLRACE_LIKELY(code == cudaSuccess)) return;
+  forget(code);
+  throw error(code, call);
+}
+
+}  // namespace detail
+}  // namespace millrace::cuda

@@ -1,0 +1,298 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The model itself: every kind of misuse is noticed, and what is right is not.
+
+#include "tests/fake_cuda/fake_cuda.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct rig {
+  explicit rig(fake_cuda::options with = {}) {
+    fake_cuda::reset(with);
+    REQUIRE(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaStreamCreateWithFlags(&work, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+    REQUIRE(cudaHostAlloc(&pinned, size, cudaHostAllocPortable) == cudaSuccess);
+    REQUIRE(cudaMalloc(&device, size) == cudaSuccess);
+    std::memset(pinned, 'a', size);
+  }
+  ~rig() { fake_cuda::reset(); }
+  void copy() { REQUIRE(cudaMemcpyAsync(device, pinned, size, cudaMemcpyHostToDevice, copies) == cudaSuccess); }
+  static std::string only_violation() {
+    const auto all = fake_cuda::violations();
+    REQUIRE(all.size() == 1);
+    return all[0];
+  }
+
+  static constexpr std::size_t size = 1000;
+  cudaStream_t copies = nullptr, work = nullptr;
+  cudaEvent_t event = nullptr;
+  void* pinned = nullptr;
+  void* device = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("the model: a copy happens late, and a polled event tells when", "[fake]") {
+  fake_cuda::options with;
+  with.polls_before_ready = 2;
+  rig r(with);
+  r.copy();
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  CHECK(fake_cuda::now().copies == 0);
+  CHECK(cudaEventQuery(r.event) == cudaErrorNotReady);
+  CHECK(cudaGetLastError() == cudaErrorNotReady);
+  CHECK(cudaEventQuery(r.event) == cudaErrorNotReady);
+  CHECK(fake_cuda::peek(r.device, 2) != "aa");
+  CHECK(cudaEventQuery(r.event) == cudaSuccess);
+  CHECK(cudaEventQuery(r.event) == cudaSuccess);
+  CHECK(fake_cuda::peek(r.device, 2) == "aa");
+  CHECK(fake_cuda::violations().empty());
+}
+
+TEST_CASE("the model: synchronising makes exactly what it must happen", "[fake]") {
+  rig r;
+  r.copy();
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  REQUIRE(cudaMemsetAsync(r.device, 'z', 1, r.copies) == cudaSuccess);
+  CHECK(cudaEventSynchronize(r.event) == cudaSuccess);
+  CHECK(fake_cuda::peek(r.device, 1) == "a");
+  CHECK(fake_cuda::now().pending == 1);
+  CHECK(cudaStreamSynchronize(r.copies) == cudaSuccess);
+  CHECK(fake_cuda::peek(r.device, 1) == "z");
+  CHECK(cudaStreamQuery(r.copies) == cudaSuccess);
+  CHECK(fake_cuda::violations().empty());
+}
+
+TEST_CASE("the model: a waiting stream carries the work of the other one with it", "[fake]") {
+  rig r;
+  r.copy();
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  REQUIRE(cudaStreamWaitEvent(r.work, r.event, 0) == cudaSuccess);
+  fake_cuda::kernel_read(r.work, r.device, r.size);
+  REQUIRE(cudaStreamSynchronize(r.work) == cudaSuccess);
+  CHECK(fake_cuda::now().copies == 1);
+  CHECK(fake_cuda::violations().empty());
+}
+
+TEST_CASE("the model: reading a batch before waiting for its copy is noticed", "[fake]") {
+  rig r;
+  r.copy();
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  fake_cuda::kernel_read(r.work, r.device, 10);
+  CHECK_THAT(r.only_violation(), Contains("race in device memory: kernel read"));
+}
+
+TEST_CASE("the model: copying into memory that a kernel may still read is noticed", "[fake]") {
+  rig r;
+  fake_cuda::kernel_read(r.work, r.device, 10);
+  SECTION("without an event") {
+    r.copy();
+    CHECK_THAT(r.only_violation(), Contains("not ordered behind the kernel read"));
+  }
+  SECTION("with one") {
+    REQUIRE(cudaEventRecord(r.event, r.work) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(r.copies, r.event, 0) == cudaSuccess);
+    r.copy();
+    CHECK(fake_cuda::violations().empty());
+  }
+  SECTION("with the host in between") {
+    REQUIRE(cudaStreamSynchronize(r.work) == cudaSuccess);
+    r.copy();
+    CHECK(fake_cuda::violations().empty());
+  }
+}
+
+TEST_CASE("the model: host memory changed under a pending copy is noticed", "[fake]") {
+  rig r;
+  r.copy();
+  static_cast<char*>(r.pinned)[500] = 'b';
+  REQUIRE(cudaStreamSynchronize(r.copies) == cudaSuccess);
+  CHECK_THAT(r.only_violation(), Contains("host memory changed"));
+}
+
+TEST_CASE("the model: memory freed too early is noticed and poisoned", "[fake]") {
+  rig r;
+  r.copy();
+  SECTION("pinned") {
+    REQUIRE(cudaFreeHost(r.pinned) == cudaSuccess);
+    CHECK_THAT(r.only_violation(), Contains("pinned memory freed while a copy"));
+    CHECK(static_cast<unsigned char*>(r.pinned)[0] == 0xdb);
+  }
+  SECTION("device") {
+    REQUIRE(cudaFree(r.device) == cudaSuccess);
+    CHECK_THAT(r.only_violation(), Contains("device memory freed while a copy"));
+  }
+  SECTION("after the device has done it, but before the host could know") {
+    while (fake_cuda::step()) {
+    }
+    REQUIRE(cudaFree(r.device) == cudaSuccess);
+    CHECK_THAT(r.only_violation(), Contains("may still use it"));
+  }
+  SECTION("in time") {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    REQUIRE(cudaFree(r.device) == cudaSuccess);
+    REQUIRE(cudaFreeHost(r.pinned) == cudaSuccess);
+    CHECK(fake_cuda::violations().empty());
+  }
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+TEST_CASE("the model: use after free, twice freed, foreign pointers", "[fake]") {
+  rig r;
+  SECTION("copy to freed memory") {
+    REQUIRE(cudaFree(r.device) == cudaSuccess);
+    CHECK(cudaMemcpyAsync(r.device, r.pinned, 1, cudaMemcpyHostToDevice, r.copies) == cudaErrorInvalidValue);
+    CHECK_THAT(r.only_violation(), Contains("that is freed"));
+  }
+  SECTION("freed twice") {
+    REQUIRE(cudaFree(r.device) == cudaSuccess);
+    CHECK(cudaFree(r.device) == cudaErrorInvalidValue);
+    CHECK_THAT(r.only_violation(), Contains("freed already"));
+  }
+  SECTION("freed by the wrong function") {
+    CHECK(cudaFreeHost(r.device) == cudaErrorInvalidValue);
+    CHECK_THAT(r.only_violation(), Contains("did not give out"));
+  }
+  SECTION("written after it was freed") {
+    REQUIRE(cudaFreeHost(r.pinned) == cudaSuccess);
+    static_cast<char*>(r.pinned)[3] = 'x';
+    CHECK_THAT(r.only_violation(), Contains("written after it was freed"));
+  }
+  SECTION("beyond the end") {
+    CHECK(cudaMemcpyAsync(r.device, r.pinned, r.size + 1, cudaMemcpyHostToDevice, r.copies) == cudaErrorInvalidValue);
+    CHECK_THAT(r.only_violation(), Contains("leaves an allocation of 1000 bytes"));
+  }
+  SECTION("the wrong direction") {
+    CHECK(cudaMemcpyAsync(r.device, r.pinned, 1, cudaMemcpyDeviceToHost, r.copies) == cudaErrorInvalidMemcpyDirection);
+    CHECK_THAT(r.only_violation(), Contains("direction"));
+  }
+}
+
+TEST_CASE("the model: handles used after they are destroyed are noticed", "[fake]") {
+  rig r;
+  SECTION("stream") {
+    REQUIRE(cudaStreamDestroy(r.copies) == cudaSuccess);
+    CHECK(cudaStreamQuery(r.copies) == cudaErrorInvalidResourceHandle);
+    CHECK_THAT(r.only_violation(), Contains("destroyed"));
+  }
+  SECTION("event") {
+    REQUIRE(cudaEventDestroy(r.event) == cudaSuccess);
+    CHECK(cudaEventRecord(r.event, r.copies) == cudaErrorInvalidResourceHandle);
+    CHECK_THAT(r.only_violation(), Contains("destroyed"));
+  }
+  SECTION("destroying with work pending is right, and the work still happens") {
+    r.copy();
+    REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+    REQUIRE(cudaStreamDestroy(r.copies) == cudaSuccess);
+    REQUIRE(cudaEventSynchronize(r.event) == cudaSuccess);
+    CHECK(fake_cuda::peek(r.device, 1) == "a");
+    CHECK(fake_cuda::violations().empty());
+  }
+}
+
+TEST_CASE("the model: a call inside a host callback is noticed", "[fake]") {
+  rig r;
+  REQUIRE(cudaLaunchHostFunc(
+              r.copies, [](void* s) { cudaStreamQuery(static_cast<cudaStream_t>(s)); }, r.work) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(r.copies) == cudaSuccess);
+  CHECK_THAT(r.only_violation(), Contains("cudaStreamQuery called inside a host callback"));
+}
+
+TEST_CASE("the model: pageable copies are staged at the call and counted", "[fake]") {
+  rig r;
+  std::vector<char> ordinary(r.size, 'p');
+  REQUIRE(cudaMemcpyAsync(r.device, ordinary.data(), r.size, cudaMemcpyHostToDevice, r.copies) == cudaSuccess);
+  ordinary.assign(r.size, 'q');
+  REQUIRE(cudaStreamSynchronize(r.copies) == cudaSuccess);
+  CHECK(fake_cuda::peek(r.device, 1) == "p");
+  CHECK(fake_cuda::now().pageable_copies == 1);
+  CHECK(fake_cuda::violations().empty());
+}
+
+TEST_CASE("the model: the n-th call fails, and a sticky error stays", "[fake]") {
+  rig r;
+  fake_cuda::fail_call("cudaEventRecord", 2, cudaErrorIllegalAddress, true);
+  CHECK(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  CHECK(cudaEventRecord(r.event, r.copies) == cudaErrorIllegalAddress);
+  CHECK(cudaStreamQuery(r.copies) == cudaErrorIllegalAddress);
+  CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
+}
+
+TEST_CASE("the model: what is not given back is reported", "[fake]") {
+  {
+    rig r;
+    CHECK(fake_cuda::leaks() == "2 streams, 1 events, 1 pinned allocations, 1 device allocations");
+    REQUIRE(cudaEventDestroy(r.event) == cudaSuccess);
+    REQUIRE(cudaFree(r.device) == cudaSuccess);
+    CHECK(fake_cuda::leaks() == "2 streams, 1 pinned allocations");
+  }
+  CHECK(fake_cuda::leaks() == "");
+}
+
+TEST_CASE("the model: events belong to their device", "[fake]") {
+  fake_cuda::options with;
+  with.device_count = 2;
+  rig r(with);
+  cudaEvent_t other = nullptr;
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  REQUIRE(cudaEventCreateWithFlags(&other, cudaEventDisableTiming) == cudaSuccess);
+  CHECK(cudaEventRecord(other, r.copies) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+}
+
+TEST_CASE("the model: without a device every call says so", "[fake]") {
+  fake_cuda::options with;
+  with.device_count = 0;
+  with.no_device_error = cudaErrorInsufficientDriver;
+  fake_cuda::reset(with);
+  int n = 7;
+  CHECK(cudaGetDeviceCount(&n) == cudaErrorInsufficientDriver);
+  CHECK(n == 7);
+  void* p = nullptr;
+  CHECK(cudaMalloc(&p, 1) == cudaErrorInsufficientDriver);
+  fake_cuda::reset();
+}
+
+TEST_CASE("the model: independent streams run in an order of the seed's choosing", "[fake]") {
+  const auto order = [](std::uint64_t seed) {
+    fake_cuda::options with;
+    with.seed = seed;
+    rig r(with);
+    std::string ran;
+    struct note {
+      std::string* to;
+      char c;
+    };
+    std::vector<note> notes;
+    for (char c : {'a', 'A', 'b', 'B', 'c', 'C'}) notes.push_back({&ran, c});
+    for (note& n : notes) {
+      const auto append = [](void* p) {
+        auto* self = static_cast<note*>(p);
+        self->to->push_back(self->c);
+      };
+      cudaLaunchHostFunc(n.c >= 'a' ? r.copies : r.work, append, &n);
+    }
+    cudaDeviceSynchronize();
+    return ran;
+  };
+  CHECK(order(5) == order(5));
+  bool differ = false;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const std::string ran = order(seed);
+    CHECK(ran.find('a') < ran.find('b'));
+    CHECK(ran.find('B') < ran.find('C'));
+    if (ran != order(5)) differ = true;
+  }
+  CHECK(differ);
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/support/catch.hpp"
+
+// Built with MILLRACE_TEST_REAL_CUDA, the tests call the real runtime; without it, the model.
+#ifndef MILLRACE_TEST_REAL_CUDA
+#define MILLRACE_FAKE_CUDA 1
+#include "tests/fake_cuda/fake_cuda.hpp"
+#endif
+
+/// The tests of this folder run against the model of tests/fake_cuda and, unchanged, against the real runtime on a
+/// machine with a GPU. What needs the model's controls is between `#ifdef MILLRACE_FAKE_CUDA`.
+namespace millrace::test {
+
+#ifdef MILLRACE_FAKE_CUDA
+/// Starts the model anew; at the end of the test checks that nothing was done wrong and nothing is left.
+class cuda_session {
+ public:
+  explicit cuda_session(fake_cuda::options with = {}) { fake_cuda::reset(with); }
+  cuda_session(const cuda_session&) = delete;
+  cuda_session& operator=(const cuda_session&) = delete;
+  ~cuda_session() {
+    if (std::uncaught_exceptions() != 0) return;
+    const auto wrong = fake_cuda::violations();
+    CHECK(wrong == std::vector<std::string>());
+    CHECK(fake_cuda::leaks() == "");
+  }
+  std::string unusable() const { return std::string(); }
+};
+#else
+/// Tells whether there is a GPU. Only the three codes that mean "no GPU here" skip, and none does when
+/// MILLRACE_REQUIRE_GPU=1: a broken installation fails.
+class cuda_session {
+ public:
+  cuda_session() {
+    int n = 0;
+    const cudaError_t code = cudaGetDeviceCount(&n);
+    const bool none = code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorStubLibrary;
+    const char* required = std::getenv("MILLRACE_REQUIRE_GPU");
+    const bool may_skip = required == nullptr || std::strcmp(required, "1") != 0;
+    if (none && may_skip) {
+      reason_ = cudaGetErrorString(code);
+    } else {
+      INFO("cudaGetDeviceCount: " << cudaGetErrorName(code));
+      REQUIRE(code == cudaSuccess);
+      REQUIRE(n > 0);
+    }
+  }
+  std::string unusable() const { return reason_; }
+
+ private:
+  std::string reason_;
+};
+#endif
+
+/// `n` bytes of device memory, read by `stream` in its order; waits for them.
+inline std::string read_back(cudaStream_t stream, const void* device_memory, std::size_t n) {
+  std::string text(n, '?');
+  REQUIRE(cudaMemcpyAsync(text.data(), device_memory, n, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  return text;
+}
+
+}  // namespace millrace::test
+
+/// Opens a session named `session`, or leaves the test visibly on a machine without a GPU.
+#define MILLRACE_CUDA_SESSION()         \
+  millrace::test::cuda_session session; \
+  if (!session.unusable().empty()) MILLRACE_SKIP(session.unusable())

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/cuda/cuda_device.hpp>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <millrace/base/slab_pool.hpp>
+
+#include "tests/cuda/session.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+TEST_CASE("a copy through the device concept arrives behind its event", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda_device gpu{cuda::stream{cuda::device{0}}};
+  constexpr std::size_t n = 100000;
+  auto* staging = static_cast<char*>(gpu.allocate_pinned(n));
+  void* there = gpu.allocate_device(n);
+  for (std::size_t i = 0; i < n; ++i) staging[i] = static_cast<char>(i * 7);
+  cuda::event done = gpu.make_event();
+  CHECK(gpu.query(done));
+  gpu.copy_to_device(there, staging, n);
+  gpu.record(done);
+  const cuda::stream user{cuda::device{0}};
+  gpu.wait(user, done);
+  CHECK(test::read_back(user.get(), there, n) == std::string(staging, n));
+  gpu.synchronize(done);
+  CHECK(gpu.query(done));
+  CHECK(user.idle());
+  CHECK(gpu.name() == "cuda:0");
+  gpu.free_device(there, n);
+  gpu.free_pinned(staging, n);
+}
+
+TEST_CASE("polling an event leaves no error behind for the user to find", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda::stream s;
+  const cuda_device gpu{s};
+  void* staging = gpu.allocate_pinned(1 << 22);
+  std::memset(staging, 1, 1 << 22);
+  void* there = gpu.allocate_device(1 << 22);
+  cuda::event done = gpu.make_event();
+  gpu.copy_to_device(there, staging, 1 << 22);
+  gpu.record(done);
+  while (!gpu.query(done)) CHECK(cudaPeekAtLastError() == cudaSuccess);
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  gpu.free_device(there, 1 << 22);
+  gpu.free_pinned(staging, 1 << 22);
+}
+
+TEST_CASE("streams are shared handles, events have one owner", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  cuda::stream a;
+  const cuda::stream b = a;
+  CHECK(a.get() == b.get());
+  const cuda_device kept{std::move(a)};
+  CHECK(kept.copies().get() == b.get());
+  cuda::event e{cuda::device{0}};
+  cuda::event f{std::move(e)};
+  CHECK(f.get() != nullptr);
+  CHECK(e.get() == nullptr);  // NOLINT: what is left is looked at
+  f.record(b.get());
+  b.wait(f);
+  b.synchronize();
+  CHECK(f.ready());
+
+  cudaStream_t own = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking) == cudaSuccess);
+  {
+    const cuda::stream view = cuda::stream::borrow(own, cuda::device{0});
+    CHECK(view.get() == own);
+    CHECK(view.idle());
+  }
+  CHECK(cudaStreamQuery(own) == cudaSuccess);
+  CHECK(cudaStreamDestroy(own) == cudaSuccess);
+}
+
+TEST_CASE("a slab pool of pinned memory", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  slab_pool pool(4096, std::make_shared<cuda::pinned_source>());
+  buffer slab = pool.acquire();
+  cudaPointerAttributes what{};
+  REQUIRE(cudaPointerGetAttributes(&what, slab.data()) == cudaSuccess);
+  CHECK(what.type == cudaMemoryTypeHost);
+  std::memset(slab.data(), 'x', 4096);
+  CHECK(slab.share(0, 4096).size() == 4096);
+}
+
+TEST_CASE("a stream of another kind is refused", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda_device gpu{cuda::stream{}};
+  cuda::event e = gpu.make_event();
+  int other = 0;
+  CHECK_THROWS_AS(gpu.wait(&other, e), configuration_error);
+  CHECK_THROWS_AS(gpu.record(e, &other), configuration_error);
+}
+
+TEST_CASE("an error names the call, the code and the reason", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  try {
+    cuda::stream s{cuda::device{1000}};
+    FAIL("there is no such device");
+  } catch (const cuda::error& e) {
+    CHECK(e.code() == cudaErrorInvalidDevice);
+    CHECK(std::string(e.call()) == "cudaSetDevice");
+    CHECK_THAT(e.what(), Contains("cudaSetDevice failed: invalid device ordinal (cudaErrorInvalidDevice, 101)"));
+    CHECK_FALSE(e.no_device());
+  }
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  CHECK_THROWS_AS(cuda_device{cuda::stream{}}.allocate_device(std::size_t(1) << 60), cuda::error);
+}
+
+#ifdef MILLRACE_FAKE_CUDA
+
+TEST_CASE("on a machine without a GPU the error says so", "[cuda]") {
+  fake_cuda::options with;
+  with.device_count = 0;
+  for (cudaError_t code : {cudaErrorNoDevice, cudaErrorInsufficientDriver, cudaErrorStubLibrary}) {
+    with.no_device_error = code;
+    const test::cuda_session session(with);
+    try {
+      cuda::stream s;
+      FAIL("no device");
+    } catch (const cuda::error& e) {
+      CHECK(e.no_device());
+      CHECK(e.code() == code);
+    }
+    CHECK_THROWS_AS(cuda::device::count(), cuda::error);
+  }
+}
+
+TEST_CASE("no device gets a context but the one that is used", "[cuda]") {
+  fake_cuda::options with;
+  with.device_count = 8;
+  const test::cuda_session session(with);
+  CHECK(cuda::device::count() == 8);
+  std::thread([] {  // a thread that never chose a device
+    const cuda_device gpu{cuda::stream{cuda::device{5}}};
+    void* staging = gpu.allocate_pinned(64);
+    std::memset(staging, 0, 64);
+    void* there = gpu.allocate_device(64);
+    cuda::event e = gpu.make_event();
+    gpu.copy_to_device(there, staging, 64);
+    gpu.record(e);
+    while (!gpu.query(e)) {
+    }
+    gpu.synchronize(e);
+    gpu.free_device(there, 64);
+    gpu.free_pinned(staging, 64);
+  })
+      .join();
+  CHECK(fake_cuda::now().contexts == 1);
+}
+
+TEST_CASE("a thread's own device is put back after every call", "[cuda]") {
+  fake_cuda::options with;
+  with.device_count = 2;
+  const test::cuda_session session(with);
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  const cuda_device gpu{cuda::stream{cuda::device{1}}};
+  const auto current = [] {
+    int d = -1;
+    REQUIRE(cudaGetDevice(&d) == cudaSuccess);
+    return d;
+  };
+  CHECK(current() == 0);
+  cuda::event e = gpu.make_event();
+  CHECK(current() == 0);
+  gpu.record(e);  // would fail with an event of device 0
+  gpu.wait(gpu.copies(), e);
+  gpu.synchronize(e);
+  CHECK(current() == 0);
+  CHECK(fake_cuda::now().contexts == 2);
+}
+
+TEST_CASE("every call's failure becomes an error with its name, and nothing leaks", "[cuda]") {
+  for (const char* name :
+       {"cudaGetDevice", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaHostAlloc", "cudaMalloc",
+        "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventQuery", "cudaEventSynchronize"}) {
+    INFO(name);
+    const test::cuda_session session;
+    fake_cuda::fail_call(name, 1, cudaErrorIllegalAddress);
+    void* staging = nullptr;
+    void* there = nullptr;
+    std::string failed;
+    {
+      std::optional<cuda_device> gpu;
+      try {
+        gpu.emplace(cuda::stream{});
+        cuda::event e = gpu->make_event();
+        staging = gpu->allocate_pinned(8);
+        there = gpu->allocate_device(8);
+        gpu->copy_to_device(there, staging, 8);
+        gpu->record(e);
+        gpu->wait(gpu->copies(), e);
+        gpu->query(e);
+        gpu->synchronize(e);
+      } catch (const cuda::error& e) {
+        failed = e.call();
+        CHECK(e.code() == cudaErrorIllegalAddress);
+      }
+      CHECK(failed == name);
+      CHECK(cudaPeekAtLastError() == cudaSuccess);
+      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+      if (gpu) {
+        gpu->free_device(there, 8);
+        gpu->free_pinned(staging, 8);
+      }
+    }
+  }
+}
+
+#endif

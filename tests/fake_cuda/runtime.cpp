@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The functions of the CUDA runtime that the library calls, over the model of world.hpp. Signatures are those of the
+// toolkit's own header, which the compiler checks.
+
+#include <cstring>
+#include <utility>
+
+#include "tests/fake_cuda/world.hpp"
+
+namespace {
+
+using millrace::fake_cuda::event;
+using millrace::fake_cuda::mark;
+using millrace::fake_cuda::operation;
+using millrace::fake_cuda::place;
+using millrace::fake_cuda::stream;
+using millrace::fake_cuda::this_thread;
+using millrace::fake_cuda::world;
+
+cudaError_t remember(cudaError_t code) {
+  if (code != cudaSuccess) this_thread().last = code;
+  return code;
+}
+
+/// Runs `body(world)` as the runtime function `name`.
+template <class Body>
+cudaError_t call(const char* name, bool needs_context, Body body) {
+  world& w = world::instance();
+  const std::lock_guard lock(w.mutex);
+  if (this_thread().in_callback) {
+    w.complain(std::string(name) + " called inside a host callback");
+    return remember(cudaErrorNotPermitted);
+  }
+  const cudaError_t code = w.enter(name, needs_context);
+  return remember(code != cudaSuccess ? code : body(w));
+}
+
+/// The same for functions of one stream.
+template <class Body>
+cudaError_t call_on(const char* name, cudaStream_t handle, Body body) {
+  return call(name, true, [&](world& w) {
+    stream* s = w.find_stream(handle, name);
+    return s == nullptr ? cudaErrorInvalidResourceHandle : body(w, *s);
+  });
+}
+
+struct named_error {
+  cudaError_t code;
+  const char *name, *text;
+};
+constexpr named_error known_errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {cudaErrorStubLibrary, "cudaErrorStubLibrary", "CUDA driver is a stub library"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
+};
+
+/// The driver's function, as cudaGetDriverEntryPoint hands it out.
+int primary_context_state(int device, unsigned* flags, int* active) {
+  world& w = world::instance();
+  const std::lock_guard lock(w.mutex);
+  *flags = 0;
+  *active = w.contexts.count(device) != 0 ? 1 : 0;
+  return 0;
+}
+
+cudaError_t entry_point(const char* symbol, void** function, cudaDriverEntryPointQueryResult* found) {
+  return call("cudaGetDriverEntryPoint", false, [&](world&) {
+    const bool known = std::strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0;
+    *function = known ? reinterpret_cast<void*>(&primary_context_state) : nullptr;
+    if (found != nullptr) *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return known ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t code) {
+  for (const named_error& e : known_errors) {
+    if (e.code == code) return e.text;
+  }
+  return "another error";
+}
+
+const char* cudaGetErrorName(cudaError_t code) {
+  for (const named_error& e : known_errors) {
+    if (e.code == code) return e.name;
+  }
+  return "cudaErrorOther";
+}
+
+cudaError_t cudaGetLastError() {
+  const std::lock_guard lock(world::instance().mutex);
+  return std::exchange(this_thread().last, cudaSuccess);
+}
+
+cudaError_t cudaPeekAtLastError() {
+  const std::lock_guard lock(world::instance().mutex);
+  return this_thread().last;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  return call("cudaGetDeviceCount", false, [&](world& w) {
+    *count = w.with.device_count;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return call("cudaGetDevice", false, [&](world&) {
+    *device = this_thread().device;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return call("cudaSetDevice", false, [&](world& w) {
+    if (device < 0 || device >= w.with.device_count) return cudaErrorInvalidDevice;
+    this_thread().device = device;
+    w.contexts.insert(device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* found) {
+  return entry_point(symbol, function, found);
+}
+
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  return entry_point(symbol, function, found);
+}
+#endif
+
+cudaError_t cudaMalloc(void** memory, std::size_t size) {
+  return call("cudaMalloc", true, [&](world& w) {
+    if (size > w.with.largest_allocation) return cudaErrorMemoryAllocation;
+    *memory = size == 0 ? nullptr : w.allocate(true, size, this_thread().device)->address;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFree(void* memory) {
+  return call("cudaFree", true, [&](world& w) { return w.free(memory, true, "cudaFree"); });
+}
+
+cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned) {
+  return call("cudaHostAlloc", true, [&](world& w) {
+    if (size > w.with.largest_allocation) return cudaErrorMemoryAllocation;
+    *memory = size == 0 ? nullptr : w.allocate(false, size, this_thread().device)->address;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  return call("cudaFreeHost", true, [&](world& w) { return w.free(memory, false, "cudaFreeHost"); });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* pointer) {
+  return call("cudaPointerGetAttributes", true, [&](world& w) {
+    place p;
+    if (!w.locate(pointer, 0, "cudaPointerGetAttributes", p)) return cudaErrorInvalidValue;
+    *out = cudaPointerAttributes();
+    out->type =
+        p.in == nullptr ? cudaMemoryTypeUnregistered : (p.in->on_device ? cudaMemoryTypeDevice : cudaMemoryTypeHost);
+    out->device = p.in == nullptr ? -1 : p.in->device;
+    out->devicePointer = p.in == nullptr ? nullptr : const_cast<void*>(pointer);
+    out->hostPointer = p.in != nullptr && p.in->on_device ? nullptr : const_cast<void*>(pointer);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
+  return call("cudaStreamCreateWithFlags", true, [&](world& w) {
+    *out = w.make_stream(this_thread().device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  return call_on("cudaStreamDestroy", handle, [&](world&, stream& s) {
+    s.destroyed = true;  // what is enqueued still runs
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  return call_on("cudaStreamQuery", handle, [&](world& w, stream& s) {
+    if (s.seq == 0 || w.host.covers(s.id, s.seq)) return cudaSuccess;
+    const std::shared_ptr<mark> tail = w.tail_of(s);
+    return w.poll(*tail) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  return call_on("cudaStreamSynchronize", handle, [&](world& w, stream& s) {
+    const std::shared_ptr<mark> tail = w.tail_of(s);
+    w.complete(*tail);
+    w.host.learn(tail->known);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t which, unsigned) {
+  return call_on("cudaStreamWaitEvent", handle, [&](world& w, stream& s) {
+    event* e = w.find_event(which, "cudaStreamWaitEvent");
+    if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    if (e->last == nullptr) return cudaSuccess;
+    operation op;
+    op.kind = operation::wait;
+    op.at = e->last;
+    w.enqueue(s, std::move(op), "wait");
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+  return call("cudaEventCreateWithFlags", true, [&](world& w) {
+    *out = w.make_event(this_thread().device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
+  return call_on("cudaEventRecord", on, [&](world& w, stream& s) {
+    event* e = w.find_event(handle, "cudaEventRecord");
+    if (e == nullptr || e->device != s.device) return cudaErrorInvalidResourceHandle;
+    e->last = w.record(s);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  return call("cudaEventQuery", true, [&](world& w) {
+    event* e = w.find_event(handle, "cudaEventQuery");
+    if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    return e->last == nullptr || w.poll(*e->last) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+  return call("cudaEventSynchronize", true, [&](world& w) {
+    event* e = w.find_event(handle, "cudaEventSynchronize");
+    if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    if (e->last == nullptr) return cudaSuccess;
+    const std::shared_ptr<mark> last = e->last;
+    w.complete(*last);
+    w.host.learn(last->known);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  return call("cudaEventDestroy", true, [&](world& w) {
+    event* e = w.find_event(handle, "cudaEventDestroy");
+    if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    e->destroyed = true;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, cudaStream_t handle) {
+  return call_on("cudaMemcpyAsync", handle, [&](world& w, stream& s) { return w.enqueue_copy(to, from, n, kind, s); });
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t n, cudaMemcpyKind kind) {
+  return call_on("cudaMemcpy", nullptr, [&](world& w, stream& s) {
+    const cudaError_t code = w.enqueue_copy(to, from, n, kind, s);
+    if (code != cudaSuccess) return code;
+    const std::shared_ptr<mark> tail = w.tail_of(s);
+    w.complete(*tail);
+    w.host.learn(tail->known);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t n, cudaStream_t handle) {
+  return call_on("cudaMemsetAsync", handle, [&](world& w, stream& s) {
+    operation op;
+    op.kind = operation::fill;
+    op.size = n;
+    op.value = value;
+    if (!w.locate(memory, n, "cudaMemsetAsync", op.to) || op.to.in == nullptr) return cudaErrorInvalidValue;
+    w.enqueue(s, std::move(op), "memset");
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {
+  return call_on("cudaLaunchHostFunc", handle, [&](world& w, stream& s) {
+    operation op;
+    op.kind = operation::host_function;
+    op.function = function;
+    op.argument = argument;
+    w.enqueue(s, std::move(op), "host function");
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return call("cudaDeviceSynchronize", true, [&](world& w) {
+    w.complete_all();
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"
