@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""What including millrace costs: seconds and peak memory of the compiler for one translation unit, medians.
+
+    python3 bench/compile_time.py [--compiler g++] [--repeat 5] [--json FILE] [HEADER...]
+
+Without headers: an empty unit, the core alone (every header that needs liburing at most), and millrace.hpp.
+Each is measured without optimisation twice: parsed only (-fsyntax-only) and compiled (-c). --json appends one line per
+measurement to FILE.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORE_FOLDERS = ("base", "coro", "sync", "loop", "flow", "io", "device")
+
+
+def measure(command):
+    """(seconds, MB) of one run of a command and its children."""
+    began = time.monotonic()
+    # wait4 reports the largest process below the compiler's driver.
+    child = os.posix_spawnp(command[0], command, os.environ)
+    _, status, usage = os.wait4(child, 0)
+    seconds = time.monotonic() - began
+    if status != 0:
+        raise SystemExit(f"compile_time.py: failed: {shlex.join(command)}")
+    return seconds, usage.ru_maxrss / 1000
+
+
+def units(headers):
+    """(name, includes) of each translation unit to measure."""
+    if headers:
+        return [(header, [header]) for header in headers]
+    include = ROOT / "include"
+    core = [p.relative_to(include).as_posix() for folder in CORE_FOLDERS
+            for p in sorted((include / "millrace" / folder).rglob("*.hpp")) if "detail" not in p.parts]
+    result = [("(empty)", []), ("core", core)]
+    for umbrella in ("millrace/core.hpp", "millrace/millrace.hpp"):
+        if (include / umbrella).exists():
+            result.append((umbrella, [umbrella]))
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compiler", default="g++")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json")
+    parser.add_argument("headers", nargs="*")
+    options = parser.parse_args()
+
+    compiler = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True)
+    compiler = compiler.stdout.splitlines()[0]
+    print(f"{compiler}, -std=c++20 -O0, median of {options.repeat}")
+    print(f"{'unit':28} {'headers':>7} {'parse s':>8} {'MB':>5} {'compile s':>10} {'MB':>5}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, includes in units(options.headers):
+            source = pathlib.Path(folder, "unit.cpp")
+            source.write_text("".join(f"#include <{include}>\n" for include in includes) + "int main() {}\n")
+            row = {"unit": name, "headers": len(includes), "compiler": compiler, "repeat": options.repeat}
+            for mode, flags in (("parse", ["-fsyntax-only"]), ("compile", ["-c", "-o", f"{folder}/unit.o"])):
+                command = [options.compiler, "-std=c++20", "-O0", f"-I{ROOT}/include", *flags, str(source)]
+                measure(command)  # fills the page cache
+                runs = [measure(command) for _ in range(options.repeat)]
+                row[f"{mode}_s"] = round(statistics.median(seconds for seconds, _ in runs), 3)
+                row[f"{mode}_mb"] = round(max(memory for _, memory in runs))
+            print(f"{name:28} {row['headers']:7} {row['parse_s']:8.2f} {row['parse_mb']:5} {row['compile_s']:10.2f} "
+                  f"{row['compile_mb']:5}")
+            if options.json:
+                with open(options.json, "a", encoding="utf-8") as out:
+                    out.write(json.dumps(row) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+
+# The Debian and Ubuntu packages of the project, in one place.
+#
+#   bash cmake/packages.sh list GROUP...      prints them
+#   bash cmake/packages.sh install GROUP...   installs what is missing (as root, or through sudo)
+#
+# Groups: build     to build and test everything but the GPU part
+#         ci        further compilers and tools of the full check
+#         services  servers and launchers that some tests use when they are there; a missing one is said, not an error
+
+set -euo pipefail
+
+build=(g++ cmake ninja-build pkg-config python3 catch2 liburing-dev libcurl4-openssl-dev libssl-dev libexpat1-dev
+  libarchive-dev libturbojpeg0-dev libjpeg-dev)
+ci=(clang-16 libclang-rt-16-dev llvm-16 ccache git)
+services=(nlohmann-json3-dev openmpi-bin libopenmpi-dev radosgw ceph-mon ceph-osd nginx-light)
+
+names() {
+  local group
+  for group in "$@"; do
+    case $group in
+      build) printf '%s\n' "${build[@]}" ;;
+      ci) printf '%s\n' "${ci[@]}" ;;
+      services) printf '%s\n' "${services[@]}" ;;
+      *) echo "packages.sh: no group '$group'" >&2; return 2 ;;
+    esac
+  done
+}
+
+missing() {
+  local name
+  for name in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || printf '%s\n' "$name"
+  done
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install_packages() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" < /dev/null
+}
+
+install() {
+  local wanted absent name required=() optional=()
+  wanted=$(names "$@")
+  if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+    echo "packages.sh: not a Debian system; these packages or their like are needed:" $wanted
+    return 0
+  fi
+  absent=$(missing $wanted)
+  [ -n "$absent" ] || return 0
+  for name in $absent; do
+    if [[ " ${services[*]} " == *" $name "* ]]; then optional+=("$name"); else required+=("$name"); fi
+  done
+  echo "installing:" $absent
+  as_root apt-get update -q < /dev/null || echo "packages.sh: apt-get update failed; going on with the lists that are here"
+  if [ ${#required[@]} -gt 0 ]; then install_packages "${required[@]}"; fi
+  for name in ${optional[@]+"${optional[@]}"}; do
+    install_packages "$name" || echo "packages.sh: $name is not available; the tests that use it will skip"
+  done
+}
+
+command=${1:-}
+[ $# -gt 1 ] || { sed -n '5,13p' "$0" >&2; exit 2; }
+shift
+case $command in
+  list) names "$@" ;;
+  install) install "$@" ;;
+  *) echo "packages.sh: no command '$command'" >&2; exit 2 ;;
+esac

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Installs the packages that are missing, builds everything and runs all the tests.
+#
+#   bash tests/run.sh [CMAKE_OPTION...]     for example -DCMAKE_CXX_COMPILER=clang++-16 or --preset asan
+#
+# MILLRACE_BUILD names the build folder (build), MILLRACE_JOBS the number of jobs (all cores), MILLRACE_CTEST further
+# options of ctest.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=${MILLRACE_BUILD:-build}
+jobs=${MILLRACE_JOBS:-$(nproc)}
+
+bash cmake/packages.sh install build
+launcher=()
+if command -v ccache > /dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+generator=()
+if command -v ninja > /dev/null && [ ! -f "$build/CMakeCache.txt" ]; then generator=(-G Ninja); fi
+
+cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} ${launcher[@]+"${launcher[@]}"} "$@"
+cmake --build "$build" -j "$jobs"
+
+# The full output of every test goes to the report: what a test skipped is said even where it passed.
+report=$(cd "$build" && pwd)/tests.xml
+status=0
+ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error --output-junit "$report" \
+  --test-output-size-passed 4000000 --test-output-size-failed 4000000 ${MILLRACE_CTEST:-} < /dev/null || status=$?
+python3 tests/summarize.py "$report" || status=1
+exit "$status"
