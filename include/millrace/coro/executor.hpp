@@ -152,14 +152,20 @@ class executor {
   /// the reverse order of their making, before the executor.
   template <class Service, class Make>
   Service& service(Make&& make) {
-    static constexpr char key = 0;  // its address is the identity of the type
-    for (auto& [k, s] : services_) {
-      if (k == &key) return static_cast<Service&>(*s);
-    }
+    if (Service* existing = find_service<Service>()) return *existing;
     std::unique_ptr<Service> made = make();
     Service& result = *made;
-    services_.emplace_back(&key, std::move(made));
+    services_.emplace_back(service_key<Service>(), std::move(made));
     return result;
+  }
+
+  /// The same, null when there is none yet.
+  template <class Service>
+  Service* find_service() noexcept {
+    for (auto& [key, service] : services_) {
+      if (key == service_key<Service>()) return static_cast<Service*>(service.get());
+    }
+    return nullptr;
   }
 
  protected:
@@ -183,6 +189,13 @@ class executor {
   }
 
  private:
+  // The address of a constant is the identity of a type.
+  template <class Service>
+  static const void* service_key() noexcept {
+    static constexpr char key = 0;
+    return &key;
+  }
+
   void run_inbox() {
     remote_node* node;
     {

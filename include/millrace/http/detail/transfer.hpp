@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <millrace/base/slab_pool.hpp>
+#include <millrace/http/detail/head_parser.hpp>
+#include <millrace/http/engine.hpp>
+#include <millrace/http/error.hpp>
+#include <millrace/http/request.hpp>
+#include <millrace/http/response_head.hpp>
+
+namespace millrace::http::detail {
+
+/// Where the body goes: memory from `pool` (or, without one, from the heap), at most `window` bytes ahead of the
+/// reader.
+class body_options {
+ public:
+  std::optional<slab_pool> pool;
+  std::size_t window = 2 * slab_pool::default_slab_bytes;  ///< at least one slab is always allowed
+  std::size_t heap_chunk = 64 * KiB;
+};
+
+/// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
+/// Lives on the heap, owned by an `exchange`; destroying it at any moment takes the transfer out of libcurl.
+class transfer final : public engine::client, private timer_node {
+ public:
+  /// libcurl may drain a fast socket for tens of megabytes in one call; after this many bytes the transfer is paused
+  /// until the next turn, so that timers and other sockets are served.
+  static constexpr std::size_t action_limit = 8 * MiB;
+
+  transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
+      : engine_(e),
+        request_(std::move(r)),
+        transport_(std::move(transport)),
+        body_(std::move(body)),
+        parser_(request_) {
+    easy_ = engine_.take_handle();
+    try {
+      configure();
+      engine_.start(easy_);
+    } catch (...) {
+      curl_slist_free_all(fields_);
+      engine_.give_back_handle(easy_);
+      throw;
+    }
+    progress_ = engine_.loop().now();
+    watch(progress_ + transport_->first_byte_timeout);
+  }
+  ~transfer() override {
+    engine_.loop().remove_timer(*this);
+    engine_.stop(easy_, this);
+    engine_.give_back_handle(easy_);
+    curl_slist_free_all(fields_);
+  }
+
+  bool head_ready() const noexcept { return parser_.complete() || ended_; }
+  bool body_ready() const noexcept { return !chunks_.empty() || ended_; }
+  response_head& head() noexcept { return parser_.head(); }
+  const request& asked() const noexcept { return request_; }
+  /// The one coroutine that waits, for the head or for a piece of the body; null: nobody.
+  void set_waiter(ready_node* node, bool for_head) noexcept {
+    waiter_ = node;
+    waits_for_head_ = for_head;
+  }
+  std::uint64_t received() const noexcept { return received_; }
+
+  void rethrow_if_failed() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  /// The next piece of the body; empty at its verified end. Call when body_ready().
+  bytes take_body() {
+    if (chunks_.empty()) {
+      rethrow_if_failed();
+      return bytes();
+    }
+    bytes chunk = std::move(chunks_.front());
+    chunks_.pop_front();
+    if (paused_ && !ended_) unpause();
+    return chunk;
+  }
+
+  // ---- engine::client
+
+  void transfer_ended(CURLcode result) noexcept override {
+    engine_.loop().remove_timer(*this);
+    ended_ = true;
+    if (filled_ > 0) push_filled();
+    if (!error_) error_ = verdict(result);
+    wake();
+  }
+  void next_turn() noexcept override {
+    if (!ended_ && paused_) unpause();
+  }
+
+ private:
+  void configure() {
+    const auto set = [this](auto option, auto value) {
+      const CURLcode rc = curl_easy_setopt(easy_, option, value);
+      if (rc != CURLE_OK)
+        throw configuration_error(std::string("libcurl refused an option: ") + curl_easy_strerror(rc), at());
+    };
+    set(CURLOPT_PRIVATE, static_cast<engine::client*>(this));
+    set(CURLOPT_SHARE, engine_.share());
+    set(CURLOPT_URL, request_.url.c_str());
+    set(CURLOPT_PATH_AS_IS, 1L);
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    set(CURLOPT_FOLLOWLOCATION, 0L);
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+    set(CURLOPT_HTTP_CONTENT_DECODING, 0L);
+    set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(transport_->connect_timeout / std::chrono::milliseconds(1)));
+    set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_MAXAGE_CONN, 5L);                   // S3 closes connections that idle for about that long
+    set(CURLOPT_PROXY, transport_->proxy.c_str());  // set even when empty: libcurl reads the environment otherwise
+    set(CURLOPT_NOPROXY, transport_->no_proxy.c_str());
+    set(CURLOPT_SSL_VERIFYPEER, 1L);
+    set(CURLOPT_SSL_VERIFYHOST, 2L);
+    if (!transport_->ca_file.empty()) set(CURLOPT_CAINFO, transport_->ca_file.c_str());
+    set(CURLOPT_ERRORBUFFER, message_);
+    set(CURLOPT_HEADERFUNCTION, &transfer::on_header);
+    set(CURLOPT_HEADERDATA, this);
+    set(CURLOPT_WRITEFUNCTION, &transfer::on_body);
+    set(CURLOPT_WRITEDATA, this);
+    if (request_.method == "HEAD") {
+      set(CURLOPT_NOBODY, 1L);
+    } else if (!request_.body.empty() || request_.method == "PUT" || request_.method == "POST") {
+      set(CURLOPT_POST, 1L);
+      set(CURLOPT_POSTFIELDS, request_.body.empty() ? "" : request_.body.data());
+      set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
+      set(CURLOPT_CUSTOMREQUEST, request_.method.c_str());
+    } else {
+      set(CURLOPT_CUSTOMREQUEST, request_.method.c_str());
+    }
+    for (const auto& [name, value] : request_.fields)
+      add_field(name + ": " + value, value.empty() ? name + ";" : std::string());
+    if (request_.range && request_.fields.find("range") == nullptr)
+      add_field("Range: " + request_.range->header_value(), "");
+    for (const char* unwanted : {"Expect", "Content-Type", "Accept"}) {
+      if (request_.fields.find(unwanted) == nullptr) add_field(std::string(unwanted) + ":", "");
+    }
+    if (request_.fields.find("accept-encoding") == nullptr) add_field("Accept-Encoding: identity", "");
+    set(CURLOPT_HTTPHEADER, fields_);
+  }
+  void add_field(const std::string& line, const std::string& empty_form) {
+    curl_slist* longer = curl_slist_append(fields_, (empty_form.empty() ? line : empty_form).c_str());
+    if (longer == nullptr) throw std::bad_alloc();
+    fields_ = longer;
+  }
+
+  // ---- libcurl's callbacks: they keep books and post; an exception must not pass through C
+
+  static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept {
+    auto& t = *static_cast<transfer*>(self);
+    if (t.ended_) return 0;  // timed out: libcurl learns it here
+    try {
+      t.touch();
+      if (t.parser_.line(std::string_view(data, size * count))) t.wake();
+      return size * count;
+    } catch (...) {
+      t.error_ = std::current_exception();
+      return 0;
+    }
+  }
+
+  static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) noexcept {
+    auto& t = *static_cast<transfer*>(self);
+    if (t.ended_) return 0;
+    try {
+      const std::size_t n = size * count;
+      if (t.ahead() + n > t.body_.window && !t.chunks_.empty()) {
+        t.paused_ = true;
+        return CURL_WRITEFUNC_PAUSE;
+      }
+      if (t.engine_.action_bytes >= action_limit) {
+        t.paused_ = true;
+        t.engine_.resume_next_turn(&t);
+        return CURL_WRITEFUNC_PAUSE;
+      }
+      t.engine_.action_bytes += n;
+      t.touch();
+      t.store(data, n);
+      return n;
+    } catch (...) {
+      t.error_ = std::current_exception();
+      return 0;
+    }
+  }
+
+  void store(const char* data, std::size_t n) {
+    received_ += n;
+    while (n > 0) {
+      if (!current_) current_ = body_.pool ? body_.pool->acquire() : buffer::allocate(body_.heap_chunk);
+      const std::size_t part = std::min(n, current_.capacity() - filled_);
+      std::memcpy(current_.data() + filled_, data, part);
+      filled_ += part;
+      data += part;
+      n -= part;
+      if (filled_ == current_.capacity()) {
+        push_filled();
+        wake();
+      }
+    }
+  }
+  void push_filled() {
+    chunks_.push_back(current_.share(0, filled_));
+    current_ = buffer();
+    filled_ = 0;
+  }
+  std::size_t ahead() const noexcept {
+    std::size_t total = filled_;
+    for (const bytes& c : chunks_) total += c.size();
+    return total;
+  }
+
+  void unpause() noexcept {
+    paused_ = false;
+    touch();
+    watch(progress_ + transport_->stall_timeout);
+    curl_easy_pause(easy_, CURLPAUSE_CONT);  // may call on_body at once
+  }
+
+  // ---- time-outs: one timer that looks back at the last progress instead of being moved by every packet
+
+  void touch() noexcept { progress_ = engine_.loop().now(); }
+  void watch(time_point due) { engine_.loop().add_timer(*this, due); }
+  void fire() noexcept override {
+    if (ended_ || paused_) return;  // unpause() watches again
+    curl_off_t sent = 0;
+    curl_easy_getinfo(easy_, CURLINFO_PRETRANSFER_TIME_T, &sent);
+    const bool started = parser_.any();
+    const duration limit = started ? transport_->stall_timeout : transport_->first_byte_timeout;
+    const time_point now = engine_.loop().now();
+    if (sent == 0) return watch(now + limit);  // queued or connecting: libcurl's connect time-out counts
+    if (now - progress_ < limit) return watch(progress_ + limit);
+    error_ = std::make_exception_ptr(error(failure::timeout,
+                                           (started ? "no byte of the answer for " : "no answer within ") +
+                                               std::to_string(limit / std::chrono::milliseconds(1)) + " ms",
+                                           at(received_)));
+    ended_ = true;
+    wake();
+  }
+
+  where at() const { return where{displayed(request_.url), std::nullopt, std::string()}; }
+  where at(std::uint64_t received) const {
+    return where{displayed(request_.url), (request_.range ? request_.range->first : 0) + received, std::string()};
+  }
+
+  std::exception_ptr verdict(CURLcode result) {
+    try {
+      if (result != CURLE_OK) {
+        const std::string reason = message_[0] != '\0' ? message_ : curl_easy_strerror(result);
+        throw error(failure_of(result), reason, parser_.any() ? at(received_) : at(), parser_.head().status);
+      }
+      // libcurl answers OK to heads cut short and to bodies without an end: judged here.
+      if (!parser_.complete()) throw error(failure::broken, "the answer ended inside its head", at());
+      parser_.check_body(received_);
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+  static failure failure_of(CURLcode rc) noexcept {
+    switch (rc) {
+      case CURLE_COULDNT_RESOLVE_HOST:
+      case CURLE_COULDNT_RESOLVE_PROXY:
+        return failure::resolve;
+      case CURLE_COULDNT_CONNECT:
+        return failure::connect;
+      case CURLE_OPERATION_TIMEDOUT:
+        return failure::timeout;
+      case CURLE_SSL_CONNECT_ERROR:
+      case CURLE_PEER_FAILED_VERIFICATION:
+      case CURLE_SSL_CACERT_BADFILE:
+      case CURLE_SSL_CERTPROBLEM:
+      case CURLE_SSL_CIPHER:
+        return failure::tls;
+      case CURLE_GOT_NOTHING:
+      case CURLE_RECV_ERROR:
+      case CURLE_SEND_ERROR:
+      case CURLE_PARTIAL_FILE:
+        return failure::broken;
+      case CURLE_FILESIZE_EXCEEDED:
+        return failure::too_large;
+      default:
+        return failure::protocol;
+    }
+  }
+
+  void wake() noexcept {
+    if (waiter_ != nullptr && (waits_for_head_ ? head_ready() : body_ready())) engine_.loop().post(*waiter_);
+  }
+
+  engine& engine_;
+  request request_;
+  const std::shared_ptr<const transport_options> transport_;
+  body_options body_;
+  head_parser parser_;
+  CURL* easy_ = nullptr;
+  curl_slist* fields_ = nullptr;
+  ready_node* waiter_ = nullptr;
+  bool waits_for_head_ = false;
+  std::deque<bytes> chunks_;
+  buffer current_;
+  std::size_t filled_ = 0;
+  std::uint64_t received_ = 0;
+  time_point progress_{};
+  std::exception_ptr error_;
+  bool paused_ = false;
+  bool ended_ = false;
+  char message_[CURL_ERROR_SIZE] = {};
+};
+
+}  // namespace millrace::http::detail

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <curl/curl.h>
+#include <poll.h>
+
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/http/options.hpp>
+#include <millrace/loop/event_loop.hpp>
+
+namespace millrace::http {
+
+/// libcurl's multi handle on one event loop: sockets are watched by the loop, the multi handle's timer is one of the
+/// loop's timers, and libcurl is driven by curl_multi_socket_action only. One engine per loop, made on first use.
+///
+/// libcurl's callbacks never resume a coroutine, they only post. After every socket action, the timer's too, finished
+/// transfers are collected, and the action is repeated while libcurl asks for a timer of 0 ms: a transfer that ends
+/// inside the timer's action would otherwise be lost until the next one. Connections are kept and reused.
+class engine final : public executor_service {
+ public:
+  /// Told on the loop, outside of libcurl, when a transfer has ended.
+  class client {
+   public:
+    virtual void transfer_ended(CURLcode result) noexcept = 0;
+    /// One turn later, when asked for by resume_next_turn().
+    virtual void next_turn() noexcept = 0;
+
+   protected:
+    ~client() = default;
+  };
+
+  /// The engine of the event loop `ex`; `options` count when this call makes it.
+  static engine& of(executor& ex, engine_options options = {}) {
+    event_loop& loop = event_loop::of(ex);
+    return ex.service<engine>([&] { return std::make_unique<engine>(loop, options); });
+  }
+
+  engine(event_loop& loop, engine_options options) : loop_(loop), options_(options), timer_(*this), next_turn_(*this) {
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+      throw configuration_error("libcurl could not be initialised");
+    multi_ = curl_multi_init();
+    share_ = curl_share_init();
+    if (multi_ == nullptr || share_ == nullptr) throw std::bad_alloc();
+    curl_share_setopt(share_, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);  // one thread: needs no lock functions
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &engine::on_socket);
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETDATA, this);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, &engine::on_timer);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERDATA, this);
+    curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
+    // Pinned: the default grows and shrinks with the number of handles and closes connections that are about to be
+    // used.
+    curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, options_.connections);
+    curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, options_.connections);
+    curl_multi_setopt(multi_, CURLMOPT_MAX_HOST_CONNECTIONS, options_.connections_per_host);
+  }
+  ~engine() override {
+    MILLRACE_ASSERT(transfers_ == 0, "an HTTP engine ended before its exchanges");
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, nullptr);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, nullptr);
+    for (auto& [fd, watch] : sockets_) loop_.unwatch(*watch);
+    sockets_.clear();
+    loop_.remove_timer(timer_);
+    loop_.remove_timer(next_turn_);
+    curl_multi_cleanup(multi_);
+    for (CURL* easy : idle_) curl_easy_cleanup(easy);
+    curl_share_cleanup(share_);
+    curl_global_cleanup();
+  }
+
+  event_loop& loop() const noexcept { return loop_; }
+  const engine_options& options() const noexcept { return options_; }
+  CURLSH* share() const noexcept { return share_; }
+  /// Exchanges in flight: part of the census.
+  std::size_t transfers() const noexcept { return transfers_; }
+
+  /// A fresh or recycled easy handle with default settings.
+  CURL* take_handle() {
+    if (!idle_.empty()) {
+      CURL* easy = idle_.back();
+      idle_.pop_back();
+      return easy;
+    }
+    CURL* easy = curl_easy_init();
+    if (easy == nullptr) throw std::bad_alloc();
+    return easy;
+  }
+  void give_back_handle(CURL* easy) noexcept {
+    curl_easy_reset(easy);  // keeps connections: they belong to the multi handle
+    if (idle_.size() < 64) {
+      idle_.push_back(easy);
+    } else {
+      curl_easy_cleanup(easy);
+    }
+  }
+
+  /// Starts a transfer; CURLOPT_PRIVATE of `easy` is its `client`.
+  void start(CURL* easy) {
+    const CURLMcode rc = curl_multi_add_handle(multi_, easy);
+    if (rc != CURLM_OK)
+      throw configuration_error(std::string("libcurl refused a transfer: ") + curl_multi_strerror(rc));
+    ++transfers_;
+  }
+  /// Takes a transfer back, whatever its state: libcurl touches none of its memory afterwards.
+  void stop(CURL* easy, client* who) noexcept {
+    curl_multi_remove_handle(multi_, easy);
+    --transfers_;
+    for (client*& c : deferred_) {
+      if (c == who) c = nullptr;
+    }
+  }
+
+  /// Bytes that libcurl has handed over in the current action: the bound on how long one busy socket holds the loop.
+  std::size_t action_bytes = 0;
+
+  /// Calls who->next_turn() in the next turn of the loop.
+  void resume_next_turn(client* who) {
+    deferred_.push_back(who);
+    loop_.add_timer(next_turn_, loop_.now());
+  }
+
+ private:
+  class socket_watch final : public fd_watch {
+   public:
+    explicit socket_watch(engine& e) noexcept : engine_(e) {}
+    int fd = -1;
+
+   protected:
+    void ready(unsigned events) noexcept override {
+      int flags = 0;
+      if (events & (POLLIN | POLLHUP)) flags |= CURL_CSELECT_IN;
+      if (events & POLLOUT) flags |= CURL_CSELECT_OUT;
+      if (events & (POLLERR | POLLNVAL)) flags |= CURL_CSELECT_ERR;
+      engine_.act(fd, flags);  // may destroy this watch
+    }
+
+   private:
+    engine& engine_;
+  };
+  class engine_timer final : public timer_node {
+   public:
+    explicit engine_timer(engine& e) noexcept : engine_(e) {}
+
+   protected:
+    // libcurl clears its memory of the last announced time-out on this action, so an early call is harmless.
+    void fire() noexcept override { engine_.act(CURL_SOCKET_TIMEOUT, 0); }
+
+   private:
+    engine& engine_;
+  };
+  class turn_timer final : public timer_node {
+   public:
+    explicit turn_timer(engine& e) noexcept : engine_(e) {}
+
+   protected:
+    void fire() noexcept override { engine_.run_deferred(); }
+
+   private:
+    engine& engine_;
+  };
+
+  static int on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) {
+    auto& e = *static_cast<engine*>(self);
+    if (what == CURL_POLL_REMOVE) {
+      const auto it = e.sockets_.find(fd);
+      if (it != e.sockets_.end()) {
+        e.loop_.unwatch(*it->second);
+        e.retired_.push_back(std::move(it->second));  // it may be the one whose ready() we are in
+        e.sockets_.erase(it);
+      }
+      return 0;
+    }
+    std::unique_ptr<socket_watch>& watch = e.sockets_[fd];
+    if (watch == nullptr) {
+      watch = std::make_unique<socket_watch>(e);
+      watch->fd = fd;
+    }
+    unsigned events = 0;
+    if (what & CURL_POLL_IN) events |= POLLIN;
+    if (what & CURL_POLL_OUT) events |= POLLOUT;
+    e.loop_.watch(*watch, fd, events);
+    return 0;
+  }
+
+  static int on_timer(CURLM*, long ms, void* self) {
+    auto& e = *static_cast<engine*>(self);
+    e.due_at_once_ = ms == 0;
+    if (ms < 0) {
+      e.loop_.remove_timer(e.timer_);
+    } else {
+      e.loop_.add_timer(e.timer_, e.loop_.now() + std::chrono::milliseconds(ms));
+    }
+    return 0;
+  }
+
+  void run_deferred() noexcept {
+    std::vector<client*> now;
+    now.swap(deferred_);
+    for (client* c : now) {
+      if (c != nullptr) c->next_turn();
+    }
+  }
+
+  void act(curl_socket_t fd, int flags) noexcept {
+    retired_.clear();
+    // A few rounds at most: whatever still asks for 0 ms then has its timer armed and goes on in the next turn.
+    for (int round = 0; round < 8; ++round) {
+      int running = 0;
+      due_at_once_ = false;
+      action_bytes = 0;
+      curl_multi_socket_action(multi_, fd, flags, &running);
+      collect();
+      if (!due_at_once_) break;
+      fd = CURL_SOCKET_TIMEOUT;
+      flags = 0;
+    }
+  }
+
+  void collect() noexcept {
+    int left = 0;
+    while (CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      const CURLcode result = message->data.result;
+      char* who = nullptr;
+      curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &who);
+      reinterpret_cast<client*>(who)->transfer_ended(result);
+    }
+  }
+
+  event_loop& loop_;
+  const engine_options options_;
+  CURLM* multi_ = nullptr;
+  CURLSH* share_ = nullptr;
+  std::unordered_map<int, std::unique_ptr<socket_watch>> sockets_;
+  std::vector<std::unique_ptr<socket_watch>> retired_;
+  std::vector<CURL*> idle_;
+  std::vector<client*> deferred_;
+  engine_timer timer_;
+  turn_timer next_turn_;
+  bool due_at_once_ = false;
+  std::size_t transfers_ = 0;
+};
+
+}  // namespace millrace::http

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+
+namespace millrace::http {
+
+/// What kind of failure an exchange met: decides who may retry it.
+enum class failure {
+  resolve,    ///< the host name did not resolve
+  connect,    ///< no connection (refused, unreachable, connect time-out)
+  tls,        ///< the handshake or the certificate check failed
+  timeout,    ///< no first byte, or no progress, within the time-out
+  broken,     ///< the connection broke, or the body ended before its length
+  protocol,   ///< an answer that is not valid HTTP, or contradicts the request (length, range, duplicated headers)
+  too_large,  ///< more than the caller allows
+  status,     ///< a complete answer with a status that the caller did not want
+};
+
+/// An exchange that failed. what() names the URL without its query string (which may carry a signature).
+class error : public millrace::error {
+ public:
+  error(failure kind, std::string reason, where at = where(), int status = 0)
+      : millrace::error(std::move(reason), std::move(at)), kind_(kind), status_(status) {}
+
+  failure kind() const noexcept { return kind_; }
+  /// HTTP status, 0 when none was received.
+  int status() const noexcept { return status_; }
+  /// True for faults of the way rather than of the request: trying again may help.
+  bool transient() const noexcept {
+    switch (kind_) {
+      case failure::resolve:
+      case failure::connect:
+      case failure::timeout:
+      case failure::broken:
+        return true;
+      case failure::status:
+        return status_ == 408 || status_ == 429 || status_ == 500 || status_ == 502 || status_ == 503 || status_ == 504;
+      default:
+        return false;
+    }
+  }
+
+ private:
+  failure kind_;
+  int status_;
+};
+
+/// `url` up to its query string or fragment, without user information: fit for messages.
+inline std::string displayed(const std::string& url) {
+  std::string text = url.substr(0, url.find_first_of("?#"));
+  const std::size_t scheme = text.find("://");
+  if (scheme != std::string::npos) {
+    const std::size_t path = text.find('/', scheme + 3);
+    const std::size_t at = text.rfind('@', path);
+    if (at != std::string::npos && at > scheme) text.erase(scheme + 3, at - scheme - 2);
+  }
+  return text;
+}
+
+}  // namespace millrace::http

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <memory>
+#include <utility>
+
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/http/detail/transfer.hpp>
+
+namespace millrace::http {
+
+/// Memory for bodies; see detail::body_options. Value type with defaults.
+using body_options = detail::body_options;
+
+/// One request in flight and its answer.
+///
+///     exchange x(engine::of(co_await this_executor()), std::move(req), transport, body);
+///     const response_head& head = co_await x.head();     // status and fields, judged against the request
+///     for (;;) { bytes piece = co_await x.read(); if (piece.empty()) break; ... }
+///
+/// The request starts with the constructor. read() gives pieces of a slab each (the last may be shorter) and an empty
+/// one at the end; the end is reached only when the whole body has arrived: a short body, a broken connection, a
+/// contradiction between Content-Length and Content-Range, or an answer whose end cannot be known throws http::error.
+/// At most body_options::window bytes are received ahead of the reader; then the connection is paused.
+/// One coroutine may wait at a time. Dropping it, in any state, ends the transfer at once; an unfinished one closes its
+/// connection. Errors are thrown by head() and, after the pieces that did arrive, by read().
+class exchange {
+ public:
+  exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
+      : transfer_(std::make_unique<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
+  exchange(exchange&&) noexcept = default;
+  exchange& operator=(exchange&&) noexcept = default;
+
+  class waiting {
+   public:
+    waiting(detail::transfer& t, promise_base& promise, bool for_head) noexcept
+        : transfer_(t), promise_(promise), for_head_(for_head) {}
+    waiting(const waiting&) = delete;
+    waiting& operator=(const waiting&) = delete;
+    ~waiting() {
+      if (suspended_) transfer_.set_waiter(nullptr, for_head_);
+    }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      node_.set(handle, promise_.stage());
+      transfer_.set_waiter(&node_, for_head_);
+      suspended_ = true;
+    }
+
+   protected:
+    void resumed() noexcept {
+      if (suspended_) transfer_.set_waiter(nullptr, for_head_);
+      suspended_ = false;
+    }
+    detail::transfer& transfer_;
+
+   private:
+    promise_base& promise_;
+    const bool for_head_;
+    ready_node node_;
+    bool suspended_ = false;
+  };
+  class head_awaiter : public waiting {
+   public:
+    head_awaiter(detail::transfer& t, promise_base& promise) noexcept : waiting(t, promise, true) {}
+    bool await_ready() const noexcept { return transfer_.head_ready(); }
+    const response_head& await_resume() {
+      resumed();
+      transfer_.rethrow_if_failed();
+      return transfer_.head();
+    }
+  };
+  class read_awaiter : public waiting {
+   public:
+    read_awaiter(detail::transfer& t, promise_base& promise) noexcept : waiting(t, promise, false) {}
+    bool await_ready() const noexcept { return transfer_.body_ready(); }
+    bytes await_resume() {
+      resumed();
+      return transfer_.take_body();
+    }
+  };
+  template <class Awaiter>
+  class awaitable {
+   public:
+    explicit awaitable(detail::transfer& t) noexcept : transfer_(&t) {}
+    Awaiter awaited_by(promise_base& promise) const noexcept { return Awaiter(*transfer_, promise); }
+
+   private:
+    detail::transfer* transfer_;
+  };
+
+  awaitable<head_awaiter> head() noexcept { return awaitable<head_awaiter>(*transfer_); }
+  awaitable<read_awaiter> read() noexcept { return awaitable<read_awaiter>(*transfer_); }
+
+  /// Body bytes that have arrived so far.
+  std::uint64_t received() const noexcept { return transfer_->received(); }
+  const request& asked() const noexcept { return transfer_->asked(); }
+
+ private:
+  std::unique_ptr<detail::transfer> transfer_;
+};
+
+}  // namespace millrace::http

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+
+namespace millrace::http {
+
+/// Header fields in the order of the message. Names compare without regard to ASCII case (RFC 9110, 5.1).
+class headers {
+ public:
+  using field = std::pair<std::string, std::string>;
+
+  /// Appends a field. Refuses CR, LF and NUL in either part and an empty name: what comes from files, keys and
+  /// environment variables must not be able to add fields of its own.
+  void add(std::string name, std::string value) {
+    const auto bad = [](char c) { return c == '\r' || c == '\n' || c == '\0'; };
+    for (char c : name) {
+      if (bad(c) || c == ':' || c == ' ') throw configuration_error("a header name has a forbidden character");
+    }
+    for (char c : value) {
+      if (bad(c)) throw configuration_error("the value of header " + name + " has a control character");
+    }
+    if (name.empty()) throw configuration_error("a header name is empty");
+    fields_.emplace_back(std::move(name), std::move(value));
+  }
+
+  /// The first field of that name, null when there is none.
+  const std::string* find(std::string_view name) const noexcept {
+    for (const field& f : fields_) {
+      if (equal(f.first, name)) return &f.second;
+    }
+    return nullptr;
+  }
+  std::size_t count(std::string_view name) const noexcept {
+    std::size_t n = 0;
+    for (const field& f : fields_) n += equal(f.first, name) ? 1 : 0;
+    return n;
+  }
+
+  std::size_t size() const noexcept { return fields_.size(); }
+  void clear() noexcept { fields_.clear(); }
+  auto begin() const noexcept { return fields_.begin(); }
+  auto end() const noexcept { return fields_.end(); }
+
+  static bool equal(std::string_view a, std::string_view b) noexcept {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (lower(a[i]) != lower(b[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  static char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+  std::vector<field> fields_;
+};
+
+}  // namespace millrace::http

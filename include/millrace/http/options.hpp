@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/units.hpp>
+
+namespace millrace::http {
+
+/// How connections are made and judged. One immutable copy is shared by the exchanges of a client.
+class transport_options {
+ public:
+  transport_options() = default;
+
+  duration connect_timeout = std::chrono::seconds(5);      ///< name, TCP and TLS together
+  duration first_byte_timeout = std::chrono::seconds(30);  ///< from the start of the exchange to the first header byte
+  duration stall_timeout = std::chrono::seconds(30);       ///< without a single byte of progress while we are reading
+  /// PEM bundle of the certificate authorities; empty: the system's. Verification itself cannot be turned off.
+  std::string ca_file;
+  /// Proxy URL; empty: none. The environment's proxy variables are read by from_environment() functions only.
+  std::string proxy;
+  /// Hosts that bypass the proxy, as libcurl's CURLOPT_NOPROXY takes them.
+  std::string no_proxy;
+};
+
+/// Limits of one loop's engine; fixed when the engine is made.
+struct engine_options {
+  long connections_per_host = 64;    ///< open at once; more exchanges wait inside libcurl
+  long connections = 256;            ///< open at once in all, and kept for reuse
+  long receive_buffer = 256 * 1024;  ///< libcurl's read size per call; 16 KiB would double the CPU cost
+};
+
+}  // namespace millrace::http

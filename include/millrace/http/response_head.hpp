@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/http/headers.hpp>
+
+namespace millrace::http {
+
+/// A Content-Range of a 206 ("bytes 0-9/100") or a 416 ("bytes */100"); RFC 9110, 14.4.
+struct content_range {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  std::optional<std::uint64_t> total;
+  bool satisfied = false;  ///< false for the "*" of a 416
+
+  /// Strict: anything but the grammar, overflow, first > last or last >= total gives nullopt.
+  static std::optional<content_range> parse(std::string_view text) noexcept {
+    content_range r;
+    if (text.substr(0, 6) != "bytes ") return std::nullopt;
+    text.remove_prefix(6);
+    if (!text.empty() && text[0] == '*') {
+      text.remove_prefix(1);
+    } else {
+      if (!number(text, r.first) || !literal(text, '-') || !number(text, r.last) || r.first > r.last)
+        return std::nullopt;
+      r.satisfied = true;
+    }
+    if (!literal(text, '/')) return std::nullopt;
+    if (text == "*") return r.satisfied ? std::optional(r) : std::nullopt;
+    std::uint64_t total = 0;
+    if (!number(text, total) || !text.empty()) return std::nullopt;
+    if (r.satisfied && r.last >= total) return std::nullopt;
+    r.total = total;
+    return r;
+  }
+
+  /// Decimal digits at the front of `text`, which loses them; false when there are none or they overflow.
+  static bool number(std::string_view& text, std::uint64_t& value) noexcept {
+    std::size_t i = 0;
+    value = 0;
+    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+      const auto digit = static_cast<std::uint64_t>(text[i] - '0');
+      if (value > (UINT64_MAX - digit) / 10) return false;
+      value = value * 10 + digit;
+    }
+    text.remove_prefix(i);
+    return i > 0;
+  }
+
+ private:
+  static bool literal(std::string_view& text, char c) noexcept {
+    if (text.empty() || text[0] != c) return false;
+    text.remove_prefix(1);
+    return true;
+  }
+};
+
+/// Status and fields of an answer whose head arrived completely.
+class response_head {
+ public:
+  int status = 0;
+  headers fields;
+  /// Length of the body from the one Content-Length field; nullopt for a chunked body.
+  std::optional<std::uint64_t> length;
+  /// Checked against the request when that had a range and the status is 206.
+  std::optional<content_range> range;
+
+  /// The ETag as sent, quotes included; empty when there is none.
+  std::string etag() const {
+    const std::string* value = fields.find("etag");
+    return value == nullptr ? std::string() : *value;
+  }
+};
+
+}  // namespace millrace::http
