@@ -30,9 +30,9 @@ class event_loop : public executor {
   virtual const char* backend() const noexcept = 0;
 
   /// Starts `w`, or changes the events (and the descriptor) of a watch that is on. `fd` is a socket, pipe, eventfd or
-  /// the like with one watch of this loop at a time; unwatch before closing it. `poll_events`: POLLIN, POLLOUT, both, or
-  /// 0; errors and hang-ups are always reported. A descriptor that cannot be polled is refused with io_error or, at the
-  /// back end's choice, reported once as POLLNVAL and then ignored. May throw std::bad_alloc.
+  /// the like with one watch of this loop at a time; unwatch before closing it. `poll_events`: POLLIN, POLLOUT, both,
+  /// or 0; errors and hang-ups are always reported. A descriptor that cannot be polled is refused with io_error or, at
+  /// the back end's choice, reported once as POLLNVAL and then ignored. May throw std::bad_alloc.
   virtual void watch(fd_watch& w, int fd, unsigned poll_events) = 0;
 
   /// Ends `w`; does nothing when it is not watched. After it returns there is no ready(), also when the descriptor is
@@ -43,8 +43,8 @@ class event_loop : public executor {
   /// called in a later turn.
   virtual void start(file_operation& op) noexcept = 0;
 
-  /// Asks for the end of an operation that nobody waits for any more. One that has not reached the kernel completes with
-  /// -ECANCELED inside this call; any other when the operation itself has ended, not merely its cancellation.
+  /// Asks for the end of an operation that nobody waits for any more. One that has not reached the kernel completes
+  /// with -ECANCELED inside this call; any other when the operation itself has ended, not merely its cancellation.
   virtual void cancel(file_operation& op) noexcept = 0;
 };
 

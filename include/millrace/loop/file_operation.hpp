@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <millrace/coro/executor.hpp>
-
 struct statx;
 
 namespace millrace {
@@ -33,13 +31,15 @@ struct file_request {
 /// One operation of an event loop on a file. Lives on the heap, because the kernel may need its memory for longer than
 /// the coroutine that asked lives: derive from it to keep alive what the request points to. Between event_loop::start()
 /// and complete() it belongs to the loop.
-class file_operation : private remote_node {
+class file_operation {
  public:
   explicit file_operation(const file_request& r) noexcept : request_(r) {}
+  file_operation(const file_operation&) = delete;
+  file_operation& operator=(const file_operation&) = delete;
   const file_request& request() const noexcept { return request_; }
 
  protected:
-  ~file_operation() override = default;
+  virtual ~file_operation() = default;
 
   /// Called once, on the loop's thread, when the kernel is done with the operation: bytes, a descriptor, 0, or a
   /// negative errno value. It may delete the operation and post coroutines; it must not resume one.
@@ -48,8 +48,6 @@ class file_operation : private remote_node {
  private:
   friend class detail::file_queue;
   enum class place : std::uint8_t { outside, queued, kernel };
-
-  void run() noexcept final { complete(result_); }
 
   const file_request request_;
   file_operation* prev_ = nullptr;

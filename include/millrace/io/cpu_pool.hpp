@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <sched.h>
+
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/io/detail/pool_state.hpp>
+#include <millrace/loop/detail/start_thread.hpp>
+
+namespace millrace {
+
+/// A fixed set of threads for work that computes: decoding, decompression, augmentation. Any number of executors and
+/// stages share one.
+///
+///     image i = co_await cores.run(decode_this);      // on a pool thread; the result comes back to this executor
+///
+/// Jobs start in the order in which they were awaited. Destroying the pool finishes every job that was begun or queued
+/// and joins the threads: it must not happen on one of them. Nothing is thread-local.
+class cpu_pool {
+ public:
+  /// `threads` 0: as many as the cores that this process may run on (sched_getaffinity(2); a CPU quota of a container
+  /// does not show there). Throws std::system_error when a thread cannot be started.
+  explicit cpu_pool(unsigned threads = 0) {
+    if (threads == 0) threads = usable_cores();
+    threads_.reserve(threads);
+    try {
+      while (threads_.size() < threads) {
+        threads_.push_back(detail::start_thread("millrace-pool", [state = state_] { state->work(); }));
+      }
+    } catch (...) {
+      join();
+      throw;
+    }
+  }
+  cpu_pool(const cpu_pool&) = delete;
+  cpu_pool& operator=(const cpu_pool&) = delete;
+  ~cpu_pool() { join(); }
+
+  unsigned threads() const noexcept { return static_cast<unsigned>(threads_.size()); }
+
+  /// Cores that this process may run on.
+  static unsigned usable_cores() noexcept {
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
+    const unsigned all = std::thread::hardware_concurrency();  // more cores than a cpu_set_t has room for
+    return all == 0 ? 1 : all;
+  }
+
+  template <class Function>
+  class awaitable;
+
+  /// Awaitable that calls `f()` on a thread of the pool and gives its result or throws its exception.
+  ///
+  /// `f` is moved to the heap at once. It and its result are destroyed on the awaiting executor's thread, where
+  /// they came from. Dropping the await takes a job back that has not begun, and it is never called; one that has begun
+  /// runs to its end with nobody waiting, and executor::drain() waits for it. The time in `f` is added to the awaiting
+  /// coroutine's stage_record::pool_ns. Where g++ 12 is to be supported, name a lambda with captures that are not
+  /// trivial and move it in: `co_await run([s] {...})` destroys the closure twice there.
+  template <class Function>
+  awaitable<Function> run(Function f) {
+    return awaitable<Function>(state_, std::move(f));
+  }
+
+ private:
+  template <class Function>
+  class job;
+  template <class Function>
+  class awaiter;
+
+  void join() noexcept {
+    state_->stop();
+    for (std::thread& t : threads_) t.join();
+  }
+
+  const std::shared_ptr<detail::pool_state> state_ = std::make_shared<detail::pool_state>();
+  std::vector<std::thread> threads_;
+};
+
+template <class Function>
+class cpu_pool::job final : public detail::pool_job {
+ public:
+  using result_type = std::invoke_result_t<Function&>;
+  static_assert(!std::is_reference_v<result_type>, "a function on a pool returns by value");
+
+  explicit job(Function&& f) : function_(std::move(f)) {}
+
+  result_type take() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    if constexpr (!std::is_void_v<result_type>) return std::move(*result_);
+  }
+
+ private:
+  void execute() noexcept override {
+    try {
+      if constexpr (std::is_void_v<result_type>) {
+        function_();
+      } else {
+        result_.emplace(function_());
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+
+  Function function_;
+  std::optional<std::conditional_t<std::is_void_v<result_type>, char, result_type>> result_;
+  std::exception_ptr error_;
+};
+
+template <class Function>
+class cpu_pool::awaiter {
+ public:
+  awaiter(std::shared_ptr<detail::pool_state> pool, std::unique_ptr<job<Function>> j, promise_base& promise) noexcept
+      : pool_(std::move(pool)), job_(j.release()), promise_(promise) {}
+  awaiter(const awaiter&) = delete;
+  awaiter& operator=(const awaiter&) = delete;
+  ~awaiter() { job_->abandon(); }
+
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> handle) noexcept {
+    node_.set(handle, promise_.stage());
+    job_->start(std::move(pool_), promise_.get_executor(), node_);
+  }
+  typename job<Function>::result_type await_resume() {
+    if (promise_.stage() != nullptr) stage_record::add(promise_.stage()->pool_ns, job_->spent_ns());
+    return job_->take();
+  }
+
+ private:
+  std::shared_ptr<detail::pool_state> pool_;
+  job<Function>* job_;
+  promise_base& promise_;
+  ready_node node_;
+};
+
+/// See cpu_pool::run(). Awaited at most once; dropping it unawaited drops the function uncalled.
+template <class Function>
+class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitable {
+ public:
+  awaitable(std::shared_ptr<detail::pool_state> pool, Function&& f)
+      : pool_(std::move(pool)), job_(std::make_unique<job<Function>>(std::move(f))) {}
+
+  awaiter<Function> awaited_by(promise_base& promise) && {
+    MILLRACE_ASSERT(job_ != nullptr, "a pool job was awaited twice");
+    return awaiter<Function>(std::move(pool_), std::move(job_), promise);
+  }
+
+ private:
+  std::shared_ptr<detail::pool_state> pool_;
+  std::unique_ptr<job<Function>> job_;
+};
+
+}  // namespace millrace
