@@ -22,7 +22,10 @@ generator=()
 if command -v ninja > /dev/null && [ ! -f "$build/CMakeCache.txt" ]; then generator=(-G Ninja); fi
 
 cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} ${launcher[@]+"${launcher[@]}"} "$@"
-cmake --build "$build" -j "$jobs"
+# Goes on after an error, so that one run shows them all.
+keep_going=()
+if [ -f "$build/build.ninja" ]; then keep_going=(-- -k 0); fi
+cmake --build "$build" -j "$jobs" ${keep_going[@]+"${keep_going[@]}"}
 
 # The full output of every test goes to the report: what a test skipped is said even where it passed.
 report=$(cd "$build" && pwd)/tests.xml
