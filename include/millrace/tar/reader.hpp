@@ -253,6 +253,8 @@ inline bool reader::begin_member(const char* block, std::uint64_t size, std::uin
   if (MILLRACE_UNLIKELY(in_.together() < size)) return put_off(state::body, out);
   out.body = in_.take(static_cast<std::size_t>(size));
   padding_ = static_cast<std::uint32_t>(-size & (detail::block_bytes - 1));
+  // The next header is on its way from memory while the caller is busy with this member.
+  if (in_.together() >= padding_ + 2 * detail::block_bytes) detail::prefetch_header(in_.here() + padding_);
   return true;
 }
 

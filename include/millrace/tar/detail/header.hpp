@@ -49,6 +49,11 @@ inline std::uint32_t byte_sum(const char* block) noexcept {
 #endif
 }
 
+/// Asks for a header, and for what follows it when it is an extended one, from memory ahead of use.
+inline void prefetch_header(const char* block) noexcept {
+  for (std::size_t i = 0; i < block_bytes + 64; i += 64) __builtin_prefetch(block + i);
+}
+
 /// A number of a header field, or why there is none (a sentence that follows "the size field ").
 struct number {
   std::uint64_t value = 0;
