@@ -1,14 +1,17 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name. What a file
-# needs is read from its includes: CUDA parts, MPI, Google Benchmark. A program whose needs are missing is left out and
+# Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name (unless the
+# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, Google Benchmark. A program whose needs are missing is left out and
 # named in the configure output.
 
 file(GLOB programs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
 foreach(source IN LISTS programs)
   cmake_path(GET source STEM stem)
   set(name ${MILLRACE_PROGRAM_PREFIX}${stem})
+  if(stem MATCHES "bench$")
+    set(name ${stem})
+  endif()
   set(libraries millrace::millrace)
   set(reason "")
   file(STRINGS ${source} includes REGEX "^#include ")

@@ -61,7 +61,7 @@ class package:
 
     # A machine without libjpeg-turbo: pkg-config sees liburing alone.
     def without_jpeg(self):
-        folder = pathlib.Path(self.o.work, "pkgconfig")
+        folder = pathlib.Path(self.o.work, "pkgconfig_" + self.o.case)  # cases run side by side
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         where = self.run("pkg-config", "--variable=pcfiledir", "liburing").strip()
