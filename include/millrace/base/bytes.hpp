@@ -64,6 +64,10 @@ class bytes {
   /// A slice that retains about what it shows: itself when at least half of the memory behind it is shown, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }
 
+  // What stages ask of their items, see flow/shuffle.hpp and coro/item_bytes.hpp.
+  friend std::size_t byte_size(const bytes& slice) noexcept { return slice.size(); }
+  friend bytes compact(const bytes& slice) { return slice.compact(); }
+
   /// Takes over one reference to `owner`. For the library's own buffers.
   bytes(detail::block* owner, const char* data, std::size_t size) noexcept : owner_(owner), data_(data), size_(size) {}
 

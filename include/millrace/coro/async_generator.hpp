@@ -4,12 +4,16 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/stage_bounds.hpp>
 
 namespace millrace {
 
@@ -29,16 +33,6 @@ given<T> give(T& object) noexcept {
 }
 
 namespace detail {
-
-/// Bytes of an item for the stage table: found by argument-dependent lookup, 0 where the type has no byte_size().
-template <class T>
-std::size_t item_bytes(const T& item) {
-  if constexpr (requires { byte_size(item); }) {
-    return byte_size(item);
-  } else {
-    return 0;
-  }
-}
 
 template <class T>
 class generator_promise : public promise_base {
@@ -115,6 +109,7 @@ class generator_promise : public promise_base {
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   std::int64_t asked_ns_ = 0;
   std::int64_t yielded_ns_ = 0;
+  std::unique_ptr<generator_extras> extras_;
 
  private:
   T* item_ = nullptr;
@@ -154,8 +149,45 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   explicit operator bool() const noexcept { return handle_ != nullptr; }
 
   /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run.
-  async_generator&& named(const char* name) && noexcept {
-    handle_.promise().name_ = name;
+  async_generator&& named(const char* name) && {
+    promise_type& p = handle_.promise();
+    if (p.extras_ && !p.extras_->bounds.empty() && p.extras_->bounds.back().name == p.name_) {
+      p.extras_->bounds.back().name = name;
+    }
+    p.name_ = name;
+    return std::move(*this);
+  }
+
+  /// Declares the most that this generator's stage holds at once, under the name given by named() before.
+  async_generator&& bounded(std::size_t items, std::size_t bytes) && {
+    const char* const name = handle_.promise().name_;
+    extras().bounds.push_back(stage_bounds{name == nullptr ? "stage" : name, items, bytes});
+    return std::move(*this);
+  }
+
+  /// What the stages up to this one have declared, sources first.
+  std::vector<stage_bounds> bounds() const {
+    if (!handle_ || !handle_.promise().extras_) return {};
+    return handle_.promise().extras_->bounds;
+  }
+
+  /// For stages that consume generators without operator|: what was declared moves on to the generator that they make,
+  /// `return std::move(made).inherit(consumed.take_bounds())`.
+  std::vector<stage_bounds> take_bounds() {
+    if (!handle_ || !handle_.promise().extras_) return {};
+    return std::exchange(handle_.promise().extras_->bounds, {});
+  }
+  async_generator&& inherit(std::vector<stage_bounds> upstream) && {
+    if (upstream.empty()) return std::move(*this);
+    std::vector<stage_bounds>& own = extras().bounds;
+    upstream.insert(upstream.end(), own.begin(), own.end());
+    own = std::move(upstream);
+    return std::move(*this);
+  }
+
+  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures.
+  async_generator&& keep(std::shared_ptr<void> object) && {
+    extras().kept.push_back(std::move(object));
     return std::move(*this);
   }
 
@@ -264,6 +296,11 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
 
  private:
+  detail::generator_extras& extras() {
+    auto& pointer = handle_.promise().extras_;
+    if (!pointer) pointer = std::make_unique<detail::generator_extras>();
+    return *pointer;
+  }
   void reset() noexcept {
     if (handle_) std::exchange(handle_, nullptr).destroy();
   }

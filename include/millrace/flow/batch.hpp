@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/flow/pipe.hpp>
+
+namespace millrace {
+
+/// What happens to the items left at the end that do not fill a batch.
+enum class last_batch { keep, drop };
+
+struct batch_options {
+  last_batch last = last_batch::keep;  ///< drop: every batch has the full size
+};
+
+namespace detail {
+
+template <class T>
+async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size_t size, last_batch last) {
+  for (bool ended = false; !ended;) {
+    std::vector<T> items;
+    items.reserve(size);
+    while (items.size() < size) {
+      std::optional<T> item = co_await source.next();
+      if (!item) {
+        ended = true;
+        break;
+      }
+      items.push_back(std::move(*item));
+    }
+    if (items.size() == size || (last == last_batch::keep && !items.empty())) co_yield give(items);
+  }
+}
+
+}  // namespace detail
+
+/// What batch() returns.
+class batch_stage : public detail::library_stage {
+ public:
+  batch_stage(std::size_t size, batch_options options) : size_(size), options_(options) {
+    if (size == 0) throw configuration_error("batch: the size of a batch must not be 0");
+  }
+
+  template <class T>
+  async_generator<std::vector<T>> operator()(async_generator<T> source) && {
+    return detail::batch_items<T>(std::move(source), size_, options_.last).named("batch").bounded(size_, 0);
+  }
+
+ private:
+  std::size_t size_;
+  batch_options options_;
+};
+
+/// A stage that hands on vectors of `size` items: `samples | batch(256, {.last = last_batch::drop})`.
+///
+/// Allocates once per batch. An error upstream ends the stream and drops the items of the unfinished batch. Throws
+/// configuration_error for a size of 0.
+inline batch_stage batch(std::size_t size, batch_options options = {}) { return batch_stage(size, options); }
+
+}  // namespace millrace

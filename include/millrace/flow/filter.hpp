@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include <millrace/flow/pipe.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+template <class T, class F>
+async_generator<T> filter_items(async_generator<T> source, F predicate) {
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) co_return;
+    const T& seen = *item;
+    if constexpr (is_task_v<call_result_t<F&, const T&>>) {
+      auto answer = detail::call(predicate, seen);
+      const bool wanted = static_cast<bool>(co_await std::move(answer));
+      if (wanted) co_yield give(*item);
+    } else {
+      if (static_cast<bool>(detail::call(predicate, seen))) co_yield give(*item);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// What filter() returns.
+template <class F>
+class filter_stage : public detail::library_stage {
+ public:
+  explicit filter_stage(F predicate) : predicate_(std::move(predicate)) {}
+
+  template <class T>
+    requires detail::tests<F&, const T&>
+  async_generator<T> operator()(async_generator<T> source) && {
+    return detail::filter_items<T, F>(std::move(source), std::move(predicate_)).named("filter");
+  }
+
+ private:
+  F predicate_;
+};
+
+/// A stage that hands on the items for which `predicate(const item&)` is true and drops the others.
+///
+/// The predicate may return a task<bool>, which is awaited. It runs on the loop thread. The stage owns it, holds one
+/// item, and allocates nothing per item. What the predicate throws ends the stream.
+template <class F>
+filter_stage<F> filter(F predicate) {
+  return filter_stage<F>(std::move(predicate));
+}
+
+}  // namespace millrace

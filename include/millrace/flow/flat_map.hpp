@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <iterator>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/flow/pipe.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+template <class R>
+concept plain_range = requires(R& r) {
+  std::begin(r) != std::end(r);
+  ++std::declval<decltype(std::begin(r))&>();
+};
+
+template <class R>
+struct elements {};
+template <class T>
+struct elements<async_generator<T>> {
+  using type = T;
+};
+template <class R>
+  requires plain_range<R>
+struct elements<R> {
+  using type = std::iter_value_t<decltype(std::begin(std::declval<R&>()))>;
+};
+/// What comes out of a generator or of a range.
+template <class R>
+using element_t = typename elements<R>::type;
+
+template <class U, class T, class F>
+async_generator<U> flat_map_items(async_generator<T> source, F f) {
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) co_return;
+    // The item stays until everything made of it has been handed on: what f returns may refer to it.
+    if constexpr (is_generator_v<call_result_t<F&, T>>) {
+      async_generator<U> inner = detail::call(f, std::move(*item));
+      for (;;) {
+        std::optional<U> element = co_await inner.next();
+        if (!element) break;
+        co_yield give(*element);
+      }
+    } else if constexpr (std::is_reference_v<std::invoke_result_t<F&, T>>) {
+      auto& range = static_cast<std::remove_reference_t<std::invoke_result_t<F&, T>>&>(
+          static_cast<const std::remove_reference_t<std::invoke_result_t<F&, T>>&>(detail::call(f, std::move(*item))));
+      for (auto& element : range) {
+        U copy(element);
+        co_yield give(copy);
+      }
+    } else {
+      auto range = detail::call(f, std::move(*item));
+      for (auto&& element : range) {
+        U moved(std::move(element));
+        co_yield give(moved);
+      }
+    }
+  }
+}
+
+template <class F, class T>
+concept flat_maps = callable_with<F, T> && requires { typename element_t<call_result_t<F, T>>; };
+
+}  // namespace detail
+
+/// What flat_map() returns.
+template <class F>
+class flat_map_stage : public detail::library_stage {
+ public:
+  explicit flat_map_stage(F f) : f_(std::move(f)) {}
+
+  template <class T>
+    requires detail::flat_maps<F&, T>
+  auto operator()(async_generator<T> source) && {
+    using element = detail::element_t<detail::call_result_t<F&, T>>;
+    return async_generator<element>(
+        detail::flat_map_items<element, T, F>(std::move(source), std::move(f_)).named("flat_map"));
+  }
+
+ private:
+  F f_;
+};
+
+/// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
+///
+/// `f` returns a generator or a range (a container by value is moved from, one by reference is copied). One inner
+/// generator is open at a time; it is dropped before the next item is asked for. The item lives as long as what `f`
+/// made of it. What `f` or an inner generator throws ends the stream.
+template <class F>
+flat_map_stage<F> flat_map(F f) {
+  return flat_map_stage<F>(std::move(f));
+}
+
+}  // namespace millrace

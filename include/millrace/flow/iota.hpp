@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <millrace/coro/async_generator.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+template <class Integer>
+async_generator<Integer> count_up(Integer first, Integer last) {
+  for (; first != last; ++first) {
+    Integer item = first;
+    co_yield give(item);
+  }
+}
+
+}  // namespace detail
+
+/// A generator of first, first + 1, ... up to but not including `last`. Nothing when last <= first.
+template <class Integer>
+async_generator<Integer> iota(Integer first, Integer last) {
+  return detail::count_up<Integer>(first, last < first ? first : last).named("iota");
+}
+
+/// 0, 1, ... count - 1.
+template <class Integer>
+async_generator<Integer> iota(Integer count) {
+  return iota<Integer>(Integer(0), count);
+}
+
+}  // namespace millrace

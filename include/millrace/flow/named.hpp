@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <millrace/flow/pipe.hpp>
+
+namespace millrace {
+
+/// What named() returns.
+template <class Stage>
+class named_stage : public detail::library_stage {
+ public:
+  named_stage(const char* name, Stage stage) : name_(name), stage_(std::move(stage)) {}
+
+  template <class T>
+  auto operator()(async_generator<T> source) && {
+    auto made = detail::apply_stage(std::move(source), std::move(stage_));
+    return decltype(made)(std::move(made).named(name_));
+  }
+
+ private:
+  const char* name_;
+  Stage stage_;
+};
+
+/// `source | named("augment", stage)`: gives any stage a line of its own in the stage table, under that name. The
+/// stages of the library name themselves and can be renamed. `name` must be a literal or live as long as the run.
+template <class Stage>
+named_stage<Stage> named(const char* name, Stage stage) {
+  return named_stage<Stage>(name, std::move(stage));
+}
+
+}  // namespace millrace

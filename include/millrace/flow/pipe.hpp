@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/detail/call.hpp>
+
+/// \file
+/// `generator | stage` and `stage | stage`.
+///
+/// A stage is any callable from async_generator<T> to async_generator<U>: an object of the library, a function, a
+/// lambda that is a coroutine, captures included (the pipe keeps the function object as long as the generator that it
+/// returned). `generator | stage` consumes the generator and returns the stage's; nothing runs until that is asked.
+/// `stage | stage` is a stage. One side of `|` must be a type of the library: `named("x", mine) | yours`.
+///
+/// Under g++ 12 a pipeline whose lambdas capture objects must be a statement of its own, not part of a co_await
+/// expression.
+
+namespace millrace {
+
+namespace detail {
+
+/// Base of stages that move what they need into their coroutine when they are called: the pipe need not keep them.
+struct library_stage {};
+
+template <class Stage>
+inline constexpr bool keeps_state_v =
+    std::is_class_v<Stage> && !std::is_empty_v<Stage> && !std::is_base_of_v<library_stage, Stage>;
+
+template <class T, class Stage>
+auto apply_stage(async_generator<T> source, Stage stage) {
+  static_assert(std::is_invocable_v<Stage, async_generator<T>> || !std::is_function_v<std::remove_pointer_t<Stage>>,
+                "the function on the right of | is no stage for these items; a stage factory must be called, as in "
+                "source | untar()");
+  static_assert(std::is_invocable_v<Stage, async_generator<T>> || std::is_function_v<std::remove_pointer_t<Stage>>,
+                "the right side of | is not a stage for these items: it cannot be called with the async_generator on "
+                "the left side");
+  if constexpr (std::is_invocable_v<Stage, async_generator<T>>) {
+    using result = std::invoke_result_t<Stage, async_generator<T>>;
+    static_assert(is_generator_v<result>, "the right side of | is not a stage: it does not return an async_generator");
+    MILLRACE_ASSERT(source, "an empty generator was piped into a stage");
+    std::vector<stage_bounds> upstream = source.take_bounds();
+    if constexpr (!is_generator_v<result>) {
+      return;
+    } else if constexpr (keeps_state_v<Stage>) {
+      auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
+      result made = std::move(*kept)(std::move(source));
+      return result(std::move(made).inherit(std::move(upstream)).keep(std::move(kept)));
+    } else {
+      result made = std::move(stage)(std::move(source));
+      return result(std::move(made).inherit(std::move(upstream)));
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Two stages, one after the other: what `stage | stage` returns.
+template <class First, class Second>
+class composed_stage : public detail::library_stage {
+ public:
+  composed_stage(First first, Second second) : first_(std::move(first)), second_(std::move(second)) {}
+
+  template <class T>
+  auto operator()(async_generator<T> source) && {
+    return detail::apply_stage(detail::apply_stage(std::move(source), std::move(first_)), std::move(second_));
+  }
+
+ private:
+  First first_;
+  Second second_;
+};
+
+/// See the head of this file.
+template <class Left, class Right>
+auto operator|(Left&& left, Right&& right) {
+  using from = std::remove_cvref_t<Left>;
+  using stage = std::decay_t<Right>;
+  if constexpr (detail::is_generator_v<from>) {
+    static_assert(!std::is_lvalue_reference_v<Left> && !std::is_const_v<std::remove_reference_t<Left>>,
+                  "a pipe consumes the generator on its left side: write std::move(generator) | stage");
+    if constexpr (std::is_same_v<from, Left>) {
+      return detail::apply_stage(std::move(left), stage(std::forward<Right>(right)));
+    }
+  } else {
+    static_assert(!detail::is_generator_v<stage>,
+                  "the generator comes first: write generator | stage, not stage | generator");
+    static_assert(std::is_class_v<from> || std::is_function_v<std::remove_pointer_t<std::decay_t<Left>>>,
+                  "the left side of | is neither an async_generator nor a stage");
+    static_assert(std::is_class_v<stage> || std::is_function_v<std::remove_pointer_t<stage>>,
+                  "the right side of | is not a stage");
+    return composed_stage<std::decay_t<Left>, stage>(std::forward<Left>(left), std::forward<Right>(right));
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: the right side of \| is not a stage
+#include <millrace/flow/iota.hpp>
+#include <millrace/flow/take.hpp>
+
+int main() {
+#ifdef MILLRACE_MUST_FAIL
+  auto piped = millrace::iota(3) | 2;
+#else
+  auto piped = millrace::iota(3) | millrace::take(2);
+#endif
+}

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: the right side of \| is not a stage for these items
+#include <string>
+
+#include <millrace/flow/filter.hpp>
+#include <millrace/flow/iota.hpp>
+#include <millrace/flow/map.hpp>
+
+int main() {
+  auto stages = millrace::map([](int x) { return std::to_string(x); }) |
+#ifdef MILLRACE_MUST_FAIL
+                millrace::filter([](int x) { return x > 0; });
+#else
+                millrace::filter([](const std::string& x) { return !x.empty(); });
+#endif
+  auto piped = millrace::iota(3) | stages;
+}
