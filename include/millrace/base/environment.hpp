@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace millrace {
+
+/// Where environment variables are looked up: the process, or a table of a test.
+///
+/// A pair of pointers, copied freely; `context` must outlive it. Nothing in the library reads the environment except
+/// through an `environment` that somebody passed in (process_environment() is the real one).
+class environment {
+ public:
+  /// Returns the value of a variable, or null. The text must stay valid until the next call.
+  using getter = const char* (*)(void* context, const char* name);
+
+  environment(getter lookup, void* context) noexcept : get_(lookup), context_(context) {}
+
+  /// The value of `name`; a variable that is empty or holds nothing but white space counts as unset.
+  std::optional<std::string> get(const char* name) const {
+    const char* value = get_(context_, name);
+    if (value == nullptr) return std::nullopt;
+    for (const char* c = value; *c != '\0'; ++c) {
+      if (*c != ' ' && *c != '\t' && *c != '\r' && *c != '\n' && *c != '\v' && *c != '\f') return std::string(value);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  getter get_;
+  void* context_;
+};
+
+/// The variables of this process. getenv(3) is not safe beside a setenv(3) on another thread: read before threads
+/// start.
+inline environment process_environment() noexcept {
+  return environment([](void*, const char* name) -> const char* { return std::getenv(name); }, nullptr);
+}
+
+}  // namespace millrace

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+
+namespace millrace::s3 {
+
+/// S3 refused a request, or answered something that cannot be an answer to it.
+///
+/// what() reads "s3://bucket/key at byte 0: 403 AccessDenied: Access Denied (request id 9C7D5181867045BB)": the
+/// server's own words, and nothing of the request but the object's name.
+class error : public millrace::error {
+ public:
+  /// `status` is the HTTP status, 0 when there was no answer; `code` and `message` are S3's own and may be empty.
+  error(int status, std::string code, std::string message, std::string request_id, where at = where())
+      : millrace::error(describe(status, code, message, request_id), std::move(at)),
+        status_(status),
+        code_(std::move(code)),
+        request_id_(std::move(request_id)) {}
+
+  /// HTTP status; 200 for an error document in an answer that began as a success.
+  int status() const noexcept { return status_; }
+  /// S3's error code, `NoSuchKey`; empty when the answer had none (a HEAD, a proxy's page).
+  const std::string& code() const noexcept { return code_; }
+  /// What the store's operator needs to find the request in the logs; may be empty.
+  const std::string& request_id() const noexcept { return request_id_; }
+
+ private:
+  static std::string describe(int status, const std::string& code, const std::string& message,
+                              const std::string& request_id) {
+    std::string text;
+    if (status != 0) text = std::to_string(status);
+    if (!code.empty()) {
+      if (!text.empty()) text += ' ';
+      text += code;
+    }
+    if (!message.empty()) {
+      if (!text.empty()) text += ": ";
+      text += message;
+    }
+    if (!request_id.empty()) {
+      text += " (request id ";
+      text += request_id;
+      text += ')';
+    }
+    return text;
+  }
+
+  int status_;
+  std::string code_;
+  std::string request_id_;
+};
+
+}  // namespace millrace::s3

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <millrace/base/shard.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/s3/list_page.hpp>
+#include <millrace/s3/send.hpp>
+#include <millrace/s3/url.hpp>
+#include <millrace/s3/with_retries.hpp>
+
+namespace millrace::s3 {
+
+namespace detail {
+
+inline task<list_page> list_once(const session& s, const operation& op) {
+  http::body_options small;
+  http::exchange x = co_await send(s, op, std::move(small));
+  const std::string text = co_await http::read_all(x, 32 * MiB);
+  co_return list_page::parse(text, op.bucket);
+}
+
+}  // namespace detail
+
+/// The objects whose keys start with the key of `prefix`, in the store's order (keys ascending by bytes), as
+/// `s3://bucket/key` with size and ETag. Folder markers (empty objects whose key ends in a slash) are left out.
+///
+/// ListObjectsV2, page by page as items are asked for, so that any key can be listed (encoding-type=url). A page that
+/// fails is retried; a listing that is cut short, repeats itself, or holds no object at all is an s3::error.
+inline async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix) {
+  std::string token;
+  std::size_t found = 0;
+  for (;;) {
+    operation op("GET", prefix.bucket(), std::string());
+    append_query_parameter(op.query, "list-type", "2");
+    append_query_parameter(op.query, "encoding-type", "url");
+    if (!prefix.key().empty()) append_query_parameter(op.query, "prefix", prefix.key());
+    if (!token.empty()) append_query_parameter(op.query, "continuation-token", token);
+    auto attempt = [&] { return detail::list_once(*s, op); };
+    list_page page = co_await with_retries<list_page>(*s, attempt);
+    for (listed_object& o : page.objects) {
+      if (o.size == 0 && o.key.back() == '/') continue;
+      ++found;
+      shard item(url(prefix.bucket(), std::move(o.key)).to_string(), o.size, std::move(o.etag));
+      co_yield give(item);
+    }
+    if (!page.truncated) break;
+    if (page.next_continuation_token == token) {
+      throw error(200, std::string(), "the listing repeats its continuation token", std::string(), op.at());
+    }
+    token = std::move(page.next_continuation_token);
+  }
+  if (found == 0) {
+    throw error(200, std::string(), "no object has this prefix", std::string(),
+                where{prefix.to_string(), std::nullopt, std::string()});
+  }
+}
+
+}  // namespace millrace::s3

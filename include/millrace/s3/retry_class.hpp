@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace millrace::s3 {
+
+/// What to do about a failed request.
+enum class retry_class {
+  permanent,   ///< the same request will fail again
+  transient,   ///< try again after a short pause
+  throttling,  ///< the store asks for fewer requests: try again after a longer pause
+  skew,        ///< our clock is off: sign again with the server's Date, once
+  region,      ///< the bucket lives elsewhere: sign and send for its region, once
+  expired,     ///< the credentials are over: fetch new ones and sign again, once
+};
+
+/// The class of an answer, by its HTTP status (0: none arrived, whatever the transport's reason) and S3's error code
+/// (empty: none). A failed precondition (412), a range that is not there (416) and everything unknown are permanent.
+inline retry_class classify(int status, std::string_view code) noexcept {
+  struct row {
+    std::string_view code;
+    retry_class what;
+  };
+  static constexpr row table[] = {
+      // "Standard" retry mode of the AWS SDKs: throttling.
+      {"SlowDown", retry_class::throttling},
+      {"Throttling", retry_class::throttling},
+      {"ThrottlingException", retry_class::throttling},
+      {"ThrottledException", retry_class::throttling},
+      {"RequestThrottled", retry_class::throttling},
+      {"RequestThrottledException", retry_class::throttling},
+      {"RequestLimitExceeded", retry_class::throttling},
+      {"BandwidthLimitExceeded", retry_class::throttling},
+      {"TooManyRequestsException", retry_class::throttling},
+      {"LimitExceededException", retry_class::throttling},
+      {"ProvisionedThroughputExceededException", retry_class::throttling},
+      {"TransactionInProgressException", retry_class::throttling},
+      {"EC2ThrottledException", retry_class::throttling},
+      {"PriorRequestNotComplete", retry_class::throttling},
+      // ... and transient.
+      {"RequestTimeout", retry_class::transient},
+      {"RequestTimeoutException", retry_class::transient},
+      // S3 and its C client (aws-c-s3) add these; the last is what STS says while an identity provider is away.
+      {"InternalError", retry_class::transient},
+      {"InternalErrors", retry_class::transient},
+      {"ServiceUnavailable", retry_class::transient},
+      {"IDPCommunicationError", retry_class::transient},
+      // S3 accepts signatures within 15 minutes of its own clock.
+      {"RequestTimeTooSkewed", retry_class::skew},
+      // The redirector of botocore; the new region is in x-amz-bucket-region or in <Region>.
+      {"PermanentRedirect", retry_class::region},
+      {"TemporaryRedirect", retry_class::region},
+      {"AuthorizationHeaderMalformed", retry_class::region},
+      {"IllegalLocationConstraintException", retry_class::region},
+      // Session tokens that ran out or were revoked.
+      {"ExpiredToken", retry_class::expired},
+      {"ExpiredTokenException", retry_class::expired},
+      {"InvalidToken", retry_class::expired},
+      {"RequestExpired", retry_class::expired},
+      {"TokenRefreshRequired", retry_class::expired},
+  };
+  for (const row& r : table) {
+    if (r.code == code) return r.what;
+  }
+  // An error document in an answer that began as a success: S3 failed half-way (botocore takes it for a 500).
+  if (status >= 200 && status < 300) return code.empty() ? retry_class::permanent : retry_class::transient;
+  switch (status) {
+    case 0:    // refused, reset, timed out, cut short
+    case 408:  // request timeout
+    case 500:
+    case 502:
+    case 503:
+    case 504:
+      return retry_class::transient;
+    case 429:
+      return retry_class::throttling;
+    case 301:
+    case 302:
+    case 307:
+      return retry_class::region;
+    default:
+      return retry_class::permanent;
+  }
+}
+
+}  // namespace millrace::s3

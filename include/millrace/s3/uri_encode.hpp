@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace millrace::s3 {
+
+namespace detail {
+
+/// The bytes that S3 never percent-encodes: `unreserved` of RFC 3986, section 2.3.
+inline constexpr std::array<bool, 256> unreserved = [] {
+  std::array<bool, 256> table{};
+  for (int c = 'A'; c <= 'Z'; ++c) table[static_cast<std::size_t>(c)] = true;
+  for (int c = 'a'; c <= 'z'; ++c) table[static_cast<std::size_t>(c)] = true;
+  for (int c = '0'; c <= '9'; ++c) table[static_cast<std::size_t>(c)] = true;
+  for (char c : {'-', '.', '_', '~'}) table[static_cast<unsigned char>(c)] = true;
+  return table;
+}();
+
+inline bool is_unreserved(char c) noexcept { return unreserved[static_cast<unsigned char>(c)]; }
+
+/// The value of a hexadecimal digit of either case, or -1.
+inline int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+inline void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
+  static constexpr char hex[] = "0123456789ABCDEF";
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_unreserved(c) || (keep_slash && c == '/')) continue;
+    out.append(text, begin, i - begin);
+    begin = i + 1;
+    const auto u = static_cast<unsigned char>(c);
+    const char escaped[3] = {'%', hex[u >> 4], hex[u & 15]};
+    out.append(escaped, 3);
+  }
+  out.append(text, begin, text.size() - begin);
+}
+
+}  // namespace detail
+
+/// Appends `text` encoded once for a path: every byte but unreserved ones and `/`, upper-case hexadecimal, no
+/// normalisation of `//` or dot segments. What is signed and what is sent are these very bytes.
+inline void append_encoded_path(std::string& out, std::string_view text) {
+  detail::append_uri_encoded(out, text, true);
+}
+
+/// Appends `text` encoded once for the name or the value of a query parameter: `/` too, a space as `%20`, never `+`.
+inline void append_encoded_query(std::string& out, std::string_view text) {
+  detail::append_uri_encoded(out, text, false);
+}
+
+inline std::string encode_path(std::string_view text) {
+  std::string out;
+  append_encoded_path(out, text);
+  return out;
+}
+
+inline std::string encode_query(std::string_view text) {
+  std::string out;
+  append_encoded_query(out, text);
+  return out;
+}
+
+/// Appends `name=value` to a query string, both encoded, with `&` when something is there already.
+inline void append_query_parameter(std::string& query, std::string_view name, std::string_view value) {
+  if (!query.empty()) query += '&';
+  append_encoded_query(query, name);
+  query += '=';
+  append_encoded_query(query, value);
+}
+
+/// What a `+` means to uri_decode.
+enum class plus_sign {
+  literal,  ///< itself (RFC 3986)
+  space,    ///< a space: HTML forms, and keys in S3 answers with `encoding-type=url`
+};
+
+/// The bytes behind percent-encoded text; nothing when a `%` is not followed by two hexadecimal digits.
+inline std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (c == '%') {
+      if (text.size() - i < 3) return std::nullopt;
+      const int high = detail::hex_digit(text[i + 1]);
+      const int low = detail::hex_digit(text[i + 2]);
+      if (high < 0 || low < 0) return std::nullopt;
+      c = static_cast<char>(high * 16 + low);
+      i += 2;
+    } else if (c == '+' && plus == plus_sign::space) {
+      c = ' ';
+    }
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace millrace::s3
