@@ -18,7 +18,8 @@ class buffer {
   buffer() noexcept = default;
   buffer(buffer&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
   buffer& operator=(buffer&& other) noexcept {
-    std::swap(owner_, other.owner_);
+    buffer taken(std::move(other));  // not a plain swap: what was held here goes now, not when `other` does
+    std::swap(owner_, taken.owner_);
     return *this;
   }
   ~buffer() {

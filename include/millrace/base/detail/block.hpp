@@ -26,6 +26,7 @@ struct block {
 
 /// One allocation holding the block and its payload.
 inline block* allocate_block(std::size_t capacity) {
+  if (capacity > SIZE_MAX - sizeof(block)) throw std::bad_alloc();
   void* memory = std::malloc(sizeof(block) + capacity);
   if (memory == nullptr) throw std::bad_alloc();
   auto* b = new (memory) block();

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/base/error.hpp>
+
+#include "tests/support/catch.hpp"
+
+#include <cerrno>
+#include <string>
+#include <type_traits>
+
+using millrace::error;
+using millrace::where;
+
+namespace {
+
+std::string said(const where& at) { return error("broken", at).what(); }
+
+}  // namespace
+
+TEST_CASE("an error says where it happened") {
+  CHECK(std::string(error("broken").what()) == "broken");
+  CHECK(said(where{"s3://b/k", std::nullopt, ""}) == "s3://b/k: broken");
+  CHECK(said(where{"s3://b/k", 512, ""}) == "s3://b/k at byte 512: broken");
+  CHECK(said(where{"s3://b/k", 512, "0001.jpg"}) == "s3://b/k at byte 512, 0001.jpg: broken");
+  CHECK(said(where{"s3://b/k", std::nullopt, "0001"}) == "s3://b/k, 0001: broken");
+  CHECK(said(where{"", 0, ""}) == "at byte 0: broken");
+  CHECK(said(where{"", std::nullopt, "0001"}) == "0001: broken");
+}
+
+TEST_CASE("the parts of an error can be asked for") {
+  const error e("broken", where{"shard.tar", 7, "key"});
+  CHECK(e.reason() == "broken");
+  CHECK(e.object() == "shard.tar");
+  CHECK(e.offset() == std::optional<std::uint64_t>(7));
+  CHECK(e.key() == "key");
+  const error bare("broken");
+  CHECK(bare.object().empty());
+  CHECK_FALSE(bare.offset());
+  CHECK(bare.key().empty());
+}
+
+TEST_CASE("control characters of hostile names are escaped, other text is left alone") {
+  const std::string nul(1, '\0');
+  CHECK(said(where{"a\nb", std::nullopt, "\x1b[31m" + nul + "\x7f"}) == "a\\x0ab, \\x1b[31m\\x00\\x7f: broken");
+  CHECK(said(where{"", std::nullopt, "gr\xc3\xbc\xc3\x9f"}) == "gr\xc3\xbc\xc3\x9f: broken");
+  CHECK(std::string(error("two\nlines").what()) == "two\\x0alines");
+  CHECK(error("two\nlines").reason() == "two\nlines");
+}
+
+TEST_CASE("errors have types, and all are millrace::error") {
+  static_assert(std::is_base_of_v<std::runtime_error, error>);
+  CHECK_THROWS_AS(throw millrace::configuration_error("x"), error);
+  CHECK_THROWS_AS(throw millrace::archive_error("x"), error);
+  CHECK_THROWS_AS(throw millrace::decode_error("x"), error);
+  const millrace::io_error e(ENOENT, "no such file", where{"/data/x", std::nullopt, ""});
+  CHECK(e.code() == ENOENT);
+  CHECK(std::string(e.what()) == "/data/x: no such file");
+}
