@@ -125,8 +125,8 @@ TEST_CASE("broken endpoint URLs are refused without repeating a password", "[s3]
 TEST_CASE("buckets and labels of the sdkutils tables are judged alike", "[s3][endpoint]") {
   const std::string data = millrace::test::test_data_folder();
   if (data.empty()) MILLRACE_SKIP("no test data");
-  for (const json& c :
-       millrace::test::read_json(data + "/endpoints/sdkutils-is-virtual-hostable-s3-bucket.json")["testCases"]) {
+  const json table = millrace::test::read_json(data + "/endpoints/sdkutils-is-virtual-hostable-s3-bucket.json");
+  for (const json& c : table["testCases"]) {
     const std::string bucket = c.at("params").at("BucketName");
     INFO(bucket);
     const bool https = !c["expect"].contains("error") && c["expect"]["endpoint"]["url"].get<std::string>()[4] == 's';
@@ -134,7 +134,8 @@ TEST_CASE("buckets and labels of the sdkutils tables are judged alike", "[s3][en
     CHECK(s3::detail::is_virtual_hostable_bucket(bucket, false) == https);
     CHECK(s3::detail::is_virtual_hostable_bucket(bucket, true) == http);
   }
-  for (const json& c : millrace::test::read_json(data + "/endpoints/sdkutils-valid-hostlabel.json")["testCases"]) {
+  const json table = millrace::test::read_json(data + "/endpoints/sdkutils-valid-hostlabel.json");
+  for (const json& c : table["testCases"]) {
     const std::string region = c.at("params").at("Region");
     INFO(region);
     const std::string url = c["expect"].contains("error") ? "" : c["expect"]["endpoint"]["url"].get<std::string>();
@@ -146,7 +147,8 @@ TEST_CASE("buckets and labels of the sdkutils tables are judged alike", "[s3][en
 TEST_CASE("ARNs of the sdkutils table are read alike", "[s3][endpoint]") {
   const std::string data = millrace::test::test_data_folder();
   if (data.empty()) MILLRACE_SKIP("no test data");
-  for (const json& c : millrace::test::read_json(data + "/endpoints/sdkutils-parse-arn.json")["testCases"]) {
+  const json table = millrace::test::read_json(data + "/endpoints/sdkutils-parse-arn.json");
+  for (const json& c : table["testCases"]) {
     const std::string text = c.at("params").value("Bucket", std::string());
     INFO(text);
     const auto name = s3::arn::parse(text);
