@@ -14,9 +14,9 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config python3 catch2 liburing-dev libcurl4-openssl-dev libssl-dev libexpat1-dev
-  libarchive-dev libturbojpeg0-dev libjpeg-dev)
+  libarchive-dev libturbojpeg0-dev libjpeg-dev nlohmann-json3-dev)
 ci=(clang-16 libclang-rt-16-dev llvm-16 ccache git)
-services=(nlohmann-json3-dev openmpi-bin libopenmpi-dev radosgw ceph-mon ceph-osd nginx-light)
+services=(openmpi-bin libopenmpi-dev radosgw ceph-mon ceph-osd nginx-light)
 
 names() {
   local group

@@ -21,19 +21,22 @@ FLOORS = {
     "coro": 1,
     "sync": 2, "loop": 2,
     "flow": 3, "io": 3, "http": 3, "device": 3, "testing": 3,
-    "s3": 4, "tar": 4, "cuda": 4,
+    "s3": 4, "tar": 4, "cuda": 4, "origin": 4,
     "shards": 5, "decode": 5, "records": 5,
     "loader": 6,
 }
 TOP_FLOOR = 7  # the headers of include/millrace/ itself
 LINE_CAP = 400
 
-# Third-party headers and the one folder of include/millrace that may include them.
+# The instruments of tests, for users' and our own: the library includes none of them.
+TEST_KIT = {"testing", "origin"}
+
+# Third-party headers and the folders of include/millrace that may include them.
 CONFINED = {
     r"liburing(\.h|/)": "loop",
     r"curl/": "http",
     r"archive(_entry)?\.h": "tar",
-    r"openssl/": "s3",
+    r"openssl/": "s3 origin",
     r"expat(_external)?\.h": "s3",
     r"(cuda|cuda_runtime|cuda_runtime_api|driver_types|nvjpeg)\.h|cuda/|nvtx3/": "cuda",
     r"(turbojpeg|jpeglib|jerror|png|spng)\.h|webp/|sndfile\.h": "decode",
@@ -41,8 +44,8 @@ CONFINED = {
 }
 # Headers of the standard library that cost every user too much, or that g++ 12 does not have.
 HEAVY = {"iostream", "regex", "format", "expected", "print", "generator", "mdspan", "bits/stdc++.h"}
-# Names at the head of an include path that belong to the C library and the kernel.
-SYSTEM_FOLDERS = {"sys", "linux", "netinet", "arpa", "net", "asm", "bits"}
+# Names at the head of an include path that belong to the C library, the kernel and the compiler.
+SYSTEM_FOLDERS = {"sys", "linux", "netinet", "arpa", "net", "asm", "bits", "sanitizer"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -108,16 +111,15 @@ def check_header(relative, text, report):
             # A machine without the toolkit must be able to include everything else.
             if target_folder == "cuda" and folder != "cuda" and relative != "millrace_cuda.hpp":
                 report(number, "cuda-apart", f"only cuda/ and millrace_cuda.hpp include <{path}>")
-            # The test kit is for users' and our own tests; the library does not depend on it.
-            if target_folder == "testing" and folder != "testing":
+            if target_folder in TEST_KIT and folder not in TEST_KIT:
                 report(number, "test-kit", f"the library does not include its test kit (<{path}>)")
             # Stages of flow/ run on any executor: no kernel, no network.
             if folder == "flow" and target_folder in ("loop", "http"):
                 report(number, "flow-io", f"flow/ knows no I/O (<{path}>)")
         elif kind == "<":
             for pattern, home in CONFINED.items():
-                if re.match(pattern, path) and folder != home:
-                    report(number, "confinement", f"<{path}> is included in {home}/ only")
+                if re.match(pattern, path) and folder not in home.split():
+                    report(number, "confinement", f"<{path}> is included in {' and '.join(home.split())} only")
             known = any(re.match(pattern, path) for pattern in CONFINED)
             head = path.split("/")[0] if "/" in path else ""
             if head and head not in SYSTEM_FOLDERS and not known:
@@ -222,6 +224,7 @@ BAD = [
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("test-kit", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/x.hpp>\n"),
+    ("test-kit", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/origin/x.hpp>\n"),
     ("flow-io", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/loop/ring.hpp>\n"),
     ("heavy", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <iostream>\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nthread_local int x = 0;\n"),
