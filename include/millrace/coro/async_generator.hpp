@@ -229,9 +229,9 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
       p.set_continuation(consumer, consumer_.stage());
       waiting_ = true;
       if (queued_) p.post_self(generator_);
-      if (own_stage(p)) {
+      if (own_stage(p) && starved_since_ == 0) {
         starved_since_ = p.get_executor().now_ns();
-        if (queued_) p.asked_ns_ = starved_since_;
+        if (queued_) ask(p, starved_since_);
       }
     }
     std::optional<T> await_resume() {
@@ -246,12 +246,15 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
       return p.stage() != nullptr && p.stage() != consumer_.stage();
     }
 
+    void ask(promise_type& p, std::int64_t t) noexcept {
+      p.asked_ns_ = t;
+      if (p.yielded_ns_ != 0) stage_record::add(p.stage()->blocked_ns, t - p.yielded_ns_);
+    }
     bool resume_on_account(promise_type& p, executor& ex) {
       stage_record* const before = ex.enter(p.stage());
       if (own_stage(p)) {
-        const std::int64_t t = ex.entered_ns();
-        p.asked_ns_ = t;
-        if (p.yielded_ns_ != 0) stage_record::add(p.stage()->blocked_ns, t - p.yielded_ns_);
+        starved_since_ = ex.entered_ns();
+        ask(p, starved_since_);
       }
       generator_.resume();
       ex.enter(before);

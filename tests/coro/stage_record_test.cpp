@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/coro/stage_record.hpp>
+
+#include "tests/support/catch.hpp"
+
+#include <string>
+#include <vector>
+
+#include "tests/coro/support.hpp"
+
+using namespace millrace;
+using namespace millrace::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct packet {
+  explicit packet(std::size_t n) : size(n) {}
+  std::size_t size;
+};
+std::size_t byte_size(const packet& p) { return p.size; }
+
+// Makes `count` packets, each after `compute` on the loop and `wait` beside it.
+async_generator<packet> source(int count, duration compute, duration wait) {
+  for (int i = 0; i < count; ++i) {
+    co_await compute_for(compute);
+    if (wait > 0ms) co_await sleep_for(wait);
+    co_yield packet(100);
+  }
+}
+async_generator<packet> relay(async_generator<packet> in, duration compute) {
+  while (auto p = co_await in.next()) {
+    co_await compute_for(compute);
+    co_yield give(*p);
+  }
+}
+task<int> sink(async_generator<packet> in, duration compute) {
+  int count = 0;
+  while (auto p = co_await in.next()) {
+    co_await compute_for(compute);
+    ++count;
+  }
+  co_return count;
+}
+
+double ms(const stage_record::counter& c) { return static_cast<double>(c.load()) / 1e6; }
+
+struct rows {
+  explicit rows(const stage_recorder& recorder) {
+    recorder.for_each([this](const stage_record& r) { list.push_back(&r); });
+  }
+  const stage_record& operator[](std::size_t i) const { return *list.at(i); }
+  std::vector<const stage_record*> list;
+};
+
+}  // namespace
+
+TEST_CASE("stage records are found by name and consumer") {
+  stage_recorder recorder;
+  stage_record* const a = recorder.find_or_add("a", nullptr);
+  stage_record* const b = recorder.find_or_add("b", a);
+  CHECK(recorder.find_or_add(std::string("a").c_str(), nullptr) == a);
+  CHECK(recorder.find_or_add("b", a) == b);
+  CHECK(recorder.find_or_add("b", b) != b);
+  CHECK(recorder.find_or_add("b", nullptr) != b);
+  CHECK(b->parent == a);
+  CHECK(b->owner == &recorder);
+  CHECK(rows(recorder).list.size() == 4);
+  CHECK(rows(recorder)[0].name == std::string("a"));
+}
+
+TEST_CASE("time of stages is exact: computing and waiting sources, three stages") {
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  auto g = relay(source(10, 3ms, 2ms).named("source"), 1ms).named("relay");
+  const int count = block_on(loop, sink(std::move(g), 5ms), recorder.find_or_add("sink", nullptr));
+  CHECK(count == 10);
+  CHECK(loop.elapsed() == 110ms);
+  const rows r(recorder);
+  REQUIRE(r.list.size() == 3);
+
+  CHECK(r[0].name == std::string("sink"));
+  CHECK(ms(r[0].busy_ns) == 50);
+  CHECK(ms(r[0].starved_ns) == 60);
+
+  CHECK(r[1].name == std::string("relay"));
+  CHECK(r[1].parent == &r[0]);
+  CHECK(r[1].items == 10);
+  CHECK(r[1].bytes == 1000);
+  CHECK(ms(r[1].busy_ns) == 10);
+  CHECK(ms(r[1].starved_ns) == 50);
+  CHECK(ms(r[1].asked_ns) == 60);
+  CHECK(ms(r[1].blocked_ns) == 50);
+
+  CHECK(r[2].name == std::string("source"));
+  CHECK(r[2].parent == &r[1]);
+  CHECK(r[2].items == 10);
+  CHECK(ms(r[2].busy_ns) == 30);
+  CHECK(ms(r[2].starved_ns) == 0);
+  CHECK(ms(r[2].asked_ns) == 50);  // of these 20 are its own waiting: asked - starved - busy
+  CHECK(ms(r[2].blocked_ns) == 60);
+}
+
+TEST_CASE("time of stages is exact when everything is there without waiting, across the inline budget") {
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  auto g = relay(source(1000, 3us, 0us).named("source"), 1us).named("relay");
+  block_on(loop, sink(std::move(g), 5us), recorder.find_or_add("sink", nullptr));
+  CHECK(loop.elapsed() == 9ms);
+  const rows r(recorder);
+  REQUIRE(r.list.size() == 3);
+  CHECK(ms(r[0].busy_ns) == 5);
+  CHECK(ms(r[0].starved_ns) == 4);
+  CHECK(r[1].items == 1000);
+  CHECK(ms(r[1].busy_ns) == 1);
+  CHECK(ms(r[1].starved_ns) == 3);
+  CHECK(ms(r[1].asked_ns) == 4);
+  CHECK(ms(r[1].blocked_ns) == 5);
+  CHECK(r[2].items == 1000);
+  CHECK(ms(r[2].busy_ns) == 3);
+  CHECK(ms(r[2].asked_ns) == 3);
+  CHECK(ms(r[2].blocked_ns) == 6);
+}
+
+TEST_CASE("a generator without a name works on its consumer's account") {
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  auto inner = relay(source(4, 3ms, 2ms).named("source"), 1ms);  // part of the sink
+  auto outer = relay(std::move(inner), 2ms);
+  block_on(loop, sink(std::move(outer), 5ms), recorder.find_or_add("sink", nullptr));
+  const rows r(recorder);
+  REQUIRE(r.list.size() == 2);
+  CHECK(r[1].parent == &r[0]);
+  CHECK(ms(r[0].busy_ns) == 4 * (1 + 2 + 5));
+  CHECK(ms(r[0].starved_ns) == 4 * 5);
+  CHECK(r[0].items == 0);
+  CHECK(ms(r[1].asked_ns) == 4 * 5);
+  CHECK(ms(r[1].busy_ns) == 4 * 3);
+  CHECK(ms(r[1].blocked_ns) == 4 * 8);
+}
+
+TEST_CASE("tasks and their sleeps are on the account of the stage that awaits them") {
+  struct stages {
+    static task<void> work() {
+      co_await compute_for(3ms);
+      co_await sleep_for(4ms);
+      co_await compute_for(2ms);
+    }
+    static async_generator<packet> worker(int n) {
+      for (int i = 0; i < n; ++i) {
+        co_await work();
+        co_yield packet(1);
+      }
+    }
+  };
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  block_on(loop, sink(stages::worker(3).named("worker"), 1ms), recorder.find_or_add("sink", nullptr));
+  const rows r(recorder);
+  CHECK(ms(r[1].busy_ns) == 15);
+  CHECK(ms(r[1].asked_ns) == 27);
+  CHECK(ms(r[1].blocked_ns) == 3);
+  CHECK(ms(r[0].starved_ns) == 27);
+  CHECK(ms(r[0].busy_ns) == 3);
+}
+
+TEST_CASE("two pipelines on one loop keep separate accounts") {
+  testing::virtual_loop loop;
+  stage_recorder left_recorder;
+  stage_recorder right_recorder;
+  started<int> left(loop, sink(source(5, 1ms, 10ms).named("source"), 1ms), left_recorder.find_or_add("sink", nullptr));
+  started<int> right(loop, sink(source(5, 2ms, 20ms).named("source"), 2ms),
+                     right_recorder.find_or_add("sink", nullptr));
+  loop.run_until([&] { return left.done() && right.done(); });
+  const rows l(left_recorder);
+  const rows r(right_recorder);
+  CHECK(ms(l[0].busy_ns) == 5);
+  CHECK(ms(l[1].busy_ns) == 5);
+  CHECK(ms(r[0].busy_ns) == 10);
+  CHECK(ms(r[1].busy_ns) == 10);
+  CHECK(l[1].items == 5);
+  CHECK(r[1].items == 5);
+}
+
+TEST_CASE("an end without items and an error are settled like an item") {
+  struct stages {
+    static async_generator<packet> none() {
+      co_await compute_for(3ms);
+      co_await sleep_for(2ms);
+    }
+    static async_generator<packet> broken() {
+      co_await compute_for(3ms);
+      throw 1;
+      co_yield packet(1);
+    }
+  };
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  stage_record* const top = recorder.find_or_add("sink", nullptr);
+  block_on(loop, sink(stages::none().named("none"), 0ms), top);
+  CHECK_THROWS_AS(block_on(loop, sink(stages::broken().named("broken"), 0ms), top), int);
+  const rows r(recorder);
+  CHECK(ms(r[0].starved_ns) == 8);
+  CHECK(ms(r[0].busy_ns) == 0);
+  CHECK(r[1].items == 0);
+  CHECK(ms(r[1].asked_ns) == 5);
+  CHECK(ms(r[2].asked_ns) == 3);
+  CHECK(ms(r[2].busy_ns) == 3);
+}
+
+TEST_CASE("a dropped next() is charged once") {
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  stage_record* const top = recorder.find_or_add("sink", nullptr);
+  auto g = source(2, 1ms, 10ms).named("source");
+  struct one {
+    static task<void> take(async_generator<packet>& from) { (void)co_await from.next(); }
+  };
+  {
+    started<void> dropped(loop, one::take(g), top);
+    run_turns(loop, 1);
+    CHECK_FALSE(dropped.done());
+  }
+  run_until_idle(loop);  // the source goes on to its yield
+  CHECK(loop.elapsed() == 11ms);
+  block_on(loop, one::take(g), top);
+  CHECK(loop.elapsed() == 11ms);
+  const rows r(recorder);
+  CHECK(r[1].items == 1);
+  CHECK(ms(r[1].busy_ns) == 1);
+  CHECK(ms(r[1].asked_ns) == 11);
+}
