@@ -89,6 +89,12 @@ class decode_error : public error {
   using error::error;
 };
 
+/// An object that is no longer the one that was opened: its ETag or size changed while it was read.
+class changed_error : public error {
+ public:
+  using error::error;
+};
+
 /// A system call on a file, socket or ring failed; code() is the errno value.
 class io_error : public error {
  public:

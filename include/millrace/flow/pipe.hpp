@@ -75,8 +75,9 @@ class composed_stage : public detail::library_stage {
   Second second_;
 };
 
-/// See the head of this file.
+/// See the head of this file. Enumerations are left to the language: flags of system headers are combined here too.
 template <class Left, class Right>
+  requires(!std::is_enum_v<std::remove_cvref_t<Left>> && !std::is_enum_v<std::remove_cvref_t<Right>>)
 auto operator|(Left&& left, Right&& right) {
   using from = std::remove_cvref_t<Left>;
   using stage = std::decay_t<Right>;

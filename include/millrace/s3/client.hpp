@@ -45,47 +45,27 @@ class client {
   /// One part of an object; see get_object_range.
   task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length, std::string if_match,
                         slab_pool slabs) const {
-    url u = url::parse(object);
-    return with_session(
-        [](const session& s, url name, std::uint64_t from, std::size_t n, std::string tag, slab_pool memory) {
-          return get_object_range(s, name.bucket(), name.key(), from, n, std::move(tag), std::move(memory));
-        },
-        std::move(u), offset, length, std::move(if_match), std::move(slabs));
+    const url u = url::parse(object);
+    return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs));
   }
   /// Size and ETag of an object.
   task<object_info> head(std::string_view object) const {
-    return with_session([](const session& s, url name) { return head_object(s, name.bucket(), name.key()); },
-                        url::parse(object));
+    const url u = url::parse(object);
+    return head_object(session_, u.bucket(), u.key());
   }
   /// Stores an object; gives its ETag. See put_object.
   task<std::string> put(std::string_view object, bytes body, std::string content_type = std::string()) const {
-    return with_session(
-        [](const session& s, url name, bytes content, std::string type) {
-          return put_object(s, name.bucket(), name.key(), std::move(content), std::move(type));
-        },
-        url::parse(object), std::move(body), std::move(content_type));
+    const url u = url::parse(object);
+    return put_object(session_, u.bucket(), u.key(), std::move(body), std::move(content_type));
   }
-  /// Creates a bucket, `s3://name`.
+  /// Creates a bucket, `s3://name`; one that is ours already is fine.
   task<void> create_bucket(std::string_view bucket) const {
-    return with_session([](const session& s, url name) { return s3::create_bucket(s, name.bucket()); },
-                        url::parse(bucket));
+    return s3::create_bucket(session_, url::parse(bucket).bucket());
   }
 
   const config& configuration() const noexcept { return session_->base(); }
 
  private:
-  /// Keeps the session alive for as long as the task: it may outlive this copy of the client.
-  template <class Make, class... Args>
-  auto with_session(Make make, Args... args) const -> decltype(make(*session_, std::move(args)...)) {
-    return keep(session_, make, std::move(args)...);
-  }
-  template <class Make, class... Args>
-  static auto keep(std::shared_ptr<const session> s, Make make, Args... args)
-      -> decltype(make(*s, std::move(args)...)) {
-    auto inner = make(*s, std::move(args)...);
-    co_return co_await std::move(inner);
-  }
-
   std::shared_ptr<const session> session_;
 };
 

@@ -85,23 +85,24 @@ inline task<object_part> get_whole_once(const session& s, const operation& op, c
 /// Bytes [offset, offset + length) of an object, in one slab of `slabs` (length is at most a slab) or, for small
 /// lengths, in memory of their own size; fewer where the object ends, none for an empty object. With `if_match` the
 /// object must still have that ETag, else s3::error 412. Transient failures are retried from the start of the part.
-inline task<object_part> get_object_range(const session& s, std::string bucket, std::string key, std::uint64_t offset,
-                                          std::size_t length, std::string if_match, slab_pool slabs) {
+inline task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket, std::string key,
+                                          std::uint64_t offset, std::size_t length, std::string if_match,
+                                          slab_pool slabs) {
   operation op("GET", std::move(bucket), std::move(key));
   op.range = http::byte_range{offset, offset + length - 1};
   if (!if_match.empty()) op.fields.add("if-match", std::move(if_match));
   bool empty_object = false;
   try {
-    auto attempt = [&] { return detail::get_range_once(s, op, slabs); };
-    co_return co_await with_retries<object_part>(s, attempt);
+    auto attempt = [&] { return detail::get_range_once(*s, op, slabs); };
+    co_return co_await with_retries<object_part>(*s, attempt);
   } catch (const error& e) {
     // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
     if (e.status() != 416 || offset != 0) throw;
     empty_object = true;
   }
   if (empty_object) op.range.reset();
-  auto attempt = [&] { return detail::get_whole_once(s, op, slabs); };
-  object_part whole = co_await with_retries<object_part>(s, attempt);
+  auto attempt = [&] { return detail::get_whole_once(*s, op, slabs); };
+  object_part whole = co_await with_retries<object_part>(*s, attempt);
   if (!whole.data.empty()) {
     throw error(416, "InvalidRange", "the store refused a range of an object that is not empty", std::string(),
                 op.at());
@@ -110,7 +111,7 @@ inline task<object_part> get_object_range(const session& s, std::string bucket, 
 }
 
 /// Size and ETag of an object.
-inline task<object_info> head_object(const session& s, std::string bucket, std::string key) {
+inline task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket, std::string key) {
   const operation op("HEAD", std::move(bucket), std::move(key));
   struct once {
     static task<object_info> run(const session& s, const operation& op) {
@@ -127,8 +128,8 @@ inline task<object_info> head_object(const session& s, std::string bucket, std::
       co_return info;
     }
   };
-  auto attempt = [&] { return once::run(s, op); };
-  co_return co_await with_retries<object_info>(s, attempt);
+  auto attempt = [&] { return once::run(*s, op); };
+  co_return co_await with_retries<object_info>(*s, attempt);
 }
 
 }  // namespace millrace::s3

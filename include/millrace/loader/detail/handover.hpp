@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <millrace/coro/executor.hpp>
+#include <millrace/sync/signal.hpp>
+
+namespace millrace::detail {
+
+/// A bounded queue from coroutines of one executor to one ordinary thread, which blocks while it is empty.
+template <class T>
+class handover {
+ public:
+  explicit handover(std::size_t capacity) : capacity_(capacity) {}
+
+  // ---- the executor's side
+
+  /// False when the queue is full; then room() is notified once there is room.
+  bool reserve() {
+    std::lock_guard lock(mutex_);
+    if (items_.size() < capacity_) return true;
+    producer_waits_ = true;
+    return false;
+  }
+  signal& room() noexcept { return room_; }
+  void push(T item) {
+    {
+      std::lock_guard lock(mutex_);
+      items_.push_back(std::move(item));
+    }
+    filled_.notify_one();
+  }
+  void finish(std::exception_ptr error) {
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      error_ = std::move(error);
+    }
+    filled_.notify_one();
+  }
+  /// After finish(): whether the thread has taken everything; until then room() tells when to ask again.
+  bool drained() {
+    std::lock_guard lock(mutex_);
+    if (items_.empty()) return true;
+    producer_waits_ = true;
+    return false;
+  }
+  /// Drops what nobody will take; for a consumer that has left.
+  void clear() {
+    std::deque<T> dropped;  // destroyed after the lock is gone
+    std::lock_guard lock(mutex_);
+    dropped.swap(items_);
+  }
+  /// The executor behind the queue; null before it runs and after it has ended.
+  void attach(executor* ex) {
+    {
+      std::lock_guard lock(mutex_);
+      executor_ = ex;
+    }
+    filled_.notify_one();
+  }
+
+  // ---- the thread's side
+
+  /// Blocks for the next item; nullopt at the end. Throws what the other side failed with, once.
+  std::optional<T> pop() {
+    std::unique_lock lock(mutex_);
+    filled_.wait(lock, [this] { return !items_.empty() || ended_; });
+    if (items_.empty()) {
+      if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+      return std::nullopt;
+    }
+    std::optional<T> item(std::move(items_.front()));
+    items_.pop_front();
+    if (producer_waits_ && executor_ != nullptr) {
+      producer_waits_ = false;
+      executor_->post_remote(wake_);
+    }
+    return item;
+  }
+
+  /// Makes the executor call `stop` soon, unless it has ended.
+  void send(remote_node& stop) {
+    std::lock_guard lock(mutex_);
+    if (executor_ != nullptr) executor_->post_remote(stop);
+  }
+
+ private:
+  // Posted only while the producer waits, and it waits again only after this has run: one node is enough.
+  class wake_producer final : public remote_node {
+   public:
+    explicit wake_producer(handover& h) noexcept : handover_(h) {}
+
+   protected:
+    void run() noexcept override { handover_.room_.notify(); }
+
+   private:
+    handover& handover_;
+  };
+
+  const std::size_t capacity_;
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::deque<T> items_;
+  bool ended_ = false;
+  bool producer_waits_ = false;
+  std::exception_ptr error_;
+  executor* executor_ = nullptr;
+  signal room_;  // the executor's thread only
+  wake_producer wake_{*this};
+};
+
+}  // namespace millrace::detail

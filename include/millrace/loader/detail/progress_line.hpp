@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include <unistd.h>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/loader/detail/run_account.hpp>
+#include <millrace/loader/run_options.hpp>
+
+namespace millrace::detail {
+
+/// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
+/// table at the end.
+class progress_line final : private timer_node {
+ public:
+  progress_line(executor& ex, const run_account& account, const run_options& options)
+      : executor_(ex), account_(account), terminal_(::isatty(STDERR_FILENO) == 1) {
+    shown_ =
+        options.show == progress::on || (options.show == progress::automatic && terminal_ && options.rank.index == 0);
+    if (shown_) arm();
+  }
+  ~progress_line() override {
+    if (!shown_) return;
+    executor_.remove_timer(*this);
+    write(true);
+    std::fputs(account_.snapshot().table().c_str(), stderr);
+  }
+
+ private:
+  void fire() noexcept override {
+    write(false);
+    arm();
+  }
+  void arm() {
+    executor_.add_timer(*this,
+                        executor_.now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10)));
+  }
+  void write(bool last) noexcept {
+    const run_stats s = account_.snapshot();
+    const double per_second = s.seconds > 0 ? 1 / s.seconds : 0;
+    const stage_stats* samples = nullptr;  // the busiest count that is not bytes of parts: what users call samples
+    for (const stage_stats& stage : s.stages) {
+      if (samples == nullptr || stage.items > samples->items) samples = &stage;
+    }
+    std::fprintf(stderr, "%s%s s  %s batches  %s items/s  %s/s  waited %.1f%%%s", terminal_ ? "\r\x1b[K" : "",
+                 std::to_string(static_cast<long>(s.seconds)).c_str(),
+                 format_count(static_cast<double>(s.items)).c_str(),
+                 format_count(samples == nullptr ? 0 : static_cast<double>(samples->items) * per_second).c_str(),
+                 format_bytes(static_cast<double>(s.bytes) * per_second).c_str(), 100 * s.waited,
+                 terminal_ && !last ? "" : "\n");
+  }
+
+  executor& executor_;
+  const run_account& account_;
+  const bool terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace millrace::detail

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/io/loop_group.hpp>
+#include <millrace/loader/budget.hpp>
+#include <millrace/loader/detail/handover.hpp>
+#include <millrace/loader/detail/progress_line.hpp>
+#include <millrace/loader/detail/run_account.hpp>
+#include <millrace/loader/run_options.hpp>
+#include <millrace/loader/run_stats.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+
+namespace millrace {
+
+/// A pipeline that runs on its own loop thread, seen from the training thread: a range for one pass.
+///
+///     for (auto& batch : run(std::move(pipeline), {.prefetch = 2})) train_step(batch);
+///
+/// The loop starts with the object. At most `prefetch` items wait for the training thread; the item in hand is dropped
+/// before the next one is asked for, and does not count. Exceptions of the pipeline are thrown here, after the items
+/// that came before them, once. Dropping it mid-way destroys the pipeline on its thread at once, transfers in flight
+/// included, waits for pool jobs that run, and joins. All calls are for one thread, except stats().
+template <class T>
+class running {
+ public:
+  running(async_generator<T> pipeline, const run_options& options) : shared_(std::make_unique<shared>(options)) {
+    check_budget(pipeline.bounds(), options.budget);
+    shared_->account.begin();
+    thread_ = std::thread([s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
+  }
+  running(running&&) noexcept = default;
+  running& operator=(running&&) = delete;
+  ~running() { stop(); }
+
+  /// The next item; nullopt at the end. Drops the item in hand first.
+  std::optional<T> next() {
+    current_.reset();
+    if (ended_) return std::nullopt;
+    const std::int64_t asked = monotonic_ns();
+    std::optional<T> item;
+    try {
+      item = shared_->queue.pop();
+    } catch (...) {
+      shared_->account.add_wait(monotonic_ns() - asked, false);
+      finish();
+      throw;
+    }
+    shared_->account.add_wait(monotonic_ns() - asked, item.has_value());
+    if (!item) finish();
+    return item;
+  }
+
+  class iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    iterator() = default;
+    explicit iterator(running& r) noexcept : running_(&r) {}
+    T& operator*() const noexcept { return *running_->current_; }
+    T* operator->() const noexcept { return &*running_->current_; }
+    iterator& operator++() {
+      running_->advance();
+      return *this;
+    }
+    void operator++(int) { running_->advance(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !running_->current_.has_value(); }
+
+   private:
+    running* running_ = nullptr;
+  };
+  /// Takes the first item; call once.
+  iterator begin() {
+    advance();
+    return iterator(*this);
+  }
+  std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
+
+  /// What has happened so far; thread-safe. Valid after the end too.
+  run_stats stats() const { return shared_->account.snapshot(); }
+
+  /// Ends the run early: as the destructor, but stats() stay readable.
+  void stop() noexcept {
+    if (!thread_.joinable()) return;
+    current_.reset();
+    shared_->queue.send(shared_->stop);
+    finish();
+  }
+
+ private:
+  class stop_message final : public remote_node {
+   public:
+    bool arrived = false;  // the loop's thread only
+
+   protected:
+    void run() noexcept override { arrived = true; }
+  };
+  struct shared {
+    explicit shared(const run_options& o) : options(o), queue(o.prefetch < 1 ? 1 : o.prefetch) {}
+
+    void run_loop(async_generator<T> pipeline) noexcept {
+      try {
+        loop_options how;
+        how.force_epoll = options.force_epoll;
+        const std::unique_ptr<event_loop> loop = make_event_loop(how);
+        if (options.loops > 1) {
+          loop->service<loop_group>([&] { return std::make_unique<loop_group>(*loop, options.loops, how); });
+        }
+        {
+          detail::progress_line line(*loop, account, options);
+          started<void> pump(*loop, fill(std::move(pipeline)), account.sink());
+          queue.attach(loop.get());
+          loop->run_until([&] { return stop.arrived || pump.done(); });
+          queue.attach(nullptr);
+          queue.clear();  // before the pipeline: items may refer to what its stages own
+          account.end();
+        }
+        loop->drain();
+      } catch (...) {
+        queue.attach(nullptr);
+        queue.finish(std::current_exception());
+      }
+    }
+
+    task<void> fill(async_generator<T> pipeline) {
+      try {
+        for (;;) {
+          while (!queue.reserve()) co_await queue.room().wait();
+          std::optional<T> item = co_await pipeline.next();
+          if (!item) break;
+          queue.push(std::move(*item));
+        }
+        queue.finish(nullptr);
+      } catch (...) {
+        queue.finish(std::current_exception());
+      }
+      // The items that wait are taken by the training thread; the loop stays until they are, since they may need it.
+      while (!queue.drained()) co_await queue.room().wait();
+    }
+
+    const run_options options;
+    detail::run_account account;
+    detail::handover<T> queue;
+    stop_message stop;
+  };
+
+  void advance() { current_ = next(); }
+  void finish() noexcept {
+    ended_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::unique_ptr<shared> shared_;
+  std::optional<T> current_;
+  std::thread thread_;
+  bool ended_ = false;
+};
+
+/// Runs `pipeline` on a loop thread of its own (`options.loops` threads in all); see running. Throws
+/// configuration_error before anything is requested when the declared bounds do not fit into options.budget.
+template <class T>
+[[nodiscard("dropping it ends the run")]] running<T> run(async_generator<T> pipeline, const run_options& options = {}) {
+  return running<T>(std::move(pipeline), options);
+}
+
+}  // namespace millrace

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <millrace/shards/rank.hpp>
+
+namespace millrace {
+
+/// Whether run() shows a progress line on standard error.
+enum class progress {
+  automatic,  ///< when standard error is a terminal and the rank is 0
+  off,
+  on,  ///< always; one line every ten seconds where standard error is no terminal
+};
+
+/// How run() runs a pipeline.
+struct run_options {
+  std::size_t prefetch = 2;  ///< items made ahead of the training thread, at least 1
+  unsigned loops = 1;      ///< event loops; fetch spreads its transfers over them (one loop carries ~16 Gbit/s of TLS)
+  std::size_t budget = 0;  ///< bytes; when set, the declared bounds of the stages must fit into it
+  progress show = progress::automatic;
+  millrace::rank rank = {};  ///< whose progress it is
+  bool force_epoll = false;  ///< epoll even where io_uring works
+};
+
+}  // namespace millrace

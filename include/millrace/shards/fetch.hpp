@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/loop_group.hpp>
+#include <millrace/io/run_on.hpp>
+#include <millrace/shards/chunk.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/sync/signal.hpp>
+
+namespace millrace {
+
+/// How far `fetch` reads ahead.
+struct fetch_options {
+  std::size_t shards = 8;         ///< objects open at once, at most
+  std::size_t window = 16 * MiB;  ///< bytes held ahead per open object; shards * window is the bound of the stage
+  std::size_t part = 8 * MiB;     ///< size of one ranged GET and of a slab
+
+  std::size_t bytes() const noexcept { return shards * window < 2 * part ? 2 * part : shards * window; }
+};
+
+namespace detail {
+
+/// The part scheduler behind `fetch`. Parts are asked for in the order in which they will be delivered, as far as sizes
+/// are known, until the byte bound is reached: one large object gets as many connections as many small ones. The bound
+/// covers what is in flight and what has arrived and is not yet taken. One part is always left to the object that is
+/// delivered next, so that later objects cannot hold all of the bound while the consumer waits for an earlier one.
+class part_scheduler {
+ public:
+  part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store, fetch_options options, executor& ex,
+                 stage_record* stage)
+      : in_(std::move(in)),
+        store_(std::move(store)),
+        options_(options),
+        executor_(ex),
+        stage_(stage),
+        slabs_(options.part),
+        loops_(ex.find_service<loop_group>()) {
+    puller_ = started<void>(ex, pull(), stage);
+  }
+
+  /// The next piece in order; nullopt at the end. Its share of the bound is freed by the following call.
+  task<std::optional<chunk>> next() {
+    used_ -= std::exchange(taken_, 0);
+    for (;;) {
+      while (open_.empty()) {
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+        if (upstream_ended_) co_return std::nullopt;
+        co_await changed_.wait();
+      }
+      issue();
+      open_object& o = open_.front();
+      if (o.jobs.empty()) {
+        if (o.complete()) co_return end_of_front(0, bytes());  // an object listed as empty
+        co_await changed_.wait();
+        continue;
+      }
+      job& j = o.jobs.front();
+      bytes data = co_await j.reading;
+      const std::uint64_t offset = j.offset;
+      taken_ = j.reserved;
+      o.jobs.pop_front();
+      if (o.jobs.empty() && o.complete()) co_return end_of_front(offset, std::move(data));
+      co_return chunk(o.info, offset, std::move(data), false);
+    }
+  }
+
+ private:
+  struct job {
+    job(std::uint64_t at, std::size_t bytes) noexcept : offset(at), reserved(bytes) {}
+    std::uint64_t offset;
+    std::size_t reserved;
+    started<bytes> reading;
+  };
+  struct open_object {
+    explicit open_object(shard s) : info(std::make_shared<shard>(std::move(s))) {}
+    /// Whether every part has been asked for.
+    bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
+
+    const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
+    std::uint64_t next_offset = 0;
+    bool learning = false;  // the first part of an object of unknown size is under way
+    std::unique_ptr<sequential_rest> rest;
+    bool rest_ended = false;
+    bool reading_rest = false;
+    std::deque<job> jobs;  // declared last: jobs refer to the object
+  };
+
+  chunk end_of_front(std::uint64_t offset, bytes data) {
+    chunk last(open_.front().info, offset, std::move(data), true);
+    open_.pop_front();
+    changed_.notify();
+    return last;
+  }
+
+  /// Asks the store for whatever the bound allows, in the order of delivery.
+  void issue() {
+    const std::size_t bound = options_.bytes();
+    bool front = true;
+    for (open_object& o : open_) {
+      while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
+        // Later objects leave one part to the front one: it can always go on.
+        const std::size_t limit = front ? bound : bound - options_.part;
+        const std::uint64_t left = o.info->size && !o.rest ? *o.info->size - o.next_offset : options_.part;
+        const auto length = static_cast<std::size_t>(left < options_.part ? left : options_.part);
+        // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
+        const std::size_t reserved = o.info->size && !o.rest && length <= options_.part / 8 ? length : options_.part;
+        if (used_ + reserved > limit) return;
+        used_ += reserved;
+        o.jobs.emplace_back(o.next_offset, reserved);
+        job& j = o.jobs.back();
+        if (o.rest) {
+          o.reading_rest = true;
+          j.reading = started<bytes>(executor_, read_rest(o, j), stage_);
+        } else {
+          o.learning = !o.info->size;
+          j.reading = started<bytes>(executor_, read_part(o, o.next_offset, length), stage_);
+          o.next_offset += length;
+        }
+      }
+      front = false;
+    }
+  }
+
+  task<bytes> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
+    part p;
+    if (loops_ != nullptr && loops_->size() > 1 && !store_->may_be_sequential()) {
+      auto reading = [store = store_, object = *o.info, offset, length, slabs = slabs_]() mutable {
+        std::string etag = object.etag;
+        return store->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+      };
+      p = co_await run_on(loops_->next(), std::move(reading));
+    } else {
+      p = co_await store_->read(*o.info, o.info->etag, offset, length, slabs_);
+    }
+    check(o, p, offset, length);
+    if (o.learning) {
+      o.learning = false;
+      o.rest = std::move(p.rest);
+      if (!o.rest) o.info->size = p.total;
+      o.next_offset = offset + p.data.size();
+      issue();
+      changed_.notify();
+    }
+    co_return std::move(p.data);
+  }
+
+  task<bytes> read_rest(open_object& o, job& j) {
+    bytes data = co_await o.rest->next();
+    j.offset = o.next_offset;
+    o.next_offset += data.size();
+    o.reading_rest = false;
+    if (data.empty()) o.rest_ended = true;
+    issue();
+    changed_.notify();
+    co_return data;
+  }
+
+  /// All parts must be of one version of the object, whole, and of one size.
+  void check(open_object& o, const part& p, std::uint64_t offset, std::size_t length) {
+    const where at{o.info->url, offset, std::string()};
+    if (o.info->etag.empty()) {
+      o.info->etag = p.etag;
+    } else if (!p.etag.empty() && p.etag != o.info->etag) {
+      throw changed_error("the object changed while it was read: ETag " + o.info->etag + " became " + p.etag, at);
+    }
+    if (p.rest) {
+      if (o.learning) return;
+      throw changed_error("the store stopped serving ranges of the object", at);
+    }
+    if (o.learning && !p.total) throw io_error(0, "the store does not tell the size of the object", at);
+    if (!o.learning && p.total && *p.total != *o.info->size) {
+      throw changed_error("the object is " + std::to_string(*p.total) + " bytes long, not " +
+                              std::to_string(*o.info->size) + " as listed",
+                          at);
+    }
+    const std::uint64_t size = o.learning ? *p.total : *o.info->size;
+    const std::uint64_t due = size <= offset ? 0 : size - offset < length ? size - offset : length;
+    if (p.data.size() != due) {
+      throw io_error(0, "read " + std::to_string(p.data.size()) + " bytes instead of " + std::to_string(due), at);
+    }
+  }
+
+  task<void> pull() {
+    try {
+      for (;;) {
+        while (open_.size() >= options_.shards) co_await changed_.wait();
+        std::optional<shard> s = co_await in_.next();
+        if (!s) break;
+        if (!store_->serves(s->url)) {
+          throw configuration_error("no store is configured for this URL", where{s->url, std::nullopt, std::string()});
+        }
+        open_.emplace_back(std::move(*s));
+        issue();
+        changed_.notify();
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    upstream_ended_ = true;
+    changed_.notify();
+  }
+
+  async_generator<shard> in_;
+  const std::shared_ptr<const storage> store_;
+  const fetch_options options_;
+  executor& executor_;
+  stage_record* const stage_;
+  const slab_pool slabs_;
+  loop_group* const loops_;
+  std::size_t used_ = 0;   // bytes of the bound
+  std::size_t taken_ = 0;  // of those, with the consumer
+  bool upstream_ended_ = false;
+  std::exception_ptr error_;
+  signal changed_;
+  std::list<open_object> open_;  // in the order of delivery
+  started<void> puller_;         // declared last: it refers to all of the above
+};
+
+inline async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
+                                           fetch_options options) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  part_scheduler parts(std::move(in), std::move(store), options, ex, stage);
+  for (;;) {
+    std::optional<chunk> c = co_await parts.next();
+    if (!c) break;
+    co_yield give(*c);
+  }
+}
+
+/// The stage object of fetch().
+class fetch_stage : public library_stage {
+ public:
+  fetch_stage(std::shared_ptr<const storage> store, fetch_options options)
+      : store_(std::move(store)), options_(options) {}
+  async_generator<chunk> operator()(async_generator<shard> in) const {
+    return fetch_chunks(std::move(in), store_, options_).named("fetch").bounded(options_.shards, options_.bytes());
+  }
+
+ private:
+  std::shared_ptr<const storage> store_;
+  fetch_options options_;
+};
+
+}  // namespace detail
+
+/// Stage: shards -> chunks. Reads objects ahead, several at a time and by parts, and yields their pieces in the order
+/// of the shards, whatever the timing of the network.
+///
+/// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
+/// chunk. Memory: slabs of options.part bytes from one pool, recycled. With a group of loops (`run({.loops = n})`) the
+/// parts are spread over its loops. `store` is a shared_ptr<const storage>, or what as_storage() makes one of (an
+/// s3::client). Errors: whatever the store throws, at the place in the order where the part belongs; changed_error when
+/// an object changes under the reader. Dropping it ends all transfers at once.
+template <class Store>
+detail::fetch_stage fetch(const Store& store, fetch_options options = {}) {
+  if (options.shards == 0 || options.part < 64 * KiB) {
+    throw configuration_error("fetch needs at least one shard at a time and parts of 64 KiB or more");
+  }
+  if constexpr (std::is_convertible_v<const Store&, std::shared_ptr<const storage>>) {
+    return detail::fetch_stage(store, options);
+  } else {
+    return detail::fetch_stage(as_storage(store), options);
+  }
+}
+
+}  // namespace millrace

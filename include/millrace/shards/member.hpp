@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <millrace/shards/origin.hpp>
+#include <millrace/tar/entry.hpp>
+
+namespace millrace {
+
+/// One regular file of an archive, with where it comes from.
+class member {
+ public:
+  member() = default;
+  member(tar::entry e, origin where_from) : entry(std::move(e)), from(std::move(where_from)) {}
+
+  tar::entry entry;
+  origin from;  ///< offset of the member's first header, ordinal among the archive's entries
+
+  friend std::size_t byte_size(const member& m) noexcept { return m.entry.body.size(); }
+  friend member compact(member m) {
+    m.entry.body = m.entry.body.compact();
+    return m;
+  }
+};
+
+}  // namespace millrace

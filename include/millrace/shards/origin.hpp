@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/shard.hpp>
+
+namespace millrace {
+
+/// Where an item comes from: enough to find it again, in an error message, a log or a later run.
+class origin {
+ public:
+  origin() = default;
+  origin(std::shared_ptr<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
+      : from(std::move(source)), offset(byte_offset), ordinal(ordinal_in_shard) {}
+
+  std::shared_ptr<const shard> from;  ///< the object, with the ETag that was read
+  std::uint64_t offset = 0;           ///< of the item's first byte: in the object, or in the decompressed stream
+  std::uint64_t ordinal = 0;          ///< 0 for the first item of the shard
+
+  const std::string& url() const noexcept {
+    static const std::string none;
+    return from == nullptr ? none : from->url;
+  }
+
+  /// The location for an error about `key`.
+  where at(std::string key = std::string()) const {
+    where w;
+    w.object = url();
+    if (from != nullptr) w.offset = offset;
+    w.key = std::move(key);
+    return w;
+  }
+};
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/storage.hpp>
+
+namespace millrace {
+
+/// Reads s3:// URLs by signed ranged GETs, every part with If-Match once an ETag is known.
+class s3_storage final : public storage {
+ public:
+  explicit s3_storage(s3::client client) : client_(std::move(client)) {}
+
+  bool serves(std::string_view url) const noexcept override { return url.substr(0, 5) == "s3://"; }
+
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    part result;
+    try {
+      s3::object_part got = co_await client_.get(object.url, offset, length, etag, std::move(slabs));
+      result.data = std::move(got.data);
+      result.total = got.object.size;
+      result.etag = std::move(got.object.etag);
+    } catch (const s3::error& e) {
+      if (e.status() != 412 && !(e.status() == 416 && offset > 0)) throw;
+      throw changed_error(
+          "the object changed while it was read: it is no longer the version " + etag + " (" + e.reason() + ")",
+          where{object.url, offset, std::string()});
+    }
+    co_return result;
+  }
+
+ private:
+  const s3::client client_;
+};
+
+namespace s3 {
+/// What fetch(client) reads from.
+inline std::shared_ptr<const storage> as_storage(const client& c) { return std::make_shared<const s3_storage>(c); }
+}  // namespace s3
+
+}  // namespace millrace

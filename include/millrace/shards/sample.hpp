@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/bytes.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/shards/origin.hpp>
+
+namespace millrace {
+
+/// One field of a sample: an extension ("jpg", "seg.png", in lower case) and the member's bytes.
+class field {
+ public:
+  field() = default;
+  field(std::string ext, bytes content) : extension(std::move(ext)), data(std::move(content)) {}
+  std::string extension;
+  bytes data;
+};
+
+/// The members of a shard that share a key, as WebDataset groups them. The bytes are slices of the fetched slabs until
+/// somebody compacts the sample.
+class sample {
+ public:
+  sample() = default;
+  sample(std::string sample_key, origin where_from) : key(std::move(sample_key)), from(std::move(where_from)) {}
+
+  std::string key;            ///< path up to the first dot of the base name, directory included
+  std::vector<field> fields;  ///< in the order of the archive; extensions are unique
+  origin from;                ///< offset of the first member's header, ordinal of the sample in its shard
+
+  /// The field's bytes, null when the sample has none of that extension.
+  const bytes* find(std::string_view extension) const noexcept {
+    for (const field& f : fields) {
+      if (f.extension == extension) return &f.data;
+    }
+    return nullptr;
+  }
+  /// The field's bytes; a decode_error that names the shard, the sample and what it does have when there is none.
+  const bytes& operator[](std::string_view extension) const {
+    if (const bytes* data = find(extension)) return *data;
+    std::string has;
+    for (const field& f : fields) has += (has.empty() ? "" : ", ") + f.extension;
+    throw decode_error("the sample has no field \"" + std::string(extension) + "\" (it has: " + has + ")",
+                       from.at(key));
+  }
+
+  friend std::size_t byte_size(const sample& s) noexcept {
+    std::size_t total = s.key.size();
+    for (const field& f : s.fields) total += f.data.size();
+    return total;
+  }
+  /// The same sample holding no more memory than it shows: for stages that keep samples for long.
+  friend sample compact(sample s) {
+    for (field& f : s.fields) f.data = f.data.compact();
+    return s;
+  }
+};
+
+}  // namespace millrace

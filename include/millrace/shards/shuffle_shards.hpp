@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/base/shard.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/shards/rank.hpp>
+
+namespace millrace {
+
+/// How the shards of an epoch are permuted.
+struct shuffle_shards_options {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+};
+
+namespace detail {
+
+inline async_generator<shard> permute_shards(async_generator<shard> in, shuffle_shards_options options) {
+  std::vector<shard> all;
+  while (std::optional<shard> s = co_await in.next()) all.push_back(std::move(*s));
+  rng random(options.seed, options.epoch, 0x7368617264u);  // "shard"
+  permute(all, random);
+  for (shard& s : all) co_yield give(s);
+}
+
+inline async_generator<shard> take_every(async_generator<shard> in, rank r) {
+  std::uint64_t position = 0;
+  std::uint64_t mine = 0;
+  while (std::optional<shard> s = co_await in.next()) {
+    if (position++ % r.world_size != r.index) continue;
+    ++mine;
+    co_yield give(*s);
+  }
+  if (mine == 0 && position > 0) {
+    throw configuration_error("rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size) +
+                              " gets no shard: there are only " + std::to_string(position));
+  }
+}
+
+}  // namespace detail
+
+/// Stage: permutes the shards of an epoch. The order is a pure function of (seed, epoch, the list): the same on every
+/// rank and platform. Reads the whole list before it yields the first shard. Bound: the list.
+inline auto shuffle_shards(shuffle_shards_options options = {}) {
+  return [options](async_generator<shard> in) {
+    return detail::permute_shards(std::move(in), options).named("shuffle_shards");
+  };
+}
+
+/// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
+/// that cover it. A rank that would get nothing is an error, not an empty epoch.
+inline auto split_by_rank(rank r) {
+  r.check();
+  return [r](async_generator<shard> in) { return detail::take_every(std::move(in), r).named("split_by_rank"); };
+}
+
+}  // namespace millrace

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/bytes.hpp>
+#include <millrace/base/shard.hpp>
+#include <millrace/base/slab_pool.hpp>
+#include <millrace/coro/task.hpp>
+
+namespace millrace {
+
+/// The rest of an object whose server does not serve ranges: it can only be read on, in order.
+class sequential_rest {
+ public:
+  virtual ~sequential_rest() = default;
+  /// The next piece; empty at the verified end.
+  virtual task<bytes> next() = 0;
+};
+
+/// What reading a part of an object gave.
+class part {
+ public:
+  part() = default;
+  bytes data;                             ///< at most what was asked for; shorter only where the object ends
+  std::optional<std::uint64_t> total;     ///< size of the whole object, when the store told
+  std::string etag;                       ///< of the object that was read; empty when the store has none
+  std::unique_ptr<sequential_rest> rest;  ///< set when the store answered with the whole object instead
+};
+
+/// Reads objects by parts: a store behind `fetch`. Stateless towards its callers: read() may be called from several
+/// loops at once and for many parts at a time; each call runs on the executor that awaits it.
+class storage {
+ public:
+  virtual ~storage() = default;
+
+  /// Whether URLs like this one are read here.
+  virtual bool serves(std::string_view url) const noexcept = 0;
+
+  /// Bytes [offset, offset + length) of `object`, into one slab of `slabs`; `length` is at most a slab. When `etag` is
+  /// not empty the object must still be that version. Throws an error that names the object and the offset when the
+  /// part cannot be had completely. Dropping the task ends the transfer.
+  virtual task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                          slab_pool slabs) const = 0;
+
+  /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
+  virtual bool may_be_sequential() const noexcept { return false; }
+};
+
+}  // namespace millrace
