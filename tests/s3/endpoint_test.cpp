@@ -17,6 +17,8 @@ s3::endpoint at(const char* endpoint, const char* bucket, s3::addressing style =
   return s3::endpoint(s3::config({.region = "eu-west-1", .endpoint = endpoint, .style = style}), bucket);
 }
 
+json cases_of(const std::string& file) { return millrace::test::read_json(file).at("testCases"); }
+
 }  // namespace
 
 TEST_CASE("an endpoint gives host, path and region as they are sent and signed", "[s3][endpoint]") {
@@ -125,8 +127,7 @@ TEST_CASE("broken endpoint URLs are refused without repeating a password", "[s3]
 TEST_CASE("buckets and labels of the sdkutils tables are judged alike", "[s3][endpoint]") {
   const std::string data = millrace::test::test_data_folder();
   if (data.empty()) MILLRACE_SKIP("no test data");
-  const json table = millrace::test::read_json(data + "/endpoints/sdkutils-is-virtual-hostable-s3-bucket.json");
-  for (const json& c : table["testCases"]) {
+  for (const json& c : cases_of(data + "/endpoints/sdkutils-is-virtual-hostable-s3-bucket.json")) {
     const std::string bucket = c.at("params").at("BucketName");
     INFO(bucket);
     const bool https = !c["expect"].contains("error") && c["expect"]["endpoint"]["url"].get<std::string>()[4] == 's';
@@ -134,8 +135,7 @@ TEST_CASE("buckets and labels of the sdkutils tables are judged alike", "[s3][en
     CHECK(s3::detail::is_virtual_hostable_bucket(bucket, false) == https);
     CHECK(s3::detail::is_virtual_hostable_bucket(bucket, true) == http);
   }
-  const json table = millrace::test::read_json(data + "/endpoints/sdkutils-valid-hostlabel.json");
-  for (const json& c : table["testCases"]) {
+  for (const json& c : cases_of(data + "/endpoints/sdkutils-valid-hostlabel.json")) {
     const std::string region = c.at("params").at("Region");
     INFO(region);
     const std::string url = c["expect"].contains("error") ? "" : c["expect"]["endpoint"]["url"].get<std::string>();
@@ -147,8 +147,7 @@ TEST_CASE("buckets and labels of the sdkutils tables are judged alike", "[s3][en
 TEST_CASE("ARNs of the sdkutils table are read alike", "[s3][endpoint]") {
   const std::string data = millrace::test::test_data_folder();
   if (data.empty()) MILLRACE_SKIP("no test data");
-  const json table = millrace::test::read_json(data + "/endpoints/sdkutils-parse-arn.json");
-  for (const json& c : table["testCases"]) {
+  for (const json& c : cases_of(data + "/endpoints/sdkutils-parse-arn.json")) {
     const std::string text = c.at("params").value("Bucket", std::string());
     INFO(text);
     const auto name = s3::arn::parse(text);

@@ -64,8 +64,9 @@ inline retry_class classify(int status, std::string_view code) noexcept {
   for (const row& r : table) {
     if (r.code == code) return r.what;
   }
-  // An error document in an answer that began as a success: S3 failed half-way (botocore takes it for a 500).
-  if (status >= 200 && status < 300) return code.empty() ? retry_class::permanent : retry_class::transient;
+  // An answer that began as a success and is an error document or cut short: S3 failed half-way (botocore takes it
+  // for a 500).
+  if (status >= 200 && status < 300) return retry_class::transient;
   switch (status) {
     case 0:    // refused, reset, timed out, cut short
     case 408:  // request timeout

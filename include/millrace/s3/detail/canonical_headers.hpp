@@ -28,21 +28,20 @@ class canonical_headers {
       if (is_refused(name)) {
         throw configuration_error("the header " + std::string(name) + " is written by the signer, not by its caller");
       }
-      check_value(name, header.value);
+      const bool plain = check_value(name, header.value);
       if (is_left_unsigned(name)) {
         names_.resize(begin);
         continue;
       }
-      insert(entry{begin, name.size(), header.value});
+      insert(entry{begin, name.size(), header.value, plain});
     }
   }
 
-  /// Adds one of the signer's own; `name` in lower case.
+  /// Adds one of the signer's own: `name` in lower case, `value` without a blank or a control character.
   void add(std::string_view name, std::string_view value) {
-    check_value(name, value);
     const std::size_t begin = names_.size();
     names_ += name;
-    insert(entry{begin, name.size(), value});
+    insert(entry{begin, name.size(), value, true});
   }
 
   /// Appends `name:value\n` per header.
@@ -55,7 +54,11 @@ class canonical_headers {
         out += name;
         out += ':';
       }
-      append_collapsed(out, entries_[i].value);
+      if (entries_[i].plain) {
+        out += entries_[i].value;
+      } else {
+        append_collapsed(out, entries_[i].value);
+      }
       out += '\n';
     }
   }
@@ -77,6 +80,7 @@ class canonical_headers {
     std::size_t name_begin;  // in names_, which may move while headers are added
     std::size_t name_size;
     std::string_view value;
+    bool plain;  // signed as it is
   };
 
   std::string_view name_of(const entry& e) const noexcept {
@@ -118,15 +122,20 @@ class canonical_headers {
     if (!good) throw configuration_error("not a header name: \"" + std::string(name) + "\"");
   }
 
-  /// The value stays out of the message: it may be a token.
-  static void check_value(std::string_view name, std::string_view value) {
+  /// True when there is nothing to collapse. The value stays out of the message: it may be a token.
+  static bool check_value(std::string_view name, std::string_view value) {
+    bool plain = true;
+    char last = ' ';
     for (char c : value) {
       const auto u = static_cast<unsigned char>(c);
       if ((u < 0x20 && c != '\t') || u == 0x7f) {
         throw configuration_error("the value of the header " + std::string(name) +
                                   " contains a line end, a NUL or another control character");
       }
+      plain = plain && c != '\t' && !(c == ' ' && last == ' ');
+      last = c;
     }
+    return plain && (value.empty() || last != ' ');
   }
 
   /// Trims, and makes every inner run of blanks and tabs one blank.

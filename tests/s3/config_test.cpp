@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/config.hpp>
+
+#include <string>
+
+#include "tests/s3/vectors.hpp"
+#include "tests/support/catch.hpp"
+
+namespace s3 = millrace::s3;
+using Catch::Matchers::Contains;
+using millrace::test::environment_of;
+using millrace::test::variables;
+
+TEST_CASE("an empty environment gives the defaults", "[s3][config]") {
+  variables v;
+  const s3::config c = s3::config::from_environment(environment_of(v));
+  CHECK(c.region.empty());
+  CHECK(c.endpoint_url.empty());
+  CHECK(c.style == s3::addressing::automatic);
+  CHECK_FALSE(c.dual_stack);
+  CHECK_FALSE(c.fips);
+  CHECK(c.use_arn_region);
+  CHECK_FALSE(c.global_us_east_1);
+  CHECK(c.ca_bundle.empty());
+  CHECK(c.max_attempts == 3);
+  CHECK(c.retries == s3::retry_mode::standard);
+}
+
+TEST_CASE("the variables of the AWS SDKs are read in their order", "[s3][config]") {
+  variables v = {{"AWS_DEFAULT_REGION", "eu-west-2"},    {"AWS_ENDPOINT_URL", "http://all:1"},
+                 {"AWS_USE_DUALSTACK_ENDPOINT", "True"}, {"AWS_USE_FIPS_ENDPOINT", "TRUE"},
+                 {"AWS_S3_USE_ARN_REGION", "false"},     {"AWS_S3_US_EAST_1_REGIONAL_ENDPOINT", "legacy"},
+                 {"AWS_CA_BUNDLE", "/etc/ca.pem"},       {"AWS_MAX_ATTEMPTS", "7"},
+                 {"AWS_RETRY_MODE", "Adaptive"}};
+  s3::config c = s3::config::from_environment(environment_of(v));
+  CHECK(c.region == "eu-west-2");
+  CHECK(c.endpoint_url == "http://all:1");
+  CHECK(c.dual_stack);
+  CHECK(c.fips);
+  CHECK_FALSE(c.use_arn_region);
+  CHECK(c.global_us_east_1);
+  CHECK(c.ca_bundle == "/etc/ca.pem");
+  CHECK(c.max_attempts == 7);
+  CHECK(c.retries == s3::retry_mode::adaptive);
+
+  v["AWS_REGION"] = "eu-west-1";
+  v["AWS_ENDPOINT_URL_S3"] = "http://s3:2";
+  c = s3::config::from_environment(environment_of(v));
+  CHECK(c.region == "eu-west-1");
+  CHECK(c.endpoint_url == "http://s3:2");
+
+  v["AWS_REGION"] = "  ";
+  v["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true";
+  c = s3::config::from_environment(environment_of(v));
+  CHECK(c.region == "eu-west-2");
+  CHECK(c.endpoint_url.empty());
+  CHECK(s3::config::from_environment(environment_of(v), {.endpoint = "http://given:3"}).endpoint_url ==
+        "http://given:3");
+}
+
+TEST_CASE("explicit values win, and what they replace is not even looked at", "[s3][config]") {
+  variables v = {{"AWS_REGION", "eu-west-1"},
+                 {"AWS_ENDPOINT_URL", "http://all:1"},
+                 {"AWS_USE_DUALSTACK_ENDPOINT", "perhaps"},
+                 {"AWS_USE_FIPS_ENDPOINT", "perhaps"},
+                 {"AWS_S3_USE_ARN_REGION", "perhaps"},
+                 {"AWS_S3_US_EAST_1_REGIONAL_ENDPOINT", "perhaps"},
+                 {"AWS_CA_BUNDLE", "/etc/ca.pem"},
+                 {"AWS_MAX_ATTEMPTS", "many"},
+                 {"AWS_RETRY_MODE", "never"}};
+  s3::config_options given;
+  given.region = "us-west-2";
+  given.endpoint = "http://given:3";
+  given.style = s3::addressing::path;
+  given.dual_stack = false;
+  given.fips = false;
+  given.use_arn_region = true;
+  given.global_us_east_1 = true;
+  given.ca_bundle = "/own.pem";
+  given.max_attempts = 1;
+  given.retries = s3::retry_mode::legacy;
+  const s3::config c = s3::config::from_environment(environment_of(v), given);
+  CHECK(c.region == "us-west-2");
+  CHECK(c.endpoint_url == "http://given:3");
+  CHECK(c.style == s3::addressing::path);
+  CHECK_FALSE(c.dual_stack);
+  CHECK(c.use_arn_region);
+  CHECK(c.global_us_east_1);
+  CHECK(c.ca_bundle == "/own.pem");
+  CHECK(c.max_attempts == 1);
+  CHECK(c.retries == s3::retry_mode::legacy);
+}
+
+TEST_CASE("values that make no sense are errors that name the variable", "[s3][config]") {
+  const std::pair<const char*, const char*> bad[] = {
+      {"AWS_USE_DUALSTACK_ENDPOINT", "1"},
+      {"AWS_USE_FIPS_ENDPOINT", "yes"},
+      {"AWS_S3_USE_ARN_REGION", "no"},
+      {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "0"},
+      {"AWS_S3_US_EAST_1_REGIONAL_ENDPOINT", "global"},
+      {"AWS_MAX_ATTEMPTS", "0"},
+      {"AWS_MAX_ATTEMPTS", "-1"},
+      {"AWS_MAX_ATTEMPTS", "3x"},
+      {"AWS_MAX_ATTEMPTS", "99999999999999999999"},
+      {"AWS_RETRY_MODE", "never"},
+  };
+  for (const auto& [name, value] : bad) {
+    variables v = {{name, value}};
+    CHECK_THROWS_WITH(s3::config::from_environment(environment_of(v)), Contains(name) && Contains(value));
+  }
+  CHECK_THROWS_AS(s3::config({.max_attempts = 0}), millrace::configuration_error);
+}

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/error.hpp>
+#include <millrace/s3/error_document.hpp>
+#include <millrace/s3/retry_class.hpp>
+
+#include <string>
+
+#include "tests/s3/vectors.hpp"
+#include "tests/support/catch.hpp"
+
+namespace s3 = millrace::s3;
+using s3::retry_class;
+
+TEST_CASE("an S3 error says what S3 said, about which object", "[s3][error]") {
+  millrace::where at;
+  at.object = "s3://bucket/key";
+  at.offset = 8388608;
+  const s3::error e(403, "AccessDenied", "Access Denied", "9C7D5181867045BB", at);
+  CHECK(std::string(e.what()) ==
+        "s3://bucket/key at byte 8388608: 403 AccessDenied: Access Denied (request id 9C7D5181867045BB)");
+  CHECK(e.status() == 403);
+  CHECK(e.code() == "AccessDenied");
+  CHECK(e.request_id() == "9C7D5181867045BB");
+  CHECK(std::string(s3::error(404, "", "", "").what()) == "404");
+  CHECK(std::string(s3::error(0, "", "connection reset", "").what()) == "connection reset");
+  CHECK(std::string(s3::error(500, "X", "a\nb", "").what()) == "500 X: a\\x0ab");
+  CHECK_THROWS_AS(throw e, millrace::error);
+}
+
+TEST_CASE("error documents of botocore's collection are read alike", "[s3][xml]") {
+  const std::string data = millrace::test::test_data_folder();
+  if (data.empty()) MILLRACE_SKIP("no test data");
+  const std::string folder = data + "/s3xml/errors/";
+  int documents = 0;
+  for (const std::string& name : millrace::test::names_in(folder)) {
+    if (name.find(".xml") == std::string::npos) continue;
+    INFO(name);
+    const auto expected = millrace::test::read_json(folder + name.substr(0, name.size() - 4) + ".json").at("Error");
+    const auto document = s3::error_document::parse(millrace::test::read_file(folder + name));
+    REQUIRE(document.has_value());
+    CHECK(document->code == expected.at("Code").get<std::string>());
+    CHECK(document->message == expected.at("Message").get<std::string>());
+    CHECK(document->request_id.size() == 16);
+    ++documents;
+  }
+  CHECK(documents == 2);
+}
+
+TEST_CASE("error documents carry what a redirect needs", "[s3][xml]") {
+  const auto d = s3::error_document::parse(
+      "<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong</Message>"
+      "<Region>eu-west-1</Region><Endpoint>b.s3.eu-west-1.amazonaws.com</Endpoint><Resource>/b/k</Resource>"
+      "<StringToSign>secret</StringToSign><RequestId>R</RequestId></Error>");
+  REQUIRE(d.has_value());
+  CHECK(d->code == "AuthorizationHeaderMalformed");
+  CHECK(d->region == "eu-west-1");
+  CHECK(d->endpoint == "b.s3.eu-west-1.amazonaws.com");
+  CHECK(d->resource == "/b/k");
+  CHECK(d->request_id == "R");
+
+  const auto sts = s3::error_document::parse(
+      "<ErrorResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><Error><Type>Sender</Type>"
+      "<Code>InvalidClientTokenId</Code><Message>m</Message></Error><RequestId>R2</RequestId></ErrorResponse>");
+  REQUIRE(sts.has_value());
+  CHECK(sts->code == "InvalidClientTokenId");
+  CHECK(sts->request_id == "R2");
+}
+
+TEST_CASE("a body that is no error document is nothing, whatever it holds", "[s3][xml]") {
+  for (const std::string& body :
+       {std::string(), std::string("busy"), std::string("<html><Error><Code>x</Code></Error></html>"),
+        std::string("<Error><Message>no code</Message></Error>"), std::string("<Error><Code>x</Code>"),
+        std::string("<Error><Code>x</Code></Error><"), std::string("<!DOCTYPE Error><Error><Code>x</Code></Error>"),
+        std::string("<Error><A><Code>x</Code></A></Error>"), std::string("\0\0\0", 3), std::string(2 << 20, ' ')}) {
+    INFO(body.substr(0, 80));
+    CHECK_FALSE(s3::error_document::parse(body).has_value());
+  }
+  const auto d =
+      s3::error_document::parse("<Error><Code>x</Code><Message>" + std::string(5000, 'm') + "</Message></Error>");
+  REQUIRE(d.has_value());
+  CHECK(d->message.size() == 1024);
+}
+
+TEST_CASE("failures are told apart", "[s3][retry]") {
+  CHECK(s3::classify(0, "") == retry_class::transient);
+  for (int status : {408, 500, 502, 503, 504}) CHECK(s3::classify(status, "") == retry_class::transient);
+  CHECK(s3::classify(429, "") == retry_class::throttling);
+  CHECK(s3::classify(503, "SlowDown") == retry_class::throttling);
+  CHECK(s3::classify(503, "ServiceUnavailable") == retry_class::transient);
+  CHECK(s3::classify(400, "RequestTimeout") == retry_class::transient);
+  CHECK(s3::classify(400, "ThrottlingException") == retry_class::throttling);
+  CHECK(s3::classify(403, "RequestTimeTooSkewed") == retry_class::skew);
+  CHECK(s3::classify(400, "AuthorizationHeaderMalformed") == retry_class::region);
+  CHECK(s3::classify(301, "") == retry_class::region);
+  CHECK(s3::classify(307, "TemporaryRedirect") == retry_class::region);
+  CHECK(s3::classify(400, "ExpiredToken") == retry_class::expired);
+  CHECK(s3::classify(400, "IDPCommunicationError") == retry_class::transient);
+  for (int status : {400, 401, 403, 404, 405, 409, 411, 412, 416, 501, 505}) {
+    CHECK(s3::classify(status, "") == retry_class::permanent);
+    CHECK(s3::classify(status, "SomethingNew") == retry_class::permanent);
+  }
+  CHECK(s3::classify(403, "AccessDenied") == retry_class::permanent);
+  CHECK(s3::classify(500, "SomethingNew") == retry_class::transient);
+  // An error document in a 200, a listing cut short.
+  CHECK(s3::classify(200, "InternalError") == retry_class::transient);
+  CHECK(s3::classify(200, "SlowDown") == retry_class::throttling);
+  CHECK(s3::classify(200, "SomethingNew") == retry_class::transient);
+  CHECK(s3::classify(200, "") == retry_class::transient);
+}
