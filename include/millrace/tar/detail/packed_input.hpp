@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/bytes.hpp>
+
+namespace millrace::tar::detail {
+
+inline bool is_zero(std::string_view text) noexcept { return text.find_first_not_of('\0') == std::string_view::npos; }
+
+/// The pieces fed to a library that wants one whole piece at a time and keeps looking at it until it asks for the next.
+/// Remembers a little of what went before, to look at what the library left unread at its end.
+class packed_input {
+ public:
+  packed_input() { before_.reserve(2 * remembered); }
+
+  void push(bytes piece) {
+    if (!piece.empty() && !ended_) queue_.push_back(std::move(piece));
+  }
+  void end() noexcept { ended_ = true; }
+
+  /// True when nothing can be given and more may come.
+  bool starved() const noexcept { return next_ == queue_.size() && !ended_; }
+
+  /// The next piece, valid until the next call; empty at the end. The one before is let go.
+  std::string_view next() noexcept {
+    remember(current_.view());
+    given_ += current_.size();
+    current_ = bytes();
+    if (next_ == queue_.size()) return {};
+    current_ = std::move(queue_[next_]);
+    if (++next_ == queue_.size()) {
+      queue_.clear();
+      next_ = 0;
+    }
+    return current_.view();
+  }
+
+  /// Whether all bytes given from offset `consumed` on are zeros.
+  bool rest_is_zero(std::uint64_t consumed) const noexcept {
+    const std::uint64_t left = given_ + current_.size() - consumed;
+    if (left <= current_.size())
+      return is_zero(current_.view().substr(current_.size() - static_cast<std::size_t>(left)));
+    const std::uint64_t earlier = left - current_.size();
+    if (earlier > before_.size()) return false;  // nothing pads that sparsely and is read that far ahead
+    return is_zero(current_.view()) &&
+           is_zero(std::string_view(before_).substr(before_.size() - static_cast<std::size_t>(earlier)));
+  }
+
+  /// The `count` bytes before offset `consumed`; fewer when they are no longer remembered.
+  std::string last_bytes(std::uint64_t consumed, std::size_t count) const {
+    std::string text = before_;
+    const std::uint64_t current_used = consumed > given_ ? consumed - given_ : 0;
+    text.append(current_.view()
+                    .substr(0, static_cast<std::size_t>(current_used))
+                    .substr(current_used > count ? static_cast<std::size_t>(current_used) - count : 0));
+    if (consumed < given_) {
+      const std::uint64_t unread = given_ - consumed;
+      text.resize(text.size() - static_cast<std::size_t>(std::min<std::uint64_t>(unread, text.size())));
+    }
+    return text.size() > count ? text.substr(text.size() - count) : text;
+  }
+
+ private:
+  static constexpr std::size_t remembered = 4096;
+
+  void remember(std::string_view piece) noexcept {
+    if (piece.size() >= remembered) {
+      before_.assign(piece.data() + piece.size() - remembered, remembered);
+      return;
+    }
+    if (before_.size() + piece.size() > 2 * remembered) before_.erase(0, before_.size() - remembered);
+    before_.append(piece.data(), piece.size());  // within what the constructor reserved: allocates nothing
+  }
+
+  std::vector<bytes> queue_;
+  std::size_t next_ = 0;
+  bytes current_;
+  bool ended_ = false;
+  std::uint64_t given_ = 0;  // bytes of the pieces before current_
+  std::string before_;
+};
+
+}  // namespace millrace::tar::detail

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <millrace/tar/detail/unpacker.hpp>
+
+namespace millrace::tar::detail {
+
+/// \file
+/// The part of unpacker that reads formats with members of their own.
+
+inline char type_of(::archive_entry* e) noexcept {
+  switch (::archive_entry_filetype(e)) {
+    case AE_IFREG:
+      // In most cpio archives the body of a hard-linked file is stored with one of its names.
+      return ::archive_entry_hardlink(e) != nullptr && ::archive_entry_size(e) == 0 ? '1' : '0';
+    case AE_IFLNK:
+      return '2';
+    case AE_IFCHR:
+      return '3';
+    case AE_IFBLK:
+      return '4';
+    case AE_IFDIR:
+      return '5';
+    case AE_IFIFO:
+      return '6';
+    default:
+      return '?';
+  }
+}
+
+inline bool unpacker::read_members(::archive* a) {
+  for (;;) {
+    ::archive_entry* e = nullptr;
+    const int result = ::archive_read_next_header(a, &e);
+    if (cancelled_) return false;
+    if (result == ARCHIVE_EOF) return true;
+    // RETRY would mean to look for the next header somewhere behind the broken one.
+    const bool usable = result == ARCHIVE_OK || (result == ARCHIVE_WARN && is_about_charset(archive_words(a)));
+    if (!usable)
+      return broken(a, static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a))));
+    if (!read_member(a, e)) {
+      failed_name_ = std::move(member_.name);
+      return false;
+    }
+    pause(event::member);
+    if (cancelled_) return false;
+  }
+}
+
+inline bool unpacker::read_member(::archive* a, ::archive_entry* e) {
+  const char* name = ::archive_entry_pathname(e);
+  if (name == nullptr) name = ::archive_entry_pathname_utf8(e);
+  member_.name = name == nullptr ? "" : name;
+  member_.body = bytes();
+  member_.header_offset = static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a)));
+  member_.data_offset = member_.header_offset;
+  member_.type = type_of(e);
+  member_.size = 0;
+  const std::uint64_t at = member_.header_offset;
+  if (member_.name.size() > options_.members.max_name_bytes) return fail("a name is longer than max_name_bytes", at);
+  if (::archive_entry_is_encrypted(e) != 0) return fail("encrypted members are not supported", at);
+  if (!member_.is_regular()) return true;
+  if (kind_ == format::cpio && ::archive_entry_nlink(e) > 1 && ::archive_entry_size(e) == 0) {
+    return fail("hard-linked files are not supported in cpio archives: the body may be stored with another name", at);
+  }
+  return read_body(a, e);
+}
+
+inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
+  const std::uint64_t at = member_.header_offset;
+  const std::uint64_t most = options_.members.max_member_bytes;
+  const bool known = ::archive_entry_size_is_set(e) != 0;
+  const auto announced = static_cast<std::uint64_t>(known ? std::max<la_int64_t>(0, ::archive_entry_size(e)) : 0);
+  if (announced > most) {
+    return fail("the member's " + std::to_string(announced) + " bytes are more than max_member_bytes", at);
+  }
+  buffer memory =
+      buffer::allocate(static_cast<std::size_t>(known ? announced : std::min<std::uint64_t>(most, 64 * KiB)));
+  std::size_t filled = 0;
+  for (;;) {
+    const void* data = nullptr;
+    std::size_t size = 0;
+    la_int64_t offset = 0;
+    const int result = ::archive_read_data_block(a, &data, &size, &offset);
+    if (cancelled_) return false;
+    if (result == ARCHIVE_EOF) break;
+    if (result != ARCHIVE_OK) return broken(a, at);
+    if (static_cast<std::uint64_t>(offset) != filled) return fail("sparse members are not supported", at);
+    if (known && size > announced - filled) return fail("the member is longer than its header says", at);
+    if (size > most - filled) return fail("the member has more than max_member_bytes", at);
+    output_ += size;
+    if (!within_limits(a, at)) return false;
+    if (size > memory.capacity() - filled) {
+      const std::uint64_t wanted = std::max<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
+      buffer larger = buffer::allocate(static_cast<std::size_t>(std::min(most, wanted)));
+      std::memcpy(larger.data(), memory.data(), filled);
+      memory = std::move(larger);
+    }
+    std::memcpy(memory.data() + filled, data, size);
+    filled += size;
+  }
+  if (known && filled != announced) return fail("the member is shorter than its header says", at);
+  member_.size = filled;
+  member_.body = memory.share(0, filled).compact();
+  return true;
+}
+
+}  // namespace millrace::tar::detail

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/buffer.hpp>
+#include <millrace/base/bytes.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/slab_pool.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/tar/archive_options.hpp>
+#include <millrace/tar/detail/fiber.hpp>
+#include <millrace/tar/detail/gzip_check.hpp>
+#include <millrace/tar/detail/libarchive.hpp>
+#include <millrace/tar/detail/packed_input.hpp>
+#include <millrace/tar/entry.hpp>
+#include <millrace/tar/format.hpp>
+
+namespace millrace::tar::detail {
+
+/// libarchive with its inside out: it pulls input through a callback, here input is pushed. It runs in a fiber that is
+/// left whenever the callback has nothing to give or something has come out.
+///
+/// Decompresses (gzip, bzip2, xz, zstd, lz4: data comes out in slabs) or reads members (zip, cpio). Everything is
+/// copied out of libarchive's memory. Stays on one thread, and where it was constructed. Destroying it in the middle
+/// lets the callback fail, so that libarchive and the fiber run to their ends and free what they hold.
+class unpacker {
+ public:
+  enum class event : unsigned char {
+    hungry,  ///< feed() or end_input() first
+    data,    ///< take_data() has decompressed bytes
+    member,  ///< take_member() has a member
+    done,    ///< the archive has ended; take_data() may have a rest
+    failed,  ///< see rethrow(), reason(), offset(); take_data() may have what came before
+  };
+
+  unpacker(format kind, const archive_options& options, slab_pool pool)
+      : kind_(kind), options_(options), pool_(std::move(pool)), fiber_(stack_bytes, &unpacker::enter, this) {}
+  ~unpacker() {
+    cancelled_ = true;
+    if (fiber_.started() && !fiber_.done()) fiber_.resume();
+  }
+
+  void feed(bytes piece) { input_.push(std::move(piece)); }
+  void end_input() noexcept { input_.end(); }
+
+  /// Runs until there is something to say.
+  event run() {
+    if (event_ == event::hungry && fiber_.started() && input_.starved()) return event::hungry;
+    if (!fiber_.done()) fiber_.resume();
+    if (exception_) {
+      reason_ = "unpacking has failed before";
+      std::rethrow_exception(std::exchange(exception_, nullptr));
+    }
+    return event_;
+  }
+
+  /// Decompressed bytes that have not been taken yet; may be empty.
+  bytes take_data() {
+    bytes data = slab_ ? slab_.share(taken_, filled_ - taken_) : bytes();
+    taken_ = filled_;
+    return data;
+  }
+  /// The member of event::member.
+  void take_member(entry& out) { std::swap(out, member_); }
+
+  const std::string& reason() const noexcept { return reason_; }
+  /// Bytes that had come out when it failed; for formats with members, where the member's header is.
+  std::uint64_t offset() const noexcept { return offset_; }
+  const std::string& failed_name() const noexcept { return failed_name_; }
+  /// True when a gzip stream's checksum could not be verified.
+  bool unverified() const noexcept { return unverified_; }
+
+ private:
+#if MILLRACE_ASAN || MILLRACE_TSAN
+  static constexpr std::size_t stack_bytes = MiB;
+#else
+  static constexpr std::size_t stack_bytes = 256 * KiB;
+#endif
+
+  static void enter(void* self) {
+    auto& u = *static_cast<unpacker*>(self);
+    try {
+      u.event_ = u.unpack() ? event::done : event::failed;
+    } catch (...) {
+      u.exception_ = std::current_exception();
+      u.event_ = event::failed;
+    }
+  }
+
+  /// libarchive's read callback: nothing may be thrown through it.
+  static la_ssize_t give(::archive* a, void* self, const void** data) noexcept {
+    auto& u = *static_cast<unpacker*>(self);
+    while (!u.cancelled_ && u.input_.starved()) u.pause(event::hungry);
+    if (u.cancelled_) {
+      ::archive_set_error(a, ECANCELED, "dropped");
+      return ARCHIVE_FATAL;
+    }
+    const std::string_view piece = u.input_.next();
+    if (u.kind_ == format::gzip) u.gzip_.input(piece);
+    *data = piece.data();
+    return static_cast<la_ssize_t>(piece.size());
+  }
+
+  void pause(event why) noexcept {
+    event_ = why;
+    fiber_.suspend();
+  }
+
+  bool fail(std::string reason, std::uint64_t at) {
+    reason_ = std::move(reason);
+    offset_ = at;
+    return false;
+  }
+
+  bool unpack() {
+    const archive_handle a(::archive_read_new());
+    if (a == nullptr) throw std::bad_alloc();
+    if (!enable(a.get(), kind_)) return fail(std::string("this libarchive cannot read ") + format_name(kind_), 0);
+    if (::archive_read_open(a.get(), this, nullptr, &unpacker::give, nullptr) != ARCHIVE_OK) return broken(a.get(), 0);
+    return is_compression(kind_) ? decompress(a.get()) : read_members(a.get());
+  }
+
+  bool broken(::archive* a, std::uint64_t at) {
+    const auto consumed = static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
+    return fail(std::string("the ") + format_name(kind_) + " data is broken or cut near its byte " +
+                    std::to_string(consumed) + ": " + archive_words(a),
+                at);
+  }
+
+  bool within_limits(::archive* a, std::uint64_t at) {
+    if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
+      return fail("the object unpacks to more than max_output_bytes", at);
+    }
+    const auto consumed = static_cast<std::uint64_t>(std::max<la_int64_t>(1, ::archive_filter_bytes(a, -1)));
+    if (output_ > options_.free_bytes && output_ / consumed > options_.max_ratio) {
+      return fail("the object unpacks to more than max_ratio times its size", at);
+    }
+    return true;
+  }
+
+  bool decompress(::archive* a) {
+    ::archive_entry* unused = nullptr;
+    int result = ::archive_read_next_header(a, &unused);
+    if (result != ARCHIVE_OK && result != ARCHIVE_EOF) return broken(a, 0);
+    // Without a whole header libarchive would hand on the compressed bytes themselves, and it unpacks what is packed
+    // twice.
+    if (::archive_filter_count(a) != 2) {
+      return fail(::archive_filter_count(a) < 2 ? std::string("the ") + format_name(kind_) + " data is broken or cut"
+                                                : "the object is compressed more than once",
+                  0);
+    }
+    while (result != ARCHIVE_EOF) {
+      const void* data = nullptr;
+      std::size_t size = 0;
+      la_int64_t at = 0;
+      result = ::archive_read_data_block(a, &data, &size, &at);
+      if (cancelled_) return false;
+      if (result != ARCHIVE_OK && result != ARCHIVE_EOF) return broken(a, output_);
+      if (!put({static_cast<const char*>(data), result == ARCHIVE_OK ? size : 0})) return false;
+      if (!within_limits(a, output_)) return false;
+    }
+    return check_end(static_cast<std::uint64_t>(::archive_filter_bytes(a, -1)));
+  }
+
+  /// Copies decompressed bytes into slabs. False: dropped.
+  bool put(std::string_view data) {
+    if (kind_ == format::gzip) gzip_.output(data);
+    output_ += data.size();
+    while (!data.empty()) {
+      if (!slab_ || filled_ == slab_.capacity()) {
+        if (taken_ != filled_) pause(event::data);
+        if (cancelled_) return false;
+        slab_ = pool_.acquire();
+        filled_ = taken_ = 0;
+      }
+      const std::size_t n = std::min(data.size(), slab_.capacity() - filled_);
+      std::memcpy(slab_.data() + filled_, data.data(), n);
+      filled_ += n;
+      data.remove_prefix(n);
+    }
+    return true;
+  }
+
+  /// Behind the compressed data there may be zeros (tapes and some stores pad), nothing else.
+  bool check_end(std::uint64_t consumed) {
+    bool clean = input_.rest_is_zero(consumed);
+    const std::string trailer = input_.last_bytes(consumed, 8);
+    for (;;) {
+      while (!cancelled_ && input_.starved()) pause(event::hungry);
+      if (cancelled_) return false;
+      const std::string_view piece = input_.next();
+      if (piece.empty()) break;
+      clean = clean && is_zero(piece);
+    }
+    if (!clean) return fail(std::string("something else follows the ") + format_name(kind_) + " data", output_);
+    if (kind_ != format::gzip) return true;
+    const gzip_check::verdict verdict = gzip_.judge(trailer);
+    unverified_ = verdict == gzip_check::verdict::unknown;
+    if (verdict == gzip_check::verdict::wrong) return fail("the gzip data's checksum or length is wrong", output_);
+    return true;
+  }
+
+  bool read_members(::archive* a);
+  bool read_member(::archive* a, ::archive_entry* e);
+  bool read_body(::archive* a, ::archive_entry* e);
+
+  format kind_;
+  archive_options options_;
+  slab_pool pool_;
+  packed_input input_;
+  gzip_check gzip_;
+  event event_ = event::hungry;
+  bool cancelled_ = false;
+  bool unverified_ = false;
+  std::uint64_t output_ = 0;
+  buffer slab_;
+  std::size_t filled_ = 0;
+  std::size_t taken_ = 0;
+  entry member_;
+  std::string reason_;
+  std::string failed_name_;
+  std::uint64_t offset_ = 0;
+  std::exception_ptr exception_;
+  fiber fiber_;
+};
+
+}  // namespace millrace::tar::detail
+
+#include <millrace/tar/detail/unpack_members.hpp>
