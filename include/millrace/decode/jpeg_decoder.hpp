@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <turbojpeg.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/bytes.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/decode/image.hpp>
+
+namespace millrace {
+
+/// How JPEGs are decoded.
+struct jpeg_options {
+  /// 1, 2, 4 or 8: decodes at 1/scale of the size in the DCT domain (ceil(size / scale) pixels), cheaper than resizing.
+  int scale = 1;
+  /// 3: RGB, 1: grey.
+  int channels = 3;
+  /// Larger images are refused before memory is allocated for them.
+  std::uint64_t max_pixels = std::uint64_t(1) << 28;
+  /// Accepts images with corrupt or missing data, as libjpeg does with a warning; else they are an error.
+  bool tolerate_corruption = false;
+};
+
+/// Decodes JPEGs with libjpeg-turbo. Thread-safe: calls on several threads use decoders of their own, kept for reuse.
+/// Copies share them. Errors are decode_error that names the place given by the caller, before any pixel is handed on:
+/// not a JPEG, cut short, corrupt, too large, or a kind that libjpeg-turbo cannot decode to 8 bits.
+class jpeg_decoder {
+ public:
+  explicit jpeg_decoder(jpeg_options options = {}) : options_(options), pool_(std::make_shared<pool>()) {
+    if (options.scale != 1 && options.scale != 2 && options.scale != 4 && options.scale != 8) {
+      throw configuration_error("a JPEG can be decoded at 1, 1/2, 1/4 or 1/8 of its size");
+    }
+    if (options.channels != 1 && options.channels != 3)
+      throw configuration_error("a JPEG is decoded to 1 or 3 channels");
+  }
+
+  /// The whole image.
+  image operator()(const bytes& jpeg, const where& at = where()) const {
+    image out;
+    decode(jpeg, at, [&out](int h, int w, int c) {
+      out = image(std::vector<std::uint8_t>(static_cast<std::size_t>(h) * static_cast<std::size_t>(w) *
+                                            static_cast<std::size_t>(c)),
+                  h, w, c);
+      return out.pixels.data();
+    });
+    return out;
+  }
+
+  /// Into memory of the caller, a batch's row for example, of exactly height * width * channels bytes.
+  void into(std::span<std::uint8_t> pixels, int height, int width, const bytes& jpeg, const where& at = where()) const {
+    decode(jpeg, at, [&](int h, int w, int c) {
+      if (h != height || w != width ||
+          pixels.size() != static_cast<std::size_t>(h) * static_cast<std::size_t>(w) * static_cast<std::size_t>(c)) {
+        throw decode_error("the image is " + std::to_string(w) + "x" + std::to_string(h) + ", not " +
+                               std::to_string(width) + "x" + std::to_string(height),
+                           at);
+      }
+      return pixels.data();
+    });
+  }
+
+  const jpeg_options& options() const noexcept { return options_; }
+
+ private:
+  struct free_handle {
+    void operator()(void* h) const noexcept { tjDestroy(h); }
+  };
+  using handle = std::unique_ptr<void, free_handle>;
+  struct pool {
+    std::mutex mutex;
+    std::vector<handle> idle;
+  };
+
+  template <class Place>
+  void decode(const bytes& jpeg, const where& at, Place&& place) const {
+    handle decoder = take();
+    const auto* data = reinterpret_cast<const unsigned char*>(jpeg.data());
+    int width = 0;
+    int height = 0;
+    int subsampling = 0;
+    int colours = 0;
+    if (jpeg.size() < 2 || data[0] != 0xff || data[1] != 0xd8) {
+      throw decode_error("not a JPEG: it does not begin with the marker ff d8", at);
+    }
+    if (tjDecompressHeader3(decoder.get(), data, jpeg.size(), &width, &height, &subsampling, &colours) != 0) {
+      fail("the JPEG's header cannot be read", decoder.get(), at);
+    }
+    if (width <= 0 || height <= 0 ||
+        static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height) > options_.max_pixels) {
+      throw decode_error(
+          "the JPEG has " + std::to_string(width) + "x" + std::to_string(height) + " pixels, more than are allowed",
+          at);
+    }
+    const int w = (width + options_.scale - 1) / options_.scale;
+    const int h = (height + options_.scale - 1) / options_.scale;
+    unsigned char* const pixels = place(h, w, options_.channels);
+    const int format = options_.channels == 3 ? TJPF_RGB : TJPF_GRAY;
+    if (tjDecompress2(decoder.get(), data, jpeg.size(), pixels, w, 0, h, format, 0) != 0) {
+      if (!options_.tolerate_corruption || tjGetErrorCode(decoder.get()) != TJERR_WARNING) {
+        fail("the JPEG is corrupt", decoder.get(), at);
+      }
+    }
+    give_back(std::move(decoder));
+  }
+
+  [[noreturn]] static void fail(const char* what, void* decoder, const where& at) {
+    throw decode_error(std::string(what) + ": " + tjGetErrorStr2(decoder), at);
+  }
+
+  handle take() const {
+    {
+      std::lock_guard lock(pool_->mutex);
+      if (!pool_->idle.empty()) {
+        handle h = std::move(pool_->idle.back());
+        pool_->idle.pop_back();
+        return h;
+      }
+    }
+    handle h(tjInitDecompress());
+    if (h == nullptr) throw std::bad_alloc();
+    return h;
+  }
+  void give_back(handle h) const {
+    std::lock_guard lock(pool_->mutex);
+    pool_->idle.push_back(std::move(h));
+  }
+
+  jpeg_options options_;
+  std::shared_ptr<pool> pool_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/buffer.hpp>
+#include <millrace/base/bytes.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/shards/chunk.hpp>
+#include <millrace/shards/origin.hpp>
+
+namespace millrace {
+
+/// A batch of text lines: slices of the fetched slabs, without their line ends.
+///
+/// Lines of one batch may come from several pieces; each is a view that the batch keeps alive. A batch retains the
+/// slabs its lines lie in.
+class line_batch {
+ public:
+  std::vector<std::string_view> lines;
+  origin from;  ///< of the first line: offset of its first byte, ordinal of the line in its shard
+
+  std::size_t size() const noexcept { return lines.size(); }
+  auto begin() const noexcept { return lines.begin(); }
+  auto end() const noexcept { return lines.end(); }
+
+  /// Keeps the memory that views of this batch point into.
+  void retain(bytes memory) { memory_.push_back(std::move(memory)); }
+
+  friend std::size_t byte_size(const line_batch& b) noexcept {
+    std::size_t total = 0;
+    for (std::string_view l : b.lines) total += l.size();
+    return total;
+  }
+
+ private:
+  std::vector<bytes> memory_;
+};
+
+/// How text is cut into lines.
+struct lines_options {
+  std::size_t batch = 512;          ///< lines per batch; the last one of the stream may have fewer
+  std::size_t max_line = 16 * MiB;  ///< a longer line is an error: nothing grows without bound
+};
+
+namespace detail {
+
+/// Cuts chunks at line feeds. A line that straddles pieces is copied once, into memory of its own.
+class line_splitter {
+ public:
+  explicit line_splitter(const lines_options& options) : options_(options) {}
+
+  /// Takes a piece; lines that end in it can then be asked for.
+  void feed(chunk&& c) {
+    if (from_ != c.from) {
+      from_ = std::move(c.from);
+      position_ = 0;
+      ordinal_ = 0;
+    }
+    piece_ = std::move(c.data);
+    at_ = 0;
+    last_ = c.last;
+    retained_ = false;
+  }
+  /// Appends lines of the piece to `b` until it is full; false when the piece is used up first.
+  bool fill(line_batch& b) {
+    while (b.lines.size() < options_.batch) {
+      const char* const begin = piece_.data() + at_;
+      const std::size_t left = piece_.size() - at_;
+      const auto* end = left == 0 ? nullptr : static_cast<const char*>(std::memchr(begin, '\n', left));
+      if (end == nullptr) {
+        carry_.append(begin, left);
+        at_ = piece_.size();
+        check(carry_.size());
+        if (last_ && !carry_.empty()) add_carried(b);  // the last line needs no line feed
+        return false;
+      }
+      const auto length = static_cast<std::size_t>(end - begin);
+      if (!carry_.empty()) {
+        carry_.append(begin, length);
+        check(carry_.size());
+        add_carried(b);
+        position_ += 1;
+      } else {
+        check(length);
+        if (!retained_) {
+          b.retain(piece_);
+          retained_ = true;
+        }
+        add(b, std::string_view(begin, length));
+        position_ += length + 1;
+      }
+      at_ += length + 1;
+    }
+    retained_ = false;  // the next batch retains the piece anew
+    return true;
+  }
+
+ private:
+  void add(line_batch& b, std::string_view line) {
+    if (b.lines.empty()) b.from = origin(from_, position_, ordinal_);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    b.lines.push_back(line);
+    ++ordinal_;
+  }
+  void add_carried(line_batch& b) {
+    bytes own = bytes::copy(carry_);
+    const std::size_t length = carry_.size();
+    carry_.clear();
+    add(b, own.view());
+    b.retain(std::move(own));
+    position_ += length;
+  }
+  void check(std::size_t length) const {
+    if (length > options_.max_line) {
+      throw decode_error("a line is longer than " + std::to_string(options_.max_line) + " bytes",
+                         origin(from_, position_, ordinal_).at());
+    }
+  }
+
+  const lines_options options_;
+  std::shared_ptr<const shard> from_;
+  bytes piece_;
+  std::size_t at_ = 0;
+  bool last_ = false;
+  bool retained_ = false;
+  std::string carry_;
+  std::uint64_t position_ = 0;  // of the next line in the shard
+  std::uint64_t ordinal_ = 0;
+};
+
+inline async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options) {
+  line_splitter splitter(options);
+  line_batch b;
+  while (std::optional<chunk> c = co_await in.next()) {
+    splitter.feed(std::move(*c));
+    c.reset();
+    while (splitter.fill(b)) {
+      co_yield give(b);
+      b = line_batch();
+      b.lines.reserve(options.batch);
+    }
+  }
+  if (!b.lines.empty()) co_yield give(b);
+}
+
+}  // namespace detail
+
+/// Stage: chunks -> batches of lines (text, JSONL, CSV). Line ends are LF or CR LF and are not part of the lines; the
+/// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
+/// batch keeps it. Holds one batch. Throws decode_error for a line beyond options.max_line.
+inline auto lines(lines_options options = {}) {
+  if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
+  return [options](async_generator<chunk> in) { return detail::split_lines(std::move(in), options).named("lines"); };
+}
+
+}  // namespace millrace
