@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/flow/detail/call.hpp>
+#include <millrace/flow/detail/delivery.hpp>
+#include <millrace/flow/detail/window.hpp>
+#include <millrace/flow/order.hpp>
+#include <millrace/sync/signal.hpp>
+
+namespace millrace::detail {
+
+/// The tasks that map_concurrent has started and the results that wait: part of the stage's generator.
+///
+/// A task of its own (the pump) pulls the source while there is room and starts `f(item)` for each item. A slot is
+/// taken from the start of its task until the consumer has taken the result.
+template <class U, class T, class F>
+class concurrent {
+ public:
+  concurrent(async_generator<T>& source, F& f, std::size_t limit, std::size_t bytes, order o, delivery<U> yielded)
+      : source_(source), f_(f), order_(o), window_(limit, bytes), yielded_(yielded), slots_(limit + 1) {
+    queue_.resize(slots_.size());
+    for (slot& s : slots_) free_.push_back(&s);
+  }
+  concurrent(const concurrent&) = delete;
+  concurrent& operator=(const concurrent&) = delete;
+
+  void start(executor& ex, stage_record* stage) { pump_ = started<void>(ex, pump(*this, ex, stage), stage); }
+
+  /// The next slot in the order of delivery has a result or an error.
+  bool has_result() const noexcept { return queued_ > 0 && queue_[head_]->done; }
+  /// Nothing is under way and nothing will come.
+  bool ended() const noexcept { return pump_ended_ && free_.size() == slots_.size(); }
+  void rethrow() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  auto wait() noexcept { return progress_.wait(); }
+
+  /// The result to yield next; throws when there is an error instead.
+  U& hand_over() {
+    slot& s = *queue_[head_];
+    if (s.error) std::rethrow_exception(s.error);
+    s.work = started<void>();
+    handed_ = &s;
+    space_.notify();  // the pump runs when the consumer has taken the result
+    return *s.result;
+  }
+  /// After the yield: the slot can be used again.
+  void pop() noexcept {
+    slot& s = *queue_[head_];
+    settle();
+    head_ = (head_ + 1) % queue_.size();
+    --queued_;
+    s.result.reset();
+    s.done = false;
+    free_.push_back(&s);
+  }
+
+ private:
+  struct slot {
+    std::optional<U> result;
+    std::exception_ptr error;
+    std::size_t bytes = 0;
+    bool done = false;
+    started<void> work;
+  };
+
+  static task<void> pump(concurrent& self, executor& ex, stage_record* stage) {
+    try {
+      for (;;) {
+        while (!self.room() && !self.failed_) co_await self.space_.wait();
+        if (self.failed_) break;
+        std::optional<T> item = co_await self.source_.next();
+        if (!item || self.failed_) break;
+        slot& mine = *self.free_.back();
+        const std::size_t bytes = item_bytes(*item);
+        task<void> work = run_one(self, mine, std::move(item));
+        started<void> running(ex, std::move(work), stage);
+        mine.work = std::move(running);
+        self.begin(mine, bytes);
+      }
+    } catch (...) {
+      self.error_ = std::current_exception();
+    }
+    self.source_ = async_generator<T>();
+    self.pump_ended_ = true;
+    self.progress_.notify();
+  }
+
+  static task<void> run_one(concurrent& self, slot& mine, std::optional<T> item) {
+    try {
+      task<U> work = detail::call(self.f_, std::move(*item));
+      U result = co_await std::move(work);
+      mine.result.emplace(std::move(result));
+    } catch (...) {
+      mine.error = std::current_exception();
+    }
+    item.reset();  // the frame stays until the result is taken
+    self.finish(mine);
+  }
+
+  bool room() noexcept {
+    settle();
+    return window_.room();
+  }
+  void settle() noexcept {
+    if (handed_ == nullptr || yielded_.pending()) return;
+    window_.remove(std::exchange(handed_, nullptr)->bytes);
+  }
+  // While a task runs, its input and a result as large as the largest so far are counted.
+  void begin(slot& s, std::size_t input_bytes) noexcept {
+    free_.pop_back();
+    s.bytes = input_bytes + largest_result_;
+    window_.add(s.bytes);
+    if (order_ == order::ordered) push(s);
+  }
+  void finish(slot& s) noexcept {
+    std::size_t bytes = 0;
+    if (s.error) {
+      failed_ = true;
+      space_.notify();
+    } else {
+      bytes = item_bytes(*s.result);
+    }
+    window_.resize(s.bytes, bytes);
+    s.bytes = bytes;
+    if (bytes > largest_result_) {
+      largest_result_ = bytes;
+      window_.expect(bytes);
+    }
+    s.done = true;
+    if (order_ == order::arrival) push(s);
+    if (has_result()) progress_.notify();
+    space_.notify();
+  }
+  void push(slot& s) noexcept {
+    queue_[(head_ + queued_) % queue_.size()] = &s;
+    ++queued_;
+  }
+
+  async_generator<T>& source_;
+  F& f_;
+  const order order_;
+  window window_;
+  delivery<U> yielded_;
+  std::size_t largest_result_ = 0;
+  slot* handed_ = nullptr;  // yielded, and may have been taken
+  bool failed_ = false;
+  bool pump_ended_ = false;
+  std::exception_ptr error_;  // of the source
+  signal progress_;
+  signal space_;
+  std::vector<slot*> queue_;  // a ring: slots in the order of delivery
+  std::size_t head_ = 0;
+  std::size_t queued_ = 0;
+  std::vector<slot*> free_;
+  std::deque<slot> slots_;
+  started<void> pump_;  // declared last: destroyed first, then the tasks in the slots
+};
+
+}  // namespace millrace::detail

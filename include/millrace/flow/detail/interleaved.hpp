@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/flow/detail/puller.hpp>
+#include <millrace/flow/order.hpp>
+
+namespace millrace::detail {
+
+/// The open sources of interleave(): part of its generator.
+///
+/// A task of its own (the opener) takes new sources from the stream while fewer than `width` are open, and starts a
+/// puller for each. A source is open until its last item has been taken and its end has been noticed.
+template <class T>
+class open_sources {
+ public:
+  using source = puller<T>;
+
+  open_sources(async_generator<async_generator<T>>& stream, std::size_t width, std::size_t ahead, std::size_t bytes,
+               bool log_arrivals, delivery<T> yielded)
+      : stream_(stream), width_(width), ahead_(ahead), bytes_(bytes), log_arrivals_(log_arrivals), yielded_(yielded) {}
+  open_sources(const open_sources&) = delete;
+  open_sources& operator=(const open_sources&) = delete;
+
+  void start(executor& ex, stage_record* stage) { opener_ = started<void>(ex, opener(*this, ex, stage), stage); }
+
+  /// Something has changed: an item, the end of a source, a new source, the end of the stream.
+  auto wait() noexcept { return changed_.wait(); }
+
+  /// A source that was opened and has not been given out yet, in the order of the stream.
+  source* new_source() noexcept {
+    if (given_ == all_.size()) return nullptr;
+    return all_[given_++].get();
+  }
+  /// No new source will come: throws if that is because of an error.
+  bool no_more_sources() {
+    if (given_ < all_.size() || !stream_ended_) return false;
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    return true;
+  }
+  /// Drops a source that has ended; throws what it ended with.
+  void close(source& ended) {
+    ended.rethrow();
+    const auto here = std::find_if(all_.begin(), all_.end(), [&](const auto& s) { return s.get() == &ended; });
+    if (static_cast<std::size_t>(here - all_.begin()) < given_) --given_;
+    all_.erase(here);
+    room_.notify();
+  }
+
+  /// In order of arrival: the source whose item came first, null when there is none.
+  source* first_arrived() noexcept {
+    if (arrivals_.empty()) return nullptr;
+    source* const first = arrivals_.front();
+    arrivals_.pop_front();
+    return first;
+  }
+  /// A source that has ended and has nothing left, null when there is none.
+  source* find_ended() noexcept {
+    for (const auto& s : all_) {
+      if (s->ended() && !s->has_item()) return s.get();
+    }
+    return nullptr;
+  }
+  bool none_open() const noexcept { return all_.empty(); }
+
+ private:
+  static task<void> opener(open_sources& self, executor& ex, stage_record* stage) {
+    try {
+      for (;;) {
+        while (self.all_.size() >= self.width_) co_await self.room_.wait();
+        std::optional<async_generator<T>> next = co_await self.stream_.next();
+        if (!next) break;
+        self.all_.push_back(std::make_unique<source>(ex, stage, std::move(*next), self.ahead_, self.bytes_,
+                                                     self.yielded_, self.changed_,
+                                                     self.log_arrivals_ ? &self.arrivals_ : nullptr));
+        self.changed_.notify();
+      }
+    } catch (...) {
+      self.error_ = std::current_exception();
+    }
+    self.stream_ = async_generator<async_generator<T>>();
+    self.stream_ended_ = true;
+    self.changed_.notify();
+  }
+
+  async_generator<async_generator<T>>& stream_;
+  const std::size_t width_;
+  const std::size_t ahead_;
+  const std::size_t bytes_;
+  const bool log_arrivals_;
+  delivery<T> yielded_;
+  signal changed_;
+  signal room_;
+  bool stream_ended_ = false;
+  std::exception_ptr error_;  // of the stream
+  std::deque<source*> arrivals_;
+  std::vector<std::unique_ptr<source>> all_;  // at most `width`, in the order of their opening
+  std::size_t given_ = 0;                     // of those, given out by new_source()
+  started<void> opener_;                      // declared last: destroyed first
+};
+
+template <class T>
+async_generator<T> interleaved_in_turn(async_generator<async_generator<T>> stream, std::size_t width, std::size_t ahead,
+                                       std::size_t bytes) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  const delivery<T> yielded = co_await this_delivery<T>();
+  open_sources<T> open(stream, width, ahead, bytes, false, yielded);
+  open.start(ex, stage);
+  std::vector<puller<T>*> places(width, nullptr);
+  for (std::size_t turn = 0; !places.empty();) {
+    puller<T>*& place = places[turn];
+    while (place == nullptr) {
+      place = open.new_source();
+      if (place != nullptr || open.no_more_sources()) break;
+      co_await open.wait();
+    }
+    if (place == nullptr) {  // the stream has ended: one place less
+      places.erase(places.begin() + static_cast<std::ptrdiff_t>(turn));
+      if (turn == places.size()) turn = 0;
+      continue;
+    }
+    while (!place->has_item() && !place->ended()) co_await open.wait();
+    if (!place->has_item()) {
+      open.close(*std::exchange(place, nullptr));
+      continue;  // the same place's turn again
+    }
+    place->hand_over();
+    co_yield give(place->front());
+    place->pop();
+    turn = turn + 1 == places.size() ? 0 : turn + 1;
+  }
+}
+
+template <class T>
+async_generator<T> interleaved_as_they_come(async_generator<async_generator<T>> stream, std::size_t width,
+                                            std::size_t ahead, std::size_t bytes) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  const delivery<T> yielded = co_await this_delivery<T>();
+  open_sources<T> open(stream, width, ahead, bytes, true, yielded);
+  open.start(ex, stage);
+  for (;;) {
+    if (puller<T>* const ended = open.find_ended()) {  // first: neither an error nor a new source waits for the others
+      open.close(*ended);
+    } else if (puller<T>* const arrived = open.first_arrived()) {
+      arrived->hand_over();
+      co_yield give(arrived->front());
+      arrived->pop();
+    } else if (open.none_open() && open.no_more_sources()) {
+      co_return;
+    } else {
+      co_await open.wait();
+    }
+  }
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/flow/detail/interleaved.hpp>
+#include <millrace/flow/order.hpp>
+#include <millrace/flow/pipe.hpp>
+
+namespace millrace {
+
+struct interleave_options {
+  std::size_t width = 8;  ///< sources open at once
+  millrace::order order = millrace::order::ordered;
+  std::size_t ahead = 2;         ///< items of each source pulled and not yet taken
+  std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()
+};
+
+/// What interleave() returns.
+class interleave_stage : public detail::library_stage {
+ public:
+  explicit interleave_stage(interleave_options options) : options_(options) {
+    if (options.width == 0) throw configuration_error("interleave: .width must not be 0");
+    if (options.ahead == 0) throw configuration_error("interleave: .ahead must not be 0");
+  }
+
+  template <class T>
+  async_generator<T> operator()(async_generator<async_generator<T>> sources) && {
+    const std::size_t items = options_.width * options_.ahead;
+    const std::size_t bytes = options_.bytes / options_.width;
+    async_generator<T> made =
+        options_.order == order::ordered
+            ? detail::interleaved_in_turn<T>(std::move(sources), options_.width, options_.ahead, bytes)
+            : detail::interleaved_as_they_come<T>(std::move(sources), options_.width, options_.ahead, bytes);
+    return std::move(made).named("interleave").bounded(items, detail::declared_bytes<T>(items, options_.bytes));
+  }
+
+ private:
+  interleave_options options_;
+};
+
+/// A stage that merges a stream of generators: `shards | map(open) | interleave({.width = 8})`.
+///
+/// `width` generators are open at once, each pulled ahead by a task of its own up to `ahead` items and its share of
+/// `bytes`. In order (the default) they are taken from in turn, one item each; one that has ended is replaced, in its
+/// place, by the next from the stream when its turn comes: the result depends on nothing but the generators' contents.
+/// In order of arrival items are taken as they come, so that a slow generator delays only itself.
+///
+/// A generator is dropped when it has ended. Errors: what a generator throws is thrown after the items that it gave
+/// before, in its turn, and stops all others; what the stream of generators throws is thrown when the turn comes to the
+/// generator that is missing (in order of arrival: when the open ones have ended).
+/// Dropping the stage drops everything. Throws configuration_error for a width or an `ahead` of 0.
+inline interleave_stage interleave(interleave_options options = {}) { return interleave_stage(options); }
+
+}  // namespace millrace

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/flow/detail/concurrent.hpp>
+#include <millrace/flow/order.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/cpu_pool.hpp>
+
+namespace millrace {
+
+struct map_concurrent_options {
+  std::size_t limit = 0;  ///< items worked on or waiting to be taken; 0: twice the pool's threads, 16 without a pool
+  millrace::order order = millrace::order::ordered;
+  cpu_pool* on = nullptr;         ///< where a plain function runs; must outlive the pipeline
+  std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
+};
+
+namespace detail {
+
+/// A plain function as one that returns a task: each call is a job of the pool. The job has a share in the function, so
+/// that one that has begun may outlive the pipeline.
+template <class U, class T, class F>
+class pooled {
+ public:
+  pooled(F f, cpu_pool& pool) : f_(std::make_shared<const F>(std::move(f))), pool_(&pool) {}
+  task<U> operator()(T item) const { return run(f_, *pool_, std::move(item)); }
+
+ private:
+  static task<U> run(std::shared_ptr<const F> f, cpu_pool& pool, T item) {
+    auto job = [shared = std::move(f), input = std::move(item)]() mutable -> U {
+      return detail::call(*shared, std::move(input));
+    };
+    U result = co_await pool.run(std::move(job));
+    co_return result;
+  }
+
+  std::shared_ptr<const F> f_;
+  cpu_pool* pool_;
+};
+
+template <class U, class T, class F>
+async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  const delivery<U> yielded = co_await this_delivery<U>();
+  concurrent<U, T, F> work(source, f, options.limit, options.bytes, options.order, yielded);
+  work.start(ex, stage);
+  for (;;) {
+    while (!work.has_result() && !work.ended()) co_await work.wait();
+    if (work.ended()) {
+      work.rethrow();
+      co_return;
+    }
+    co_yield give(work.hand_over());
+    work.pop();
+  }
+}
+
+}  // namespace detail
+
+/// What map_concurrent() returns.
+template <class F>
+class map_concurrent_stage : public detail::library_stage {
+ public:
+  map_concurrent_stage(F f, map_concurrent_options options) : f_(std::move(f)), options_(options) {
+    if (options_.limit == 0) options_.limit = options_.on != nullptr ? 2 * std::size_t(options_.on->threads()) : 16;
+  }
+
+  template <class T>
+    requires detail::maps<F&, T>
+  auto operator()(async_generator<T> source) && {
+    using result = detail::mapped_t<F&, T>;
+    if constexpr (detail::is_task_v<detail::call_result_t<F&, T>>) {
+      if (options_.on != nullptr) {
+        throw configuration_error("map_concurrent: .on is for plain functions, this one returns a task");
+      }
+      return declare<T>(detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_));
+    } else {
+      static_assert(detail::maps<const F&, T>,
+                    "map_concurrent calls a plain function on several threads at once: it must be callable when const "
+                    "(a lambda that is not mutable)");
+      if (options_.on == nullptr) {
+        throw configuration_error("map_concurrent: a plain function needs a pool to run on, .on = &pool");
+      }
+      using pooled = detail::pooled<result, T, F>;
+      return declare<T>(detail::map_concurrent_items<result, T, pooled>(std::move(source),
+                                                                        pooled(std::move(f_), *options_.on), options_));
+    }
+  }
+
+ private:
+  template <class T, class U>
+  async_generator<U> declare(async_generator<U> made) const {
+    return std::move(made)
+        .named("map_concurrent")
+        .bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));
+  }
+
+  F f_;
+  map_concurrent_options options_;
+};
+
+/// A stage that hands on `f(item)` for each item, working on several at once:
+/// `samples | map_concurrent(decode, {.on = &cores})`.
+///
+/// A plain `f` runs on the threads of the pool `.on`; it is called on several at once and must be callable when const.
+/// An `f` that returns a task is started on the loop, without a pool. Items come out in the order of their inputs
+/// unless `.order` says otherwise.
+///
+/// Concurrency: a task pulls the source and starts work, whether or not the consumer asks, once the first item has been
+/// asked for. Bound: `limit` items and `bytes` bytes, from the start of the work until the consumer has taken the
+/// result; while an item is worked on, its bytes and those of the largest result so far are counted, so the bound in
+/// bytes is exceeded only by results larger than every one before. Cancellation: dropping the generator drops every
+/// task, and takes back jobs that no thread has begun; one that has begun runs to its end, on its own copies. Errors:
+/// the first failure stops the pulling; in order, the results before the failed item are handed on, then its exception
+/// is thrown. Throws configuration_error when the pool is missing, or is given for a function that returns a task.
+template <class F>
+map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
+  return map_concurrent_stage<F>(std::move(f), options);
+}
+
+}  // namespace millrace

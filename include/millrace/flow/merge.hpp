@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/flow/detail/generators.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/interleave.hpp>
+
+namespace millrace {
+
+struct merge_options {
+  std::size_t ahead = 1;         ///< items of each source pulled and not yet taken
+  std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()
+};
+
+/// A generator of the items of all sources, in the order in which they get ready: `merge(std::move(sources))`. No two
+/// runs need be alike; interleave() takes turns instead.
+///
+/// Every source is pulled ahead by a task of its own. What one of them throws is thrown after the items that came
+/// before, and stops the others. A source is dropped when it has ended. Throws configuration_error when .ahead is 0.
+template <class T>
+async_generator<T> merge(std::vector<async_generator<T>> sources, merge_options options = {}) {
+  const std::size_t width = sources.empty() ? 1 : sources.size();
+  std::vector<stage_bounds> bounds = detail::take_all_bounds(sources);
+  interleave_stage together =
+      interleave({.width = width, .order = order::arrival, .ahead = options.ahead, .bytes = options.bytes});
+  async_generator<T> made = std::move(together)(from_range(std::move(sources)));
+  return std::move(made).named("merge").inherit(std::move(bounds));
+}
+template <class T, class... More>
+async_generator<T> merge(async_generator<T> first, More... more) {
+  return merge(detail::generators(std::move(first), std::move(more)...));
+}
+
+}  // namespace millrace

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+/// \file
+/// What random numbers are drawn for: the third word of rng(seed, epoch, purpose), so that stages with the same seed
+/// draw independent sequences. Part of the library's contract: the order of an epoch depends on them.
+
+namespace millrace::purpose {
+
+inline constexpr std::uint64_t shuffle = 0x73687566666c6521;  // "shuffle!"
+inline constexpr std::uint64_t mix = 0x6d697865642e2e2e;      // "mixed..."
+
+}  // namespace millrace::purpose

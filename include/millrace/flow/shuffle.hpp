@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/flow/detail/compacted.hpp>
+#include <millrace/flow/detail/window.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/purpose.hpp>
+
+namespace millrace {
+
+struct shuffle_options {
+  std::size_t window = 4096;      ///< items held
+  std::size_t bytes = 512 * MiB;  ///< of those items, for types with byte_size()
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;  ///< another order for every epoch
+  double startup = 0.1;     ///< share of the window, in items or bytes, that is filled before the first item leaves
+};
+
+namespace detail {
+
+template <class T>
+async_generator<T> shuffle_items(async_generator<T> source, shuffle_options options) {
+  rng random(options.seed, options.epoch, purpose::shuffle);
+  window held(options.window, options.bytes);
+  const auto first_items = static_cast<std::size_t>(options.startup * static_cast<double>(options.window));
+  const auto first_bytes = static_cast<std::size_t>(options.startup * static_cast<double>(options.bytes));
+  std::vector<std::optional<T>> items;  // slots, so that items need not be assignable
+  bool ended = false;
+  bool started_up = false;
+  for (;;) {
+    // Before the first item the start-up share is pulled, before every other one at most two items.
+    for (int pulls = 0; !ended && held.room(); ++pulls) {
+      if (started_up ? pulls == 2 : !items.empty() && (items.size() >= first_items || held.bytes() >= first_bytes))
+        break;
+      std::optional<T> item = co_await source.next();
+      if (!item) {
+        ended = true;
+        source = async_generator<T>();
+        break;
+      }
+      items.emplace_back(std::in_place, compacted(std::move(*item)));
+      held.add(item_bytes(*items.back()));
+    }
+    started_up = true;
+    if (items.empty()) co_return;
+
+    const auto chosen = static_cast<std::size_t>(random.below(items.size()));
+    std::optional<T> leaving(std::move(items[chosen]));
+    if (chosen + 1 != items.size()) {
+      items[chosen].reset();
+      items[chosen].emplace(std::move(*items.back()));
+    }
+    items.pop_back();
+    held.remove(item_bytes(*leaving));
+    co_yield give(*leaving);
+  }
+}
+
+}  // namespace detail
+
+/// What shuffle() returns.
+class shuffle_stage : public detail::library_stage {
+ public:
+  explicit shuffle_stage(shuffle_options options) : options_(options) {
+    if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
+    if (!(options.startup >= 0 && options.startup <= 1)) {
+      throw configuration_error("shuffle: .startup is a share, from 0 to 1");
+    }
+  }
+
+  template <class T>
+  async_generator<T> operator()(async_generator<T> source) && {
+    return detail::shuffle_items<T>(std::move(source), options_)
+        .named("shuffle")
+        .bounded(options_.window, detail::declared_bytes<T>(options_.window, options_.bytes));
+  }
+
+ private:
+  shuffle_options options_;
+};
+
+/// A stage that hands on the items in random order: each is drawn from a window of the items that came before.
+///
+/// The order is a pure function of the seed, the epoch, the options and the items' order and sizes, whatever the
+/// timing, the machine and the compiler. The rule: the window is filled up to the `startup` share of `window` items or
+/// of `bytes`, whichever comes first; from then on each item handed on is drawn uniformly from the window (rng::below
+/// over its slots; the last slot moves to the empty one), after up to two items have been pulled, as far as there is
+/// room. So a big window does not delay the first batch, and it grows by one with every item until it is full. At the
+/// end of the source it runs empty.
+///
+/// Items that stay are compacted, where their type has a free function `compact(item)` that returns a smaller item or
+/// changes it in place, so that a small slice does not hold a slab. The bound in bytes is exceeded only by an item
+/// larger than every one before it. Nothing is pulled ahead of the consumer: it asks, and waits for the pulls. Errors
+/// of the source are thrown at once, and what the window holds is dropped with the stream. Throws configuration_error
+/// for a window of 0 and for a share that is none.
+inline shuffle_stage shuffle(shuffle_options options = {}) { return shuffle_stage(options); }
+
+}  // namespace millrace
