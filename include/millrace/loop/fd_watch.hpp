@@ -16,9 +16,9 @@ class watch_table;
 ///
 /// ready() is called on the loop's thread, between coroutines, with the poll(2) events that are there (POLLIN, POLLOUT,
 /// POLLERR, POLLHUP), once per turn for as long as they are: level-triggered. It may watch and unwatch anything, also
-/// this object, destroy itself after unwatching, add timers and post coroutines; it never resumes one. Dropping: a watch
-/// must be unwatched before it is destroyed; after event_loop::unwatch() returns no call comes, although the kernel may
-/// hold the poll a little longer.
+/// this object, destroy itself after unwatching, add timers and post coroutines; it never resumes one. Dropping: a
+/// watch must be unwatched before it is destroyed; after event_loop::unwatch() returns no call comes, although the
+/// kernel may hold the poll a little longer.
 class fd_watch {
  public:
   fd_watch() noexcept = default;

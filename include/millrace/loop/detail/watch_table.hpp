@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <millrace/loop/fd_watch.hpp>
+
+namespace millrace::detail {
+
+/// The watches of one loop. The kernel is given tags (slot and generation), never addresses: a completion that arrives
+/// after its watch was changed or ended, or whose descriptor number has come back as another one, finds nothing.
+class watch_table {
+ public:
+  struct slot {
+    fd_watch* owner = nullptr;
+    int fd = -1;
+    unsigned events = 0;
+    std::uint32_t generation = 0;
+    bool polled = false;    // a one-shot poll with the present generation is in the kernel
+    bool in_epoll = false;  // registered in an epoll set instead
+    bool listed = false;    // in the list of slots to arm
+    bool broken = false;    // the kernel cannot poll it; reported
+  };
+
+  /// Slots go into the upper 29 bits of a half word: the ring's user data needs the lower three.
+  static constexpr std::uint32_t max_slots = std::uint32_t(1) << 29;
+
+  std::size_t live() const noexcept { return slots_.size() - free_.size(); }
+  slot& at(std::uint32_t index) noexcept { return slots_[index]; }
+  std::uint64_t tag(std::uint32_t index) const noexcept {
+    return static_cast<std::uint64_t>(slots_[index].generation) << 32 | index;
+  }
+
+  /// The slot of a watch that is on.
+  std::uint32_t index_of(const fd_watch& w) const noexcept {
+    MILLRACE_ASSERT(w.slot_ < slots_.size() && slots_[w.slot_].owner == &w, "an fd_watch belongs to another loop");
+    return w.slot_;
+  }
+
+  std::uint32_t attach(fd_watch& w) {
+    if (free_.empty()) {
+      MILLRACE_ASSERT(slots_.size() < max_slots, "too many watches");
+      free_.reserve(slots_.size() + 1);  // so that detach() never allocates
+      slots_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+    }
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    slots_[index].owner = &w;
+    w.slot_ = index;
+    return index;
+  }
+
+  /// Frees the slot; everything under way for it is stale from now on.
+  void detach(fd_watch& w) noexcept {
+    slot& s = slots_[w.slot_];
+    const std::uint32_t generation = s.generation + 1;
+    const bool listed = s.listed;
+    s = slot();
+    s.generation = generation;
+    s.listed = listed;
+    free_.push_back(w.slot_);
+    w.slot_ = fd_watch::none;
+  }
+
+  /// The slot that a completion is for; null when it is stale.
+  slot* find(std::uint64_t tag_of_completion) noexcept {
+    const auto index = static_cast<std::uint32_t>(tag_of_completion);
+    if (index >= slots_.size()) return nullptr;
+    slot& s = slots_[index];
+    return s.owner != nullptr && s.generation == static_cast<std::uint32_t>(tag_of_completion >> 32) ? &s : nullptr;
+  }
+
+  std::size_t size() const noexcept { return slots_.size(); }
+  static void report(fd_watch& w, unsigned poll_events) noexcept { w.ready(poll_events); }
+
+ private:
+  std::vector<slot> slots_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace millrace::detail
