@@ -193,8 +193,11 @@ std::string death_message(Function function) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(ends[1], 2);
-    std::signal(SIGABRT, SIG_DFL);
-    function();
+    for (int signal : {SIGABRT, SIGSEGV}) std::signal(signal, SIG_DFL);
+    try {
+      function();
+    } catch (...) {
+    }
     ::_exit(0);
   }
   ::close(ends[1]);

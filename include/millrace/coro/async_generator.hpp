@@ -150,6 +150,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run.
   async_generator&& named(const char* name) && {
+    MILLRACE_ASSERT(handle_ != nullptr, "named() on an empty generator");
     promise_type& p = handle_.promise();
     if (p.extras_ && !p.extras_->bounds.empty() && p.extras_->bounds.back().name == p.name_) {
       p.extras_->bounds.back().name = name;
@@ -226,6 +227,8 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     }
     void await_suspend(std::coroutine_handle<> consumer) noexcept {
       promise_type& p = generator_.promise();
+      MILLRACE_ASSERT(!p.awaited(), "a generator has one consumer and one outstanding next()");
+      MILLRACE_ASSERT(&p.get_executor() == &consumer_.get_executor(), "a generator was moved to another executor");
       p.set_continuation(consumer, consumer_.stage());
       waiting_ = true;
       if (queued_) p.post_self(generator_);
@@ -300,12 +303,15 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
  private:
   detail::generator_extras& extras() {
+    MILLRACE_ASSERT(handle_ != nullptr, "bounds of an empty generator");
     auto& pointer = handle_.promise().extras_;
     if (!pointer) pointer = std::make_unique<detail::generator_extras>();
     return *pointer;
   }
   void reset() noexcept {
-    if (handle_) std::exchange(handle_, nullptr).destroy();
+    if (!handle_) return;
+    const auto extras = std::move(handle_.promise().extras_);  // goes last: parameters may refer to kept objects, too
+    std::exchange(handle_, nullptr).destroy();
   }
 
   std::coroutine_handle<promise_type> handle_;

@@ -24,12 +24,11 @@ class promise_base {
     if (executor_ != nullptr) executor_->frame_destroyed();
   }
 
-  /// Binds the coroutine to an executor; again to another one only while it has never run.
+  /// Binds the coroutine to an executor, once, before it runs.
   void bind(executor& ex, stage_record* stage) noexcept {
-    if (executor_ == nullptr) {
-      executor_ = &ex;
-      ex.frame_bound();
-    }
+    MILLRACE_ASSERT(executor_ == nullptr, "a coroutine was started or awaited twice");
+    executor_ = &ex;
+    ex.frame_bound();
     stage_ = stage;
   }
 
@@ -42,6 +41,7 @@ class promise_base {
     continuation_ = handle;
     continuation_stage_ = stage;
   }
+  bool awaited() const noexcept { return continuation_ != nullptr; }
   /// Resumes the continuation, if any, once this coroutine has suspended.
   void resume_continuation() noexcept {
     if (continuation_) executor_->transfer(std::exchange(continuation_, nullptr), continuation_stage_);
