@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <openssl/crypto.h>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace millrace::s3 {
+
+/// The properties of one section of the AWS configuration files, merged from both files.
+///
+/// Names are lower case. Values may be secrets: they are overwritten on destruction, and nothing here prints them.
+class profile {
+ public:
+  using table = std::map<std::string, std::string, std::less<>>;
+
+  profile() = default;
+  profile(profile&&) noexcept = default;
+  profile& operator=(profile&&) noexcept = default;
+  profile(const profile&) = delete;
+  profile& operator=(const profile&) = delete;
+  ~profile() {
+    for (auto& [name, value] : properties_) OPENSSL_cleanse(value.data(), value.size());
+  }
+
+  /// The value of a property (name in lower case); nothing when absent. A value of several lines has `\n` between
+  /// them. Valid as long as the profile.
+  std::optional<std::string_view> find(std::string_view name) const noexcept {
+    const auto found = properties_.find(name);
+    if (found == properties_.end()) return std::nullopt;
+    return std::string_view(found->second);
+  }
+
+  /// A sub-property, `name` below `property` (`s3` and `addressing_style`); the last one wins.
+  std::optional<std::string_view> find(std::string_view property, std::string_view name) const noexcept {
+    std::optional<std::string_view> result;
+    std::string_view rest = find(property).value_or(std::string_view());
+    while (!rest.empty()) {
+      const std::size_t end = rest.find('\n');
+      const std::string_view line = rest.substr(0, end);
+      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+      const std::size_t equals = line.find('=');
+      if (equals != std::string_view::npos && trimmed(line.substr(0, equals)) == name) {
+        result = trimmed(line.substr(equals + 1));
+      }
+    }
+    return result;
+  }
+
+  void set(std::string name, std::string value) { properties_.insert_or_assign(std::move(name), std::move(value)); }
+  bool empty() const noexcept { return properties_.empty(); }
+  const table& properties() const noexcept { return properties_; }
+
+ private:
+  static std::string_view trimmed(std::string_view text) noexcept {
+    const std::size_t begin = text.find_first_not_of(" \t");
+    if (begin == std::string_view::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+  }
+
+  table properties_;
+};
+
+}  // namespace millrace::s3

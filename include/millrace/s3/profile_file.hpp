@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <openssl/crypto.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/environment.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/s3/detail/profile_parser.hpp>
+#include <millrace/s3/profile.hpp>
+
+namespace millrace::s3 {
+
+/// Where the AWS configuration files are and which profile is meant.
+class profile_location {
+ public:
+  /// AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE, HOME. Paths may start with `~/`. A path is empty when
+  /// there is no way to know it; a file that does not exist counts as an empty one.
+  static profile_location from_environment(const environment& variables);
+
+  std::string config_path;
+  std::string credentials_path;
+  std::string profile_name;
+};
+
+/// The AWS configuration file and the shared credentials file, read and merged.
+///
+/// Pure parsing: the caller reads the files. `[default]` and `[profile x]` come from the configuration file, `[x]` from
+/// the credentials file, whose values win. `[profile default]` beats `[default]`; the last of repeated properties wins;
+/// sections and properties with names that nothing could ask for are skipped.
+class profile_file {
+ public:
+  using table = std::map<std::string, profile, std::less<>>;
+
+  profile_file() = default;
+
+  /// The texts of both files, empty for a file that does not exist; the names are for messages. Throws
+  /// configuration_error that names file and line when one of them is broken, but never repeats what stands there.
+  static profile_file parse(std::string_view config, std::string_view credentials,
+                            std::string_view config_name = "~/.aws/config",
+                            std::string_view credentials_name = "~/.aws/credentials");
+
+  /// Null when there is none of that name; names are case-sensitive. Valid as long as this object.
+  const profile* find(std::string_view name) const noexcept { return look_up(profiles_, name); }
+  /// `[sso-session name]`.
+  const profile* find_sso_session(std::string_view name) const noexcept { return look_up(sso_sessions_, name); }
+  /// `[services name]`.
+  const profile* find_services(std::string_view name) const noexcept { return look_up(services_, name); }
+
+  const table& profiles() const noexcept { return profiles_; }
+  const table& sso_sessions() const noexcept { return sso_sessions_; }
+
+ private:
+  static const profile* look_up(const table& in, std::string_view name) noexcept {
+    const auto found = in.find(name);
+    return found == in.end() ? nullptr : &found->second;
+  }
+  static void merge(profile& into, detail::raw_section& section) {
+    for (detail::raw_property& p : section.properties) {
+      if (!p.name.empty()) into.set(std::move(p.name), p.value);
+    }
+  }
+  void add_config(std::vector<detail::raw_section>& sections);
+  void add_credentials(std::vector<detail::raw_section>& sections);
+
+  table profiles_;
+  table sso_sessions_;
+  table services_;
+};
+
+// ---------------------------------------------------------------------------------------------- implementation
+
+namespace detail {
+
+/// The name behind a word and a blank: `foo` of `profile foo`. Nothing when the title does not start with the word.
+inline std::optional<std::string_view> name_behind(std::string_view title, std::string_view word) noexcept {
+  if (title.substr(0, word.size()) != word || title.size() <= word.size() || !is_blank(title[word.size()])) {
+    return std::nullopt;
+  }
+  return trim_blanks(title.substr(word.size()));
+}
+
+/// Overwrites the values of a file that has been merged: they may be secrets.
+inline void wipe(std::vector<raw_section>& sections) noexcept {
+  for (raw_section& section : sections) {
+    for (raw_property& p : section.properties) OPENSSL_cleanse(p.value.data(), p.value.size());
+  }
+}
+
+}  // namespace detail
+
+inline profile_file profile_file::parse(std::string_view config, std::string_view credentials,
+                                        std::string_view config_name, std::string_view credentials_name) {
+  profile_file out;
+  std::vector<detail::raw_section> sections = detail::profile_parser(config_name).parse(config);
+  out.add_config(sections);
+  detail::wipe(sections);
+  sections = detail::profile_parser(credentials_name).parse(credentials);
+  out.add_credentials(sections);
+  detail::wipe(sections);
+  return out;
+}
+
+inline void profile_file::add_config(std::vector<detail::raw_section>& sections) {
+  bool prefixed_default = false;
+  for (const detail::raw_section& section : sections) {
+    if (detail::name_behind(section.title, "profile") == std::string_view("default")) prefixed_default = true;
+  }
+  for (detail::raw_section& section : sections) {
+    table* where_to = &profiles_;
+    std::optional<std::string_view> name = detail::name_behind(section.title, "profile");
+    if (!name && section.title == "default" && !prefixed_default) name = section.title;
+    if (!name) {
+      where_to = &sso_sessions_;
+      name = detail::name_behind(section.title, "sso-session");
+    }
+    if (!name) {
+      where_to = &services_;
+      name = detail::name_behind(section.title, "services");
+    }
+    if (name && detail::is_profile_name(*name)) merge((*where_to)[std::string(*name)], section);
+  }
+}
+
+inline void profile_file::add_credentials(std::vector<detail::raw_section>& sections) {
+  for (detail::raw_section& section : sections) {
+    if (detail::is_profile_name(section.title)) merge(profiles_[section.title], section);
+  }
+}
+
+inline profile_location profile_location::from_environment(const environment& variables) {
+  const std::string home = variables.get("HOME").value_or(std::string());
+  const auto path = [&](const char* variable, const char* name) {
+    std::string given = variables.get(variable).value_or(std::string());
+    if (given.empty()) return home.empty() ? std::string() : home + name;
+    if (given.substr(0, 2) == "~/" && !home.empty()) given.replace(0, 1, home);
+    return given;
+  };
+  profile_location out;
+  out.config_path = path("AWS_CONFIG_FILE", "/.aws/config");
+  out.credentials_path = path("AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials");
+  out.profile_name = variables.get("AWS_PROFILE").value_or(std::string("default"));
+  return out;
+}
+
+}  // namespace millrace::s3

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/profile_file.hpp>
+
+#include <map>
+#include <string>
+
+#include "tests/s3/vectors.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+namespace s3 = millrace::s3;
+using Catch::Matchers::Contains;
+using millrace::test::environment_of;
+using millrace::test::json;
+using millrace::test::variables;
+
+using plain_table = std::map<std::string, std::map<std::string, std::string>>;
+
+plain_table plain(const s3::profile_file::table& from) {
+  plain_table out;
+  for (const auto& [name, one] : from) {
+    out[name];
+    for (const auto& [property, value] : one.properties()) out[name][property] = value;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("profile files are read as the AWS SDKs read them", "[s3][profile]") {
+  const std::string data = millrace::test::test_data_folder();
+  if (data.empty()) MILLRACE_SKIP("no test data");
+  const json table =
+      millrace::test::read_json(data + "/credentials/smithy-rs/aws-runtime/profile-parser-tests.json").at("tests");
+  CHECK(table.size() == 65);
+  for (const json& c : table) {
+    INFO(c.dump());
+    const std::string config = c.at("input").value("configFile", std::string());
+    const std::string credentials = c.at("input").value("credentialsFile", std::string());
+    const json& output = c.at("output");
+    if (output.contains("errorContaining")) {
+      CHECK_THROWS_WITH(s3::profile_file::parse(config, credentials),
+                        Contains(output.at("errorContaining").get<std::string>()) && Contains("line "));
+      continue;
+    }
+    const s3::profile_file file = s3::profile_file::parse(config, credentials);
+    CHECK(plain(file.profiles()) == output.at("config").at("profiles").get<plain_table>());
+    CHECK(plain(file.sso_sessions()) == output.at("config").value("sso_sessions", json::object()).get<plain_table>());
+  }
+}
+
+TEST_CASE("the files are found where the AWS SDKs find them", "[s3][profile]") {
+  const std::string data = millrace::test::test_data_folder();
+  if (data.empty()) MILLRACE_SKIP("no test data");
+  const json table =
+      millrace::test::read_json(data + "/credentials/smithy-rs/aws-runtime/file-location-tests.json").at("tests");
+  int cases = 0;
+  for (const json& c : table) {
+    if (c.at("platform").get<std::string>() != "linux") continue;
+    INFO(c.at("name").get<std::string>());
+    variables v = c.at("environment").get<variables>();
+    const s3::profile_location where = s3::profile_location::from_environment(environment_of(v));
+    CHECK(where.config_path == c.at("configLocation").get<std::string>());
+    CHECK(where.credentials_path == c.at("credentialsLocation").get<std::string>());
+    CHECK(where.profile_name == c.value("profile", std::string("default")));
+    ++cases;
+  }
+  CHECK(cases == 4);
+  variables v = {{"AWS_CONFIG_FILE", "~/own"}, {"HOME", "/home/user"}};
+  CHECK(s3::profile_location::from_environment(environment_of(v)).config_path == "/home/user/own");
+  v.clear();
+  CHECK(s3::profile_location::from_environment(environment_of(v)).config_path.empty());
+}
+
+TEST_CASE("whatever is in a file, it is read or refused", "[s3][profile]") {
+  const std::string data = millrace::test::test_data_folder();
+  if (data.empty()) MILLRACE_SKIP("no test data");
+  const std::string corpus = data + "/profiles/aws-c-auth-fuzz-corpus/";
+  int files = 0;
+  int refused = 0;
+  for (const std::string& folder : {corpus + "parse_config_profile/", corpus + "parse_credentials_profile/"}) {
+    for (const std::string& name : millrace::test::names_in(folder)) {
+      const std::string text = millrace::test::read_file(folder + name);
+      for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+        for (const bool config : {true, false}) {
+          try {
+            s3::profile_file::parse(config ? std::string_view(text).substr(0, cut) : std::string_view(),
+                                    config ? std::string_view() : std::string_view(text).substr(0, cut));
+          } catch (const millrace::configuration_error&) {
+            ++refused;
+          }
+        }
+      }
+      ++files;
+    }
+  }
+  CHECK(files > 60);
+  CHECK(refused > 0);
+}
+
+TEST_CASE("sub-properties, services and sso sessions are found by name", "[s3][profile]") {
+  const s3::profile_file file = s3::profile_file::parse(
+      "\xef\xbb\xbf[default]\r\nS3 =\r\n  addressing_style = path\r\n\tuse_dualstack_endpoint=true\r\n"
+      "  addressing_style =\tvirtual \r\nservices = local\r\n[services local]\ns3 =\n  endpoint_url = http://h:1\n"
+      "[sso-session corp]\nsso_region = eu-west-1\n[services bad name]\na = b\n",
+      "");
+  const s3::profile* p = file.find("default");
+  REQUIRE(p != nullptr);
+  CHECK(p->find("s3", "addressing_style") == std::string_view("virtual"));
+  CHECK(p->find("s3", "use_dualstack_endpoint") == std::string_view("true"));
+  CHECK_FALSE(p->find("s3", "addressing").has_value());
+  CHECK_FALSE(p->find("s4", "addressing_style").has_value());
+  CHECK_FALSE(p->find("S3").has_value());
+  const s3::profile* services = file.find_services(*p->find("services"));
+  REQUIRE(services != nullptr);
+  CHECK(services->find("s3", "endpoint_url") == std::string_view("http://h:1"));
+  REQUIRE(file.find_sso_session("corp") != nullptr);
+  CHECK(file.find_sso_session("corp")->find("sso_region") == std::string_view("eu-west-1"));
+  CHECK(file.find("Default") == nullptr);
+  CHECK(file.find_services("bad") == nullptr);
+}
+
+TEST_CASE("an error names file and line and keeps the secret", "[s3][profile]") {
+  try {
+    s3::profile_file::parse("", "[default]\n\n; comment\naws_secret_access_key: hunter2\n", "/c", "/home/u/creds");
+    FAIL("taken");
+  } catch (const millrace::configuration_error& e) {
+    CHECK(std::string(e.what()) == "/home/u/creds: line 4: Expected an '=' sign defining a property");
+  }
+}
