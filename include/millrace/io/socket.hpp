@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <millrace/base/error.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/loop/event_loop.hpp>
+
+namespace millrace {
+
+/// A non-blocking stream socket whose operations are awaited on an event loop.
+///
+///     socket listener = socket::listen("127.0.0.1", 0);
+///     socket peer = co_await listener.accept();
+///     std::size_t n = co_await peer.read_some(memory, size);     // 0: the peer has ended its side
+///     co_await peer.write_all(pieces);
+///
+/// Concurrency: at most one read_some() or accept() and one write_all() are under way at a time. The socket belongs to
+/// the loop of the coroutine that first waits on it and must be destroyed before that loop, on its thread. The system
+/// call is made at once and the kernel is asked to report readiness only when the call would block; it is then repeated
+/// by the loop, without resuming the coroutine, until it is done. Dropping an operation ends it: no memory of it is
+/// touched afterwards; what write_all() has handed to the kernel is sent. Errors: io_error with the errno value.
+class socket {
+  class state;
+
+ public:
+  socket() noexcept = default;
+  /// Takes over a stream socket and makes it non-blocking.
+  explicit socket(int fd) : state_(std::make_unique<state>(fd)) {
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno(errno, "fcntl");
+  }
+
+  /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control where it
+  /// exists: a default of bbr paces loopback traffic and moves the sender's work to the receiver's core.
+  static socket listen(const char* address, std::uint16_t port, int backlog = 1024) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) throw_errno(errno, "socket");
+    socket s(fd);
+    const int on = 1;
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(port);
+    if (::inet_pton(AF_INET, address, &name.sin_addr) != 1) throw_errno(EINVAL, "the address to listen on");
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) throw_errno(errno, "bind");
+    if (::listen(fd, backlog) != 0) throw_errno(errno, "listen");
+    return s;
+  }
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+  int fd() const noexcept { return state_ == nullptr ? -1 : state_->fd; }
+
+  /// The local port of an IPv4 socket.
+  std::uint16_t port() const {
+    sockaddr_in name{};
+    socklen_t size = sizeof name;
+    if (::getsockname(fd(), reinterpret_cast<sockaddr*>(&name), &size) != 0) throw_errno(errno, "getsockname");
+    return ntohs(name.sin_port);
+  }
+
+  /// Small writes go out at once.
+  void set_no_delay() noexcept {
+    const int on = 1;
+    ::setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  /// Ends our side: the peer reads the end of the stream after what was written.
+  void shutdown_write() noexcept { ::shutdown(fd(), SHUT_WR); }
+  /// Closing becomes a reset of the connection; what the peer has not acknowledged is dropped.
+  void reset_on_close() noexcept {
+    const linger now{1, 0};
+    ::setsockopt(fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  }
+
+  class operation;
+  class reading;
+  class accepting;
+  class writing;
+  template <class Awaiter, class Argument>
+  class awaitable;
+
+  /// Awaitable for at least one byte into `memory`, or 0 at the end of the stream: std::size_t.
+  awaitable<reading, std::span<char>> read_some(std::span<char> memory) noexcept;
+  /// Awaitable for the next connection: socket. Connections that died in the queue are passed over; running out of
+  /// descriptors is an io_error (EMFILE, ENFILE) after which the connection still waits.
+  awaitable<accepting, int> accept() noexcept;
+  /// Awaitable for all of `pieces` to be with the kernel. The list and the memory must stay until then. A peer that has
+  /// gone is io_error (EPIPE, ECONNRESET), never a signal.
+  awaitable<writing, std::span<const std::string_view>> write_all(std::span<const std::string_view> pieces) noexcept;
+
+ private:
+  [[noreturn]] static void throw_errno(int code, const char* what) {
+    throw io_error(code, std::string(what) + " failed: " + std::strerror(code));
+  }
+
+  /// What is watched: the descriptor and who waits for it. Interest is given up lazily, when the kernel reports
+  /// something that nobody waits for: a coroutine that reads again and again costs no change of the watch.
+  class state final : public fd_watch {
+   public:
+    explicit state(int descriptor) noexcept : fd(descriptor) {}
+    ~state() override {
+      stop();
+      ::close(fd);
+    }
+    void bind(executor& ex) {
+      if (loop == nullptr) loop = &event_loop::of(ex);
+      MILLRACE_ASSERT(loop == &ex, "a socket was awaited on two loops");
+    }
+    void wait() {
+      const unsigned wanted = events();
+      if (watched() && (interest_ & wanted) == wanted) return;
+      loop->watch(*this, fd, wanted | (watched() ? interest_ : 0));
+      interest_ = wanted | (watched() ? interest_ : 0);
+    }
+    void stop() noexcept {
+      if (loop != nullptr) loop->unwatch(*this);
+      interest_ = 0;
+    }
+    void dropped() noexcept {
+      if (reader == nullptr && writer == nullptr) stop();
+    }
+    void ready(unsigned reported) noexcept override;
+
+    const int fd;
+    event_loop* loop = nullptr;
+    operation* reader = nullptr;
+    operation* writer = nullptr;
+
+   private:
+    unsigned events() const noexcept { return (reader ? unsigned(POLLIN) : 0u) | (writer ? unsigned(POLLOUT) : 0u); }
+    unsigned interest_ = 0;
+  };
+
+  std::unique_ptr<state> state_;
+};
+
+/// One system call that waits for its descriptor. attempt() makes it and says whether it is over.
+class socket::operation {
+ public:
+  operation(state& s, operation*& place, promise_base& promise) : state_(s), place_(place), promise_(promise) {
+    s.bind(promise.get_executor());
+  }
+  operation(const operation&) = delete;
+  operation& operator=(const operation&) = delete;
+  virtual ~operation() {
+    if (place_ != this) return;
+    place_ = nullptr;
+    state_.dropped();
+  }
+
+  bool await_ready() noexcept { return attempt(); }
+  void await_suspend(std::coroutine_handle<> handle) {
+    MILLRACE_ASSERT(place_ == nullptr, "two operations of one kind on a socket");
+    node_.set(handle, promise_.stage());
+    place_ = this;
+    try {
+      state_.wait();
+    } catch (...) {
+      place_ = nullptr;
+      throw;
+    }
+  }
+
+ protected:
+  virtual bool attempt() noexcept = 0;
+  int fd() const noexcept { return state_.fd; }
+  /// Takes the result of the call: true when it is over, false when it would block.
+  bool over(std::ptrdiff_t result) noexcept {
+    result_ = result;
+    error_ = result < 0 ? errno : 0;
+    return error_ != EAGAIN && error_ != EWOULDBLOCK;
+  }
+  std::ptrdiff_t result(const char* what) const {
+    if (error_ != 0) throw_errno(error_, what);
+    return result_;
+  }
+
+ private:
+  friend class socket::state;
+  bool step() noexcept {
+    if (!attempt()) return false;
+    place_ = nullptr;
+    state_.loop->post(node_);
+    return true;
+  }
+  void fail(int code) noexcept {
+    error_ = code;
+    place_ = nullptr;
+    state_.loop->post(node_);
+  }
+
+  state& state_;
+  operation*& place_;
+  promise_base& promise_;
+  ready_node node_;
+  std::ptrdiff_t result_ = 0;
+  int error_ = 0;
+};
+
+inline void socket::state::ready(unsigned reported) noexcept {
+  const bool broken = (reported & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+  bool woken = false;
+  if (reader != nullptr && (broken || (reported & POLLIN) != 0)) woken |= reader->step();
+  if (writer != nullptr && (broken || (reported & POLLOUT) != 0)) woken |= writer->step();
+  if (woken || (events() == interest_ && !broken)) return;
+  if (events() == 0) {
+    stop();
+    return;
+  }
+  try {
+    interest_ = events();
+    loop->watch(*this, fd, interest_);
+  } catch (...) {
+    stop();
+    if (reader != nullptr) reader->fail(ENOMEM);
+    if (writer != nullptr) writer->fail(ENOMEM);
+  }
+}
+
+class socket::reading final : public operation {
+ public:
+  reading(socket& s, std::span<char> memory, promise_base& promise)
+      : operation(*s.state_, s.state_->reader, promise), memory_(memory) {}
+  std::size_t await_resume() const { return static_cast<std::size_t>(result("reading from a socket")); }
+
+ private:
+  bool attempt() noexcept override {
+    std::ptrdiff_t n;
+    do {
+      n = ::recv(fd(), memory_.data(), memory_.size(), 0);
+    } while (n < 0 && errno == EINTR);
+    return over(n);
+  }
+  std::span<char> memory_;
+};
+
+class socket::accepting final : public operation {
+ public:
+  accepting(socket& s, int, promise_base& promise) : operation(*s.state_, s.state_->reader, promise) {}
+  ~accepting() override {
+    if (accepted_ >= 0) ::close(accepted_);
+  }
+  socket await_resume() {
+    result("accepting a connection");
+    socket s(accepted_);
+    accepted_ = -1;
+    return s;
+  }
+
+ private:
+  bool attempt() noexcept override {
+    do {
+      accepted_ = ::accept4(fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while (accepted_ < 0 && (errno == EINTR || errno == ECONNABORTED));
+    return over(accepted_);
+  }
+  int accepted_ = -1;
+};
+
+class socket::writing final : public operation {
+ public:
+  writing(socket& s, std::span<const std::string_view> pieces, promise_base& promise)
+      : operation(*s.state_, s.state_->writer, promise), pieces_(pieces) {}
+  void await_resume() const { result("writing to a socket"); }
+
+ private:
+  static constexpr int batch = 64;                            // pieces per call
+  static constexpr std::size_t turn = std::size_t(16) << 20;  // bytes before other sockets get their turn
+
+  bool attempt() noexcept override {
+    std::size_t sent = 0;
+    while (!pieces_.empty() && sent < turn) {
+      iovec parts[batch];
+      std::size_t count = 0;
+      std::size_t skipped = done_;
+      for (const std::string_view piece : pieces_.first(std::min<std::size_t>(pieces_.size(), batch))) {
+        parts[count].iov_base = const_cast<char*>(piece.data()) + skipped;
+        parts[count].iov_len = piece.size() - skipped;
+        skipped = 0;
+        ++count;
+      }
+      msghdr message{};
+      message.msg_iov = parts;
+      message.msg_iovlen = count;
+      const std::ptrdiff_t n = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return over(n);
+      sent += static_cast<std::size_t>(n);
+      advance(static_cast<std::size_t>(n));
+    }
+    if (pieces_.empty()) return over(0);
+    return false;
+  }
+  void advance(std::size_t n) noexcept {
+    done_ += n;
+    while (!pieces_.empty() && done_ >= pieces_.front().size()) {
+      done_ -= pieces_.front().size();
+      pieces_ = pieces_.subspan(1);
+    }
+  }
+
+  std::span<const std::string_view> pieces_;
+  std::size_t done_ = 0;  // of the first piece
+};
+
+template <class Awaiter, class Argument>
+class [[nodiscard("a socket operation does nothing until it is awaited")]] socket::awaitable {
+ public:
+  awaitable(socket& s, Argument argument) noexcept : socket_(&s), argument_(argument) {}
+  Awaiter awaited_by(promise_base& promise) const { return Awaiter(*socket_, argument_, promise); }
+
+ private:
+  socket* socket_;
+  Argument argument_;
+};
+
+inline socket::awaitable<socket::reading, std::span<char>> socket::read_some(std::span<char> memory) noexcept {
+  return {*this, memory};
+}
+inline socket::awaitable<socket::accepting, int> socket::accept() noexcept { return {*this, 0}; }
+inline socket::awaitable<socket::writing, std::span<const std::string_view>> socket::write_all(
+    std::span<const std::string_view> pieces) noexcept {
+  return {*this, pieces};
+}
+
+}  // namespace millrace

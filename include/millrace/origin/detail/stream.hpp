@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <millrace/coro/task.hpp>
+#include <millrace/io/socket.hpp>
+#include <millrace/origin/detail/tls_session.hpp>
+
+namespace millrace::origin_server::detail {
+
+/// A connection, plain or under TLS.
+class stream {
+ public:
+  /// `context` null: plain. It must outlive the stream.
+  stream(socket s, tls_context* context) : socket_(std::move(s)) {
+    if (context != nullptr) tls_ = std::make_unique<tls_session>(socket_, *context);
+  }
+  stream(const stream&) = delete;
+  stream& operator=(const stream&) = delete;
+
+  /// 0 at the end.
+  task<std::size_t> read_some(std::span<char> memory) {
+    if (tls_ != nullptr) co_return co_await tls_->read_some(memory);
+    co_return co_await socket_.read_some(memory);
+  }
+  task<void> write_all(std::span<const std::string_view> pieces) {
+    if (tls_ == nullptr) {
+      co_await socket_.write_all(pieces);
+    } else {
+      co_await tls_->write_all(pieces);
+    }
+  }
+  /// Below TLS.
+  socket& raw() noexcept { return socket_; }
+
+ private:
+  socket socket_;
+  std::unique_ptr<tls_session> tls_;
+};
+
+}  // namespace millrace::origin_server::detail
