@@ -15,7 +15,7 @@ class file_queue;
 
 /// What a file operation asks of the kernel. Memory, path and descriptor must stay valid until the operation completes.
 struct file_request {
-  enum class kind : std::uint8_t { open, stat, read, write, sync };
+  enum class kind : std::uint8_t { open, stat, read, write, sync, close };
 
   kind what = kind::read;
   int fd = -1;                       ///< all but open

@@ -46,7 +46,7 @@ class file_worker {
       waiting_.push(op, file_queue::place::queued);
       changed_.notify_one();
     } else {
-      send_home(op, -EAGAIN);
+      send_home(op, -ENOMEM);
     }
   }
 
@@ -118,7 +118,7 @@ class file_worker {
     for (;;) {
       const std::int64_t result = call(r);
       if (result >= 0) return result;
-      if (errno != EINTR) return -errno;
+      if (errno != EINTR || r.what == file_request::kind::close) return -errno;  // closed all the same
     }
   }
   static std::int64_t call(const file_request& r) noexcept {
@@ -132,6 +132,8 @@ class file_worker {
         return ::pread(r.fd, r.data, r.size, offset);
       case file_request::kind::write:
         return ::pwrite(r.fd, r.data, r.size, offset);
+      case file_request::kind::close:
+        return ::close(r.fd);
       case file_request::kind::sync:
         return ::fdatasync(r.fd);
     }

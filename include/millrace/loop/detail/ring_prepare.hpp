@@ -45,6 +45,9 @@ inline void prepare(io_uring_sqe* e, const file_request& r) noexcept {
     case file_request::kind::write:
       io_uring_prep_write(e, r.fd, r.data, size, r.offset);
       break;
+    case file_request::kind::close:
+      io_uring_prep_close(e, r.fd);
+      break;
     case file_request::kind::sync:
       io_uring_prep_fsync(e, r.fd, IORING_FSYNC_DATASYNC);
       break;

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <coroutine>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include <millrace/base/bytes.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/loop/detail/owned_fd.hpp>
+#include <millrace/loop/event_loop.hpp>
+
+namespace millrace::detail {
+
+/// What a file operation needs to stay alive while the kernel works on it.
+struct file_keep {
+  explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
+  std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
+  bytes memory;
+  std::unique_ptr<const std::string> path;
+  std::unique_ptr<struct ::statx> status;
+};
+
+/// A file operation with one waiter. Owned by its awaiter; by the loop once the awaiter is dropped while it is under
+/// way.
+class file_job final : public file_operation {
+ public:
+  file_job(file_request r, file_keep keep) noexcept : file_operation(r), keep_(std::move(keep)) {}
+
+  void start(event_loop& loop, ready_node& waiter) noexcept {
+    loop_ = &loop;
+    waiter_ = &waiter;
+    loop.start(*this);
+  }
+  void abandon() noexcept {
+    if (loop_ == nullptr || done_) {
+      delete this;
+      return;
+    }
+    waiter_ = nullptr;
+    loop_->cancel(*this);  // deletes the job here or later
+  }
+  /// Bytes, 0, or a negative errno value.
+  std::int64_t result() const noexcept { return result_; }
+  /// What an open gave.
+  owned_fd take_opened() noexcept { return std::move(opened_); }
+
+ private:
+  void complete(std::int64_t result) noexcept override {
+    result_ = result;
+    done_ = true;
+    if (request().what == file_request::kind::open && result >= 0) opened_ = owned_fd(static_cast<int>(result));
+    if (request().what == file_request::kind::close && result != -ECANCELED) keep_.descriptor->release();
+    if (waiter_ != nullptr) {
+      loop_->post(*waiter_);
+    } else {
+      delete this;
+    }
+  }
+
+  file_keep keep_;
+  event_loop* loop_ = nullptr;
+  ready_node* waiter_ = nullptr;
+  owned_fd opened_;
+  std::int64_t result_ = 0;
+  bool done_ = false;
+};
+
+/// Runs `job` and gives its result. Dropping it while the kernel works leaves the job to the loop, which asks for its
+/// cancellation and keeps its memory until the kernel is done.
+class file_wait {
+ public:
+  explicit file_wait(std::unique_ptr<file_job>& job) noexcept : job_(&job) {}
+
+  class awaiter {
+   public:
+    awaiter(std::unique_ptr<file_job>& job, promise_base& promise)
+        : job_(job), promise_(promise), loop_(event_loop::of(promise.get_executor())) {}
+    awaiter(const awaiter&) = delete;
+    awaiter& operator=(const awaiter&) = delete;
+    ~awaiter() {
+      if (waiting_) job_.release()->abandon();
+    }
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      node_.set(handle, promise_.stage());
+      waiting_ = true;
+      job_->start(loop_, node_);
+    }
+    std::int64_t await_resume() noexcept {
+      waiting_ = false;
+      return job_->result();
+    }
+
+   private:
+    std::unique_ptr<file_job>& job_;
+    promise_base& promise_;
+    event_loop& loop_;
+    ready_node node_;
+    bool waiting_ = false;
+  };
+  awaiter awaited_by(promise_base& promise) const { return awaiter(*job_, promise); }
+
+ private:
+  std::unique_ptr<file_job>* job_;
+};
+
+}  // namespace millrace::detail

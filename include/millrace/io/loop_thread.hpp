@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <millrace/io/detail/errand.hpp>
+#include <millrace/loop/detail/start_thread.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+
+namespace millrace {
+
+/// A thread with an event loop, for groups of loops: made, run and destroyed on the thread itself. Work comes by
+/// run_on() or executor::post_remote().
+///
+/// The destructor lets the loop take everything that was posted before, waits for the operations announced to it
+/// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.
+class loop_thread {
+ public:
+  /// Throws what make_event_loop() throws, and std::system_error when there is no thread.
+  explicit loop_thread(const loop_options& o = {}) : options_(o) {
+    thread_ = detail::start_thread("millrace-loop", [this] { body(); });
+    std::unique_lock lock(mutex_);
+    while (loop_ == nullptr && !error_) changed_.wait(lock);
+    if (error_) {
+      lock.unlock();
+      thread_.join();
+      std::rethrow_exception(error_);
+    }
+  }
+  loop_thread(const loop_thread&) = delete;
+  loop_thread& operator=(const loop_thread&) = delete;
+  ~loop_thread() {
+    loop_->post_remote(stop_message_);
+    thread_.join();
+  }
+
+  /// For run_on() and post_remote(); the rest of it belongs to its thread.
+  event_loop& loop() const noexcept { return *loop_; }
+
+ private:
+  void body() noexcept {
+    std::unique_ptr<event_loop> loop;
+    {
+      std::lock_guard lock(mutex_);
+      try {
+        loop = make_event_loop(options_);
+        loop_ = loop.get();
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+    }
+    changed_.notify_one();  // the constructor, which waits for this, joins before the members go
+    if (loop_ == nullptr) return;
+    loop->run_until([this] { return stopping_; });
+    loop->drain();
+  }
+  void stop() noexcept { stopping_ = true; }
+
+  const loop_options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  event_loop* loop_ = nullptr;
+  std::exception_ptr error_;
+  bool stopping_ = false;  // of the loop's thread
+  detail::message<loop_thread, &loop_thread::stop> stop_message_{*this};
+  std::thread thread_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <memory>
+#include <utility>
+
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/io/detail/errand.hpp>
+
+namespace millrace {
+
+/// `T r = co_await run_on(other, make);` runs the task that `make()` returns on another executor and brings its result
+/// or exception home.
+///
+/// `make` is moved to the heap at once, called on the other executor's thread, and destroyed, like the result, on this
+/// one. The two executors share nothing else. Dropping the await, at any moment, destroys the task's frame on its own
+/// thread, soon; this executor's drain() waits until that has happened. The other executor must be running, and outlive
+/// this one's drain() or be a loop_thread that is destroyed after the await was dropped. `other` may be this executor.
+/// Where g++ 12 is to be supported, name a lambda with captures that are not trivial and move it in.
+template <class Callable>
+class [[nodiscard("nothing runs until it is awaited")]] run_on {
+ public:
+  run_on(executor& other, Callable make)
+      : other_(other), errand_(std::make_unique<detail::errand_for<Callable>>(std::move(make))) {}
+
+  class awaiter {
+   public:
+    awaiter(executor& other, std::unique_ptr<detail::errand_for<Callable>> e, promise_base& promise) noexcept
+        : other_(other), errand_(e.release()), promise_(promise) {}
+    awaiter(const awaiter&) = delete;
+    awaiter& operator=(const awaiter&) = delete;
+    ~awaiter() { errand_->abandon(); }
+
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      node_.set(handle, promise_.stage());
+      errand_->send(promise_.get_executor(), other_, node_);
+    }
+    typename detail::errand_for<Callable>::result_type await_resume() { return errand_->take(); }
+
+   private:
+    executor& other_;
+    detail::errand_for<Callable>* errand_;
+    promise_base& promise_;
+    ready_node node_;
+  };
+  awaiter awaited_by(promise_base& promise) && {
+    MILLRACE_ASSERT(errand_ != nullptr, "run_on was awaited twice");
+    return awaiter(other_, std::move(errand_), promise);
+  }
+
+ private:
+  executor& other_;
+  std::unique_ptr<detail::errand_for<Callable>> errand_;
+};
+
+}  // namespace millrace

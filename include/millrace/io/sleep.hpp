@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/coro/promise_base.hpp>
+
+namespace millrace {
+
+/// `co_await sleep_until(t)`: waits until the executor's clock has reached `t`. Always goes through the run queue, also
+/// when `t` is past. On a virtual-time loop it takes no real time. Dropping it disarms the timer.
+class sleep_until {
+ public:
+  explicit sleep_until(time_point due) noexcept : due_(due) {}
+
+  class awaiter : private timer_node {
+   public:
+    awaiter(time_point due, promise_base& promise) noexcept : due_(due), promise_(promise) {}
+    ~awaiter() override { promise_.get_executor().remove_timer(*this); }
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      node_.set(handle, promise_.stage());
+      promise_.get_executor().add_timer(*this, due_);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    void fire() noexcept override { promise_.get_executor().post(node_); }
+
+    time_point due_;
+    promise_base& promise_;
+    ready_node node_;
+  };
+  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(due_, promise); }
+
+ private:
+  time_point due_;
+};
+
+namespace detail {
+/// `d` from now on; as late as the clock goes where that is more than it can say.
+inline time_point deadline_after(const executor& ex, duration d) noexcept {
+  const time_point now = ex.now();
+  return d > time_point::max() - now ? time_point::max() : now + d;
+}
+}  // namespace detail
+
+/// `co_await sleep_for(d)`: waits for `d` of the executor's clock, counted from the await. See sleep_until.
+class sleep_for {
+ public:
+  explicit sleep_for(duration d) noexcept : duration_(d) {}
+
+  sleep_until::awaiter awaited_by(promise_base& promise) const noexcept {
+    return sleep_until::awaiter(detail::deadline_after(promise.get_executor(), duration_), promise);
+  }
+
+ private:
+  duration duration_;
+};
+
+}  // namespace millrace
