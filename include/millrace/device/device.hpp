@@ -28,6 +28,7 @@ namespace millrace {
 /// - wait(s, e): whatever is enqueued on the user's stream `s` from now on starts after `e`. Does not wait itself.
 /// - query(e): whether `e`, as last recorded, is reached; an event never recorded is.
 /// - synchronize(e): blocks the calling thread until query(e) would say true.
+/// - copies_any_memory (optional, a static bool): copying from ordinary memory costs no more than from pinned memory.
 /// - name(): "cuda:0", "host": for reports.
 template <class D>
 concept device = std::copy_constructible<D> && std::movable<typename D::event_type> &&

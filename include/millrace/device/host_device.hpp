@@ -28,6 +28,8 @@ class host_device {
   class event_type {};
 
   static constexpr std::size_t alignment = 256;
+  /// to_device() need not stage batches in memory of allocate_pinned().
+  static constexpr bool copies_any_memory = true;
 
   void* allocate_pinned(std::size_t n) const { return ::operator new(n, std::align_val_t(alignment)); }
   void free_pinned(void* memory, std::size_t) const noexcept { ::operator delete(memory, std::align_val_t(alignment)); }

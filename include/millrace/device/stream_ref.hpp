@@ -35,6 +35,8 @@ class stream_ref {
     return static_cast<Native*>(handle_);
   }
 
+  friend bool operator==(const stream_ref&, const stream_ref&) noexcept = default;
+
  private:
   void* handle_;
   const char* kind_;

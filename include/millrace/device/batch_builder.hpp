@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/device/host_batch.hpp>
+
+namespace millrace {
+
+/// One sample's places in a batch that is being filled. Keeps the batch's memory alive, so a job on another thread may
+/// go on writing after everybody else has lost interest.
+///
+/// Rows of different samples may be written at once from different threads; one row by one thread at a time.
+class batch_row {
+ public:
+  batch_row() noexcept = default;
+  batch_row(std::shared_ptr<detail::batch_parts> parts, std::size_t index) noexcept
+      : parts_(std::move(parts)), index_(index) {}
+
+  std::size_t index() const noexcept { return index_; }
+  const batch_layout& layout() const noexcept { return parts_->layout; }
+
+  /// Where this sample's part of a field goes: not initialised, to be written in full before done().
+  tensor_view field(std::size_t i) const { return layout().row(parts_->memory.data(), i, index_); }
+  tensor_view field(std::string_view name) const { return field(layout().find(name)); }
+  /// The same as elements. Throws configuration_error when T is not the field's type.
+  template <class T>
+  std::span<T> values(std::string_view name) const {
+    return field(name).template values<T>();
+  }
+  /// For fields of one element.
+  template <class T>
+  void set(std::string_view name, T value) const {
+    const std::span<T> place = values<T>(name);
+    if (place.size() != 1) throw configuration_error("field " + std::string(name) + " is not a scalar");
+    place[0] = value;
+  }
+
+  void key(std::string text) const { parts_->keys[index_] = std::move(text); }
+  template <class T>
+  void tag(T value) const {
+    parts_->tags.set(index_, std::move(value));
+  }
+
+  /// The row is complete. One that never is will be left out of the batch.
+  void done() const noexcept { parts_->filled[index_] = 1; }
+
+ private:
+  std::shared_ptr<detail::batch_parts> parts_;
+  std::size_t index_ = 0;
+};
+
+/// A batch being filled, row by row, in any order, from any threads: decoders write straight into the memory that will
+/// be copied to the device. Made by batch_pool::start().
+class batch_builder {
+ public:
+  batch_builder() noexcept = default;
+  explicit batch_builder(std::shared_ptr<detail::batch_parts> parts) noexcept : parts_(std::move(parts)) {}
+  batch_builder(batch_builder&&) noexcept = default;
+  batch_builder& operator=(batch_builder&&) noexcept = default;
+
+  explicit operator bool() const noexcept { return parts_ != nullptr; }
+  const batch_layout& layout() const noexcept { return parts_->layout; }
+  /// How many rows there are.
+  std::size_t capacity() const noexcept { return parts_ == nullptr ? 0 : parts_->layout.samples(); }
+
+  batch_row row(std::size_t i) const {
+    MILLRACE_ASSERT(i < capacity(), "batch_builder::row beyond the batch");
+    return batch_row(parts_, i);
+  }
+
+  /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be
+  /// decoded leaves no hole). No row may be written any more: whoever wrote one must have handed over to this thread.
+  host_batch seal() && {
+    detail::batch_parts& p = *parts_;
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < p.filled.size(); ++i) {
+      if (p.filled[i] == 0) continue;
+      if (n != i) move_row(i, n);
+      ++n;
+    }
+    p.size = n;
+    return host_batch(std::move(parts_));
+  }
+
+ private:
+  void move_row(std::size_t from, std::size_t to) {
+    detail::batch_parts& p = *parts_;
+    for (std::size_t f = 0; f < p.layout.fields().size(); ++f) {
+      const std::size_t size = p.layout.fields()[f].row_bytes();
+      char* const begin = p.memory.data() + p.layout.offset(f);
+      if (size != 0) std::memcpy(begin + to * size, begin + from * size, size);
+    }
+    p.keys[to] = std::move(p.keys[from]);
+    p.tags.move_row(from, to);
+  }
+
+  std::shared_ptr<detail::batch_parts> parts_;
+};
+
+}  // namespace millrace

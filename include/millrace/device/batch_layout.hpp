@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/device/tensor_view.hpp>
+
+namespace millrace {
+
+/// One tensor of a batch, per sample: `{"image", dtype::u8, {224, 224, 3}}`, `{"label", dtype::i64}`.
+class batch_field {
+ public:
+  batch_field(std::string name, dtype type, const shape& dims = shape())
+      : name_(std::move(name)), type_(type), dims_(dims) {}
+
+  const std::string& name() const noexcept { return name_; }
+  dtype type() const noexcept { return type_; }
+  const shape& dims() const noexcept { return dims_; }
+  /// Bytes of one sample's part.
+  std::size_t row_bytes() const { return dims_.elements() * size_of(type_); }
+  /// "image u8 224x224x3".
+  std::string text() const { return name_ + " " + name_of(type_) + " " + dims_.text(); }
+  friend bool operator==(const batch_field&, const batch_field&) = default;
+
+ private:
+  std::string name_;
+  dtype type_;
+  shape dims_;
+};
+
+/// Where the tensors of a batch lie in its one piece of memory: field behind field, each for all samples, each at a
+/// multiple of `alignment`. Immutable; a copy is the same layout.
+class batch_layout {
+ public:
+  /// Bytes; what cudaMalloc aligns to, and enough for vector loads and the tensor copy engines.
+  static constexpr std::size_t alignment = 256;
+
+  /// No fields, no samples.
+  batch_layout() : batch_layout(0, std::vector<batch_field>()) {}
+
+  /// `samples` is the most a batch holds. Throws configuration_error for two fields of one name or a size that does
+  /// not fit.
+  batch_layout(std::size_t samples, std::vector<batch_field> fields) {
+    auto made = std::make_shared<state>();
+    made->samples = samples;
+    made->fields = std::move(fields);
+    for (std::size_t i = 0; i < made->fields.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (made->fields[i].name() == made->fields[j].name()) {
+          throw configuration_error("a batch has two fields named " + made->fields[i].name());
+        }
+      }
+      made->offsets.push_back(made->bytes);
+      std::size_t n = 0;
+      if (__builtin_mul_overflow(made->fields[i].row_bytes(), samples, &n) || n > largest - made->bytes) {
+        throw configuration_error("a batch of " + std::to_string(samples) + " samples of " + made->fields[i].text() +
+                                  " is too large");
+      }
+      made->bytes += (n + alignment - 1) / alignment * alignment;
+    }
+    state_ = std::move(made);
+  }
+
+  /// The most samples of a batch.
+  std::size_t samples() const noexcept { return state_->samples; }
+  const std::vector<batch_field>& fields() const noexcept { return state_->fields; }
+  /// Bytes of a full batch.
+  std::size_t bytes() const noexcept { return state_->bytes; }
+  /// Bytes up to the end of what `n` samples use: what has to be copied for them.
+  std::size_t bytes_for(std::size_t n) const {
+    if (n == 0 || fields().empty()) return 0;
+    return state_->offsets.back() + fields().back().row_bytes() * n;
+  }
+  /// Where field `i` begins, in bytes.
+  std::size_t offset(std::size_t i) const noexcept { return state_->offsets[i]; }
+
+  /// The number of the field named `name`. Throws configuration_error that lists the fields there are.
+  std::size_t find(std::string_view name) const {
+    for (std::size_t i = 0; i < fields().size(); ++i) {
+      if (fields()[i].name() == name) return i;
+    }
+    std::string known;
+    for (const batch_field& f : fields()) known += (known.empty() ? "" : ", ") + f.name();
+    throw configuration_error("a batch has no field named " + std::string(name) + "; it has " +
+                              (known.empty() ? "none" : known));
+  }
+
+  /// Field `i` of the first `n` samples of a batch that begins at `base`: the outermost extent is `n`.
+  tensor_view tensor(void* base, std::size_t i, std::size_t n) const {
+    return tensor_view(static_cast<char*>(base) + offset(i), fields()[i].type(),
+                       fields()[i].dims().with_outer(static_cast<std::int64_t>(n)));
+  }
+  /// Field `i` of sample `row`.
+  tensor_view row(void* base, std::size_t i, std::size_t row) const {
+    return tensor_view(static_cast<char*>(base) + offset(i) + fields()[i].row_bytes() * row, fields()[i].type(),
+                       fields()[i].dims());
+  }
+
+  friend bool operator==(const batch_layout& a, const batch_layout& b) {
+    return a.state_ == b.state_ || (a.samples() == b.samples() && a.fields() == b.fields());
+  }
+
+ private:
+  static constexpr std::size_t largest = static_cast<std::size_t>(-1) / 4;
+  struct state {
+    std::size_t samples = 0, bytes = 0;
+    std::vector<batch_field> fields;
+    std::vector<std::size_t> offsets;
+  };
+  std::shared_ptr<const state> state_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <millrace/base/slab_pool.hpp>
+#include <millrace/device/batch_builder.hpp>
+#include <millrace/device/device.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+/// A device's page-locked memory as the slabs of a pool.
+template <device D>
+class pinned_slab_source final : public slab_source {
+ public:
+  explicit pinned_slab_source(const D& on) : on_(on) {}
+  void* allocate(std::size_t size) override { return on_.allocate_pinned(size); }
+  void free(void* memory, std::size_t size) noexcept override { on_.free_pinned(memory, size); }
+
+ private:
+  D on_;
+};
+
+/// A device from what stands for one: itself, or what as_device() makes of it (a stream).
+template <class Target>
+auto device_of(const Target& target) {
+  if constexpr (device<Target>) {
+    return target;
+  } else {
+    static_assert(
+        requires { as_device(target); },
+        "this is neither a device nor a stream: pass a millrace::host_device, a millrace::cuda::stream, or a type that "
+        "satisfies millrace::device");
+    return as_device(target);
+  }
+}
+
+}  // namespace detail
+
+/// Recycled memory for batches of one layout. A copy is the same pool; thread-safe.
+///
+///     mill::batch_layout layout(256, {{"image", mill::dtype::u8, {224, 224, 3}}, {"label", mill::dtype::i64}});
+///     mill::batch_pool pool(layout, copies);    // page-locked, for the device of that stream
+///
+/// start() never waits; what bounds the number of batches is whoever holds them (pool.peak() tells how many that were).
+class batch_pool {
+ public:
+  /// Ordinary memory: for host_device, or for batches that never go to a device.
+  explicit batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
+
+  /// Page-locked memory of a device, or of a stream's device.
+  template <class Target>
+  batch_pool(const batch_layout& layout, const Target& target)
+      : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))), pinned_(true) {}
+
+  const batch_layout& layout() const noexcept { return layout_; }
+
+  /// An empty batch to fill. Throws what the allocation throws.
+  batch_builder start() {
+    return batch_builder(std::make_shared<detail::batch_parts>(layout_, slabs_.acquire(), pinned_));
+  }
+
+  /// Batches that exist now, and the most that did at once.
+  std::size_t live() const { return slabs_.live(); }
+  std::size_t peak() const { return slabs_.peak(); }
+
+ private:
+  static std::size_t slab_size(const batch_layout& layout) noexcept {
+    return layout.bytes() == 0 ? batch_layout::alignment : layout.bytes();
+  }
+  template <class D>
+  static std::shared_ptr<slab_source> source_for(const D& on) {
+    return std::make_shared<detail::pinned_slab_source<D>>(on);
+  }
+
+  batch_layout layout_;
+  slab_pool slabs_;
+  bool pinned_ = false;
+};
+
+}  // namespace millrace

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <millrace/coro/promise_base.hpp>
+
+namespace millrace::detail {
+
+/// Tells a waiting coroutine that a batch was released, on whatever thread that happened.
+///
+///     bell.muffle(); if (!look()) co_await bell.wait(pause);     // a ring after muffle() is never missed
+///
+/// One waiter at a time. Dropping the wait is safe while a ring is on its way: the message keeps its owner alive, and
+/// is announced to the executor as an operation to drain.
+class release_bell final : public remote_node {
+ public:
+  class awaiter final : public timer_node {
+   public:
+    awaiter(release_bell& bell, promise_base& promise, std::optional<duration> pause) noexcept
+        : bell_(bell), promise_(promise), pause_(pause) {}
+    ~awaiter() override {
+      promise_.get_executor().remove_timer(*this);
+      bell_.leave();
+    }
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      executor& ex = promise_.get_executor();
+      node_.set(handle, promise_.stage());
+      if (pause_) ex.add_timer(*this, ex.now() + *pause_);
+      if (bell_.enter(*this, ex)) wake();
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    friend class release_bell;
+    void fire() noexcept override { wake(); }
+    void wake() noexcept { promise_.get_executor().post(node_); }
+
+    release_bell& bell_;
+    promise_base& promise_;
+    std::optional<duration> pause_;
+    ready_node node_;
+  };
+  class awaitable {
+   public:
+    awaitable(release_bell& bell, std::optional<duration> pause) noexcept : bell_(&bell), pause_(pause) {}
+    awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*bell_, promise, pause_); }
+
+   private:
+    release_bell* bell_;
+    std::optional<duration> pause_;
+  };
+
+  /// Until the bell rings, or rang since muffle(), or `pause` is over.
+  awaitable wait(std::optional<duration> pause) noexcept { return awaitable(*this, pause); }
+
+  void muffle() noexcept {
+    const std::lock_guard lock(mutex_);
+    rang_ = false;
+  }
+
+  /// Any thread. `owner` keeps the bell alive until the message has arrived.
+  void ring(std::shared_ptr<void> owner) noexcept {
+    const std::lock_guard lock(mutex_);
+    rang_ = true;
+    if (waiter_ == nullptr || posted_) return;
+    posted_ = true;
+    owner_ = std::move(owner);
+    executor_->post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
+  }
+
+ private:
+  bool enter(awaiter& a, executor& ex) noexcept {
+    const std::lock_guard lock(mutex_);
+    waiter_ = &a;
+    executor_ = &ex;
+    return rang_;
+  }
+  void leave() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (waiter_ == nullptr) return;
+    waiter_ = nullptr;
+    if (posted_ && !announced_) {
+      announced_ = true;
+      executor_->operation_started();
+    }
+  }
+  void run() noexcept override {
+    std::shared_ptr<void> owner;  // let go after the lock: it may be the last
+    const std::lock_guard lock(mutex_);
+    posted_ = false;
+    owner = std::move(owner_);
+    if (waiter_ != nullptr) waiter_->wake();
+    if (std::exchange(announced_, false)) executor_->operation_finished();
+  }
+
+  std::mutex mutex_;
+  awaiter* waiter_ = nullptr;
+  executor* executor_ = nullptr;
+  std::shared_ptr<void> owner_;
+  bool rang_ = false;
+  bool posted_ = false;
+  bool announced_ = false;
+};
+
+}  // namespace millrace::detail

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/device/detail/slot_ring_base.hpp>
+
+namespace millrace {
+
+/// A batch in the memory of a device, on its way or there already: what to_device() yields.
+///
+///     batch.wait(stream);                                    // the GPU waits for the copy, the host does not
+///     train<<<..., stream>>>(batch.field("image").as<unsigned char>(), ...);
+///     batch.release(stream);                                 // or let the batch go out of scope
+///
+/// The memory is a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
+/// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
+/// streams must be alive at the release. On the host, keys, tags and the staged tensors stay readable as long as the
+/// batch. One owner; used by one thread at a time, which may be another than the pipeline's. It may outlive the
+/// pipeline and its loop; the last one frees the slots, and waits for the device to be done with them.
+class device_batch {
+ public:
+  device_batch() noexcept = default;
+  device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
+      : ring_(std::move(ring)), slot_(slot) {}
+  device_batch(device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
+  device_batch& operator=(device_batch&& other) noexcept {
+    if (this != &other) {
+      release();
+      ring_ = std::move(other.ring_);
+      slot_ = other.slot_;
+    }
+    return *this;
+  }
+  /// Releases. Waits for nothing (unless it is the last of a pipeline that is gone).
+  ~device_batch() { release(); }
+
+  /// False after release() or for a batch that was moved from: there is nothing to look at then.
+  explicit operator bool() const noexcept { return ring_ != nullptr; }
+
+  /// How many samples there are.
+  std::size_t size() const noexcept { return host().size(); }
+  const batch_layout& layout() const noexcept { return host().layout(); }
+  /// Bytes that were copied.
+  std::size_t bytes() const { return host().bytes(); }
+  /// Where the memory is: "cuda:0", "host".
+  std::string device() const { return ring().device_name(); }
+
+  /// A tensor of all samples in the device's memory; its outermost extent is size().
+  tensor_view field(std::size_t i) const { return layout().tensor(ring().memory(slot_), i, size()); }
+  tensor_view field(std::string_view name) const { return field(layout().find(name)); }
+  /// The same tensor as the host sent it, to be read only: labels for a metric, say.
+  tensor_view host_field(std::size_t i) const { return host().field(i); }
+  tensor_view host_field(std::string_view name) const { return host().field(name); }
+  /// The keys of the samples; empty strings where none was given.
+  std::span<const std::string> keys() const noexcept { return host().keys(); }
+  /// The tags of type T, one a sample; empty when no sample has one.
+  template <class T>
+  std::span<const T> tags() const {
+    return host().tags<T>();
+  }
+
+  /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
+  /// streams. Throws configuration_error for a stream of another kind of device, and what the device throws.
+  void wait(stream_ref stream) { ring().wait(slot_, stream); }
+  /// Whether the copy is done; never blocks.
+  bool ready() const { return ring().ready(slot_); }
+  /// Blocks the calling thread until the copy is done: for host_device and for debugging.
+  void synchronize() const { ring().synchronize(slot_); }
+
+  /// Gives the slot back behind what `stream`, and every stream that waited, has enqueued so far. The batch is empty
+  /// then. Throws configuration_error, releasing nothing, for a stream of another kind of device.
+  void release(stream_ref stream) {
+    ring().mark(slot_, stream);
+    release();
+  }
+  /// The same behind the streams that waited; at once when none did.
+  void release() noexcept {
+    if (ring_ == nullptr) return;
+    ring_->release(slot_);
+    ring_.reset();
+  }
+
+ private:
+  detail::slot_ring_base& ring() const noexcept {
+    MILLRACE_ASSERT(ring_ != nullptr, "a device_batch was used after its release");
+    return *ring_;
+  }
+  const host_batch& host() const noexcept { return ring().host(slot_); }
+
+  std::shared_ptr<detail::slot_ring_base> ring_;
+  std::size_t slot_ = 0;
+};
+
+/// For the bytes column of the stage table.
+inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }
+
+}  // namespace millrace

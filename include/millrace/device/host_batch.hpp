@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/buffer.hpp>
+#include <millrace/device/batch_layout.hpp>
+#include <millrace/device/sample_tags.hpp>
+
+namespace millrace {
+
+namespace detail {
+/// What a batch consists of, whoever fills it or reads it.
+struct batch_parts {
+  batch_parts(const batch_layout& l, buffer m, bool p)
+      : layout(l), memory(std::move(m)), pinned(p), keys(l.samples()), filled(l.samples()), tags(l.samples()) {}
+  batch_layout layout;
+  buffer memory;
+  bool pinned;
+  std::vector<std::string> keys;
+  std::vector<unsigned char> filled;  // bytes, so that rows may be marked by different threads
+  sample_tags tags;
+  std::size_t size = 0;
+};
+}  // namespace detail
+
+/// Samples laid out side by side in one piece of host memory: named tensors, and beside them a key and tags for each
+/// sample. One owner, complete: nobody writes into it any more. Made by batch_builder or collate_batch().
+///
+/// The memory goes back to its pool when the batch is dropped; to_device() keeps the batch until the copy from it is
+/// done.
+class host_batch {
+ public:
+  host_batch() noexcept = default;
+  explicit host_batch(std::shared_ptr<detail::batch_parts> parts) noexcept : parts_(std::move(parts)) {}
+  host_batch(host_batch&&) noexcept = default;
+  host_batch& operator=(host_batch&&) noexcept = default;
+
+  explicit operator bool() const noexcept { return parts_ != nullptr; }
+  /// How many samples there are; at most layout().samples().
+  std::size_t size() const noexcept { return parts_ == nullptr ? 0 : parts_->size; }
+  const batch_layout& layout() const noexcept { return parts_->layout; }
+  /// Whether the memory is page-locked, so that a device copies from it directly.
+  bool pinned() const noexcept { return parts_ != nullptr && parts_->pinned; }
+  /// Copies the samples to page-locked memory, which must be large enough, and lets go of the former.
+  void move_to(buffer page_locked) {
+    if (bytes() != 0) std::memcpy(page_locked.data(), data(), bytes());
+    parts_->memory = std::move(page_locked);
+    parts_->pinned = true;
+  }
+  /// The begin of the memory, and how much of it the samples use.
+  void* data() const noexcept { return parts_->memory.data(); }
+  std::size_t bytes() const { return parts_ == nullptr ? 0 : layout().bytes_for(size()); }
+
+  /// The tensor of all samples: its outermost extent is size().
+  tensor_view field(std::size_t i) const { return layout().tensor(data(), i, size()); }
+  tensor_view field(std::string_view name) const { return field(layout().find(name)); }
+  /// The keys of the samples, in order; empty strings where none was given.
+  std::span<const std::string> keys() const noexcept { return {parts_->keys.data(), parts_->size}; }
+  /// The tags of type T, one a sample in order; empty when no sample has one.
+  template <class T>
+  std::span<const T> tags() const {
+    return parts_->tags.get<T>(parts_->size);
+  }
+
+ private:
+  std::shared_ptr<detail::batch_parts> parts_;
+};
+
+/// For the bytes column of the stage table.
+inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }
+
+}  // namespace millrace

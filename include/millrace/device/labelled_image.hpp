@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/device/collate.hpp>
+
+namespace millrace {
+
+/// The most common sample: an 8-bit image of a fixed size and a class number. Batches of it have the fields "image"
+/// (u8, height x width x channels) and "label" (i64).
+class labelled_image {
+ public:
+  labelled_image(std::string name, std::vector<std::uint8_t> data, std::int64_t h, std::int64_t w, std::int64_t c,
+                 std::int64_t number)
+      : key(std::move(name)), pixels(std::move(data)), height(h), width(w), channels(c), label(number) {}
+
+  std::string key;
+  std::vector<std::uint8_t> pixels;  ///< row by row, channels innermost
+  std::int64_t height, width, channels;
+  std::int64_t label;
+};
+
+/// Throws decode_error when the pixels do not fill the image.
+inline void collate(const labelled_image& image, sample_writer& out) {
+  const shape dims{image.height, image.width, image.channels};
+  if (dims.elements() != image.pixels.size()) {
+    throw decode_error("an image of " + dims.text() + " has " + std::to_string(image.pixels.size()) + " bytes",
+                       where{{}, {}, image.key});
+  }
+  out.key(image.key);
+  out.write("image", image.pixels.data(), dims);
+  out.write("label", image.label);
+}
+
+}  // namespace millrace

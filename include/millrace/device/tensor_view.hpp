@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include <millrace/device/dtype.hpp>
+#include <millrace/device/shape.hpp>
+
+namespace millrace {
+
+/// A dense tensor in somebody else's memory, rows one behind another (row-major): on the host or on a device, as
+/// whoever gives it says. A plain value; it owns nothing.
+class tensor_view {
+ public:
+  tensor_view() noexcept = default;
+  tensor_view(void* data, dtype type, const shape& dims) noexcept : data_(data), type_(type), dims_(dims) {}
+
+  void* data() const noexcept { return data_; }
+  dtype type() const noexcept { return type_; }
+  const shape& dims() const noexcept { return dims_; }
+  std::size_t elements() const { return dims_.elements(); }
+  std::size_t bytes() const { return elements() * size_of(type_); }
+
+  /// The data as elements of type T (a device pointer when the tensor is on a device). Throws configuration_error when
+  /// T is not the tensor's type.
+  template <class T>
+  T* as() const {
+    constexpr dtype wanted = dtype_of<std::remove_cv_t<T>>;
+    if (wanted != type_) {
+      throw configuration_error(std::string("a tensor of ") + name_of(type_) + " was read as " + name_of(wanted));
+    }
+    return static_cast<T*>(data_);
+  }
+  /// The same with its length. For tensors in host memory.
+  template <class T>
+  std::span<T> values() const {
+    return std::span<T>(as<T>(), elements());
+  }
+
+ private:
+  void* data_ = nullptr;
+  dtype type_ = dtype::u8;
+  shape dims_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/root_scope.hpp>
+#include <millrace/device/detail/batch_stager.hpp>
+#include <millrace/device/detail/slot_ring.hpp>
+#include <millrace/device/device_batch.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/cpu_pool.hpp>
+#include <millrace/sync/channel.hpp>
+
+namespace millrace {
+
+/// See to_device().
+struct to_device_options {
+  std::size_t slots = 3;       ///< batches in device memory at once, held by the consumer or ahead of it; at least 1
+  std::size_t slot_bytes = 0;  ///< device memory of one slot; 0: as much as the first batch's layout needs
+  std::size_t samples = 0;     ///< most samples of a batch made of items; 0: as many as the first has
+  cpu_pool* on = nullptr;      ///< where batches are laid out and staged; null: on the loop's thread
+};
+
+namespace detail {
+
+/// While the device is busy its events are asked about at these intervals: soon first, then rarely.
+inline constexpr duration first_look = std::chrono::microseconds(50);
+inline constexpr duration last_look = std::chrono::milliseconds(1);
+
+/// A free slot, as soon as there is one.
+template <device D>
+task<std::size_t> acquire_slot(slot_ring<D>& ring) {
+  duration pause = first_look;
+  for (;;) {
+    ring.bell().muffle();
+    if (const std::optional<std::size_t> i = ring.try_acquire()) co_return *i;
+    std::optional<duration> look_again;  // not at all while every slot is in a consumer's hands: it will ring
+    if (ring.draining()) look_again = pause;
+    pause = pause * 2 < last_look ? pause * 2 : last_look;
+    co_await ring.bell().wait(look_again);
+  }
+}
+
+/// Waits in the background for the slots that the device still uses when the stage is dropped.
+template <device D>
+task<void> reap_slots(std::shared_ptr<slot_ring<D>> ring) {
+  duration pause = first_look;
+  for (;;) {
+    ring->bell().muffle();
+    ring->try_collect();
+    if (!ring->draining()) break;
+    co_await ring->bell().wait(pause);
+    pause = pause * 2 < last_look ? pause * 2 : last_look;
+  }
+  ring.reset();  // now: the frame of a task that has ended may be kept for a while
+}
+
+/// Ends a stage's use of its slots.
+template <device D>
+class slot_ring_user {
+ public:
+  slot_ring_user(executor& ex, std::shared_ptr<slot_ring<D>> ring) noexcept : executor_(ex), ring_(std::move(ring)) {}
+  slot_ring_user(const slot_ring_user&) = delete;
+  slot_ring_user& operator=(const slot_ring_user&) = delete;
+  ~slot_ring_user() {
+    if (!ring_->draining()) return;
+    try {
+      root_scope::of(executor_).adopt(reap_slots<D>(std::move(ring_)));
+    } catch (...) {  // no memory for it: then the ring waits where it is destroyed
+    }
+  }
+
+ private:
+  executor& executor_;
+  std::shared_ptr<slot_ring<D>> ring_;
+};
+
+/// A slot between its acquisition and the copy into it.
+template <device D>
+class acquired_slot {
+ public:
+  acquired_slot(slot_ring<D>& ring, std::size_t index) noexcept : ring_(&ring), index_(index) {}
+  acquired_slot(const acquired_slot&) = delete;
+  acquired_slot& operator=(const acquired_slot&) = delete;
+  ~acquired_slot() {
+    if (ring_ != nullptr) ring_->put_back(index_);
+  }
+  std::size_t take() noexcept {
+    ring_ = nullptr;
+    return index_;
+  }
+
+ private:
+  slot_ring<D>* ring_;
+  std::size_t index_;
+};
+
+/// Fills slots ahead of the consumer until the source ends or something fails.
+template <device D, class Item, class Stager>
+task<void> fill_slots(async_generator<Item>& source, std::shared_ptr<slot_ring<D>> ring, std::shared_ptr<Stager> stager,
+                      cpu_pool* on, channel<device_batch>& ready) {
+  std::exception_ptr failed;
+  try {
+    for (;;) {
+      const std::size_t index = co_await acquire_slot<D>(*ring);
+      acquired_slot<D> slot(*ring, index);
+      std::optional<Item> item = co_await source.next();
+      if (!item) break;
+      staging_job<Stager, Item> job(stager, std::move(*item));
+      item.reset();
+      host_batch staged;
+      if (on != nullptr) {
+        staged = co_await on->run(std::move(job));
+      } else {
+        staged = job();
+      }
+      ring->fill(slot.take(), std::move(staged));
+      ready.try_send(device_batch(ring, index));
+    }
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  ready.close(failed);
+}
+
+template <device D, class Item, class Collate>
+async_generator<device_batch> to_device_stream(async_generator<Item> source, D on, to_device_options with,
+                                               Collate how) {
+  executor& ex = co_await this_executor();
+  stage_record* const account = co_await this_stage();
+  if (with.slots == 0) with.slots = 1;
+  const auto ring = std::make_shared<slot_ring<D>>(on, with.slots, with.slot_bytes);
+  slot_ring_user<D> last(ex, ring);  // goes after everything that releases slots
+  using stager_type = batch_stager<D, Collate>;
+  auto stager = std::make_shared<stager_type>(on, with.samples, std::move(how));
+  channel<device_batch> ready(with.slots);
+  task<void> filling = fill_slots<D, Item, stager_type>(source, ring, std::move(stager), with.on, ready);
+  started<void> ahead(ex, std::move(filling), account);
+  for (;;) {
+    std::optional<device_batch> batch = co_await ready.receive();
+    if (!batch) co_return;
+    co_yield give(*batch);
+  }
+}
+
+}  // namespace detail
+
+/// What to_device() returns.
+template <device D, class Collate>
+class to_device_stage : public detail::library_stage {
+ public:
+  to_device_stage(D on, const to_device_options& with, Collate how)
+      : device_(std::move(on)), with_(with), how_(std::move(how)) {}
+
+  async_generator<device_batch> operator()(async_generator<host_batch> source) && {
+    return made_of<host_batch>(std::move(source));
+  }
+  template <class T>
+  async_generator<device_batch> operator()(async_generator<std::vector<T>> source) && {
+    return made_of<std::vector<T>>(std::move(source));
+  }
+
+ private:
+  template <class Item>
+  async_generator<device_batch> made_of(async_generator<Item> source) {
+    return detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_, std::move(how_))
+        .named("to_device")
+        .bounded(with_.slots, with_.slots * with_.slot_bytes);
+  }
+
+  D device_;
+  to_device_options with_;
+  Collate how_;
+};
+
+/// Copies batches into the memory of a device, ahead of the consumer: from a stream of host_batch, or of std::vector<T>
+/// where T has a collate() (or `how(const T&, sample_writer&)` is passed). Yields device_batch as soon as its copy is
+/// enqueued; the consumer's stream waits for it, the host never does.
+///
+/// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one). Concurrency: a
+/// ring of `slots` pieces of device memory at fixed addresses, each allocated at its first use; all of them are filled
+/// ahead. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot is
+/// used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
+/// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer that keeps all slots and asks for another
+/// batch waits for ever.
+/// Host memory: a host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's
+/// next use; other batches and items are first copied to page-locked memory of the stage: on the pool `on`, or else on
+/// the loop's thread (about 10 GB/s).
+/// Cancellation: dropping the stage, mid-copy too, frees nothing that the device uses; what is pending is waited for in
+/// the background, batches in the consumer's hands stay valid. Errors: those of the source and of the device, after
+/// the batches before them; configuration_error for a batch larger than a slot.
+template <class Target, class Collate = detail::collate_found>
+auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
+  auto on = detail::device_of(target);
+  return to_device_stage<decltype(on), Collate>(std::move(on), with, std::move(how));
+}
+
+}  // namespace millrace

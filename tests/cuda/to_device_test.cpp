@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/device/to_device.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/cuda/session.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct point {
+  point(std::int64_t i, std::vector<float> v) : id(i), values(std::move(v)) {}
+  std::int64_t id;
+  std::vector<float> values;
+};
+void collate(const point& p, sample_writer& out) {
+  out.key("p" + std::to_string(p.id));
+  out.write("values", p.values);
+  out.write("id", p.id);
+}
+
+async_generator<point> points(int n) {
+  for (int i = 0; i < n; ++i) {
+    point p(i, std::vector<float>(50, static_cast<float>(i) / 4));
+    co_yield give(p);
+  }
+}
+
+async_generator<host_batch> pinned_batches(batch_pool pool, int n) {
+  for (int i = 0; i < n; ++i) {
+    batch_builder builder = pool.start();
+    for (std::size_t r = 0; r < builder.capacity(); ++r) {
+      const batch_row row = builder.row(r);
+      row.set("id", static_cast<std::int64_t>(i * 1000) + static_cast<std::int64_t>(r));
+      row.done();
+    }
+    host_batch b = std::move(builder).seal();
+    co_yield give(b);
+  }
+}
+
+task<device_batch> next_of(async_generator<device_batch>& source) {
+  std::optional<device_batch> b = co_await source.next();
+  device_batch result;
+  if (b) result = std::move(*b);
+  co_return result;
+}
+
+std::string bytes_of(const tensor_view& t) { return std::string(static_cast<const char*>(t.data()), t.bytes()); }
+
+}  // namespace
+
+TEST_CASE("a pipeline fills batches on the GPU, and the user's stream sees them complete", "[cuda][to_device]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  auto stream = points(1000) | batch(64) | to_device(copies, {.slots = 3});
+  std::int64_t next_id = 0;
+  for (;;) {
+    device_batch b = block_on(loop, next_of(stream));
+    if (!b) break;
+    CHECK(b.device() == "cuda:0");
+    b.wait(training.get());
+    const tensor_view values = b.field("values");
+    CHECK(test::read_back(training.get(), values.data(), values.bytes()) == bytes_of(b.host_field("values")));
+    const tensor_view ids = b.field("id");
+    CHECK(test::read_back(training.get(), ids.data(), ids.bytes()) == bytes_of(b.host_field("id")));
+    for (std::int64_t id : b.host_field("id").values<std::int64_t>()) CHECK(id == next_id++);
+    CHECK(b.keys().back() == "p" + std::to_string(next_id - 1));
+    CHECK(b.ready());
+  }
+  CHECK(next_id == 1000);
+}
+
+TEST_CASE("decoded straight into pinned batches, one copy each", "[cuda][to_device]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  batch_pool pool(batch_layout(512, {{"id", dtype::i64}}), copies);
+  auto stream = pinned_batches(pool, 20) | to_device(copies, {.slots = 2});
+  for (int i = 0; i < 20; ++i) {
+    device_batch b = block_on(loop, next_of(stream));
+    REQUIRE(b);
+    b.wait(training.get());
+    const tensor_view ids = b.field("id");
+    CHECK(test::read_back(training.get(), ids.data(), ids.bytes()) == bytes_of(b.host_field("id")));
+    CHECK(b.host_field("id").values<std::int64_t>()[1] == i * 1000 + 1);
+    b.release(training.get());
+  }
+#ifdef MILLRACE_FAKE_CUDA
+  CHECK(fake_cuda::now().pageable_copies == 0);
+  CHECK(pool.peak() <= 4);
+#endif
+}
+
+TEST_CASE("the default stream may be the consumer's", "[cuda][to_device]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  auto stream = points(8) | batch(4) | to_device(copies);
+  const cudaStream_t training = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    device_batch b = block_on(loop, next_of(stream));
+    b.wait(training);
+    CHECK(test::read_back(training, b.field("id").data(), b.field("id").bytes()) == bytes_of(b.host_field("id")));
+    b.release(training);
+  }
+}
+
+#ifdef MILLRACE_FAKE_CUDA
+
+namespace {
+
+// Trains on everything; the steps only enqueue. Returns the ids in order of arrival.
+std::vector<std::int64_t> train(testing::virtual_loop& loop, async_generator<device_batch>& stream,
+                                const std::vector<cudaStream_t>& streams, rng& random) {
+  std::vector<std::int64_t> ids;
+  std::deque<device_batch> held;
+  for (;;) {
+    device_batch b = block_on(loop, next_of(stream));
+    if (!b) break;
+    for (cudaStream_t s : streams) {
+      if (streams.size() > 1 && random.below(3) == 0) continue;
+      b.wait(s);
+      fake_cuda::kernel_read(s, b.field("values").data(), b.field("values").bytes());
+      fake_cuda::kernel_read(s, b.field("id").data(), b.field("id").bytes());
+    }
+    for (std::int64_t id : b.host_field("id").values<std::int64_t>()) ids.push_back(id);
+    held.push_back(std::move(b));
+    if (held.size() > 1) held.pop_front();
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("whatever the order of the device's work, no access races and nothing leaks", "[cuda][to_device]") {
+  const std::uint64_t first = testing::virtual_loop::seed_from_environment(1);
+  for (std::uint64_t seed = first; seed < first + 150; ++seed) {
+    INFO("seed " << seed);
+    rng random(seed);
+    fake_cuda::options with;
+    with.seed = seed;
+    with.polls_before_ready = static_cast<int>(random.below(6));
+    with.early_percent = random.below(2) == 0 ? 0 : 20;
+    const test::cuda_session session(with);
+    testing::virtual_loop loop(seed);
+    const cuda::stream copies{cuda::device{0}};
+    const cuda::stream one{cuda::device{0}};
+    const cuda::stream two{cuda::device{0}};
+    auto stream = points(60) | batch(7) | to_device(copies, {.slots = 2 + random.below(3)});
+    std::vector<cudaStream_t> streams{one.get()};
+    if (random.below(2) == 0) streams.push_back(two.get());
+    const std::vector<std::int64_t> ids = train(loop, stream, streams, random);
+    REQUIRE(ids.size() == 60);
+    for (std::int64_t i = 0; i < 60; ++i) CHECK(ids[static_cast<std::size_t>(i)] == i);
+  }
+}
+
+TEST_CASE("a consumer that forgets to wait is caught by the model", "[cuda][to_device]") {
+  fake_cuda::reset();
+  {
+    testing::virtual_loop loop;
+    const cuda::stream copies{cuda::device{0}};
+    const cuda::stream training{cuda::device{0}};
+    auto stream = points(8) | batch(4) | to_device(copies);
+    device_batch b = block_on(loop, next_of(stream));
+    fake_cuda::kernel_read(training.get(), b.field("id").data(), 8);
+    REQUIRE_FALSE(fake_cuda::violations().empty());
+    CHECK_THAT(fake_cuda::violations()[0], Contains("race in device memory"));
+    REQUIRE(cudaStreamSynchronize(training.get()) == cudaSuccess);
+  }
+  fake_cuda::reset();
+}
+
+TEST_CASE("dropped in the middle of copies and kernels, nothing is freed too early", "[cuda][to_device]") {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    INFO("seed " << seed);
+    rng random(seed);
+    fake_cuda::options with;
+    with.seed = seed;
+    with.polls_before_ready = static_cast<int>(random.below(5));
+    with.early_percent = random.below(2) == 0 ? 0 : 30;
+    const test::cuda_session session(with);
+    const cuda::stream training{cuda::device{0}};
+    std::deque<device_batch> kept;
+    {
+      testing::virtual_loop loop(seed);
+      const cuda::stream copies{cuda::device{0}};
+      auto stream = points(100) | batch(5) | to_device(copies, {.slots = 3});
+      for (std::uint64_t n = random.below(8); n > 0; --n) {
+        if (kept.size() == 3) kept.pop_front();
+        kept.push_back(block_on(loop, next_of(stream)));
+        if (random.below(2) == 0) kept.back().wait(training.get());
+        if (kept.back().ready()) kept.back().wait(training.get());
+        if (random.below(3) == 0) {
+          kept.back().wait(training.get());
+          fake_cuda::kernel_read(training.get(), kept.back().field("id").data(), 8);
+        }
+        if (random.below(4) == 0) kept.clear();
+      }
+      if (random.below(2) == 0) kept.clear();
+    }
+    kept.clear();
+  }
+}
+
+TEST_CASE("any call of the runtime may fail: the error arrives, no memory is freed too early", "[cuda][to_device]") {
+  for (const char* name : {"cudaGetDevice", "cudaEventCreateWithFlags", "cudaHostAlloc", "cudaMalloc",
+                           "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventQuery"}) {
+    for (int nth = 1; nth <= 12; ++nth) {
+      INFO(name << " " << nth);
+      const test::cuda_session session;
+      {
+        testing::virtual_loop loop;
+        const cuda::stream copies{cuda::device{0}};
+        const cuda::stream training{cuda::device{0}};
+        auto stream = points(40) | batch(5) | to_device(copies, {.slots = 2});
+        const std::size_t before = fake_cuda::calls(name);
+        fake_cuda::fail_call(name, nth, cudaErrorIllegalAddress);
+        int batches = 0;
+        try {
+          for (;;) {
+            device_batch b = block_on(loop, next_of(stream));
+            if (!b) break;
+            b.wait(training.get());
+            fake_cuda::kernel_read(training.get(), b.field("id").data(), 8);
+            ++batches;
+          }
+          // The call was never made so often, or the destructor of a batch that no error can leave met it.
+          CHECK(batches == 8);
+          CHECK(fake_cuda::calls(name) - before < static_cast<std::size_t>(nth));
+        } catch (const cuda::error& e) {
+          CHECK(std::string(e.call()) == name);
+          CHECK(e.code() == cudaErrorIllegalAddress);
+          CHECK(batches < 8);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a device that fails for good ends the pipeline and hangs nothing", "[cuda][to_device]") {
+  for (int nth = 1; nth <= 30; ++nth) {
+    INFO("record " << nth);
+    fake_cuda::reset();
+    {
+      testing::virtual_loop loop;
+      const cuda::stream copies{cuda::device{0}};
+      const cuda::stream training{cuda::device{0}};
+      auto stream = points(100) | batch(5) | to_device(copies, {.slots = 2});
+      fake_cuda::fail_call("cudaEventQuery", nth, cudaErrorIllegalAddress, true);
+      const auto all = [&] {
+        for (;;) {
+          device_batch b = block_on(loop, next_of(stream));
+          if (!b) break;
+          b.wait(training.get());
+        }
+      };
+      CHECK_THROWS_AS(all(), cuda::error);
+    }
+    CHECK(fake_cuda::violations().empty());
+  }
+  fake_cuda::reset();
+}
+
+#endif

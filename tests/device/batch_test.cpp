@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/device/labelled_image.hpp>
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include <millrace/device/host_device.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+namespace {
+
+batch_layout images(std::size_t samples) {
+  return batch_layout(samples, {{"image", dtype::u8, {2, 2, 3}}, {"label", dtype::i64}, {"box", dtype::f32, {4}}});
+}
+
+// A user's type, with everything that a sample may carry.
+struct clip {
+  std::string name;
+  std::vector<float> samples;
+  bool loud;
+};
+void collate(const clip& c, sample_writer& out) {
+  out.key(c.name);
+  out.write("audio", c.samples);
+  out.write("loud", c.loud);
+  const std::span<std::int16_t> pcm = out.place<std::int16_t>("pcm", {2});
+  pcm[0] = 1;
+  pcm[1] = static_cast<std::int16_t>(c.samples.empty() ? 0 : c.samples[0]);
+  out.tag(std::string("caption of " + c.name));
+}
+
+}  // namespace
+
+TEST_CASE("element types", "[device]") {
+  CHECK(dtype_of<float> == dtype::f32);
+  CHECK(dtype_of<double> == dtype::f64);
+  CHECK(dtype_of<unsigned char> == dtype::u8);
+  CHECK(dtype_of<signed char> == dtype::i8);
+  CHECK(dtype_of<char> == dtype::u8);
+  CHECK(dtype_of<long> == dtype_of<long long>);
+  CHECK(dtype_of<std::uint16_t> == dtype::u16);
+  CHECK(dtype_of<bool> == dtype::boolean);
+  CHECK(size_of(dtype::bf16) == 2);
+  CHECK(size_of(dtype::f64) == 8);
+  CHECK(std::string(name_of(dtype::f64)) == "f64");
+  CHECK(std::string(name_of(dtype::bf16)) == "bf16");
+}
+
+TEST_CASE("shapes", "[device]") {
+  const shape s{224, 224, 3};
+  CHECK(s.rank() == 3);
+  CHECK(s.elements() == 150528);
+  CHECK(s.text() == "224x224x3");
+  CHECK(s.with_outer(8).text() == "8x224x224x3");
+  CHECK(shape().text() == "scalar");
+  CHECK(shape().elements() == 1);
+  CHECK(shape{0, 5}.elements() == 0);
+  CHECK(s == shape{224, 224, 3});
+  CHECK(s != shape{224, 3, 224});
+  CHECK(s != shape{224, 224});
+  CHECK_THROWS_AS((shape{1, 2, 3, 4, 5, 6, 7, 8, 9}), configuration_error);
+  CHECK_THROWS_AS((shape{-1}), configuration_error);
+  CHECK_THROWS_AS((shape{std::int64_t(1) << 40, std::int64_t(1) << 40}.elements()), configuration_error);
+}
+
+TEST_CASE("a tensor view knows its type", "[device]") {
+  std::vector<float> data(6, 1.5f);
+  const tensor_view t(data.data(), dtype::f32, {2, 3});
+  CHECK(t.as<float>() == data.data());
+  CHECK(t.values<const float>().size() == 6);
+  CHECK(t.bytes() == 24);
+  CHECK_THROWS_WITH(t.as<int>(), Contains("a tensor of f32 was read as i32"));
+}
+
+TEST_CASE("the fields of a batch lie aligned behind each other", "[device]") {
+  const batch_layout l = images(100);
+  CHECK(l.offset(0) == 0);
+  CHECK(l.offset(1) == 1280);  // 1200 bytes of images
+  CHECK(l.offset(2) == 2304);  // 800 bytes of labels behind them
+  CHECK(l.bytes() == 2304 + 1792);
+  CHECK(l.bytes_for(100) == 2304 + 1600);
+  CHECK(l.bytes_for(1) == 2304 + 16);
+  CHECK(l.bytes_for(0) == 0);
+  CHECK(l.find("box") == 2);
+  CHECK_THROWS_WITH(l.find("boxes"), Contains("no field named boxes; it has image, label, box"));
+  CHECK(l == images(100));
+  CHECK_FALSE(l == images(99));
+  CHECK_THROWS_WITH(batch_layout(1, {{"a", dtype::u8}, {"a", dtype::u8}}), Contains("two fields named a"));
+  CHECK_THROWS_WITH(batch_layout(std::size_t(1) << 60, {{"a", dtype::u8, {1 << 20}}}), Contains("too large"));
+  CHECK(batch_layout().bytes() == 0);
+}
+
+TEST_CASE("a batch is filled row by row, in any order, from many threads", "[device]") {
+  batch_pool pool(images(64), host_device());
+  batch_builder builder = pool.start();
+  CHECK(builder.capacity() == 64);
+  std::vector<std::thread> writers;
+  for (std::size_t w = 0; w < 4; ++w) {
+    writers.emplace_back([&builder, w] {
+      for (std::size_t i = 63 - w; i < 64; i -= 4) {
+        const batch_row row = builder.row(i);
+        for (std::uint8_t& b : row.values<std::uint8_t>("image")) b = static_cast<std::uint8_t>(i);
+        row.set("label", static_cast<std::int64_t>(1000 + i));
+        for (float& f : row.values<float>("box")) f = static_cast<float>(i) / 2;
+        row.key("k" + std::to_string(i));
+        row.tag(static_cast<int>(i) * 3);
+        row.done();
+      }
+    });
+  }
+  for (std::thread& t : writers) t.join();
+  const host_batch b = std::move(builder).seal();
+  REQUIRE(b.size() == 64);
+  CHECK(b.pinned());
+  CHECK(byte_size(b) == b.layout().bytes_for(64));
+  const tensor_view labels = b.field("label");
+  CHECK(labels.dims().text() == "64");
+  CHECK(b.field("image").dims().text() == "64x2x2x3");
+  REQUIRE(b.tags<int>().size() == 64);
+  CHECK(b.tags<long>().empty());
+  for (std::size_t i = 0; i < 64; ++i) {
+    CHECK(b.field("image").values<std::uint8_t>()[i * 12 + 11] == i);
+    CHECK(labels.values<std::int64_t>()[i] == static_cast<std::int64_t>(1000 + i));
+    CHECK(b.field("box").values<float>()[i * 4 + 3] == static_cast<float>(i) / 2);
+    CHECK(b.keys()[i] == "k" + std::to_string(i));
+    CHECK(b.tags<int>()[i] == static_cast<int>(i) * 3);
+  }
+}
+
+TEST_CASE("rows that were never done are closed up", "[device]") {
+  batch_pool pool(images(5));
+  batch_builder builder = pool.start();
+  for (std::size_t i : {4, 1, 3}) {
+    const batch_row row = builder.row(i);
+    row.set("label", static_cast<std::int64_t>(i));
+    row.key(std::to_string(i));
+    row.tag(std::string(1, static_cast<char>('a' + i)));
+    if (i != 3) row.done();
+  }
+  const host_batch b = std::move(builder).seal();
+  REQUIRE(b.size() == 2);
+  CHECK_FALSE(b.pinned());
+  CHECK(b.field("label").values<std::int64_t>()[0] == 1);
+  CHECK(b.field("label").values<std::int64_t>()[1] == 4);
+  CHECK(b.keys()[1] == "4");
+  CHECK(b.tags<std::string>()[0] == "b");
+  CHECK(b.tags<std::string>()[1] == "e");
+}
+
+TEST_CASE("a row keeps its memory when everybody else has gone", "[device]") {
+  batch_row row;
+  {
+    batch_pool pool(images(2));
+    batch_builder builder = pool.start();
+    row = builder.row(1);
+  }
+  row.set("label", std::int64_t(7));
+  row.done();
+  CHECK(row.field("label").as<std::int64_t>()[0] == 7);
+  CHECK_THROWS_WITH(row.set("box", 1.0f), Contains("field box is not a scalar"));
+  CHECK_THROWS_AS(row.set("label", 1.0f), configuration_error);
+}
+
+TEST_CASE("the memory of dropped batches is used again", "[device]") {
+  batch_pool pool(images(8), host_device());
+  void* first = nullptr;
+  {
+    const host_batch b = pool.start().seal();
+    CHECK(b.size() == 0);
+    CHECK(b.bytes() == 0);
+    first = b.data();
+    CHECK(pool.live() == 1);
+  }
+  CHECK(pool.live() == 0);
+  const host_batch again = pool.start().seal();
+  CHECK(again.data() == first);
+  CHECK(pool.peak() == 1);
+}
+
+TEST_CASE("one function lays out a user's type", "[device]") {
+  std::vector<clip> clips;
+  clips.push_back({"a", {1, 2, 3}, true});
+  clips.push_back({"b", {4, 5, 6}, false});
+  batch_pool pool(layout_of(clips[0], 3));
+  CHECK(pool.layout().fields()[0].text() == "audio f32 3");
+  CHECK(pool.layout().fields()[1].text() == "loud bool scalar");
+  CHECK(pool.layout().fields()[2].text() == "pcm i16 2");
+  const host_batch b = collate_batch(clips, pool);
+  REQUIRE(b.size() == 2);
+  CHECK(b.field("audio").dims().text() == "2x3");
+  CHECK(b.field("audio").values<float>()[4] == 5);
+  CHECK(b.field("loud").values<bool>()[0]);
+  CHECK_FALSE(b.field("loud").values<bool>()[1]);
+  CHECK(b.field("pcm").values<std::int16_t>()[3] == 4);
+  CHECK(b.keys()[1] == "b");
+  CHECK(b.tags<std::string>()[1] == "caption of b");
+}
+
+TEST_CASE("a sample unlike the first is an error with its key", "[device]") {
+  std::vector<clip> clips;
+  clips.push_back({"a", {1, 2, 3}, true});
+  clips.push_back({"odd one", {4, 5}, false});
+  batch_pool pool(layout_of(clips[0], 2));
+  CHECK_THROWS_AS(collate_batch(clips, pool), decode_error);
+  CHECK_THROWS_WITH(collate_batch(clips, pool),
+                    Contains("odd one: field audio f32 2 where the first sample had audio f32 3"));
+  clips.resize(1);
+  clips.push_back({"b", {1, 2, 3}, true});
+  clips.push_back({"c", {1, 2, 3}, true});
+  CHECK_THROWS_WITH(collate_batch(clips, pool), Contains("a batch of 3 samples came where the largest has 2"));
+  const auto fewer = [](const clip& c, sample_writer& out) {
+    out.key(c.name);
+    out.write("audio", c.samples);
+  };
+  clips.resize(1);
+  CHECK_THROWS_WITH(collate_batch(clips, pool, fewer), Contains("a: field loud is missing"));
+  const auto more = [](const clip& c, sample_writer& out) {
+    collate(c, out);
+    out.write("extra", 1);
+  };
+  CHECK_THROWS_WITH(collate_batch(clips, pool, more), Contains("field extra is not a field of the first sample"));
+}
+
+TEST_CASE("labelled images are ready made", "[device]") {
+  std::vector<labelled_image> v;
+  for (std::uint8_t i = 0; i < 3; ++i) v.emplace_back("img", std::vector<std::uint8_t>(12, i), 2, 2, 3, 100 + i);
+  batch_pool pool(layout_of(v[0], 3));
+  const host_batch b = collate_batch(v, pool);
+  CHECK(b.field("image").dims().text() == "3x2x2x3");
+  CHECK(b.field("image").values<std::uint8_t>()[35] == 2);
+  CHECK(b.field("label").values<std::int64_t>()[2] == 102);
+  v[1].pixels.pop_back();
+  CHECK_THROWS_WITH(collate_batch(v, pool), Contains("an image of 2x2x3 has 11 bytes"));
+}
