@@ -165,6 +165,7 @@ class transfer final : public engine::client, private timer_node {
     if (t.ended_) return 0;  // timed out: libcurl learns it here
     try {
       t.touch();
+      if (!t.parser_.any()) t.watch(t.progress_ + t.transport_->stall_timeout);  // from now on the shorter look-back
       if (t.parser_.line(std::string_view(data, size * count))) t.wake();
       return size * count;
     } catch (...) {
