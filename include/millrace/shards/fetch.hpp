@@ -140,12 +140,13 @@ class part_scheduler {
 
   task<bytes> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
     part p;
-    if (loops_ != nullptr && loops_->size() > 1 && !store_->may_be_sequential()) {
+    executor* const other = elsewhere();
+    if (other != nullptr) {
       auto reading = [store = store_, object = *o.info, offset, length, slabs = slabs_]() mutable {
         std::string etag = object.etag;
         return store->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
       };
-      p = co_await run_on(loops_->next(), std::move(reading));
+      p = co_await run_on(*other, std::move(reading));
     } else {
       p = co_await store_->read(*o.info, o.info->etag, offset, length, slabs_);
     }
@@ -170,6 +171,13 @@ class part_scheduler {
     issue();
     changed_.notify();
     co_return data;
+  }
+
+  /// The loop of the group whose turn it is, null for this one. A sequential rest would live on the loop that began it.
+  executor* elsewhere() noexcept {
+    if (loops_ == nullptr || store_->may_be_sequential()) return nullptr;
+    executor& next = loops_->next();
+    return &next == &executor_ ? nullptr : &next;
   }
 
   /// All parts must be of one version of the object, whole, and of one size.

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <millrace/io/loop_thread.hpp>
+
+namespace millrace {
+
+/// A small fixed group of event loops that work for one pipeline: the pipeline's own and helpers on threads of their
+/// own. The loops share nothing but finished results (see run_on). A service of the pipeline's loop; `fetch` spreads
+/// its transfers over it. The helpers are joined when the pipeline's loop ends.
+class loop_group final : public executor_service {
+ public:
+  /// `count` loops in all, `home` among them.
+  loop_group(executor& home, std::size_t count, const loop_options& options = {}) : home_(home) {
+    for (std::size_t i = 1; i < count; ++i) helpers_.push_back(std::make_unique<loop_thread>(options));
+  }
+
+  std::size_t size() const noexcept { return helpers_.size() + 1; }
+
+  /// The loops in turn. For the home loop's thread.
+  executor& next() noexcept {
+    const std::size_t i = turn_++ % size();
+    return i == 0 ? home_ : static_cast<executor&>(helpers_[i - 1]->loop());
+  }
+
+ private:
+  executor& home_;
+  std::vector<std::unique_ptr<loop_thread>> helpers_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace millrace
