@@ -12,8 +12,9 @@ namespace millrace {
 /// A task that runs by itself: started through the run queue, whether or not somebody awaits it, and owned by whoever
 /// holds this object. It is how stages work ahead.
 ///
-/// `T r = co_await s;` waits for the end and takes the result or the exception, once; one coroutine may wait. Dropping
-/// it stops the task at once, wherever it is. An exception of a task that is never awaited is dropped with it.
+/// `T r = co_await s;` waits for the end and takes the result or the exception, once; one coroutine may wait, and may
+/// go on waiting while the object is moved, not when it is dropped or replaced. Dropping it stops the task at once,
+/// wherever it is. An exception of a task that is never awaited is dropped with it.
 template <class T = void>
 class [[nodiscard("dropping a started task stops it")]] started {
  public:
@@ -23,6 +24,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
 
   /// Queues `t` on `ex`, on the account of `stage`.
   started(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
+    MILLRACE_ASSERT(task_, "an empty task was started");
     auto& p = task_.handle_.promise();
     state_ = std::make_unique<state>();
     p.bind(ex, stage);
@@ -47,33 +49,11 @@ class [[nodiscard("dropping a started task stops it")]] started {
   /// Takes the result of a task that is done(), or throws its exception.
   T take() { return task_.handle_.promise().take(); }
 
-  class awaiter {
-   public:
-    awaiter(started& s, stage_record* stage) noexcept : started_(s), stage_(stage) {}
-    awaiter(const awaiter&) = delete;
-    awaiter& operator=(const awaiter&) = delete;
-    ~awaiter() {
-      if (waiting_) started_.state_->waiter = nullptr;
-    }
-    bool await_ready() const noexcept { return started_.done(); }
-    void await_suspend(std::coroutine_handle<> parent) noexcept {
-      node_.set(parent, stage_);
-      started_.state_->waiter = &node_;
-      waiting_ = true;
-    }
-    T await_resume() {
-      waiting_ = false;
-      started_.state_->waiter = nullptr;
-      return started_.take();
-    }
-
-   private:
-    started& started_;
-    stage_record* stage_;
-    ready_node node_;
-    bool waiting_ = false;
-  };
-  awaiter awaited_by(promise_base& parent) noexcept { return awaiter(*this, parent.stage()); }
+  class awaiter;
+  awaiter awaited_by(promise_base& parent) noexcept {
+    MILLRACE_ASSERT(state_ != nullptr, "an empty started task was awaited");
+    return awaiter(*state_, task_.handle_, parent.stage());
+  }
 
  private:
   struct state final : detail::completion {
@@ -88,6 +68,37 @@ class [[nodiscard("dropping a started task stops it")]] started {
 
   std::unique_ptr<state> state_;
   task<T> task_;  // declared last: destroyed first, it reports to state_
+};
+
+/// Refers to the state and the coroutine, which stay where they are when the started object moves.
+template <class T>
+class started<T>::awaiter {
+ public:
+  awaiter(state& s, std::coroutine_handle<typename task<T>::promise_type> running, stage_record* stage) noexcept
+      : state_(s), running_(running), stage_(stage) {}
+  awaiter(const awaiter&) = delete;
+  awaiter& operator=(const awaiter&) = delete;
+  ~awaiter() {
+    if (waiting_) state_.waiter = nullptr;
+  }
+  bool await_ready() const noexcept { return state_.done; }
+  void await_suspend(std::coroutine_handle<> parent) noexcept {
+    MILLRACE_ASSERT(state_.waiter == nullptr, "one coroutine may wait for a started task");
+    node_.set(parent, stage_);
+    state_.waiter = &node_;
+    waiting_ = true;
+  }
+  T await_resume() {
+    if (std::exchange(waiting_, false)) state_.waiter = nullptr;
+    return running_.promise().take();
+  }
+
+ private:
+  state& state_;
+  std::coroutine_handle<typename task<T>::promise_type> running_;
+  stage_record* stage_;
+  ready_node node_;
+  bool waiting_ = false;
 };
 
 }  // namespace millrace

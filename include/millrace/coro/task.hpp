@@ -70,6 +70,7 @@ class task_promise : public task_promise_base {
 template <>
 class task_promise<void> : public task_promise_base {
  public:
+  task_promise() noexcept = default;  // without it an aggregate, which the coroutine's parameters would initialise
   std::coroutine_handle<task_promise> get_return_object() noexcept {
     return std::coroutine_handle<task_promise>::from_promise(*this);
   }
