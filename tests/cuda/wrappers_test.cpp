@@ -3,6 +3,7 @@
 #include <millrace/cuda/cuda_device.hpp>
 
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -152,6 +153,35 @@ TEST_CASE("no device gets a context but the one that is used", "[cuda]") {
     gpu.free_pinned(staging, 64);
   })
       .join();
+  CHECK(fake_cuda::now().contexts == 1);
+}
+
+TEST_CASE("not even by one call on a thread that never made another", "[cuda]") {
+  fake_cuda::options with;
+  with.device_count = 8;
+  const test::cuda_session session(with);
+  const auto fresh_thread = [](auto action) { std::thread(action).join(); };
+  std::optional<cuda_device> gpu;
+  std::optional<cuda::event> e;
+  void* staging = nullptr;
+  void* there = nullptr;
+  fresh_thread([&] { gpu.emplace(cuda::stream{cuda::device{5}}); });
+  fresh_thread([&] { e.emplace(gpu->make_event()); });
+  fresh_thread([&] { staging = gpu->allocate_pinned(8); });
+  fresh_thread([&] { there = gpu->allocate_device(8); });
+  fresh_thread([&] { gpu->copy_to_device(there, staging, 8); });
+  fresh_thread([&] { gpu->record(*e); });
+  fresh_thread([&] { gpu->record(*e, gpu->copies()); });
+  fresh_thread([&] { gpu->wait(gpu->copies(), *e); });
+  fresh_thread([&] { gpu->query(*e); });
+  fresh_thread([&] { gpu->synchronize(*e); });
+  fresh_thread([&] { gpu->copies().wait(*e); });
+  fresh_thread([&] { gpu->copies().idle(); });
+  fresh_thread([&] { gpu->copies().synchronize(); });
+  fresh_thread([&] { gpu->free_pinned(staging, 8); });
+  fresh_thread([&] { gpu->free_device(there, 8); });
+  fresh_thread([&] { e.reset(); });
+  fresh_thread([&] { gpu.reset(); });
   CHECK(fake_cuda::now().contexts == 1);
 }
 

@@ -24,9 +24,13 @@ class cuda_device {
   explicit cuda_device(cuda::stream copies) noexcept : copies_(std::move(copies)) {}
 
   void* allocate_pinned(std::size_t n) const { return cuda::pinned_source(copies_.on()).allocate(n); }
-  void free_pinned(void* memory, std::size_t) const noexcept { cuda::detail::ignore(cudaFreeHost(memory)); }
+  void free_pinned(void* memory, std::size_t) const noexcept {
+    cuda::detail::give_back(copies_.on(), [memory] { return cudaFreeHost(memory); });
+  }
   void* allocate_device(std::size_t n) const { return cuda::device_memory(n, copies_.on()).release(); }
-  void free_device(void* memory, std::size_t) const noexcept { cuda::detail::ignore(cudaFree(memory)); }
+  void free_device(void* memory, std::size_t) const noexcept {
+    cuda::detail::give_back(copies_.on(), [memory] { return cudaFree(memory); });
+  }
 
   event_type make_event() const { return cuda::event(copies_.on()); }
   void copy_to_device(void* to, const void* from, std::size_t n) const {

@@ -53,4 +53,18 @@ class device_guard {
   int former_ = none;
 };
 
+namespace detail {
+
+/// For destructors: runs a call that gives something of `on` back, and forgets its failure.
+template <class Call>
+void give_back(device on, Call call) noexcept {
+  try {
+    const device_guard current(on);
+    ignore(call());
+  } catch (const millrace::error&) {  // no such device any more: then the call fails as well, and is still tried
+    ignore(call());
+  }
+}
+
+}  // namespace detail
 }  // namespace millrace::cuda

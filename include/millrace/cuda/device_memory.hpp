@@ -17,19 +17,22 @@ class device_memory {
  public:
   device_memory() noexcept = default;
   /// Throws cuda::error.
-  device_memory(std::size_t size, device on) : size_(size) {
+  device_memory(std::size_t size, device on) : size_(size), on_(on) {
     const device_guard current(on);
     if (size != 0) detail::check(cudaMalloc(&data_, size), "cudaMalloc");
   }
   device_memory(device_memory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), on_(other.on_) {}
   device_memory& operator=(device_memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(on_, other.on_);
     return *this;
   }
   ~device_memory() {
-    if (data_ != nullptr) detail::ignore(cudaFree(data_));
+    if (data_ != nullptr) {
+      detail::give_back(on_, [this] { return cudaFree(data_); });
+    }
   }
 
   /// A pointer for kernels and copies; the host cannot follow it.
@@ -44,6 +47,7 @@ class device_memory {
  private:
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  device on_;
 };
 
 }  // namespace millrace::cuda

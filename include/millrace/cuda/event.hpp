@@ -27,7 +27,9 @@ class event {
     return *this;
   }
   ~event() {
-    if (handle_ != nullptr) detail::ignore(cudaEventDestroy(handle_));
+    if (handle_ != nullptr) {
+      detail::give_back(on_, [this] { return cudaEventDestroy(handle_); });
+    }
   }
 
   /// Marks the end of what is enqueued on `stream` now.

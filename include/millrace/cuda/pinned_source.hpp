@@ -27,7 +27,9 @@ class pinned_source final : public slab_source {
     detail::check(cudaHostAlloc(&memory, size, cudaHostAllocPortable), "cudaHostAlloc");
     return memory;
   }
-  void free(void* memory, std::size_t) noexcept override { detail::ignore(cudaFreeHost(memory)); }
+  void free(void* memory, std::size_t) noexcept override {
+    detail::give_back(on_, [memory] { return cudaFreeHost(memory); });
+  }
 
  private:
   device on_;

@@ -60,7 +60,9 @@ class stream {
     explicit owned(device d) : state(create(d), d) {}
     owned(const owned&) = delete;
     owned& operator=(const owned&) = delete;
-    ~owned() { detail::ignore(cudaStreamDestroy(handle)); }
+    ~owned() {
+      detail::give_back(on, [this] { return cudaStreamDestroy(handle); });
+    }
 
     static cudaStream_t create(device d) {
       const device_guard current(d);
