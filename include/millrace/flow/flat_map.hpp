@@ -47,18 +47,17 @@ async_generator<U> flat_map_items(async_generator<T> source, F f) {
         if (!element) break;
         co_yield give(*element);
       }
-    } else if constexpr (std::is_reference_v<std::invoke_result_t<F&, T>>) {
-      auto& range = static_cast<std::remove_reference_t<std::invoke_result_t<F&, T>>&>(
-          static_cast<const std::remove_reference_t<std::invoke_result_t<F&, T>>&>(detail::call(f, std::move(*item))));
-      for (auto& element : range) {
-        U copy(element);
-        co_yield give(copy);
-      }
     } else {
-      auto range = detail::call(f, std::move(*item));
+      using range_type = std::invoke_result_t<F&, T>;  // may be a reference
+      range_type range = detail::call(f, std::move(*item));
       for (auto&& element : range) {
-        U moved(std::move(element));
-        co_yield give(moved);
+        if constexpr (std::is_lvalue_reference_v<range_type>) {
+          U copy(std::as_const(element));
+          co_yield give(copy);
+        } else {
+          U moved(std::move(element));
+          co_yield give(moved);
+        }
       }
     }
   }
@@ -89,7 +88,7 @@ class flat_map_stage : public detail::library_stage {
 
 /// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
 ///
-/// `f` returns a generator or a range (a container by value is moved from, one by reference is copied). One inner
+/// `f` returns a generator or a range (a container by value is moved from, one by lvalue reference is copied). One inner
 /// generator is open at a time; it is dropped before the next item is asked for. The item lives as long as what `f`
 /// made of it. What `f` or an inner generator throws ends the stream.
 template <class F>

@@ -64,7 +64,7 @@ class tracked {
  public:
   tracked(lifetime& log, std::int64_t value) : log_(&log), value_(value) { log_->add(this, nullptr, &log.made_); }
   tracked(const tracked& other) : log_(other.log_), value_(other.value_) { log_->add(this, &other, &log_->copies_); }
-  tracked(tracked&& other) : log_(other.log_), value_(other.value_) {
+  tracked(tracked&& other) noexcept : log_(other.log_), value_(other.value_) {
     log_->add(this, &other, &log_->moves_);
     other.value_ = -1;
   }
