@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libturbojpeg0-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg origin cuda)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -63,6 +63,11 @@ macro(millrace_find_component component)
     endif()
   elseif("${component}" STREQUAL "jpeg")
     _millrace_pkg_config(turbojpeg "libturbojpeg>=2.1" "libjpeg-turbo 2.1" "libturbojpeg0-dev")
+  elseif("${component}" STREQUAL "origin")
+    find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto SSL)
+    if(NOT OPENSSL_FOUND)
+      _millrace_lacks("OpenSSL 3.0" "libssl-dev")
+    endif()
   elseif("${component}" STREQUAL "cuda")
     find_package(CUDAToolkit 12.0 QUIET)
     if(NOT TARGET CUDA::cudart)

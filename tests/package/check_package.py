@@ -75,7 +75,7 @@ class package:
         source = pathlib.Path(self.o.source, "include")
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.hpp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
-        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "cuda")
+        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "origin", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts} | {"share/doc/millrace/LICENSE"}
         expect(files - headers == others, f"beside the headers: {sorted((files - headers) ^ others)}")
         for name in others:
@@ -112,7 +112,7 @@ class package:
              "millrace::s3 needs " + curl + r" and OpenSSL 3\.0 \(Debian: libssl-dev\)"),
             (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
-            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, cuda"),
+            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, origin, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

@@ -134,7 +134,7 @@ class socket {
       interest_ = wanted | (watched() ? interest_ : 0);
     }
     void stop() noexcept {
-      if (loop != nullptr) loop->unwatch(*this);
+      if (watched()) loop->unwatch(*this);
       interest_ = 0;
     }
     void dropped() noexcept {

@@ -3,14 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include <millrace/coro/block_on.hpp>
-#include <millrace/loop/detail/start_thread.hpp>
-#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/io/loop_thread.hpp>
 #include <millrace/origin/server.hpp>
 
 namespace millrace::origin_server {
@@ -19,27 +16,23 @@ namespace millrace::origin_server {
 ///
 ///     origin_server::background origin;
 ///     origin.put("corpus", "train/000.tar", tar);
-///     auto s3 = ... origin.endpoint() ...
+///     connect_to(origin.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
 ///
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
 class background {
  public:
-  explicit background(options o = options(), const loop_options& l = {})
-      : loop_(make_event_loop(l)), server_(std::move(o)), stop_(server_) {
-    thread_ = millrace::detail::start_thread("millrace-origin", [this] { block_on(*loop_, server_.serve()); });
+  explicit background(options o = options(), const loop_options& l = {}) : server_(std::move(o)), thread_(l) {
+    thread_.loop().post_remote(start_message_);
   }
   background(const background&) = delete;
   background& operator=(const background&) = delete;
-  ~background() {
-    loop_->post_remote(stop_);
-    thread_.join();
-  }
+  ~background() { thread_.loop().post_remote(stop_message_); }
 
   std::string endpoint() const { return server_.endpoint(); }
   std::uint16_t port() const noexcept { return server_.port(); }
   std::string certificate_file() const { return server_.certificate_file(); }
 
-  /// Stores an object; see store::put().
+  /// Stores an object and makes its bucket; see store::put(). Returns the ETag.
   template <class Content>
   std::string put(const std::string& bucket, const std::string& key, Content&& content) {
     return server_.objects().put(bucket, key, std::forward<Content>(content));
@@ -51,22 +44,15 @@ class background {
   server_clock& clock() noexcept { return server_.clock(); }
 
  private:
-  class stop_message final : public remote_node {
-   public:
-    explicit stop_message(server& s) noexcept : server_(s) {}
-    ~stop_message() override = default;
+  // On the thread of the loop.
+  void start() noexcept { running_ = started<void>(thread_.loop(), server_.serve()); }
+  void stop() noexcept { running_ = started<void>(); }
 
-   protected:
-    void run() noexcept override { server_.stop(); }
-
-   private:
-    server& server_;
-  };
-
-  std::unique_ptr<event_loop> loop_;  // outlives the sockets that wait on it
   server server_;
-  stop_message stop_;
-  std::thread thread_;
+  started<void> running_;
+  millrace::detail::message<background, &background::start> start_message_{*this};
+  millrace::detail::message<background, &background::stop> stop_message_{*this};
+  loop_thread thread_;  // last: it takes the messages, and ends first
 };
 
 }  // namespace millrace::origin_server
