@@ -6,7 +6,7 @@
 
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/testing/after.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
@@ -16,7 +16,6 @@
 namespace mill = millrace;
 using namespace flow_tests;
 using namespace std::chrono_literals;
-using mill::testing::after;
 using mill::testing::scripted_source;
 using mill::testing::virtual_loop;
 
@@ -27,7 +26,7 @@ TEST_CASE("a buffer keeps the order and lets source and consumer work at the sam
   scripted_source<int> script;
   for (int i = 0; i < 5; ++i) script.item(i, 10ms);
   auto slow = [](int x) -> mill::task<int> {
-    co_await after(10ms);
+    co_await mill::sleep_for(10ms);
     co_return x;
   };
   auto source = script.open() | mill::buffer({.items = 2}) | mill::map(slow);
@@ -41,14 +40,14 @@ TEST_CASE("a buffer pulls without being asked, up to its bound, once it has been
   for (int i = 0; i < 20; ++i) script.item(i, 1ms);
   auto source = script.open() | mill::buffer({.items = 3});
   auto body = [&]() -> mill::task<void> {
-    co_await after(100ms);
+    co_await mill::sleep_for(100ms);
     CHECK(script.given() == 0);
     (void)co_await source.next();
-    co_await after(100ms);
+    co_await mill::sleep_for(100ms);
     CHECK(script.given() == 4);
     (void)co_await source.next();
     CHECK(script.given() == 4);
-    co_await after(100ms);
+    co_await mill::sleep_for(100ms);
     CHECK(script.given() == 5);
   };
   mill::block_on(loop, body());
@@ -68,7 +67,7 @@ TEST_CASE("an item that nobody takes counts against the bound") {
       co_await mill::yield_now();
       CHECK(!asking.done());
     }  // dropped while it waits; the item comes all the same
-    co_await after(100ms);
+    co_await mill::sleep_for(100ms);
     CHECK(script.given() == 3);
     std::optional<int> first = co_await source.next();
     CHECK(*first == 0);
@@ -84,7 +83,7 @@ TEST_CASE("a buffer is bounded in bytes") {
   CHECK(source.bounds().back().bytes == 450);
   auto body = [&]() -> mill::task<void> {
     (void)co_await source.next();
-    co_await after(100ms);
+    co_await mill::sleep_for(100ms);
   };
   mill::block_on(loop, body());
   CHECK(script.given() == 5);

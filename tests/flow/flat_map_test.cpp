@@ -10,7 +10,7 @@
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/testing/after.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
 #include "tests/flow/support.hpp"
@@ -32,7 +32,7 @@ struct sample {
 
 mill::async_generator<int> count_slowly(const int& n) {
   for (int i = 0; i < n; ++i) {
-    co_await mill::testing::after(1ms);
+    co_await mill::sleep_for(1ms);
     co_yield n * 10 + i;
   }
 }

@@ -10,7 +10,7 @@
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/merge.hpp>
 #include <millrace/flow/named.hpp>
-#include <millrace/testing/after.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
@@ -20,7 +20,6 @@
 namespace mill = millrace;
 using namespace flow_tests;
 using namespace std::chrono_literals;
-using mill::testing::after;
 using mill::testing::scripted_source;
 using mill::testing::virtual_loop;
 
@@ -39,9 +38,9 @@ struct shelf {
     mill::rng random(seed, static_cast<std::uint64_t>(n), 0);
     for (int i = 0; i < length; ++i) {
       if (delay.count() > 0) {
-        co_await after(seed == 0 ? delay
-                                 : mill::duration(static_cast<std::int64_t>(
-                                       random.below(static_cast<std::uint64_t>(delay.count())))));
+        co_await mill::sleep_for(seed == 0 ? delay
+                                           : mill::duration(static_cast<std::int64_t>(
+                                                 random.below(static_cast<std::uint64_t>(delay.count())))));
       }
       co_yield n * 100 + i;
     }
@@ -119,7 +118,7 @@ TEST_CASE("open generators work at the same time, ahead of the consumer, within 
   auto some = mill::from_range(std::move(all)) | mill::interleave({.width = 2, .ahead = 3});
   auto body = [&]() -> mill::task<void> {
     (void)co_await some.next();
-    co_await after(1s);
+    co_await mill::sleep_for(1s);
   };
   mill::block_on(loop, body());
   CHECK(a.given() == 4);

@@ -14,7 +14,7 @@
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/take.hpp>
-#include <millrace/testing/after.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
@@ -24,7 +24,6 @@
 
 namespace mill = millrace;
 using namespace std::chrono_literals;
-using mill::testing::after;
 using mill::testing::scripted_source;
 using mill::testing::virtual_loop;
 
@@ -34,7 +33,7 @@ using ints = std::vector<int>;
 
 /// Takes 10 ms for even numbers, 1 ms for odd ones.
 mill::task<int> slow_if_even(int x) {
-  co_await after(x % 2 == 0 ? 10ms : 1ms);
+  co_await mill::sleep_for(x % 2 == 0 ? 10ms : 1ms);
   co_return 10 * x;
 }
 
@@ -74,7 +73,7 @@ TEST_CASE("the limit counts work begun and results not taken") {
   auto consume = [&]() -> mill::task<void> {
     while (std::optional<int> x = co_await source.next()) {
       ++taken;
-      co_await after(taken % 3 == 0 ? 50ms : 0ms);  // the stage works on meanwhile
+      co_await mill::sleep_for(taken % 3 == 0 ? 50ms : 0ms);  // the stage works on meanwhile
     }
   };
   mill::block_on(loop, consume());
@@ -89,7 +88,7 @@ TEST_CASE("work goes on while the consumer does not ask") {
   auto source = script.open() | mill::map_concurrent(slow_if_even, {.limit = 4});
   auto consume = [&]() -> mill::task<void> {
     (void)co_await source.next();
-    co_await after(1s);
+    co_await mill::sleep_for(1s);
   };
   mill::block_on(loop, consume());
   CHECK(script.given() == 5);  // one taken, four held
@@ -100,7 +99,7 @@ TEST_CASE("a failure is thrown in its turn, after the results before it, and sto
   scripted_source<int> script;
   for (int i = 0; i < 30; ++i) script.item(i);
   auto fail_at_3 = [](int x) -> mill::task<int> {
-    co_await after(x == 3 ? 1ms : 10ms);
+    co_await mill::sleep_for(x == 3 ? 1ms : 10ms);
     if (x == 3) throw std::runtime_error("three");
     co_return x;
   };
@@ -163,14 +162,14 @@ TEST_CASE("a finished item and its input are not held") {
   virtual_loop loop;
   mill::testing::lifetime life;
   auto by_reference = [](const mill::testing::tracked& t) -> mill::task<int> {
-    co_await after(1ms);
+    co_await mill::sleep_for(1ms);
     co_return static_cast<int>(t.value());
   };
   auto source = mill::iota(3) | mill::map([&](int x) { return mill::testing::tracked(life, x); }) |
                 mill::map_concurrent(by_reference, {.limit = 3});
   auto consume = [&]() -> mill::task<void> {
     (void)co_await source.next();
-    co_await after(1s);
+    co_await mill::sleep_for(1s);
   };
   mill::block_on(loop, consume());
   CHECK(life.made() == 3);
@@ -184,7 +183,7 @@ TEST_CASE("the bound in bytes counts inputs, and results as large as the largest
   std::size_t most = 0;
   auto grow = [&](std::string s) -> mill::task<std::string> {
     ++running;
-    co_await after(1ms);
+    co_await mill::sleep_for(1ms);
     --running;
     co_return s + s + s;
   };
@@ -195,7 +194,7 @@ TEST_CASE("the bound in bytes counts inputs, and results as large as the largest
     while (std::optional<std::string> s = co_await source.next()) {
       ++seen;
       if (seen > 16) most = std::max(most, running);
-      co_await after(20ms);
+      co_await mill::sleep_for(20ms);
       if (seen > 16) most = std::max(most, running);
     }
   };
@@ -207,7 +206,7 @@ TEST_CASE("the bound in bytes counts inputs, and results as large as the largest
 TEST_CASE("an item larger than the bound passes alone") {
   virtual_loop loop;
   auto same = [](std::string s) -> mill::task<std::string> {
-    co_await after(1ms);
+    co_await mill::sleep_for(1ms);
     co_return s;
   };
   auto source = mill::iota(5) | mill::map([](int) { return std::string(100, 'x'); }) |

@@ -10,7 +10,7 @@
 #include <millrace/flow/generate.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/take.hpp>
-#include <millrace/testing/after.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
@@ -20,7 +20,6 @@
 namespace mill = millrace;
 using namespace flow_tests;
 using namespace std::chrono_literals;
-using mill::testing::after;
 using mill::testing::lifetime;
 using mill::testing::scripted_source;
 using mill::testing::tracked;
@@ -56,7 +55,7 @@ TEST_CASE("map takes functions, pointers to members, and functions that return r
 TEST_CASE("map awaits a function that returns a task, one item at a time") {
   virtual_loop loop;
   auto slow = [](const std::string& text) -> mill::task<std::string> {
-    co_await after(10ms);
+    co_await mill::sleep_for(10ms);
     co_return text + "!";
   };
   auto source =
@@ -106,7 +105,7 @@ TEST_CASE("an exception of the function or of the source ends the stream after t
   CHECK(seen.error == "source");
 
   auto throw_in_filter = [](int x) -> mill::task<bool> {
-    co_await after(1ms);
+    co_await mill::sleep_for(1ms);
     if (x == 2) throw std::runtime_error("filter");
     co_return x == 1;
   };
@@ -149,7 +148,7 @@ TEST_CASE("generate calls a function or awaits its task until it has nothing mor
   CHECK(run(mill::generate(std::move(countdown))).size() == 3);
   int tasks = 0;
   auto slowly = [&]() -> mill::task<std::optional<int>> {
-    co_await after(1ms);
+    co_await mill::sleep_for(1ms);
     if (tasks == 2) co_return std::nullopt;
     co_return tasks++;
   };

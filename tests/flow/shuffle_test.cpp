@@ -10,7 +10,7 @@
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/testing/after.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
@@ -92,7 +92,7 @@ TEST_CASE("the order does not depend on timing") {
     auto body = [&]() -> mill::task<void> {
       while (std::optional<int> x = co_await source.next()) {
         seen.push_back(*x);
-        if (random.below(4) == 0) co_await mill::testing::after(2us);
+        if (random.below(4) == 0) co_await mill::sleep_for(2us);
       }
     };
     mill::block_on(loop, body());

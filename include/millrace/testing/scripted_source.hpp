@@ -12,8 +12,8 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/sync/event.hpp>
-#include <millrace/testing/after.hpp>
 
 namespace millrace::testing {
 
@@ -85,7 +85,7 @@ class scripted_source {
         event never;
         co_await never.wait();
       }
-      if (now.delay > duration(0)) co_await after(now.delay);
+      if (now.delay > duration(0)) co_await sleep_for(now.delay);
       if (now.error) {
         const std::exception_ptr error = now.error;
         script->steps.clear();
