@@ -34,11 +34,13 @@ class upload {
     if (wanted.empty()) throw refusal(400, "MalformedXML", "the upload is completed with no part");
     object whole;
     std::string sums;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const auto& [number, tag] = wanted[i];
-      if (i > 0 && number <= wanted[i - 1].first) {
+    for (std::size_t i = 1; i < wanted.size(); ++i) {
+      if (wanted[i].first <= wanted[i - 1].first) {
         throw refusal(400, "InvalidPartOrder", "the list of parts is not in ascending order");
       }
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const auto& [number, tag] = wanted[i];
       const auto found = parts.find(number);
       if (found == parts.end() || unquoted(found->second->etag) != unquoted(tag)) {
         throw refusal(400, "InvalidPart", "part " + std::to_string(number) + " is not there, or its ETag differs");
