@@ -96,7 +96,7 @@ class ring_loop final : public event_loop {
   }
 
   /// Operations and polls in the kernel whose completion has not been taken, and the most there may be.
-  std::size_t under_way() const noexcept { return polls_ + in_kernel_.size() + others_; }
+  std::size_t under_way() const noexcept { return polls_ + in_kernel_.size() + cancelling_ + others_; }
   std::size_t capacity() const noexcept { return capacity_; }
   /// Completions that the kernel had no room for: always 0.
   unsigned overflows() const noexcept { return ring_.overflows(); }
@@ -152,7 +152,7 @@ class ring_loop final : public event_loop {
   // The old ring takes its polls with it: everything is armed again in the new one.
   void renew() {
     ring_.close();
-    polls_ = others_ = 0;
+    polls_ = cancelling_ = others_ = 0;
     wake_armed_ = overflow_armed_ = false;
     cancels_.clear();
     for (std::uint32_t i = 0; i < watches_.size(); ++i) {
@@ -182,7 +182,7 @@ class ring_loop final : public event_loop {
 
   std::size_t poll_share() const noexcept { return capacity_ / 2; }
   std::size_t file_share() const noexcept { return capacity_ / 3; }
-  std::size_t other_share() const noexcept { return capacity_ - poll_share() - file_share(); }
+  std::size_t cancel_share() const noexcept { return capacity_ - poll_share() - file_share() - 2; }  // wake, epoll set
 
   // ---- to the kernel
 
@@ -235,7 +235,7 @@ class ring_loop final : public event_loop {
 
   void submit_cancels() noexcept {
     std::size_t done = 0;
-    while (done < cancels_.size() && others_ + 2 < other_share()) {  // two are the wake-up's and the epoll set's
+    while (done < cancels_.size() && cancelling_ < cancel_share()) {
       io_uring_sqe* e = ring_.entry();
       if (e == nullptr) break;
       if ((cancels_[done] & detail::ring_tag_mask) == detail::ring_data(tag::poll)) {
@@ -244,7 +244,7 @@ class ring_loop final : public event_loop {
         io_uring_prep_cancel64(e, cancels_[done], 0);
       }
       io_uring_sqe_set_data64(e, detail::ring_data(tag::cancel));
-      ++others_;
+      ++cancelling_;
       ++done;
     }
     cancels_.erase(cancels_.begin(), cancels_.begin() + static_cast<std::ptrdiff_t>(done));
@@ -301,7 +301,7 @@ class ring_loop final : public event_loop {
           });
           break;
         case tag::cancel:
-          --others_;
+          --cancelling_;
           break;
       }
     }
@@ -357,6 +357,7 @@ class ring_loop final : public event_loop {
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
   std::size_t polls_ = 0;
+  std::size_t cancelling_ = 0;
   std::size_t others_ = 0;
   bool wake_armed_ = false;
   bool overflow_armed_ = false;
