@@ -109,11 +109,14 @@ class engine final : public executor_service {
   /// Takes a transfer back, whatever its state: libcurl touches none of its memory afterwards.
   void stop(CURL* easy, client* who) noexcept {
     curl_multi_remove_handle(multi_, easy);
-    --transfers_;
+    if (--transfers_ == 0) account_ = nullptr;  // the record may end with the pipeline
     for (client*& c : deferred_) {
       if (c == who) c = nullptr;
     }
   }
+
+  /// On whose account libcurl works from now on: the stage that waited last. Approximate where several stages share it.
+  void charge_to(stage_record* stage) noexcept { account_ = stage; }
 
   /// Bytes that libcurl has handed over in the current action: the bound on how long one busy socket holds the loop.
   std::size_t action_bytes = 0;
@@ -208,6 +211,7 @@ class engine final : public executor_service {
 
   void act(curl_socket_t fd, int flags) noexcept {
     retired_.clear();
+    stage_record* const before = loop_.enter(account_);
     // A few rounds at most: whatever still asks for 0 ms then has its timer armed and goes on in the next turn.
     for (int round = 0; round < 8; ++round) {
       int running = 0;
@@ -219,6 +223,7 @@ class engine final : public executor_service {
       fd = CURL_SOCKET_TIMEOUT;
       flags = 0;
     }
+    loop_.enter(before);
   }
 
   void collect() noexcept {
@@ -243,6 +248,7 @@ class engine final : public executor_service {
   engine_timer timer_;
   turn_timer next_turn_;
   bool due_at_once_ = false;
+  stage_record* account_ = nullptr;
   std::size_t transfers_ = 0;
 };
 

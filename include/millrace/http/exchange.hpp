@@ -44,7 +44,7 @@ class exchange {
     }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
       node_.set(handle, promise_.stage());
-      transfer_.set_waiter(&node_, for_head_);
+      transfer_.set_waiter(&node_, for_head_, promise_.stage());
       suspended_ = true;
     }
 

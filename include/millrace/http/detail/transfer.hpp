@@ -66,7 +66,8 @@ class transfer final : public engine::client, private timer_node {
   response_head& head() noexcept { return parser_.head(); }
   const request& asked() const noexcept { return request_; }
   /// The one coroutine that waits, for the head or for a piece of the body; null: nobody.
-  void set_waiter(ready_node* node, bool for_head) noexcept {
+  void set_waiter(ready_node* node, bool for_head, stage_record* stage = nullptr) noexcept {
+    if (stage != nullptr) engine_.charge_to(stage);
     waiter_ = node;
     waits_for_head_ = for_head;
   }
