@@ -144,7 +144,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
   auto of = [&](const char* url) { return failure(samples_of(c, shards(url))); };
   CHECK_THAT(of("s3://corpus/none.tar"), Contains("s3://corpus/none.tar") && Contains("404 NoSuchKey"));
   CHECK_THAT(of("s3://nobucket/x.tar"), Contains("s3://nobucket/x.tar") && Contains("404 NoSuchBucket"));
-  CHECK_THAT(of("s3://corpus/cut.tar"), Contains("s3://corpus/cut.tar at byte 4000"));
+  CHECK_THAT(of("s3://corpus/cut.tar"), Contains("s3://corpus/cut.tar at byte 2560, dir/0-1.jpg"));
   CHECK_THAT(of("s3://corpus/page.tar"), Contains("s3://corpus/page.tar at byte 0"));
   CHECK_THAT(of("s3://corpus/empty.tar"), Contains("s3://corpus/empty.tar"));
   CHECK_THAT(of("ftp://corpus/empty.tar"), Contains("no store"));
@@ -167,7 +167,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
     while (co_await in.next()) ++n;
   };
   CHECK_THROWS_AS(block_on(*loop, count(std::move(g), delivered)), archive_error);
-  CHECK(delivered >= 11);
+  CHECK(delivered == 10);  // the second shard's first sample is not known to be whole
 }
 
 TEST_CASE("a pipeline dropped at any moment ends its transfers and leaves nothing") {
