@@ -37,7 +37,7 @@ TEST_CASE("a custom endpoint puts the bucket in the path unless asked otherwise"
   CHECK(path.host() == "127.0.0.1:9000");
   CHECK(path.path("") == "/my.bucket");
   CHECK(path.path("a b") == "/my.bucket/a%20b");
-  CHECK(at("http://minio:9000/prefix/", "b").url("k") == "http://minio:9000/prefix/b/k");
+  CHECK(at("http://minio:9000/prefix/", "bucket").url("k") == "http://minio:9000/prefix/bucket/k");
   CHECK(at("http://Minio:9000", "bucket", s3::addressing::virtual_hosted).url("k") == "http://bucket.minio:9000/k");
   CHECK(at("https://store.example", "", s3::addressing::path).url("") == "https://store.example/");
   // A wildcard certificate covers one label: dots keep a bucket out of an https host name.

@@ -145,6 +145,8 @@ TEST_CASE("hostile XML is refused before it costs anything", "[s3][xml]") {
   CHECK_THAT(problem(listing(object("a\x01"))), Contains("not intact XML"));
   CHECK_THAT(problem(listing(object("\xc3("))), Contains("not intact XML"));
   CHECK_THAT(problem("\xff\xfe<\0a\0"), Contains("not intact XML"));
+  // Only text in a leaf counts against the limit of an element.
+  CHECK(parse(listing(object("a") + std::string(100000, ' ') + object("b"))).objects.size() == 2);
   // Prefixed names are the same names; comments and processing instructions are no text.
   const s3::list_page page = parse(
       "<s:ListBucketResult xmlns:s='x'><s:IsTruncated>fal<!-- true -->se</s:IsTruncated>"

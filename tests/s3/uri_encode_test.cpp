@@ -37,6 +37,7 @@ TEST_CASE("decoding is strict", "[s3][uri]") {
     INFO(broken);
     CHECK_FALSE(s3::uri_decode(broken).has_value());
   }
+  CHECK_FALSE(s3::uri_decode(std::string_view("%41").substr(0, 2)).has_value());
 }
 
 TEST_CASE("the sdkutils table encodes alike", "[s3][uri]") {
