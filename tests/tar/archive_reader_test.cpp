@@ -52,8 +52,11 @@ void check_files(const outcome& got) {
 }  // namespace
 
 TEST_CASE("zip and cpio archives are read, however they are cut") {
-  for (const auto& [format, options] : std::vector<std::pair<std::string, const char*>>{
-           {"zip", "compression=deflate"}, {"zip", "compression=store"}, {"newc", nullptr}, {"odc", nullptr}}) {
+  for (const auto& [format, options] : std::vector<std::pair<std::string, const char*>>{{"zip", "compression=deflate"},
+                                                                                        {"zip", "compression=store"},
+                                                                                        {"newc", nullptr},
+                                                                                        {"odc", nullptr},
+                                                                                        {"bin", nullptr}}) {
     CAPTURE(format);
     const std::string text = test::pack(format, files(), options);
     const outcome whole = read_any(text);
@@ -64,13 +67,13 @@ TEST_CASE("zip and cpio archives are read, however they are cut") {
 
 TEST_CASE("zip and cpio archives that are cut are errors") {
   const std::vector<packed_file> small = {{"a", "abc"}, {"b", std::string(300, 'b')}, {"c", "c"}};
-  for (const char* format : {"zip", "newc", "odc"}) {
+  for (const char* format : {"zip", "newc", "odc", "bin"}) {
     CAPTURE(format);
     const std::string text = test::pack(format, small);
     const outcome whole = read_any(text);
     REQUIRE(whole.members.size() == 3);
-    // What follows the last member and the beginning of the end mark is not needed.
-    const std::size_t end = std::string(format) == "zip" ? text.find("PK\x01\x02") : text.find("TRAILER!!!");
+    // What follows the name of a cpio's end mark is not needed.
+    const std::size_t end = std::string(format) == "zip" ? text.size() : text.find("TRAILER!!!");
     REQUIRE(end != std::string::npos);
     for (std::size_t length = 0; length < text.size(); ++length) {
       const outcome got = read_any(text.substr(0, length), {}, {50, 0});
@@ -96,6 +99,31 @@ TEST_CASE("zip members with a flipped bit in their bodies are errors") {
       CHECK(got.error_offset == 0u);
     }
   }
+}
+
+TEST_CASE("zip and cpio members are not lost when a header is damaged") {
+  const std::vector<packed_file> small = {{"a", "abc"}, {"b", std::string(300, 'b')}, {"c", "c"}};
+  for (const char* format : {"zip", "newc", "odc", "bin"}) {
+    CAPTURE(format);
+    const std::string text = test::pack(format, small);
+    const outcome whole = read_any(text);
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      for (int bit : {0, 3, 6}) {
+        std::string flipped = text;
+        flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+        const outcome got = read_any(flipped);
+        if (got.error.empty() && got.members.size() != whole.members.size()) {
+          CAPTURE(at, bit, test::describe(got));
+          FAIL("a member is lost");
+        }
+      }
+    }
+  }
+  std::string text = test::pack("zip", small);
+  text[text.find("PK\x03\x04", 4)] ^= 1;
+  const outcome got = read_any(text);
+  CHECK(got.error == "the zip's directory lists 3 members, 2 were found");
+  CHECK(got.error_offset == text.find("PK\x01\x02"));
 }
 
 TEST_CASE("zip and cpio members respect the limits") {

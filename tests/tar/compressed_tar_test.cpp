@@ -28,7 +28,7 @@ const std::vector<std::string>& filters() {
 }
 
 outcome read_any(const std::string& text, tar::archive_options options = {}, test::split how = {},
-                 slab_pool pool = slab_pool(MiB)) {
+                 slab_pool pool = slab_pool(64 * KiB)) {
   return test::read_all(tar::archive_reader("test", options, std::move(pool)), text, how);
 }
 

@@ -38,7 +38,7 @@ inline std::string compress(const std::string& filter, const std::string& text, 
   return std::string(memory.data(), used);
 }
 
-/// Packs by libarchive's own writer: "zip", "newc" and "odc" (both cpio).
+/// Packs by libarchive's own writer: "zip", or "newc", "odc" and "bin" (all cpio).
 inline std::string pack(const std::string& format, const std::vector<packed_file>& files,
                         const char* options = nullptr) {
   std::size_t most = 100000;

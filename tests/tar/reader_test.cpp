@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"
@@ -42,7 +42,7 @@ std::string error_of(const std::string& text, tar::reader_options options = {}) 
 TEST_CASE("tar bodies in one piece are slices of it and others are gathered") {
   const std::string text =
       raw_member({.name = "a"}, std::string(600, 'a')) + raw_member({.name = "b"}, std::string(600, 'b')) + end_block();
-  buffer slab = buffer::allocate(text.size());
+  writable_bytes slab = writable_bytes::allocate(text.size());
   std::copy(text.begin(), text.end(), slab.data());
   tar::reader reader("x.tar");
   tar::entry e;

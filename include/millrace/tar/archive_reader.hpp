@@ -84,8 +84,8 @@ class archive_reader {
     has_pending_ = step(pending_);
   }
 
-  /// True once no further member can come. A compressed archive is read to the end of its compression first, which
-  /// holds checksums.
+  /// True once no further member can come. A compressed archive is read to the end of its compression first, and a zip
+  /// to the end of its directory, to check them.
   bool done() const noexcept {
     return !has_pending_ &&
            (unpacker_ == nullptr ? reader_.done()

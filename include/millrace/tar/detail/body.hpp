@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
 #include <millrace/tar/detail/input.hpp>
 
@@ -30,12 +30,12 @@ class body_collector {
         out = in.take(wanted);
         return true;
       }
-      memory_ = buffer::allocate(wanted);
+      memory_ = writable_bytes::allocate(wanted);
     }
     done_ += in.copy(memory_.data() + done_, wanted - static_cast<std::size_t>(done_));
     if (done_ != wanted_) return false;
     out = memory_.share(0, wanted);
-    memory_ = buffer();
+    memory_ = writable_bytes();
     return true;
   }
 
@@ -45,10 +45,10 @@ class body_collector {
     return done_ == wanted_;
   }
 
-  void drop() noexcept { memory_ = buffer(); }
+  void drop() noexcept { memory_ = writable_bytes(); }
 
  private:
-  buffer memory_;
+  writable_bytes memory_;
   std::uint64_t wanted_ = 0;
   std::uint64_t done_ = 0;
 };

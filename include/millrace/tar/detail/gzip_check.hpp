@@ -24,7 +24,7 @@ class gzip_check {
 
   /// The next compressed bytes.
   void input(std::string_view piece) noexcept {
-    if (!further_member_) {
+    if (!further_member_ && !piece.empty()) {
       char joint[2 * overlap];  // headers that straddle pieces
       std::memcpy(joint, edge_, edge_size_);
       const std::size_t first = std::min(piece.size(), overlap);

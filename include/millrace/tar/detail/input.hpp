@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
 
 namespace millrace::tar::detail {

@@ -44,15 +44,19 @@ class packed_input {
     return current_.view();
   }
 
-  /// Whether all bytes given from offset `consumed` on are zeros.
-  bool rest_is_zero(std::uint64_t consumed) const noexcept {
+  /// The bytes given from offset `consumed` on. False when they are not all remembered: read that far ahead, what
+  /// follows can be nothing good.
+  bool unread(std::uint64_t consumed, std::string& out) const {
     const std::uint64_t left = given_ + current_.size() - consumed;
-    if (left <= current_.size())
-      return is_zero(current_.view().substr(current_.size() - static_cast<std::size_t>(left)));
+    if (left <= current_.size()) {
+      out = current_.view().substr(current_.size() - static_cast<std::size_t>(left));
+      return true;
+    }
     const std::uint64_t earlier = left - current_.size();
-    if (earlier > before_.size()) return false;  // nothing pads that sparsely and is read that far ahead
-    return is_zero(current_.view()) &&
-           is_zero(std::string_view(before_).substr(before_.size() - static_cast<std::size_t>(earlier)));
+    if (earlier > before_.size()) return false;
+    out = before_.substr(before_.size() - static_cast<std::size_t>(earlier));
+    out += current_.view();
+    return true;
   }
 
   /// The `count` bytes before offset `consumed`; fewer when they are no longer remembered.

@@ -36,12 +36,34 @@ inline char type_of(::archive_entry* e) noexcept {
   }
 }
 
+/// Bytes of the record "TRAILER!!!" that ends a cpio archive. libarchive searches for it when what comes is no header.
+inline la_int64_t cpio_end_bytes(::archive* a) noexcept {
+  switch (::archive_format(a)) {
+    case ARCHIVE_FORMAT_CPIO_SVR4_NOCRC:
+    case ARCHIVE_FORMAT_CPIO_SVR4_CRC:
+      return 124;
+    case ARCHIVE_FORMAT_CPIO_POSIX:
+      return 87;
+    case ARCHIVE_FORMAT_CPIO_BIN_LE:
+    case ARCHIVE_FORMAT_CPIO_BIN_BE:
+      return 38;
+    default:  // afio's form has the longest header, of 116 bytes
+      return 127;
+  }
+}
+
 inline bool unpacker::read_members(::archive* a) {
-  for (;;) {
+  for (std::uint64_t members = 0;; ++members) {
     ::archive_entry* e = nullptr;
     const int result = ::archive_read_next_header(a, &e);
     if (cancelled_) return false;
-    if (result == ARCHIVE_EOF) return true;
+    if (result == ARCHIVE_EOF) {
+      const la_int64_t end = ::archive_filter_bytes(a, -1);
+      if (kind_ == format::zip) return check_directory(static_cast<std::uint64_t>(end), members);
+      const la_int64_t begin = ::archive_read_header_position(a);
+      if (end - begin <= cpio_end_bytes(a)) return true;
+      return fail("something before the end of the cpio archive was passed over", static_cast<std::uint64_t>(begin));
+    }
     // RETRY would mean to look for the next header somewhere behind the broken one.
     const bool usable = result == ARCHIVE_OK || (result == ARCHIVE_WARN && is_about_charset(archive_words(a)));
     if (!usable)
@@ -53,6 +75,18 @@ inline bool unpacker::read_members(::archive* a) {
     pause(event::member);
     if (cancelled_) return false;
   }
+}
+
+/// Compares what was read with the zip's directory, which begins at offset `consumed`.
+inline bool unpacker::check_directory(std::uint64_t consumed, std::uint64_t members) {
+  zip_directory directory;
+  bool known = false;
+  if (!for_rest(consumed, known, [&](std::string_view piece) { directory.feed(piece); })) return false;
+  if (!known || !directory.complete()) return fail("the zip's directory is broken or cut", consumed);
+  if (directory.records() == members) return true;
+  return fail("the zip's directory lists " + std::to_string(directory.records()) + " members, " +
+                  std::to_string(members) + " were found",
+              consumed);
 }
 
 inline bool unpacker::read_member(::archive* a, ::archive_entry* e) {
@@ -82,8 +116,8 @@ inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
   if (announced > most) {
     return fail("the member's " + std::to_string(announced) + " bytes are more than max_member_bytes", at);
   }
-  buffer memory =
-      buffer::allocate(static_cast<std::size_t>(known ? announced : std::min<std::uint64_t>(most, 64 * KiB)));
+  writable_bytes memory =
+      writable_bytes::allocate(static_cast<std::size_t>(known ? announced : std::min<std::uint64_t>(most, 64 * KiB)));
   std::size_t filled = 0;
   for (;;) {
     const void* data = nullptr;
@@ -93,6 +127,7 @@ inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     if (cancelled_) return false;
     if (result == ARCHIVE_EOF) break;
     if (result != ARCHIVE_OK) return broken(a, at);
+    if (size == 0) continue;
     if (static_cast<std::uint64_t>(offset) != filled) return fail("sparse members are not supported", at);
     if (known && size > announced - filled) return fail("the member is longer than its header says", at);
     if (size > most - filled) return fail("the member has more than max_member_bytes", at);
@@ -100,7 +135,7 @@ inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     if (!within_limits(a, at)) return false;
     if (size > memory.capacity() - filled) {
       const std::uint64_t wanted = std::max<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
-      buffer larger = buffer::allocate(static_cast<std::size_t>(std::min(most, wanted)));
+      writable_bytes larger = writable_bytes::allocate(static_cast<std::size_t>(std::min(most, wanted)));
       std::memcpy(larger.data(), memory.data(), filled);
       memory = std::move(larger);
     }

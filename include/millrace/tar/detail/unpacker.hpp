@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/slab_pool.hpp>
@@ -23,6 +23,7 @@
 #include <millrace/tar/detail/gzip_check.hpp>
 #include <millrace/tar/detail/libarchive.hpp>
 #include <millrace/tar/detail/packed_input.hpp>
+#include <millrace/tar/detail/zip_directory.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
 
@@ -82,11 +83,7 @@ class unpacker {
   bool unverified() const noexcept { return unverified_; }
 
  private:
-#if MILLRACE_ASAN || MILLRACE_TSAN
-  static constexpr std::size_t stack_bytes = MiB;
-#else
   static constexpr std::size_t stack_bytes = 256 * KiB;
-#endif
 
   static void enter(void* self) {
     auto& u = *static_cast<unpacker*>(self);
@@ -194,15 +191,9 @@ class unpacker {
 
   /// Behind the compressed data there may be zeros (tapes and some stores pad), nothing else.
   bool check_end(std::uint64_t consumed) {
-    bool clean = input_.rest_is_zero(consumed);
     const std::string trailer = input_.last_bytes(consumed, 8);
-    for (;;) {
-      while (!cancelled_ && input_.starved()) pause(event::hungry);
-      if (cancelled_) return false;
-      const std::string_view piece = input_.next();
-      if (piece.empty()) break;
-      clean = clean && is_zero(piece);
-    }
+    bool clean = true;
+    if (!for_rest(consumed, clean, [&clean](std::string_view piece) { clean = clean && is_zero(piece); })) return false;
     if (!clean) return fail(std::string("something else follows the ") + format_name(kind_) + " data", output_);
     if (kind_ != format::gzip) return true;
     const gzip_check::verdict verdict = gzip_.judge(trailer);
@@ -211,7 +202,23 @@ class unpacker {
     return true;
   }
 
+  /// Gives all input from offset `consumed` to its end, read ahead or not, to `look`. False: dropped.
+  template <class Look>
+  bool for_rest(std::uint64_t consumed, bool& known, Look look) {
+    std::string ahead;
+    known = input_.unread(consumed, ahead);
+    look(std::string_view(ahead));
+    for (;;) {
+      while (!cancelled_ && input_.starved()) pause(event::hungry);
+      if (cancelled_) return false;
+      const std::string_view piece = input_.next();
+      if (piece.empty()) return true;
+      look(piece);
+    }
+  }
+
   bool read_members(::archive* a);
+  bool check_directory(std::uint64_t consumed, std::uint64_t members);
   bool read_member(::archive* a, ::archive_entry* e);
   bool read_body(::archive* a, ::archive_entry* e);
 
@@ -224,7 +231,7 @@ class unpacker {
   bool cancelled_ = false;
   bool unverified_ = false;
   std::uint64_t output_ = 0;
-  buffer slab_;
+  writable_bytes slab_;
   std::size_t filled_ = 0;
   std::size_t taken_ = 0;
   entry member_;
