@@ -50,6 +50,11 @@ TEST_CASE("scripted faults fit by method, bucket, key, prefix and number") {
   CHECK(plan.decide(elsewhere).what == k::none);
   CHECK(plan.injected() == 7);
   plan.clear();
+  plan.add({.nth = 1}, fault::no_etag());
+  plan.add({.nth = 2}, fault::page());
+  CHECK(plan.decide(put).what == k::no_etag);
+  CHECK(plan.decide(put).what == k::page);
+  plan.clear();
   CHECK(plan.decide(put).what == k::none);
 }
 

@@ -70,10 +70,14 @@ class fault_plan {
   /// What happens to `r`; counts it.
   fault decide(const request& r) {
     std::lock_guard lock(mutex_);
+    const rule* chosen = nullptr;
     for (rule& candidate : rules_) {
-      if (!candidate.fits(r)) continue;
+      const bool fits = candidate.fits(r);  // asked of all: each counts
+      if (fits && chosen == nullptr) chosen = &candidate;
+    }
+    if (chosen != nullptr) {
       ++injected_;
-      return candidate.action;
+      return chosen->action;
     }
     fault f = on_ ? draw(r) : fault();
     if (f.what != fault::kind::none) ++injected_;

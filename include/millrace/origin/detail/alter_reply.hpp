@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/origin/fault.hpp>
 #include <millrace/origin/refusal.hpp>
 #include <millrace/origin/reply.hpp>
@@ -35,7 +35,7 @@ inline void flip_bit(std::vector<bytes>& slices, std::uint64_t at) {
       at -= piece.size();
       continue;
     }
-    buffer copy = buffer::allocate(piece.size());
+    writable_bytes copy = writable_bytes::allocate(piece.size());
     std::memcpy(copy.data(), piece.data(), piece.size());
     copy.data()[at] = static_cast<char>(copy.data()[at] ^ 1);
     piece = copy.share(0, piece.size());

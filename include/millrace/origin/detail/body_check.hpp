@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/origin/detail/digest.hpp>
 #include <millrace/origin/detail/parse_head.hpp>
 #include <millrace/origin/refusal.hpp>
@@ -37,7 +37,7 @@ inline std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
 inline void decode_aws_chunks(request& r) {
   const auto broken = [] { return refusal(400, "IncompleteBody", "The aws-chunked body is malformed"); };
   std::string_view rest = r.body.view();
-  buffer decoded = buffer::allocate(rest.size() + 1);
+  writable_bytes decoded = writable_bytes::allocate(rest.size() + 1);
   std::size_t size = 0;
   for (;;) {
     const std::size_t end = rest.find("\r\n");

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/origin/detail/body_check.hpp>
 #include <millrace/origin/detail/parse_head.hpp>
 #include <millrace/origin/detail/stream.hpp>
@@ -48,7 +48,7 @@ class input {
 
   /// A body of `size` bytes in memory of its own.
   task<bytes> body(std::uint64_t size) {
-    buffer whole = buffer::allocate(static_cast<std::size_t>(size));
+    writable_bytes whole = writable_bytes::allocate(static_cast<std::size_t>(size));
     std::size_t have = take(whole.data(), static_cast<std::size_t>(size));
     while (have < size) {
       const std::size_t n = co_await stream_.read_some({whole.data() + have, static_cast<std::size_t>(size) - have});
