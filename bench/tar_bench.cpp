@@ -58,7 +58,7 @@ std::string make_archive(const scenario& s, std::size_t total) {
 std::vector<mill::bytes> in_slabs(const std::string& text, mill::slab_pool& pool) {
   std::vector<mill::bytes> pieces;
   for (std::size_t at = 0; at < text.size(); at += pool.slab_bytes()) {
-    mill::buffer slab = pool.acquire();
+    mill::writable_bytes slab = pool.acquire();
     const std::size_t n = std::min(pool.slab_bytes(), text.size() - at);
     std::copy_n(text.data() + at, n, slab.data());
     pieces.push_back(slab.share(0, n));

@@ -17,7 +17,7 @@
 
 #include <millrace/base/units.hpp>
 
-using millrace::buffer;
+using millrace::writable_bytes;
 using millrace::bytes;
 using millrace::slab_pool;
 
@@ -71,21 +71,21 @@ TEST_CASE("slabs are recycled, the last one first") {
   const char* first = nullptr;
   const char* second = nullptr;
   {
-    buffer a = pool.acquire();
-    buffer b = pool.acquire();
+    writable_bytes a = pool.acquire();
+    writable_bytes b = pool.acquire();
     CHECK(a.capacity() == 4096);
     first = a.data();
     second = b.data();
     CHECK(first != second);
     CHECK(pool.live() == 2);
-    b = buffer();
+    b = writable_bytes();
     CHECK(pool.live() == 1);
   }
   CHECK(pool.live() == 0);
   CHECK(pool.peak() == 2);
-  buffer again = pool.acquire();
+  writable_bytes again = pool.acquire();
   CHECK(again.data() == first);
-  buffer other = pool.acquire();
+  writable_bytes other = pool.acquire();
   CHECK(other.data() == second);
   CHECK(source->allocated == 2);
 }
@@ -94,7 +94,7 @@ TEST_CASE("a slab comes back when its last slice goes") {
   slab_pool pool(4096, std::make_shared<counting_source>());
   bytes slice;
   {
-    buffer b = pool.acquire();
+    writable_bytes b = pool.acquire();
     std::memcpy(b.data(), "hello", 5);
     slice = b.share(1, 3);
   }
@@ -110,8 +110,8 @@ TEST_CASE("slabs may outlive the pool") {
   bytes slice;
   {
     slab_pool pool(4096, source);
-    buffer b = pool.acquire();
-    buffer unused = pool.acquire();
+    writable_bytes b = pool.acquire();
+    writable_bytes unused = pool.acquire();
     b.data()[0] = 'x';
     slice = b.share(0, 1);
   }
@@ -126,9 +126,9 @@ TEST_CASE("slabs may outlive the pool") {
 TEST_CASE("a copy of a pool is the same pool") {
   slab_pool pool(4096, std::make_shared<counting_source>());
   slab_pool copy = pool;
-  buffer b = pool.acquire();
+  writable_bytes b = pool.acquire();
   CHECK(copy.live() == 1);
-  b = buffer();
+  b = writable_bytes();
   CHECK(copy.acquire().capacity() == 4096);
   CHECK(pool.peak() == 1);
 }
@@ -137,15 +137,15 @@ TEST_CASE("a failed allocation leaves the pool as it was") {
   auto source = std::make_shared<counting_source>();
   source->fail_at = 1;
   slab_pool pool(4096, source);
-  buffer a = pool.acquire();
+  writable_bytes a = pool.acquire();
   CHECK_THROWS_AS(pool.acquire(), std::bad_alloc);
   CHECK(pool.live() == 1);
-  a = buffer();
+  a = writable_bytes();
   CHECK(pool.live() == 0);
   CHECK(pool.acquire().capacity() == 4096);
   source->fail_at = -1;
-  buffer b = pool.acquire();
-  buffer c = pool.acquire();
+  writable_bytes b = pool.acquire();
+  writable_bytes c = pool.acquire();
   CHECK(pool.live() == 2);
 }
 
@@ -154,14 +154,14 @@ TEST_CASE("plain slabs are zeroed, aligned to a page, and make no page faults in
   for (int round = 0; round < 2; ++round) {  // the first round faults them in
     const long before = page_faults();
     for (int i = 0; i < 50; ++i) {
-      buffer a = pool.acquire();
-      buffer b = pool.acquire();
+      writable_bytes a = pool.acquire();
+      writable_bytes b = pool.acquire();
       std::memset(a.data(), i, a.capacity());
       std::memset(b.data(), i, b.capacity());
     }
     if (round == 1) CHECK(page_faults() - before < 50);  // 50 x 1024 pages are written
   }
-  buffer fresh = slab_pool(8192).acquire();
+  writable_bytes fresh = slab_pool(8192).acquire();
   CHECK(reinterpret_cast<std::uintptr_t>(fresh.data()) % 4096 == 0);
   CHECK(fresh.data()[0] == 0);
   CHECK(fresh.data()[8191] == 0);
@@ -190,7 +190,7 @@ TEST_CASE("slabs are filled on one thread and dropped on another") {
     for (int t = 0; t < 3; ++t) {
       fillers.emplace_back([&] {
         for (int i = 0; i < 2000; ++i) {
-          buffer b = pool.acquire();
+          writable_bytes b = pool.acquire();
           std::memset(b.data(), 1, b.capacity());
           std::lock_guard lock(mutex);
           handed_over.push_back(b.share(0, 64));

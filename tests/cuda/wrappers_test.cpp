@@ -82,7 +82,7 @@ TEST_CASE("streams are shared handles, events have one owner", "[cuda]") {
 TEST_CASE("a slab pool of pinned memory", "[cuda]") {
   MILLRACE_CUDA_SESSION();
   slab_pool pool(4096, std::make_shared<cuda::pinned_source>());
-  buffer slab = pool.acquire();
+  writable_bytes slab = pool.acquire();
   cudaPointerAttributes what{};
   REQUIRE(cudaPointerGetAttributes(&what, slab.data()) == cudaSuccess);
   CHECK(what.type == cudaMemoryTypeHost);

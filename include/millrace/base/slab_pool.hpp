@@ -12,7 +12,7 @@
 
 #include <sys/mman.h>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 
 namespace millrace {
 
@@ -53,7 +53,7 @@ class slab_pool {
       : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
-  buffer acquire() {
+  writable_bytes acquire() {
     state& s = *state_;
     slab* free_slab = nullptr;
     {
@@ -76,7 +76,7 @@ class slab_pool {
     }
     free_slab->home = state_;
     free_slab->refs.store(1, std::memory_order_relaxed);
-    return buffer(free_slab);
+    return writable_bytes(free_slab);
   }
 
   /// Size of one slab in bytes.

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/device/batch_layout.hpp>
 #include <millrace/device/sample_tags.hpp>
 
@@ -20,10 +20,10 @@ namespace millrace {
 namespace detail {
 /// What a batch consists of, whoever fills it or reads it.
 struct batch_parts {
-  batch_parts(const batch_layout& l, buffer m, bool p)
+  batch_parts(const batch_layout& l, writable_bytes m, bool p)
       : layout(l), memory(std::move(m)), pinned(p), keys(l.samples()), filled(l.samples()), tags(l.samples()) {}
   batch_layout layout;
-  buffer memory;
+  writable_bytes memory;
   bool pinned;
   std::vector<std::string> keys;
   std::vector<unsigned char> filled;  // bytes, so that rows may be marked by different threads
@@ -51,7 +51,7 @@ class host_batch {
   /// Whether the memory is page-locked, so that a device copies from it directly.
   bool pinned() const noexcept { return parts_ != nullptr && parts_->pinned; }
   /// Copies the samples to page-locked memory, which must be large enough, and lets go of the former.
-  void move_to(buffer page_locked) {
+  void move_to(writable_bytes page_locked) {
     if (bytes() != 0) std::memcpy(page_locked.data(), data(), bytes());
     parts_->memory = std::move(page_locked);
     parts_->pinned = true;

@@ -14,7 +14,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_job.hpp>
@@ -82,7 +82,7 @@ class file {
 
   /// Reads `length` bytes at `offset` of the file into `to`, from position `at` of the buffer on, and gives how many:
   /// fewer only at the end of the file. Nothing beyond `at + length` is touched.
-  task<std::size_t> read_at(buffer& to, std::size_t at, std::size_t length, std::uint64_t offset) {
+  task<std::size_t> read_at(writable_bytes& to, std::size_t at, std::size_t length, std::uint64_t offset) {
     MILLRACE_ASSERT(at <= to.capacity() && length <= to.capacity() - at, "file::read_at outside the buffer");
     std::size_t done = 0;
     while (done < length) {

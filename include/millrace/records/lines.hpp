@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>

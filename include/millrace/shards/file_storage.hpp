@@ -40,7 +40,7 @@ class file_storage final : public storage {
     file f = co_await file::open(std::move(path), how);
     part result;
     result.total = co_await f.size();
-    buffer memory = length > slabs.slab_bytes() / 8 ? slabs.acquire() : buffer::allocate(length);
+    writable_bytes memory = length > slabs.slab_bytes() / 8 ? slabs.acquire() : writable_bytes::allocate(length);
     const std::size_t got = co_await f.read_at(memory, 0, length, offset);
     result.data = memory.share(0, got);
     co_return result;

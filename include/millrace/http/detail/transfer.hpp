@@ -202,7 +202,7 @@ class transfer final : public engine::client, private timer_node {
   void store(const char* data, std::size_t n) {
     received_ += n;
     while (n > 0) {
-      if (!current_) current_ = body_.pool ? body_.pool->acquire() : buffer::allocate(body_.heap_chunk);
+      if (!current_) current_ = body_.pool ? body_.pool->acquire() : writable_bytes::allocate(body_.heap_chunk);
       const std::size_t part = std::min(n, current_.capacity() - filled_);
       std::memcpy(current_.data() + filled_, data, part);
       filled_ += part;
@@ -216,7 +216,7 @@ class transfer final : public engine::client, private timer_node {
   }
   void push_filled() {
     chunks_.push_back(current_.share(0, filled_));
-    current_ = buffer();
+    current_ = writable_bytes();
     filled_ = 0;
   }
   std::size_t ahead() const noexcept {
@@ -313,7 +313,7 @@ class transfer final : public engine::client, private timer_node {
   ready_node* waiter_ = nullptr;
   bool waits_for_head_ = false;
   std::deque<bytes> chunks_;
-  buffer current_;
+  writable_bytes current_;
   std::size_t filled_ = 0;
   std::uint64_t received_ = 0;
   time_point progress_{};

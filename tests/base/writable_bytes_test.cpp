@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/base/buffer.hpp>
+#include <millrace/base/writable_bytes.hpp>
 
 #include "tests/support/catch.hpp"
 
 #include <cstring>
 #include <type_traits>
 
-using millrace::buffer;
+using millrace::writable_bytes;
 using millrace::bytes;
 
-static_assert(!std::is_copy_constructible_v<buffer>);
-static_assert(std::is_nothrow_move_constructible_v<buffer>);
-static_assert(std::is_nothrow_move_assignable_v<buffer>);
+static_assert(!std::is_copy_constructible_v<writable_bytes>);
+static_assert(std::is_nothrow_move_constructible_v<writable_bytes>);
+static_assert(std::is_nothrow_move_assignable_v<writable_bytes>);
 
 TEST_CASE("an empty buffer has no memory") {
-  buffer none;
+  writable_bytes none;
   CHECK_FALSE(none);
   CHECK(none.data() == nullptr);
   CHECK(none.capacity() == 0);
@@ -26,7 +26,7 @@ TEST_CASE("what is shared outlives the buffer, and the owner writes behind it") 
   bytes first;
   bytes second;
   {
-    buffer b = buffer::allocate(16);
+    writable_bytes b = writable_bytes::allocate(16);
     REQUIRE(b);
     CHECK(b.capacity() == 16);
     std::memcpy(b.data(), "abcdef", 6);
@@ -53,14 +53,14 @@ TEST_CASE("a buffer that was moved from is empty and keeps no memory") {
     blocks[i].count = &recycled[i];
     blocks[i].recycle = [](millrace::detail::block* b) noexcept { ++*static_cast<watched*>(b)->count; };
   }
-  buffer a(&blocks[0]);
-  buffer b(&blocks[1]);
+  writable_bytes a(&blocks[0]);
+  writable_bytes b(&blocks[1]);
   a = std::move(b);
   CHECK(recycled[0] == 1);  // at once, not when b dies
   CHECK_FALSE(b);
   CHECK(recycled[1] == 0);
-  buffer c = std::move(a);
+  writable_bytes c = std::move(a);
   CHECK_FALSE(a);
-  c = buffer();
+  c = writable_bytes();
   CHECK(recycled[1] == 1);
 }

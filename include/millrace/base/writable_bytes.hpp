@@ -13,21 +13,21 @@ namespace millrace {
 ///
 /// The owner may go on writing behind what it has shared, never into it: shared ranges are read by others, on other
 /// threads too. The memory lives until the buffer and every slice of it are gone.
-class buffer {
+class writable_bytes {
  public:
-  buffer() noexcept = default;
-  buffer(buffer&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
-  buffer& operator=(buffer&& other) noexcept {
-    buffer taken(std::move(other));  // not a plain swap: what was held here goes now, not when `other` does
+  writable_bytes() noexcept = default;
+  writable_bytes(writable_bytes&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
+  writable_bytes& operator=(writable_bytes&& other) noexcept {
+    writable_bytes taken(std::move(other));  // not a plain swap: what was held here goes now, not when `other` does
     std::swap(owner_, taken.owner_);
     return *this;
   }
-  ~buffer() {
+  ~writable_bytes() {
     if (owner_ != nullptr) owner_->release();
   }
 
   /// Memory from the heap, not zeroed.
-  static buffer allocate(std::size_t capacity) { return buffer(detail::allocate_block(capacity)); }
+  static writable_bytes allocate(std::size_t capacity) { return writable_bytes(detail::allocate_block(capacity)); }
 
   explicit operator bool() const noexcept { return owner_ != nullptr; }
   char* data() noexcept { return owner_ == nullptr ? nullptr : owner_->data; }
@@ -36,14 +36,14 @@ class buffer {
 
   /// The filled part [offset, offset + length) as an immutable slice.
   bytes share(std::size_t offset, std::size_t length) const {
-    MILLRACE_ASSERT(offset <= capacity() && length <= capacity() - offset, "buffer::share outside the buffer");
+    MILLRACE_ASSERT(offset <= capacity() && length <= capacity() - offset, "writable_bytes::share outside the buffer");
     if (length == 0) return bytes();
     owner_->add_ref();
     return bytes(owner_, owner_->data + offset, length);
   }
 
   /// Takes over one reference. For the library's own pools.
-  explicit buffer(detail::block* owner) noexcept : owner_(owner) {}
+  explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 
  private:
   detail::block* owner_ = nullptr;
