@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -23,6 +24,8 @@ class labelled_image {
   std::vector<std::uint8_t> pixels;  ///< row by row, channels innermost
   std::int64_t height, width, channels;
   std::int64_t label;
+
+  friend std::size_t byte_size(const labelled_image& i) noexcept { return i.pixels.size(); }
 };
 
 /// Throws decode_error when the pixels do not fill the image.

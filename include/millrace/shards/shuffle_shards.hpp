@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,17 +34,20 @@ inline async_generator<shard> permute_shards(async_generator<shard> in, shuffle_
 }
 
 inline async_generator<shard> take_every(async_generator<shard> in, rank r) {
-  std::uint64_t position = 0;
-  std::uint64_t mine = 0;
+  std::vector<shard> mine;
+  std::uint64_t count = 0;
   while (std::optional<shard> s = co_await in.next()) {
-    if (position++ % r.world_size != r.index) continue;
-    ++mine;
-    co_yield give(*s);
+    if (count++ % r.world_size == r.index) mine.push_back(std::move(*s));
   }
-  if (mine == 0 && position > 0) {
+  if (r.world_size > 1) {
+    std::fprintf(stderr, "millrace: rank %u of %u (%s) reads %zu of %llu shards\n", r.index, r.world_size, r.source,
+                 mine.size(), static_cast<unsigned long long>(count));
+  }
+  if (mine.empty() && count > 0) {
     throw configuration_error("rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size) +
-                              " gets no shard: there are only " + std::to_string(position));
+                              " gets no shard: there are only " + std::to_string(count));
   }
+  for (shard& s : mine) co_yield give(s);
 }
 
 }  // namespace detail
@@ -57,7 +61,8 @@ inline auto shuffle_shards(shuffle_shards_options options = {}) {
 }
 
 /// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
-/// that cover it. A rank that would get nothing is an error, not an empty epoch.
+/// that cover it; with more than one rank a line on standard error says which rank this is, who said so, and how many
+/// shards are its own. A rank that would get nothing is an error, not an empty epoch. Bound: the list.
 inline auto split_by_rank(rank r) {
   r.check();
   return [r](async_generator<shard> in) { return detail::take_every(std::move(in), r).named("split_by_rank"); };

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The whole main job: labelled JPEG images are written into an S3 bucket as WebDataset tar shards, then a small
+// classifier is trained on them for a few epochs, straight from s3://.
+//
+//   example_quickstart [BUCKET]
+//
+// With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <millrace/millrace.hpp>
+#include <millrace/origin/background.hpp>
+
+#include "examples/common/classifier.hpp"
+#include "examples/common/painted_shards.hpp"
+
+namespace mill = millrace;
+
+namespace {
+
+/// The store to use: the environment's, or the server inside this program.
+mill::s3::client connect(std::optional<mill::origin_server::background>& server) {
+  if (std::getenv("AWS_ENDPOINT_URL_S3") != nullptr) return mill::s3::client::from_environment();
+  server.emplace();
+  const std::string endpoint = server->endpoint();
+  mill::s3::config_options options;
+  options.endpoint = endpoint;
+  std::printf("S3 server inside this program at %s\n", endpoint.c_str());
+  return mill::s3::client(mill::s3::config(options), mill::s3::credentials("origin-key", "origin-secret"));
+}
+
+/// The pipeline of one epoch.
+auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, mill::cpu_pool& cores) {
+  const mill::jpeg_decoder decode_jpeg;
+  auto decode = [decode_jpeg](mill::sample s) {
+    mill::image i = decode_jpeg(s["jpg"], s.from.at(s.key));
+    const std::int64_t label = mill::parse_label(s["cls"], s.from.at(s.key));
+    return mill::labelled_image(std::move(s.key), std::move(i.pixels), i.height, i.width, i.channels, label);
+  };
+  return s3.list(prefix)                                            // objects under the prefix
+         | mill::shuffle_shards({.seed = 7, .epoch = epoch})        // another order for every epoch
+         | mill::split_by_rank(mill::rank_from_environment())       // this process's share
+         | mill::fetch(s3, {.shards = 4, .window = 8 * mill::MiB})  // ranged GETs, ahead
+         | mill::untar()                                            // members, not copied
+         | mill::group_samples()                                    // WebDataset samples
+         | mill::shuffle({.window = 1024, .bytes = 64 * mill::MiB, .seed = 7, .epoch = epoch}) |
+         mill::map_concurrent(decode, {.on = &cores, .bytes = 16 * mill::MiB}) | mill::batch(64)  //
+         | mill::to_device(mill::host_device(), {.slots = 3, .on = &cores});
+}
+
+int train(const std::string& bucket) {
+  std::optional<mill::origin_server::background> server;
+  const mill::s3::client s3 = connect(server);
+  const std::string train = "s3://" + bucket + "/train/";
+  const std::string test = "s3://" + bucket + "/test/";
+  examples::write_painted_shards(s3, bucket, "train/", 12, 400, 1);
+  examples::write_painted_shards(s3, bucket, "test/", 2, 300, 2);
+
+  mill::cpu_pool cores;
+  examples::classifier model(examples::image_side, examples::classes);
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
+    auto batches = mill::run(epoch_of(s3, train, epoch, cores), {.prefetch = 2, .show = mill::progress::automatic});
+    double loss = 0;
+    std::size_t images = 0;
+    for (mill::device_batch& b : batches) {
+      loss += model.train_step(b.field("image").as<std::uint8_t>(), b.field("label").as<std::int64_t>(), b.size());
+      images += b.size();
+    }
+    const mill::run_stats stats = batches.stats();
+    std::printf("epoch %d: loss %.3f, %zu images, %.0f images/s\n", static_cast<int>(epoch),
+                loss / static_cast<double>(images), images, static_cast<double>(images) / stats.seconds);
+    if (epoch == 4) std::printf("\n%s\n", stats.table().c_str());
+  }
+
+  std::size_t right = 0;
+  std::size_t images = 0;
+  for (mill::device_batch& b : mill::run(epoch_of(s3, test, 0, cores))) {
+    right += model.count_right(b.field("image").as<std::uint8_t>(), b.field("label").as<std::int64_t>(), b.size());
+    images += b.size();
+  }
+  const double accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(images);
+  std::printf("accuracy on %zu images it has not seen: %.1f%%\n", images, accuracy);
+  return accuracy > 90 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return train(count > 1 ? arguments[1] : "millrace-quickstart");
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file
+/// Everything but CUDA (millrace_cuda.hpp) and JSON fields (decode/json.hpp): what a training loop includes. Needs the
+/// components s3, tar and jpeg. Programs that need less include the parts themselves.
+
+#include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/decode/jpeg_decoder.hpp>
+#include <millrace/decode/parse_label.hpp>
+#include <millrace/device/host_device.hpp>
+#include <millrace/device/labelled_image.hpp>
+#include <millrace/device/to_device.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/buffer.hpp>
+#include <millrace/flow/concat.hpp>
+#include <millrace/flow/filter.hpp>
+#include <millrace/flow/flat_map.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/interleave.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/merge.hpp>
+#include <millrace/flow/mix.hpp>
+#include <millrace/flow/named.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/take.hpp>
+#include <millrace/flow/zip.hpp>
+#include <millrace/io/cpu_pool.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/loader/rank_from_environment.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/records/lines.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/http_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
+#include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/storage_set.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/version.hpp>
