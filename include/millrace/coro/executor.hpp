@@ -123,6 +123,7 @@ class executor {
   /// turn: inbox, timers, the coroutines that were ready, then the kernel (blocking only when nothing is ready).
   template <class Done>
   void run_until(Done&& done) {
+    MILLRACE_ASSERT(!resuming_, "an executor was run inside one of its coroutines");
     while (!done()) {
       run_inbox();
       if (!timers_.empty()) timers_.fire_due(now());
@@ -184,8 +185,13 @@ class executor {
   /// For destructors of derived classes, while the kernel side still works: ends services and waits for operations.
   void shut_down() {
     drain();
-    while (!services_.empty()) services_.pop_back();
-    drain();
+    while (!services_.empty()) {
+      std::unique_ptr<executor_service> last = std::move(services_.back().second);
+      services_.pop_back();  // first: what ends may ask for services, and for clean-up by those that are left
+      last.reset();
+      drain();
+    }
+    run_inbox();  // what nobody had announced
   }
 
  private:
@@ -222,12 +228,14 @@ class executor {
 
   void resume(std::coroutine_handle<> handle, stage_record* stage) {
     budget_ = inline_budget;
+    resuming_ = true;
     while (handle) {
       enter(stage);
       handle.resume();
       handle = std::exchange(next_, nullptr);
       stage = next_stage_;
     }
+    resuming_ = false;
     enter(nullptr);
   }
 
@@ -240,6 +248,7 @@ class executor {
   stage_record* current_ = nullptr;
   std::int64_t since_ = 0;
   int budget_ = inline_budget;
+  bool resuming_ = false;
   std::size_t frames_ = 0;
   std::size_t operations_ = 0;
   std::size_t background_ = 0;

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/coro/root_scope.hpp>
+
+#include "tests/support/catch.hpp"
+
+#include <stdexcept>
+
+#include "tests/coro/support.hpp"
+
+using namespace millrace;
+using namespace millrace::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<void> clean_up(duration d, int& done, tracked = tracked()) {
+  co_await sleep_for(d);
+  ++done;
+}
+task<void> broken() {
+  co_await sleep_for(1ms);
+  throw std::runtime_error("clean-up failed");
+}
+
+// What a stage does that must say goodbye to a server: its destructor hands over the rest.
+class upload {
+ public:
+  upload(executor& ex, int& done) : executor_(ex), done_(done) {}
+  ~upload() { root_scope::of(executor_).adopt(clean_up(50ms, done_)); }
+
+ private:
+  executor& executor_;
+  int& done_;
+};
+task<void> uploading(int& done) {
+  upload u(co_await this_executor(), done);
+  co_await sleep_for(1000ms);
+}
+
+}  // namespace
+
+TEST_CASE("clean-up of a dropped coroutine runs to its end before block_on returns") {
+  testing::virtual_loop loop;
+  tracked::reset();
+  int done = 0;
+  struct local {
+    static task<void> drop_one(executor& ex, int& d) {
+      started<void> s(ex, uploading(d));
+      co_await sleep_for(10ms);
+    }
+  };
+  block_on(loop, local::drop_one(loop, done));
+  CHECK(done == 1);
+  CHECK(loop.elapsed() == 60ms);
+  CHECK(loop.background() == 0);
+  CHECK(loop.frames() == 0);  // nothing of it stays behind
+  CHECK(tracked::clean());
+}
+
+TEST_CASE("there is one root scope for each executor") {
+  testing::virtual_loop one;
+  testing::virtual_loop two;
+  CHECK(&root_scope::of(one) == &root_scope::of(one));
+  CHECK(&root_scope::of(one) != &root_scope::of(two));
+}
+
+TEST_CASE("clean-up that fails is counted and hurts nobody") {
+  testing::virtual_loop loop;
+  int done = 0;
+  root_scope::of(loop).adopt(broken());
+  root_scope::of(loop).adopt(clean_up(5ms, done));
+  root_scope::of(loop).adopt(broken());
+  CHECK(loop.background() == 3);
+  loop.drain();
+  CHECK(root_scope::of(loop).failures() == 2);
+  CHECK(done == 1);
+  CHECK(loop.frames() == 0);
+}
+
+TEST_CASE("clean-up may ask for more clean-up") {
+  struct local {
+    static task<void> chain(executor& ex, int depth, int& done) {
+      co_await sleep_for(1ms);
+      ++done;
+      if (depth > 0) root_scope::of(ex).adopt(chain(ex, depth - 1, done));
+    }
+  };
+  testing::virtual_loop loop;
+  int done = 0;
+  root_scope::of(loop).adopt(local::chain(loop, 9, done));
+  loop.drain();
+  CHECK(done == 10);
+  CHECK(loop.elapsed() == 10ms);
+  CHECK(loop.frames() == 0);
+}
+
+TEST_CASE("an executor that ends waits for the clean-up") {
+  tracked::reset();
+  int done = 0;
+  {
+    testing::virtual_loop loop;
+    root_scope::of(loop).adopt(clean_up(20ms, done, tracked(1)));
+    { started<void> s(loop, uploading(done)); }  // never ran: nothing to clean up
+    started<void> s(loop, uploading(done));
+    run_turns(loop, 1);
+    s = started<void>();
+  }
+  CHECK(done == 2);
+  CHECK(tracked::clean());
+}
+
+TEST_CASE("clean-up that was asked for while services end is run, too") {
+  static int done;
+  done = 0;
+  struct client final : executor_service {
+    explicit client(executor& e) : ex(e) {}
+    ~client() override { root_scope::of(ex).adopt(clean_up(5ms, done)); }
+    executor& ex;
+  };
+  SECTION("the root scope is older") {
+    testing::virtual_loop loop;
+    root_scope::of(loop);
+    loop.service<client>([&] { return std::make_unique<client>(loop); });
+  }
+  SECTION("the root scope is younger") {
+    testing::virtual_loop loop;
+    loop.service<client>([&] { return std::make_unique<client>(loop); });
+    root_scope::of(loop);
+  }
+  SECTION("the root scope was never there") {
+    testing::virtual_loop loop;
+    loop.service<client>([&] { return std::make_unique<client>(loop); });
+  }
+  CHECK(done == 1);
+}
