@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/device/batch_pool.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+
+namespace millrace {
+
+/// See fill_batches().
+struct fill_batches_options {
+  cpu_pool* on = nullptr;              ///< where the function runs; needed, and must outlive the pipeline
+  std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
+  std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
+  last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
+};
+
+namespace detail {
+
+/// An item with its place in a batch. The builder is shared by all items of one batch.
+template <class T>
+class placed {
+ public:
+  placed(T i, std::shared_ptr<batch_builder> b, std::size_t r) : item(std::move(i)), batch(std::move(b)), row(r) {}
+  T item;
+  std::shared_ptr<batch_builder> batch;
+  std::size_t row;
+
+  friend std::size_t byte_size(const placed& p)
+    requires counts_bytes_v<T>
+  {
+    return item_bytes(p.item);
+  }
+};
+
+/// What is left of it when its row is written.
+class written {
+ public:
+  explicit written(std::shared_ptr<batch_builder> b) noexcept : batch(std::move(b)) {}
+  std::shared_ptr<batch_builder> batch;
+};
+
+template <class T>
+async_generator<placed<T>> place_items(async_generator<T> source, batch_pool pool) {
+  std::shared_ptr<batch_builder> current;
+  std::size_t row = 0;
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) co_return;
+    if (current == nullptr) current = std::make_shared<batch_builder>(pool.start());
+    placed<T> p(std::move(*item), current, row);
+    item.reset();
+    if (++row == current->capacity()) {
+      current.reset();
+      row = 0;
+    }
+    co_yield give(p);
+  }
+}
+
+template <class T, class F>
+class row_writer {
+ public:
+  explicit row_writer(F f) : f_(std::move(f)) {}
+  written operator()(placed<T> p) const {
+    const batch_row row = p.batch->row(p.row);
+    if constexpr (std::is_same_v<std::invoke_result_t<const F&, T&&, const batch_row&>, bool>) {
+      if (f_(std::move(p.item), row)) row.done();
+    } else {
+      f_(std::move(p.item), row);
+      row.done();
+    }
+    return written(std::move(p.batch));
+  }
+
+ private:
+  F f_;
+};
+
+inline async_generator<host_batch> seal_batches(async_generator<written> source, last_batch last) {
+  std::shared_ptr<batch_builder> current;
+  std::size_t rows = 0;
+  for (;;) {
+    std::optional<written> w = co_await source.next();
+    if (!w && (current == nullptr || last == last_batch::drop)) co_return;
+    const bool ended = !w;
+    if (w) {
+      current = std::move(w->batch);
+      w.reset();
+      ++rows;
+    }
+    if (!ended && rows < current->capacity()) continue;
+    host_batch full = std::move(*current).seal();
+    current.reset();
+    rows = 0;
+    if (full.size() != 0) co_yield give(full);
+    if (ended) co_return;
+  }
+}
+
+class seal_batches_stage : public library_stage {
+ public:
+  seal_batches_stage(last_batch last, std::size_t items, std::size_t bytes) noexcept
+      : last_(last), items_(items), bytes_(bytes) {}
+  async_generator<host_batch> operator()(async_generator<written> source) && {
+    return seal_batches(std::move(source), last_).named("fill_batches").bounded(items_, bytes_);
+  }
+
+ private:
+  last_batch last_;
+  std::size_t items_, bytes_;
+};
+
+template <class T>
+class place_items_stage : public library_stage {
+ public:
+  explicit place_items_stage(batch_pool pool) : pool_(std::move(pool)) {}
+  async_generator<placed<T>> operator()(async_generator<T> source) && {
+    return place_items<T>(std::move(source), std::move(pool_));
+  }
+
+ private:
+  batch_pool pool_;
+};
+
+}  // namespace detail
+
+/// What fill_batches() returns.
+template <class F>
+class fill_batches_stage : public detail::library_stage {
+ public:
+  fill_batches_stage(batch_pool pool, F f, const fill_batches_options& options)
+      : pool_(std::move(pool)), f_(std::move(f)), options_(options) {
+    if (options.on == nullptr)
+      throw configuration_error("fill_batches: the function needs a pool to run on, .on = &pool");
+    if (options_.limit == 0) options_.limit = 2 * std::size_t(options_.on->threads());
+    if (pool_.layout().samples() == 0) throw configuration_error("fill_batches: the layout has no samples");
+  }
+
+  template <class T>
+  async_generator<host_batch> operator()(async_generator<T> source) && {
+    static_assert(std::is_invocable_v<const F&, T&&, const batch_row&>,
+                  "fill_batches calls f(item, row) on several threads at once: it must take the item and a const "
+                  "millrace::batch_row&, and be callable when const (a lambda that is not mutable)");
+    const std::size_t samples = pool_.layout().samples();
+    const std::size_t batches = (options_.limit + samples - 1) / samples + 1;
+    const std::size_t bytes = batches * pool_.layout().bytes();
+    map_concurrent_options work;
+    work.limit = options_.limit;
+    work.on = options_.on;
+    work.bytes = options_.bytes;
+    auto placing = detail::apply_stage(std::move(source), detail::place_items_stage<T>(std::move(pool_)));
+    auto writing =
+        detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
+    return detail::apply_stage(std::move(writing), detail::seal_batches_stage(options_.last, batches, bytes));
+  }
+
+ private:
+  batch_pool pool_;
+  F f_;
+  fill_batches_options options_;
+};
+
+/// A stage that lets a function write each item straight into its place in a batch, on a pool, and hands on the
+/// batches:
+///
+///     batch_pool pool(layout, copies);                       // page-locked for the device
+///     samples | fill_batches(pool, [](const sample& s, const batch_row& row) {
+///                 decode_jpeg(s["jpg"], row.field("image"));
+///                 row.set("label", parse_label(s["cls"]));
+///                 row.key(s.key);
+///               }, {.on = &cores})
+///             | to_device(copies)
+///
+/// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
+/// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be
+/// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it.
+/// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
+/// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
+/// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws
+/// configuration_error without a pool.
+template <class F>
+fill_batches_stage<F> fill_batches(const batch_pool& pool, F f, const fill_batches_options& options = {}) {
+  return fill_batches_stage<F>(pool, std::move(f), options);
+}
+
+}  // namespace millrace

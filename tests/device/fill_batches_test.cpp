@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/device/fill_batches.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/device/to_device.hpp>
+#include <millrace/flow/collect.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/device/late_device.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+namespace {
+
+batch_layout numbers(std::size_t samples) {
+  return batch_layout(samples, {{"square", dtype::i64}, {"row", dtype::u8, {16}}});
+}
+
+async_generator<int> count(int n) {
+  for (int i = 0; i < n; ++i) co_yield i;
+}
+
+void square(int i, const batch_row& row) {
+  row.set("square", std::int64_t(i) * i);
+  for (std::uint8_t& b : row.values<std::uint8_t>("row")) b = static_cast<std::uint8_t>(i);
+  row.key(std::to_string(i));
+  row.tag(i);
+}
+
+}  // namespace
+
+TEST_CASE("items are written into their batch, in order", "[fill_batches]") {
+  testing::virtual_loop loop;
+  cpu_pool cores(3);
+  auto stream = count(1000) | fill_batches(batch_pool(numbers(64)), &square, {.on = &cores, .limit = 100});
+  CHECK(stream.bounds().back().items == 3);
+  CHECK(stream.bounds().back().bytes == 3 * numbers(64).bytes());
+  const std::vector<host_batch> all = block_on(loop, collect(std::move(stream)));
+  REQUIRE(all.size() == 16);
+  int i = 0;
+  for (const host_batch& b : all) {
+    CHECK(b.size() == (&b == &all.back() ? 1000 % 64 : 64));
+    for (std::size_t r = 0; r < b.size(); ++r, ++i) {
+      CHECK(b.field("square").values<std::int64_t>()[r] == std::int64_t(i) * i);
+      CHECK(b.field("row").values<std::uint8_t>()[r * 16 + 15] == static_cast<std::uint8_t>(i));
+      CHECK(b.keys()[r] == std::to_string(i));
+      CHECK(b.tags<int>()[r] == i);
+    }
+  }
+  CHECK(i == 1000);
+}
+
+TEST_CASE("a short last batch may be dropped", "[fill_batches]") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  auto stream = count(10) | fill_batches(batch_pool(numbers(4)), &square, {.on = &cores, .last = last_batch::drop});
+  CHECK(block_on(loop, collect(std::move(stream))).size() == 2);
+  auto none = count(0) | fill_batches(batch_pool(numbers(4)), &square, {.on = &cores});
+  CHECK(block_on(loop, collect(std::move(none))).empty());
+  auto exact = count(8) | fill_batches(batch_pool(numbers(4)), &square, {.on = &cores});
+  CHECK(block_on(loop, collect(std::move(exact))).size() == 2);
+}
+
+TEST_CASE("samples that the function leaves out leave no hole", "[fill_batches]") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const auto even = [](int i, const batch_row& row) {
+    square(i, row);
+    return i % 2 == 0 && i < 8;
+  };
+  auto stream = count(12) | fill_batches(batch_pool(numbers(4)), even, {.on = &cores});
+  const std::vector<host_batch> all = block_on(loop, collect(std::move(stream)));
+  REQUIRE(all.size() == 2);  // of the third nothing is left
+  CHECK(all[1].size() == 2);
+  CHECK(all[1].keys()[0] == "4");
+  CHECK(all[1].keys()[1] == "6");
+  CHECK(all[1].field("square").values<std::int64_t>()[1] == 36);
+}
+
+TEST_CASE("what the function throws comes after the batches before it", "[fill_batches]") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const auto fails = [](int i, const batch_row& row) {
+    if (i == 9) throw decode_error("item nine");
+    square(i, row);
+  };
+  auto stream = count(100) | fill_batches(batch_pool(numbers(4)), fails, {.on = &cores});
+  std::size_t batches = 0;
+  const auto drive = [&]() -> task<void> {
+    for (;;) {
+      std::optional<host_batch> b = co_await stream.next();
+      if (!b) co_return;
+      ++batches;
+    }
+  };
+  CHECK_THROWS_WITH(block_on(loop, drive()), Contains("item nine"));
+  CHECK(batches == 2);
+}
+
+TEST_CASE("wrong options are refused", "[fill_batches]") {
+  cpu_pool cores(1);
+  CHECK_THROWS_AS(fill_batches(batch_pool(numbers(4)), &square), configuration_error);
+  CHECK_THROWS_AS(fill_batches(batch_pool(batch_layout()), &square, {.on = &cores}), configuration_error);
+}
+
+TEST_CASE("from items to the device with one copy a batch, few batches, and dropped mid-way", "[fill_batches]") {
+  for (int taken : {0, 1, 5, 50, 1000}) {
+    INFO(taken);
+    cpu_pool cores(2);
+    const test::late_device device;
+    device.control().after = 1;
+    {
+      testing::virtual_loop loop;
+      batch_pool pool(numbers(16), device);
+      auto stream =
+          count(2000) | fill_batches(pool, &square, {.on = &cores, .limit = 8}) | to_device(device, {.slots = 2});
+      const auto drive = [&]() -> task<std::size_t> {
+        std::size_t seen = 0;
+        for (int i = 0; i < taken; ++i) {
+          std::optional<device_batch> b = co_await stream.next();
+          if (!b) break;
+          if (b->host_field("square").values<std::int64_t>()[1] != static_cast<std::int64_t>((seen + 1) * (seen + 1)))
+            break;
+          seen += b->size();
+        }
+        co_return seen;
+      };
+      CHECK(block_on(loop, drive()) == static_cast<std::size_t>(taken > 125 ? 2000 : taken * 16));
+      CHECK(device.control().unpinned == 0);
+      CHECK(pool.peak() <= 2 + 2 + 1);
+      stream = async_generator<device_batch>();
+      loop.drain();
+    }
+    CHECK(device.control().wrong == "");
+    CHECK(device.control().device.empty());
+    CHECK(device.control().pinned.empty());
+  }
+}
