@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/io/run_on.hpp>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/io/loop_thread.hpp>
+#include <millrace/io/sleep.hpp>
+
+#include "tests/io/gate.hpp"
+#include "tests/loop/loops.hpp"
+
+namespace millrace::test {
+namespace {
+
+loop_options options_of(loop_kind k) {
+  loop_options o;
+  o.force_epoll = k == loop_kind::epoll;
+  return o;
+}
+
+/// In a frame: notes on which thread it was made and destroyed.
+class resident {
+ public:
+  struct counts {
+    std::atomic<int> alive{0};
+    std::atomic<int> strangers{0};
+  };
+  explicit resident(counts& c) : counts_(c), home_(std::this_thread::get_id()) { ++c.alive; }
+  resident(const resident&) = delete;
+  ~resident() {
+    if (std::this_thread::get_id() != home_) ++counts_.strangers;
+    --counts_.alive;
+  }
+
+ private:
+  counts& counts_;
+  std::thread::id home_;
+};
+
+task<int> stay(resident::counts& counts, duration d, gate* begun) {
+  resident r(counts);
+  if (begun != nullptr) begun->open();
+  co_await sleep_for(d);
+  co_return 7;
+}
+task<int> fetch(event_loop& other, resident::counts& counts, duration d, gate* begun = nullptr) {
+  const auto make = [&counts, d, begun] { return stay(counts, d, begun); };
+  co_return co_await run_on(other, make);
+}
+
+constexpr duration forever = duration::max();
+
+TEST_CASE("a task runs on the other loop and its result comes home", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  loop_thread other(options_of(kind_of_loop));
+  CHECK(other.loop().backend() == std::string(loop.backend()));
+  const auto here = std::this_thread::get_id();
+  const auto all = [&]() -> task<std::string> {
+    const auto make_text = [&]() -> task<std::string> {
+      co_await sleep_for(duration(1000));
+      if (std::this_thread::get_id() == here) throw std::logic_error("not away");
+      co_return "a text that does not fit the small string";
+    };
+    std::string text = co_await run_on(other.loop(), make_text);
+    if (std::this_thread::get_id() != here) throw std::logic_error("not at home");
+    const auto fail = []() -> task<void> {
+      co_await yield_now();
+      throw std::runtime_error("it broke");
+    };
+    try {
+      co_await run_on(other.loop(), fail);
+    } catch (const std::runtime_error& e) {
+      text += e.what();
+    }
+    const auto at_home = []() -> task<int> { co_return 1; };
+    text += std::to_string(co_await run_on(loop, at_home));
+    co_return text;
+  };
+  CHECK(block_on(loop, all()) == "a text that does not fit the small stringit broke1");
+  CHECK(loop.operations() == 0);
+}
+
+TEST_CASE("what cannot even start is thrown at home", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  loop_thread other(options_of(kind_of_loop));
+  const auto all = [&]() -> task<void> {
+    const auto make = []() -> task<void> { throw std::runtime_error("no task"); };
+    co_await run_on(other.loop(), make);
+  };
+  CHECK_THROWS_WITH(block_on(loop, all()), "no task");
+}
+
+TEST_CASE("a task dropped at home is destroyed on its own thread", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  resident::counts counts;
+  loop_thread other(options_of(kind_of_loop));
+  { task<int> never = fetch(other.loop(), counts, forever); }
+  { started<int> not_begun(loop, fetch(other.loop(), counts, forever)); }
+  CHECK(loop.operations() == 0);
+  {
+    started<int> sent(loop, fetch(other.loop(), counts, forever));
+    turns(loop, 1);
+  }
+  for (int twice = 0; twice < 2; ++twice) {
+    gate begun;
+    started<int> running(loop, fetch(other.loop(), counts, forever, &begun));
+    turns(loop, 1);
+    begun.pass();
+  }
+  CHECK(loop.operations() > 0);
+  loop.drain();
+  CHECK(counts.alive == 0);
+  CHECK(counts.strangers == 0);
+  CHECK(loop.frames() == 0);
+}
+
+TEST_CASE("a loop thread may go as soon as its tasks are dropped", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  resident::counts counts;
+  for (int i = 0; i < 30; ++i) {
+    gate begun;
+    std::vector<started<int>> tasks;
+    loop_thread other(options_of(kind_of_loop));
+    for (int k = 0; k < 8; ++k)
+      tasks.emplace_back(loop, fetch(other.loop(), counts, k % 2 == 0 ? forever : duration(k)));
+    turns(loop, i % 5);
+    tasks.clear();
+  }
+  CHECK(counts.alive == 0);
+  CHECK(counts.strangers == 0);
+  loop.drain();
+  CHECK(loop.operations() == 0);
+}
+
+TEST_CASE("tasks dropped while they race home leave nothing", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  resident::counts counts;
+  loop_thread one(options_of(kind_of_loop));
+  loop_thread two(options_of(kind_of_loop));
+  rng random(7);
+  int finished = 0;
+  const auto run_one = [&](event_loop& other, duration d) -> task<void> {
+    if (co_await fetch(other, counts, d) == 7) ++finished;
+  };
+  {
+    std::vector<started<void>> tasks(12);
+    for (int round = 0; round < 1500; ++round) {
+      event_loop& other = random.below(2) == 0 ? one.loop() : two.loop();
+      const duration d(static_cast<std::int64_t>(random.below(4) * 10000));
+      tasks[random.below(tasks.size())] = started<void>(loop, run_one(other, d));
+      turns(loop, static_cast<int>(random.below(6)));
+      if (random.below(2) == 0) tasks[random.below(tasks.size())] = started<void>();
+    }
+  }
+  loop.drain();
+  CHECK(finished > 0);
+  CHECK(counts.alive == 0);
+  CHECK(counts.strangers == 0);
+  CHECK(loop.frames() == 0);
+}
+
+TEST_CASE("a loop thread that cannot have a loop says why", "[io]") {
+  if (MILLRACE_ASAN)
+    MILLRACE_SKIP("the undefined behaviour sanitizer, which comes with this one, needs descriptors itself");
+  rlimit before;
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{3, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  int code = 0;
+  try {
+    loop_thread t;
+  } catch (const io_error& e) {
+    code = e.code();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(code == EMFILE);
+}
+
+}  // namespace
+}  // namespace millrace::test
