@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/writable_bytes.hpp>
 
 namespace millrace::tar::detail {
 

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/detail/fiber.hpp>
 #include <millrace/tar/detail/gzip_check.hpp>
