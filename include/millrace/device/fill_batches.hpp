@@ -172,12 +172,14 @@ class fill_batches_stage : public detail::library_stage {
 /// batches:
 ///
 ///     batch_pool pool(layout, copies);                       // page-locked for the device
-///     samples | fill_batches(pool, [](const sample& s, const batch_row& row) {
-///                 decode_jpeg(s["jpg"], row.field("image"));
-///                 row.set("label", parse_label(s["cls"]));
-///                 row.key(s.key);
-///               }, {.on = &cores})
-///             | to_device(copies)
+///     jpeg_decoder jpeg;
+///     const auto decode = [jpeg](sample s, const batch_row& row) {
+///       jpeg.into(row.values<std::uint8_t>("image"), 224, 224, s["jpg"], s.from.at(s.key));
+///       row.set("label", parse_label(s["cls"]));
+///       row.key(s.key);
+///       row.tag(s.from);
+///     };
+///     samples | fill_batches(pool, decode, {.on = &cores}) | to_device(copies)
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
 /// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be
