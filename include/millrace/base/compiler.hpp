@@ -13,6 +13,15 @@
 #define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 0
 #endif
 
+/// 1 where g++ gives a wrong layout to the frame of a coroutine that declares no variable and awaits in a condition, as
+/// in `{ if (co_await ready()) go(); }` (PR 106188, seen in 12.2; treated as present in every g++ before 13). Such a
+/// coroutine aborts with a message as soon as it is called, instead of corrupting memory when it is resumed.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#define MILLRACE_AWAIT_IN_CONDITION_UNSAFE 1
+#else
+#define MILLRACE_AWAIT_IN_CONDITION_UNSAFE 0
+#endif
+
 /// 1 under AddressSanitizer, whichever compiler.
 #if defined(__SANITIZE_ADDRESS__)
 #define MILLRACE_ASAN 1

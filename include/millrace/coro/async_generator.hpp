@@ -37,9 +37,7 @@ namespace detail {
 template <class T>
 class generator_promise : public promise_base {
  public:
-  std::coroutine_handle<generator_promise> get_return_object() noexcept {
-    return std::coroutine_handle<generator_promise>::from_promise(*this);
-  }
+  std::coroutine_handle<generator_promise> get_return_object() noexcept { return frame_of(*this); }
   std::suspend_always initial_suspend() const noexcept { return {}; }
 
   /// Suspends at a yield or at the end, and wakes the consumer if it is waiting.

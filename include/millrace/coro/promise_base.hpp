@@ -3,6 +3,7 @@
 #pragma once
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -77,6 +78,23 @@ class promise_base {
   std::exception_ptr error_;
   ready_node node_;
 };
+
+namespace detail {
+
+/// The handle of a promise's coroutine. Under a compiler that misplaces frames the address shows it: operator new
+/// aligns frames, and a misplaced one starts eight bytes late.
+template <class Promise>
+std::coroutine_handle<Promise> frame_of(Promise& promise) noexcept {
+  const auto handle = std::coroutine_handle<Promise>::from_promise(promise);
+#if MILLRACE_AWAIT_IN_CONDITION_UNSAFE
+  MILLRACE_ASSERT(reinterpret_cast<std::uintptr_t>(handle.address()) % __STDCPP_DEFAULT_NEW_ALIGNMENT__ == 0,
+                  "g++ 12.2 misplaces the frame of a coroutine that awaits in a condition and declares no variable: "
+                  "name the awaited value, `const bool more = co_await ...; if (more)`");
+#endif
+  return handle;
+}
+
+}  // namespace detail
 
 /// `executor& ex = co_await this_executor();` never suspends.
 class this_executor {

@@ -50,9 +50,7 @@ class task_promise_base : public promise_base {
 template <class T>
 class task_promise : public task_promise_base {
  public:
-  std::coroutine_handle<task_promise> get_return_object() noexcept {
-    return std::coroutine_handle<task_promise>::from_promise(*this);
-  }
+  std::coroutine_handle<task_promise> get_return_object() noexcept { return frame_of(*this); }
   template <class U = T>
     requires std::is_constructible_v<T, U&&>
   void return_value(U&& value) {
@@ -71,9 +69,7 @@ template <>
 class task_promise<void> : public task_promise_base {
  public:
   task_promise() noexcept = default;  // without it an aggregate, which the coroutine's parameters would initialise
-  std::coroutine_handle<task_promise> get_return_object() noexcept {
-    return std::coroutine_handle<task_promise>::from_promise(*this);
-  }
+  std::coroutine_handle<task_promise> get_return_object() noexcept { return frame_of(*this); }
   void return_void() noexcept {}
   void take() { rethrow_if_failed(); }
 };

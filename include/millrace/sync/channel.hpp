@@ -16,9 +16,10 @@ namespace millrace {
 /// A bounded first-in first-out queue between coroutines of one executor.
 ///
 /// send() waits while `capacity` items are queued; receive() waits while there are none. close() ends it: what is
-/// queued is still received, then receive() gives nullopt; close(error) makes it throw instead. Sending to a closed
-/// channel returns false and drops the item. Dropping a waiting send() or receive() loses no queued item: items are
-/// moved only by a coroutine that runs. Waiters are woken through the run queue. The channel must outlive its waiters.
+/// queued is still received, then receive() gives nullopt; close(error) makes it throw instead, each time. Sending to a
+/// closed channel returns false and drops the item. Dropping a waiting send() or receive() loses no queued item: items
+/// are moved only by a coroutine that runs. Waiters are woken through the run queue. The channel must outlive its
+/// waiters.
 template <class T>
 class channel {
  public:
@@ -49,7 +50,7 @@ class channel {
       items_.pop_front();
       changed_.notify();
     } else if (error_) {
-      std::rethrow_exception(std::exchange(error_, nullptr));
+      std::rethrow_exception(error_);  // again for the next receiver: none must take a broken stream for one that ended
     }
     return item;
   }
