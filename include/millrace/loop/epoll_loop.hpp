@@ -65,14 +65,14 @@ class epoll_loop final : public event_loop {
 
  protected:
   void poll(bool block, std::optional<time_point> deadline) override {
-    std::optional<duration> timeout = duration(0);
+    std::optional<duration> timeout;
     if (block) {
-      timeout.reset();
       if (deadline) timeout = *deadline - now();
       wake_.sleep_begins();
       if (!inbox_empty()) timeout = duration(0);
-    } else if (watches_.live() == 0) {
-      return;
+    } else {
+      if (watches_.live() == 0) return;
+      timeout = duration(0);
     }
     try {
       epoll_.wait(timeout, [this](std::uint64_t tag, unsigned events) { dispatch(tag, events); });
