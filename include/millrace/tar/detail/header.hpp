@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -72,13 +73,30 @@ inline number parse_base256(const char* field, std::size_t length) noexcept {
   return {value, nullptr};
 }
 
+/// Reads eight octal digits at once; false when they are not all digits, or on big-endian machines.
+inline bool eight_octal_digits(const char* field, std::uint64_t& value) noexcept {
+  if constexpr (std::endian::native != std::endian::little) return false;
+  std::uint64_t x;
+  std::memcpy(&x, field, 8);
+  x ^= 0x3030303030303030u;
+  if ((x & 0xf8f8f8f8f8f8f8f8u) != 0) return false;
+  x = (x << 3 | x >> 8) & 0x003f003f003f003fu;  // pairs, then fours, then all; the first digit is the lowest byte
+  x = (x << 6 | x >> 16) & 0x00000fff00000fffu;
+  value = (x << 12 | x >> 32) & 0xffffffu;
+  return true;
+}
+
 /// Octal digits with blanks or NULs before them and a blank, a NUL or nothing behind them; an empty field is 0. What
 /// follows a NUL is not looked at: old writers left their buffers' contents there.
 inline number parse_number(const char* field, std::size_t length) noexcept {
   if ((static_cast<unsigned char>(field[0]) & 0x80) != 0) return parse_base256(field, length);
   std::size_t i = 0;
-  while (i < length && (field[i] == ' ' || field[i] == '\0')) ++i;
   std::uint64_t value = 0;
+  if (MILLRACE_LIKELY(length > 8 && eight_octal_digits(field, value))) {
+    i = 8;
+  } else {
+    while (i < length && (field[i] == ' ' || field[i] == '\0')) ++i;
+  }
   for (; i < length; ++i) {
     const auto digit = static_cast<unsigned>(static_cast<unsigned char>(field[i])) - '0';
     if (digit > 7) break;
