@@ -22,8 +22,9 @@ namespace millrace {
 ///       co_return;
 ///     });
 ///
-/// with_scope() returns when the body and every spawned task have ended. The first exception stops the others (their
-/// frames are destroyed) and is rethrown. Dropping with_scope() drops them all.
+/// with_scope() returns when the body and every spawned task have ended. The body is one of them: it starts through the
+/// run queue, and the first exception of any stops the others (their frames are destroyed at once) and is rethrown.
+/// Dropping with_scope() drops them all. What several tasks share must live outside the body, which may end first.
 class scope {
  public:
   scope(const scope&) = delete;
@@ -33,14 +34,10 @@ class scope {
   /// lambdas with captures are safe here.
   template <class Callable, class... Args>
   void spawn(Callable callable, Args... args) {
-    sweep();
-    ++running_;
-    tasks_.emplace_back();
-    task<void> t = run<Callable, Args...>(*this, std::move(callable), std::move(args)...);
-    tasks_.back() = started<void>(executor_, std::move(t), stage_);
+    start(run<Callable, Args...>(*this, std::move(callable), std::move(args)...));
   }
 
-  /// Spawned tasks that have not ended.
+  /// Tasks that have not ended, the body among them.
   std::size_t running() const noexcept { return running_; }
 
   template <class Body>
@@ -49,18 +46,52 @@ class scope {
  private:
   scope(executor& ex, stage_record* stage) noexcept : executor_(ex), stage_(stage) {}
 
+  ~scope() { stop(); }
+
   template <class Callable, class... Args>
   static task<void> run(scope& self, Callable callable, Args... args) {
     try {
       co_await callable(std::move(args)...);
     } catch (...) {
-      if (!self.error_) self.error_ = std::current_exception();
+      self.fail();
     }
-    --self.running_;
-    self.changed_.notify();
+    self.end();
   }
+  template <class Body>
+  static task<void> run_body(scope& self, Body& body) {
+    try {
+      co_await body(self);
+    } catch (...) {
+      self.fail();
+    }
+    self.end();
+  }
+
+  void start(task<void> t) {
+    if (tasks_.size() > 2 * running_ + 8) sweep();
+    tasks_.push_back(started<void>(executor_, std::move(t), stage_));
+    ++running_;
+  }
+  void fail() noexcept {
+    if (!error_) error_ = std::current_exception();
+  }
+  void end() noexcept {
+    --running_;
+    changed_.notify();
+  }
+  // Frames are destroyed outside the list: what they hold may spawn, too.
   void sweep() {
-    for (auto it = tasks_.begin(); it != tasks_.end();) it = it->done() ? tasks_.erase(it) : std::next(it);
+    std::list<started<void>> ended;
+    for (auto it = tasks_.begin(); it != tasks_.end();) {
+      const auto current = it++;
+      if (current->done()) ended.splice(ended.end(), tasks_, current);
+    }
+  }
+  void stop() noexcept {
+    while (!tasks_.empty()) {
+      std::list<started<void>> first;
+      first.splice(first.end(), tasks_, tasks_.begin());
+    }
   }
 
   executor& executor_;
@@ -77,10 +108,9 @@ task<void> with_scope(Body body) {
   executor& ex = co_await this_executor();
   stage_record* stage = co_await this_stage();
   scope s(ex, stage);
-  task<void> main = body(s);
-  co_await std::move(main);
+  s.start(scope::run_body(s, body));
   while (s.running_ > 0 && !s.error_) co_await s.changed_.wait();
-  s.tasks_.clear();
+  s.stop();
   if (s.error_) std::rethrow_exception(s.error_);
 }
 
