@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 
 namespace millrace {
 
@@ -21,7 +22,7 @@ class timer_node {
   bool armed() const noexcept { return index_ != npos; }
 
  protected:
-  virtual ~timer_node() = default;
+  virtual ~timer_node() { MILLRACE_ASSERT(!armed(), "a timer was destroyed while it was armed"); }
   virtual void fire() noexcept = 0;
 
  private:
@@ -35,6 +36,13 @@ class timer_node {
 /// Binary heap of timers; equal times fire in the order of arming. O(log n) to arm and to remove. One thread.
 class timer_queue {
  public:
+  timer_queue() noexcept = default;
+  timer_queue(const timer_queue&) = delete;
+  timer_queue& operator=(const timer_queue&) = delete;
+  ~timer_queue() {
+    for (timer_node* node : heap_) node->index_ = timer_node::npos;
+  }
+
   bool empty() const noexcept { return heap_.empty(); }
   std::size_t size() const noexcept { return heap_.size(); }
   time_point next() const noexcept { return heap_.front()->due_; }
@@ -43,7 +51,7 @@ class timer_queue {
   void add(timer_node& node, time_point due) {
     remove(node);
     heap_.push_back(&node);
-    node.due_ = due;
+    node.due_ = due < fired_ ? fired_ : due;  // what is late anyway must not overtake those who were late before it
     node.order_ = ++armed_;
     node.index_ = heap_.size() - 1;
     up(node.index_);
@@ -63,6 +71,7 @@ class timer_queue {
 
   /// Fires everything due at `now` that was armed before the call; returns how many fired.
   std::size_t fire_due(time_point now) noexcept {
+    fired_ = now;
     const std::uint64_t limit = armed_;
     std::size_t fired = 0;
     while (!heap_.empty() && heap_.front()->due_ <= now && heap_.front()->order_ <= limit) {
@@ -107,6 +116,7 @@ class timer_queue {
 
   std::vector<timer_node*> heap_;
   std::uint64_t armed_ = 0;
+  time_point fired_{};  // when fire_due() was last called
 };
 
 }  // namespace millrace

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/sync/event.hpp>
+
+#include "tests/support/catch.hpp"
+
+#include <string>
+
+#include "tests/coro/support.hpp"
+
+using namespace millrace;
+using namespace millrace::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<void> wait_for(event& e, std::string& log, char name) {
+  co_await e.wait();
+  log += name;
+}
+
+}  // namespace
+
+TEST_CASE("an event that is set holds nobody up") {
+  testing::virtual_loop loop;
+  event e;
+  CHECK_FALSE(e.is_set());
+  e.set();
+  CHECK(e.is_set());
+  std::string log;
+  block_on(loop, wait_for(e, log, 'a'));
+  block_on(loop, wait_for(e, log, 'b'));
+  CHECK(log == "ab");
+}
+
+TEST_CASE("setting wakes everybody, in order, also when the event is reset before they run") {
+  testing::virtual_loop loop;
+  event e;
+  std::string log;
+  started<void> a(loop, wait_for(e, log, 'a'));
+  started<void> b(loop, wait_for(e, log, 'b'));
+  started<void> c(loop, wait_for(e, log, 'c'));
+  run_until_idle(loop);
+  CHECK(log.empty());
+  e.set();
+  e.set();
+  CHECK(log.empty());  // never inline
+  e.reset();
+  started<void> d(loop, wait_for(e, log, 'd'));
+  run_until_idle(loop);
+  CHECK(log == "abc");
+  CHECK_FALSE(d.done());
+  e.set();
+  run_until_idle(loop);
+  CHECK(log == "abcd");
+}
+
+TEST_CASE("dropped waits are unlinked, before and after the event is set") {
+  testing::virtual_loop loop;
+  event e;
+  std::string log;
+  started<void> a(loop, wait_for(e, log, 'a'));
+  started<void> b(loop, wait_for(e, log, 'b'));
+  started<void> c(loop, wait_for(e, log, 'c'));
+  run_until_idle(loop);
+  a = started<void>();
+  e.set();
+  b = started<void>();
+  run_until_idle(loop);
+  CHECK(log == "c");
+  CHECK(loop.frames() == 1);
+}
