@@ -81,26 +81,6 @@ class slot_ring_user {
   std::shared_ptr<slot_ring<D>> ring_;
 };
 
-/// A slot between its acquisition and the copy into it.
-template <device D>
-class acquired_slot {
- public:
-  acquired_slot(slot_ring<D>& ring, std::size_t index) noexcept : ring_(&ring), index_(index) {}
-  acquired_slot(const acquired_slot&) = delete;
-  acquired_slot& operator=(const acquired_slot&) = delete;
-  ~acquired_slot() {
-    if (ring_ != nullptr) ring_->put_back(index_);
-  }
-  std::size_t take() noexcept {
-    ring_ = nullptr;
-    return index_;
-  }
-
- private:
-  slot_ring<D>* ring_;
-  std::size_t index_;
-};
-
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager>
 task<void> fill_slots(async_generator<Item>& source, std::shared_ptr<slot_ring<D>> ring, std::shared_ptr<Stager> stager,
@@ -108,8 +88,7 @@ task<void> fill_slots(async_generator<Item>& source, std::shared_ptr<slot_ring<D
   std::exception_ptr failed;
   try {
     for (;;) {
-      const std::size_t index = co_await acquire_slot<D>(*ring);
-      acquired_slot<D> slot(*ring, index);
+      const std::size_t slot = co_await acquire_slot<D>(*ring);  // first, so that no item waits in hand for one
       std::optional<Item> item = co_await source.next();
       if (!item) break;
       staging_job<Stager, Item> job(stager, std::move(*item));
@@ -120,8 +99,8 @@ task<void> fill_slots(async_generator<Item>& source, std::shared_ptr<slot_ring<D
       } else {
         staged = job();
       }
-      ring->fill(slot.take(), std::move(staged));
-      ready.try_send(device_batch(ring, index));
+      ring->fill(slot, std::move(staged));
+      ready.try_send(device_batch(ring, slot));
     }
   } catch (...) {
     failed = std::current_exception();

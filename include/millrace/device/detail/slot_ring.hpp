@@ -40,7 +40,8 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
 
   release_bell& bell() noexcept { return bell_; }
 
-  /// A free slot, if there is one: the one that has been free longest. Throws what the device reports.
+  /// A free slot, if there is one: the one that has been free longest. Throws what the device reports. A slot that is
+  /// not filled then stays with the ring to its end: the stage takes one only while it goes on.
   std::optional<std::size_t> try_acquire() {
     collect();
     const std::lock_guard lock(mutex_);
@@ -48,12 +49,6 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     const std::size_t i = free_.front();
     free_.erase(free_.begin());
     return i;
-  }
-
-  /// Puts a slot back that was acquired and not filled.
-  void put_back(std::size_t i) noexcept {
-    const std::lock_guard lock(mutex_);
-    free_.insert(free_.begin(), i);
   }
 
   /// Whether slots wait for the device, so that looking again soon makes sense.
