@@ -238,11 +238,9 @@ class ring_loop final : public event_loop {
     while (done < cancels_.size() && cancelling_ < cancel_share()) {
       io_uring_sqe* e = ring_.entry();
       if (e == nullptr) break;
-      if ((cancels_[done] & detail::ring_tag_mask) == detail::ring_data(tag::poll)) {
-        io_uring_prep_poll_remove(e, cancels_[done]);
-      } else {
-        io_uring_prep_cancel64(e, cancels_[done], 0);
-      }
+      // Polls too: a poll removal fails with -EALREADY when it meets a wake-up, also one after which the poll is armed
+      // again (another event of the descriptor), and would then stay for ever. A cancellation leaves a mark.
+      io_uring_prep_cancel64(e, cancels_[done], 0);
       io_uring_sqe_set_data64(e, detail::ring_data(tag::cancel));
       ++cancelling_;
       ++done;

@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/io/socket.hpp>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/testing/census.hpp>
+
+#include "tests/loop/loops.hpp"
+
+namespace millrace::test {
+namespace {
+
+/// Two connected sockets.
+struct socket_pair {
+  explicit socket_pair(int domain = AF_UNIX) {
+    if (domain == AF_UNIX) {
+      int ends[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("no socket pair");
+      a = socket(ends[0]);
+      b = socket(ends[1]);
+      return;
+    }
+    listener = socket::listen("127.0.0.1", 0);
+    a = connected(listener.port());
+  }
+  /// A TCP connection to that port of the loopback, through the listener's backlog.
+  static socket connected(std::uint16_t port) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socket s(fd);
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(port);
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    // Non-blocking: the kernel completes it on the loopback without us.
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 && errno != EINPROGRESS) {
+      throw std::runtime_error("cannot connect");
+    }
+    return s;
+  }
+  socket listener;
+  socket a;
+  socket b;
+};
+
+task<std::string> read_all(socket& s) {
+  std::string text;
+  std::vector<char> memory(10000);
+  for (;;) {
+    const std::size_t n = co_await s.read_some(memory);
+    if (n == 0) co_return text;
+    text.append(memory.data(), n);
+  }
+}
+
+task<void> write(socket& s, std::vector<std::string_view> pieces) {
+  co_await s.write_all(pieces);
+  s.shutdown_write();
+}
+
+task<socket> accept_one(socket& listener) { co_return co_await listener.accept(); }
+
+task<int> read_error(socket& s) {
+  try {
+    char memory[16];
+    while (co_await s.read_some(memory) > 0) continue;
+    co_return 0;
+  } catch (const io_error& e) {
+    co_return e.code();
+  }
+}
+
+task<int> write_error(socket& s, std::string_view text) {
+  try {
+    const std::string_view pieces[] = {text};
+    for (int i = 0; i < 1000; ++i) co_await s.write_all(pieces);
+    co_return 0;
+  } catch (const io_error& e) {
+    co_return e.code();
+  }
+}
+
+TEST_CASE("pieces of every size arrive in order, more of them and more bytes than one call takes", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  std::string text(3 << 20, 'a');
+  for (std::size_t i = 0; i < text.size(); i += 3) text[i] = static_cast<char>('b' + i % 23);
+  std::vector<std::string_view> pieces{""};
+  for (std::size_t at = 0, size = 0; at < text.size(); at += size) {
+    size = std::min(text.size() - at, pieces.size() * 97 % 70000 + 1);
+    pieces.push_back(std::string_view(text).substr(at, size));
+    if (pieces.size() % 5 == 0) pieces.push_back("");
+  }
+  pieces.push_back("");
+  started<void> writing(loop, write(pair.a, pieces));
+  const std::string received = block_on(loop, read_all(pair.b));
+  CHECK((received == text));
+  CHECK(writing.done());
+}
+
+TEST_CASE("nothing to write is written at once", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  block_on(loop, write(pair.a, {}));
+  CHECK(block_on(loop, read_all(pair.b)).empty());
+}
+
+TEST_CASE("both directions of one socket at a time", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  const std::string text(2 << 20, 'x');
+  started<void> there(loop, write(pair.a, {text}));
+  started<void> back(loop, write(pair.b, {text, text}));
+  started<std::string> read_there(loop, read_all(pair.b));
+  started<std::string> read_back(loop, read_all(pair.a));
+  loop.run_until([&] { return read_there.done() && read_back.done(); });
+  CHECK(read_there.take().size() == text.size());
+  CHECK(read_back.take().size() == 2 * text.size());
+}
+
+TEST_CASE("a listener takes connections that wait and connections that come", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket listener = socket::listen("127.0.0.1", 0);
+  CHECK(listener.port() != 0);
+  socket early = socket_pair::connected(listener.port());
+  CHECK(block_on(loop, accept_one(listener)).fd() >= 0);
+  started<socket> accepting(loop, accept_one(listener));
+  turns(loop, 3);
+  CHECK(!accepting.done());
+  socket late = socket_pair::connected(listener.port());
+  loop.run_until([&] { return accepting.done(); });
+  socket peer = accepting.take();
+  started<void> writing(loop, write(late, {"hello"}));
+  CHECK(block_on(loop, read_all(peer)) == "hello");
+}
+
+TEST_CASE("addresses that cannot be listened on", "[io]") {
+  const socket first = socket::listen("127.0.0.1", 0);
+  try {
+    socket::listen("127.0.0.1", first.port());
+    FAIL("two listeners on one port");
+  } catch (const io_error& e) {
+    CHECK(e.code() == EADDRINUSE);
+  }
+  CHECK_THROWS_AS(socket::listen("localhost", 0), io_error);
+}
+
+TEST_CASE("a reset is an error of the reader, a peer that is gone one of the writer", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket listener = socket::listen("127.0.0.1", 0);
+  socket a = socket_pair::connected(listener.port());
+  socket b = block_on(loop, accept_one(listener));
+  started<int> reading(loop, read_error(a));
+  turns(loop, 2);
+  b.reset_on_close();
+  b = socket();
+  loop.run_until([&] { return reading.done(); });
+  CHECK(reading.take() == ECONNRESET);
+
+  socket_pair pair;
+  pair.b = socket();
+  CHECK(block_on(loop, write_error(pair.a, "x")) == EPIPE);
+  CHECK(block_on(loop, read_error(pair.a)) == 0);
+}
+
+TEST_CASE("a writer that waits learns that its peer has gone", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  const std::string text(1 << 20, 'x');
+  started<int> writing(loop, write_error(pair.a, text));
+  turns(loop, 3);
+  CHECK(!writing.done());
+  pair.b = socket();
+  loop.run_until([&] { return writing.done(); });
+  const int code = writing.take();
+  CHECK((code == EPIPE || code == ECONNRESET));
+}
+
+TEST_CASE("dropping an operation that waits leaves nothing behind, and the socket works on", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  testing::census before(loop);
+  socket listener = socket::listen("127.0.0.1", 0);
+  for (int i = 0; i < 3; ++i) {
+    started<socket> accepting(loop, accept_one(listener));
+    turns(loop, i);
+  }
+  socket a = socket_pair::connected(listener.port());
+  socket b = block_on(loop, accept_one(listener));
+  for (int i = 0; i < 3; ++i) {
+    const auto memory = std::make_unique<char[]>(4);  // freed when the read is dropped
+    started<int> reading(loop, read_error(a));
+    turns(loop, i);
+  }
+  {
+    const std::string text(8 << 20, 'x');  // also freed while its write waits
+    started<int> writing(loop, write_error(a, text));
+    turns(loop, 3);
+    CHECK(!writing.done());
+  }
+  {
+    started<void> there(loop, write(b, {"hello"}));
+    CHECK(block_on(loop, read_all(a)) == "hello");
+  }
+  CHECK(before.difference() == "");
+}
+
+TEST_CASE("dropping an operation that has just become ready", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  testing::census before(loop);
+  socket_pair pair;
+  {
+    started<int> reading(loop, read_error(pair.a));
+    turns(loop, 2);
+    const std::string_view pieces[] = {"x"};
+    started<void> writing(loop, write(pair.b, {pieces[0]}));
+    loop.run_until([&] { return writing.done(); });
+  }
+  socket listener = socket::listen("127.0.0.1", 0);
+  {
+    // A connection that was accepted for nobody is closed.
+    started<socket> accepting(loop, accept_one(listener));
+    turns(loop, 2);
+    socket a = socket_pair::connected(listener.port());
+    turns(loop, 2);
+  }
+  CHECK(before.difference() == "");
+}
+
+TEST_CASE("a socket that nobody reads does not keep the loop busy", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  started<int> reading(loop, read_error(pair.a));
+  turns(loop, 2);
+  // The peer ends; the reader sees it and nobody asks again. The loop must be able to sleep until the timer.
+  pair.b = socket();
+  loop.run_until([&] { return reading.done(); });
+  std::size_t asked = 0;
+  struct alarm final : timer_node {
+    void fire() noexcept override { fired = true; }
+    bool fired = false;
+  } timer;
+  loop.add_timer(timer, loop.now() + std::chrono::milliseconds(20));
+  loop.run_until([&] {
+    ++asked;
+    return timer.fired;
+  });
+  CHECK(asked < 20);
+}
+
+}  // namespace
+}  // namespace millrace::test
