@@ -39,7 +39,8 @@ namespace millrace {
 /// the loop of the coroutine that first waits on it and must be destroyed before that loop, on its thread. The system
 /// call is made at once and the kernel is asked to report readiness only when the call would block; it is then repeated
 /// by the loop, without resuming the coroutine, until it is done. Dropping an operation ends it: no memory of it is
-/// touched afterwards; what write_all() has handed to the kernel is sent. Errors: io_error with the errno value.
+/// touched afterwards; what write_all() has handed to the kernel is sent, what a read had just taken is lost. Errors:
+/// io_error with the errno value.
 class socket {
   class state;
 
