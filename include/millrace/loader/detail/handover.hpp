@@ -64,6 +64,8 @@ class handover {
     {
       std::lock_guard lock(mutex_);
       executor_ = ex;
+      // A thread that has left before the loop was there.
+      if (ex != nullptr && stop_ != nullptr) ex->post_remote(*std::exchange(stop_, nullptr));
     }
     filled_.notify_one();
   }
@@ -87,10 +89,14 @@ class handover {
     return item;
   }
 
-  /// Makes the executor call `stop` soon, unless it has ended.
+  /// Makes the executor call `stop` soon: at once, as soon as it runs, or never when it has ended. Call once.
   void send(remote_node& stop) {
     std::lock_guard lock(mutex_);
-    if (executor_ != nullptr) executor_->post_remote(stop);
+    if (executor_ != nullptr) {
+      executor_->post_remote(stop);
+    } else {
+      stop_ = &stop;
+    }
   }
 
  private:
@@ -114,6 +120,7 @@ class handover {
   bool producer_waits_ = false;
   std::exception_ptr error_;
   executor* executor_ = nullptr;
+  remote_node* stop_ = nullptr;  // waits for the executor
   signal room_;  // the executor's thread only
   wake_producer wake_{*this};
 };

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/records/lines.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+
+namespace {
+
+async_generator<chunk> chunks_of(std::vector<std::string> shards, std::size_t piece) {
+  for (std::size_t n = 0; n < shards.size(); ++n) {
+    auto from = std::make_shared<const shard>("s" + std::to_string(n));
+    const std::string& text = shards[n];
+    std::size_t at = 0;
+    do {
+      const std::size_t size = std::min(piece, text.size() - at);
+      chunk c(from, at, bytes::copy(std::string_view(text).substr(at, size)), at + size == text.size());
+      at += size;
+      co_yield give(c);
+    } while (at < text.size());
+  }
+}
+
+struct seen {
+  std::vector<std::string> lines;
+  std::vector<std::string> origins;
+  std::vector<std::size_t> sizes;
+};
+task<seen> collect(async_generator<line_batch> in) {
+  seen out;
+  while (std::optional<line_batch> b = co_await in.next()) {
+    out.sizes.push_back(b->size());
+    out.origins.push_back(b->from.url() + ":" + std::to_string(b->from.offset) + ":" + std::to_string(b->from.ordinal));
+    for (std::string_view l : *b) out.lines.emplace_back(l);
+  }
+  co_return out;
+}
+seen split(std::vector<std::string> shards, std::size_t piece, lines_options o) {
+  testing::virtual_loop loop;
+  return block_on(loop, collect(chunks_of(std::move(shards), piece) | lines(o)));
+}
+
+}  // namespace
+
+TEST_CASE("lines are the same however the text is cut into pieces") {
+  const std::vector<std::string> shards{"one\ntwo\r\n\nfour", "", "five\n", "\n"};
+  const std::vector<std::string> expected{"one", "two", "", "four", "five", ""};
+  for (std::size_t piece : {1, 2, 3, 5, 100}) {
+    for (std::size_t size : {1, 2, 4, 100}) {
+      const seen s = split(shards, piece, {.batch = size});
+      INFO("piece " << piece << ", batch " << size);
+      CHECK(s.lines == expected);
+      for (std::size_t i = 0; i + 1 < s.sizes.size(); ++i) CHECK(s.sizes[i] == size);
+    }
+  }
+}
+
+TEST_CASE("a batch knows where its first line comes from") {
+  for (std::size_t piece : {1, 4, 100}) {
+    const seen s = split({"ab\ncd\r\nef\n", "gh"}, piece, {.batch = 1});
+    CHECK(s.origins == std::vector<std::string>{"s0:0:0", "s0:3:1", "s0:7:2", "s1:0:0"});
+  }
+}
+
+TEST_CASE("a line that is too long is an error with its place") {
+  for (std::size_t piece : {3, 100}) {
+    try {
+      split({"short\n" + std::string(50, 'x') + "\n"}, piece, {.batch = 4, .max_line = 20});
+      FAIL("no error");
+    } catch (const decode_error& e) {
+      CHECK(e.object() == "s0");
+      CHECK(e.offset() == 6u);
+    }
+  }
+  CHECK_THROWS_AS(lines({.batch = 0}), configuration_error);
+}
