@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs one example as the README says and checks what it prints: run_example.py NAME PROGRAM."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+
+def run(command):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} left with {done.returncode}")
+    return done.stdout
+
+
+def require(condition, what):
+    if not condition:
+        sys.exit("unexpected: " + what)
+
+
+def own_stage(program):
+    require(run([program]) == "too hot: 85\ntoo hot: 99\n", "the warnings")
+
+
+def training_loop(program):
+    require("stopped after 500 items" in run([program]), "the early end")
+
+
+def quickstart(program):
+    text = run([program])
+    losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", text)]
+    require(len(losses) == 5 and losses[-1] < losses[0] / 2, "a loss that does not fall")
+    accuracy = float(re.search(r"has not seen: ([0-9.]+)%", text).group(1))
+    require(accuracy > 90, "the accuracy")
+    require("images/s" in text and "map_concurrent" in text and "next item: p50" in text, "the stage table")
+
+
+def ranks(program):
+    launcher = shutil.which("mpirun")
+    if launcher is None:
+        print("skipped: example_ranks: mpirun is not installed (Debian: openmpi-bin)")
+        sys.exit(77)
+    text = run([launcher, "--allow-run-as-root", "--oversubscribe", "-n", "2", program, "train-{00..08}.tar"])
+    shards = {rank: set(re.findall(rf"rank {rank}: (\S+)", text)) for rank in "01"}
+    require(shards["0"] and shards["1"] and not shards["0"] & shards["1"], "ranks that share shards")
+    require(shards["0"] | shards["1"] == {f"train-{i:02d}.tar" for i in range(9)}, "shards that nobody reads")
+
+
+def local_tars(program):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, mode in (("a.tar", "w"), ("b.tar.gz", "w:gz")):
+            with tarfile.open(os.path.join(folder, name), mode) as tar:
+                for i in range(50):
+                    for extension in ("txt", "cls"):
+                        info = tarfile.TarInfo(f"{name[0]}/{i:03d}.{extension}")
+                        info.size = 1000 + i
+                        tar.addfile(info, io.BytesIO(b"x" * info.size))
+        require("100 samples" in run([program, folder + "/*"]), "the number of samples")
+
+
+def text_lines(program):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "lines.jsonl")
+        with open(path, "w") as file:
+            for i in range(20000):
+                file.write('{"line": %d}\n' % i)
+        require(run([program, path]).count("20000 lines") == 4, "the number of lines")
+
+
+if __name__ == "__main__":
+    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines)}[sys.argv[1]](sys.argv[2])
