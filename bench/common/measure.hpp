@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+
+/// \file
+/// What the benchmarks measure with. Their server runs in a process of its own (served.hpp), so that the figures of
+/// this process are the client's.
+
+namespace bench {
+
+inline constexpr int rounds = 7;
+
+/// Keeps the calling thread, and those it starts later, on one core: 0 the server's, 1 the client's. Nothing happens
+/// where there is only one.
+inline void pin(unsigned core) {
+  if (std::thread::hardware_concurrency() < 2) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+}
+/// All cores again.
+inline void unpin() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) CPU_SET(i, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+}
+
+/// What something cost this process, all of its threads together.
+struct cost {
+  double seconds = 0;
+  double cpu_seconds = 0;
+  double bytes = 0;
+  double faults = 0;  ///< minor ones
+
+  double gb_per_second() const { return bytes / seconds * 1e-9; }
+  double cpu_per_gb() const { return cpu_seconds / bytes * 1e9; }
+  double faults_per_gb() const { return faults / bytes * 1e9; }
+};
+
+/// Runs `f`, which returns the bytes that came through.
+template <class F>
+cost measure(F&& f) {
+  const auto used = [] {
+    rusage u{};
+    ::getrusage(RUSAGE_SELF, &u);
+    return u;
+  };
+  const auto cpu = [](const rusage& u) {
+    return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  };
+  cost c;
+  const rusage before = used();
+  const std::int64_t begin = millrace::monotonic_ns();
+  c.bytes = static_cast<double>(f());
+  c.seconds = 1e-9 * static_cast<double>(millrace::monotonic_ns() - begin);
+  const rusage after = used();
+  c.cpu_seconds = cpu(after) - cpu(before);
+  c.faults = static_cast<double>(after.ru_minflt - before.ru_minflt);
+  return c;
+}
+
+/// Repeats of one figure.
+class figure {
+ public:
+  void add(double x) { values_.push_back(x); }
+  double median() const { return at(0.5); }
+  double at(double share) const {
+    if (values_.empty()) return 0;
+    std::vector<double> sorted(values_);
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+  }
+  double lowest() const { return at(0); }
+  double highest() const { return at(1); }
+  const std::vector<double>& values() const { return values_; }
+
+ private:
+  std::vector<double> values_;
+};
+
+/// The repeats of one contender.
+class contender {
+ public:
+  explicit contender(std::string who) : name(std::move(who)) {}
+  void add(const cost& c) {
+    gb_per_second.add(c.gb_per_second());
+    cpu_per_gb.add(c.cpu_per_gb());
+    faults_per_gb.add(c.faults_per_gb());
+  }
+  static void print_head() {
+    std::printf("%-34s %7s %15s %9s %17s %10s\n", "", "GB/s", "(low - high)", "CPU s/GB", "(low - high)", "faults/GB");
+  }
+  void print() const {
+    std::printf("%-34s %7.2f (%5.2f - %5.2f) %9.4f (%6.4f - %6.4f) %10.0f\n", name.c_str(), gb_per_second.median(),
+                gb_per_second.lowest(), gb_per_second.highest(), cpu_per_gb.median(), cpu_per_gb.lowest(),
+                cpu_per_gb.highest(), faults_per_gb.median());
+  }
+
+  std::string name;
+  figure gb_per_second, cpu_per_gb, faults_per_gb;
+};
+
+/// Median over the rounds of the quotient within the round: what the machine did meanwhile falls out of it.
+inline double ratio(const figure& a, const figure& b) {
+  figure quotients;
+  for (std::size_t i = 0; i < a.values().size(); ++i) quotients.add(a.values()[i] / b.values()[i]);
+  return quotients.median();
+}
+
+inline void goal_at_least(const char* what, double value, double goal, const char* unit = "x") {
+  std::printf("  %-58s %9.3f %-3s goal >= %-8g %s\n", what, value, unit, goal, value >= goal ? "PASS" : "MISS");
+}
+inline void goal_at_most(const char* what, double value, double goal, const char* unit = "x") {
+  std::printf("  %-58s %9.3f %-3s goal <= %-8g %s\n", what, value, unit, goal, value <= goal ? "PASS" : "MISS");
+}
+
+/// The most memory that this process has had resident, in bytes.
+inline double peak_rss() {
+  rusage u{};
+  ::getrusage(RUSAGE_SELF, &u);
+  return static_cast<double>(u.ru_maxrss) * 1024;
+}
+
+/// What it ran on, and how busy that was.
+inline void print_machine() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  std::FILE* f = std::fopen("/proc/cpuinfo", "r");
+  char line[256];
+  std::string model = "unknown CPU";
+  while (f != nullptr && std::fgets(line, sizeof line, f) != nullptr) {
+    const std::string text(line);
+    if (text.rfind("model name", 0) != 0) continue;
+    model = text.substr(text.find(':') + 2);
+    model.pop_back();
+    break;
+  }
+  if (f != nullptr) std::fclose(f);
+  double load[1] = {0};
+  ::getloadavg(load, 1);
+  std::printf("%s, %u cores, compiler %s; load average %.1f at the start%s\n\n", model.c_str(),
+              std::thread::hardware_concurrency(), __VERSION__, load[0],
+              load[0] > 1 ? ": THE MACHINE IS SHARED, trust CPU seconds more than GB/s" : "");
+}
+
+}  // namespace bench

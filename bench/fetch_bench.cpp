@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What fetch costs: objects of known size read by 8 MiB parts, 8 at a time, from the embedded S3 server in a process of
+// its own on core 0; the client on core 1. Beside it, in turns, the same requests by a bare epoll loop that receives
+// straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Every round of every contender begins
+// with connections at hand and an empty pool of slabs. Our requests are signed and go through all checks.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
+//
+//   fetch_bench [GiB per round, default 2] [plain | tls, default both]
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+#include "bench/common/curl_client.hpp"
+#include "bench/common/measure.hpp"
+#include "bench/common/raw_client.hpp"
+#include "bench/common/served.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr std::size_t object_bytes = 128 * mill::MiB;
+constexpr std::size_t objects = 4;
+constexpr std::size_t part_bytes = 8 * mill::MiB;
+constexpr std::size_t at_once = 8;
+constexpr mill::fetch_options ahead{.shards = at_once, .window = part_bytes, .part = part_bytes};
+
+std::string key(std::size_t i) { return "o" + std::to_string(i); }
+
+void fill(mill::origin_server::background& server) {
+  for (std::size_t i = 0; i < objects; ++i) server.put("b", key(i), bench::noise(object_bytes, i));
+}
+
+std::vector<bench::range> ranges_of(std::size_t passes) {
+  std::vector<bench::range> all;
+  for (std::size_t i = 0; i < passes * objects; ++i) {
+    bench::add_parts(all, "/b/" + key(i % objects), object_bytes, part_bytes);
+  }
+  return all;
+}
+
+mill::async_generator<mill::chunk> pipeline(const mill::s3::client& s3, std::size_t passes) {
+  std::vector<mill::shard> known;
+  for (std::size_t i = 0; i < passes * objects; ++i) {
+    known.emplace_back("s3://b/" + key(i % objects), std::uint64_t(object_bytes));
+  }
+  return mill::from_range(std::move(known)) | mill::fetch(s3, ahead);
+}
+
+mill::task<std::uint64_t> drain(mill::async_generator<mill::chunk> chunks) {
+  std::uint64_t total = 0;
+  while (std::optional<mill::chunk> c = co_await chunks.next()) total += c->data.size();
+  co_return total;
+}
+
+std::uint64_t fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::size_t passes) {
+  return mill::block_on(loop, drain(pipeline(s3, passes)));
+}
+
+std::uint64_t fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsigned loops) {
+  std::uint64_t total = 0;
+  mill::run_options how;
+  how.loops = loops;
+  how.show = mill::progress::off;
+  for (const mill::chunk& c : mill::run(pipeline(s3, passes), how)) total += c.data.size();
+  return total;
+}
+
+void plain(std::size_t passes) {
+  const bench::served server(false, fill);
+  bench::pin(1);
+  const mill::s3::client s3 = server.client();
+  const std::vector<bench::range> all = ranges_of(passes);
+  bench::raw_client raw(server.port, at_once);
+  bench::curl_client curl(server.endpoint, at_once);
+  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  bench::contender a("(a) bare epoll, recv into slabs");
+  bench::contender b("(b) bare libcurl + io_uring");
+  bench::contender c("(c) fetch");
+  for (int round = -1; round < bench::rounds; ++round) {  // the first one warms up
+    const bench::cost ca =
+        bench::measure([&] { return raw.fetch(all, mill::slab_pool(part_bytes), [](const mill::bytes&) {}); });
+    const bench::cost cb = bench::measure([&] { return curl.fetch(all, mill::slab_pool(part_bytes)); });
+    const bench::cost cc = bench::measure([&] { return fetch_with(*loop, s3, passes); });
+    if (ca.bytes != cb.bytes || ca.bytes != cc.bytes) std::abort();
+    if (round < 0) continue;
+    a.add(ca);
+    b.add(cb);
+    c.add(cc);
+  }
+  std::printf("plain HTTP, %s\n", loop->backend());
+  bench::contender::print_head();
+  a.print();
+  b.print();
+  c.print();
+  bench::goal_at_least("GB/s, fetch / bare libcurl", bench::ratio(c.gb_per_second, b.gb_per_second), 0.97);
+  bench::goal_at_most("CPU s/GB, fetch / bare libcurl", bench::ratio(c.cpu_per_gb, b.cpu_per_gb), 1.05);
+  bench::goal_at_least("GB/s, fetch / bare recv", bench::ratio(c.gb_per_second, a.gb_per_second), 0.90);
+  bench::goal_at_most("minor faults per GB beyond those of bare recv",
+                      c.faults_per_gb.median() - a.faults_per_gb.median(), 500, "");
+
+  if (std::thread::hardware_concurrency() >= 4) bench::unpin();
+  bench::contender one("run(), 1 loop");
+  bench::contender two("run(), 2 loops");
+  for (int round = 0; round < bench::rounds; ++round) {
+    one.add(bench::measure([&] { return fetch_on_loops(s3, passes, 1); }));
+    two.add(bench::measure([&] { return fetch_on_loops(s3, passes, 2); }));
+  }
+  std::printf("\nloop threads; new connections every round\n");
+  bench::contender::print_head();
+  one.print();
+  two.print();
+  std::printf(
+      "  GB/s, 2 loops / 1 loop: %.2f%s\n", bench::ratio(two.gb_per_second, one.gb_per_second),
+      std::thread::hardware_concurrency() >= 4 ? "" : " (says nothing here: both loops share the client's one core)");
+}
+
+void tls(std::size_t passes) {
+  const bench::served server(true, fill);
+  bench::pin(1);
+  const mill::s3::client s3 = server.client();
+  const std::vector<bench::range> all = ranges_of(passes);
+  bench::raw_tls_client raw(server.port, server.certificate_file);
+  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  bench::contender a("bare SSL_read, 1 connection");
+  bench::contender c("fetch");
+  for (int round = -1; round < bench::rounds; ++round) {
+    const bench::cost ca = bench::measure([&] { return raw.fetch(all, mill::slab_pool(part_bytes)); });
+    const bench::cost cc = bench::measure([&] { return fetch_with(*loop, s3, passes); });
+    if (round < 0) continue;
+    a.add(ca);
+    c.add(cc);
+  }
+  std::printf("\nTLS (%s)\n", raw.cipher());
+  bench::contender::print_head();
+  a.print();
+  c.print();
+  bench::goal_at_most("CPU s/GB, fetch / bare SSL_read", bench::ratio(c.cpu_per_gb, a.cpu_per_gb), 1.3);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::size_t gib = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 2);
+  const std::string_view which = argc > 2 ? argv[2] : "both";
+  bench::print_machine();
+  if (which != "tls") plain(2 * gib);
+  if (which != "plain") tls(gib);
+}

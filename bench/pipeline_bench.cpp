@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What the way from a listing to samples costs beyond fetching: list | fetch | untar | group_samples beside list |
+// fetch, in turns, on 100 MB shards of members of 100 KB, with pax headers as WebDataset writes them. Then the memory:
+// page faults per GB and the peak of the resident set, in processes of their own, the server in another. Server on core
+// 0, client on core 1. Build: c++ -std=c++20 -O2 -Iinclude -I. bench/pipeline_bench.cpp -o pipeline_bench
+//            -lcurl -luring -larchive -lssl -lcrypto -lexpat
+//
+//   pipeline_bench [shards per round, default 20]
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/take.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/tar/writer.hpp>
+
+#include "bench/common/measure.hpp"
+#include "bench/common/served.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr std::size_t part_bytes = 8 * mill::MiB;
+constexpr mill::fetch_options ahead{.shards = 8, .window = part_bytes, .part = part_bytes};
+constexpr std::size_t stored_shards = 20;
+const std::string prefix = "s3://b/train/";
+
+std::string make_shard() {
+  std::string text;
+  text.reserve(110 * mill::MiB);
+  mill::tar::writer archive(text);
+  const std::string image = bench::noise(100000, 1);
+  for (unsigned i = 0; text.size() < 100000000; ++i) {
+    char name[32];
+    std::snprintf(name, sizeof name, "%08u", i);
+    archive.add(std::string(name) + ".jpg", image, {.mtime_ns = 1700000000123456000});
+    archive.add(std::string(name) + ".cls", "7", {.mtime_ns = 1700000000123456000});
+  }
+  archive.finish();
+  return text;
+}
+
+// The shards are one piece of memory under several keys.
+void fill(mill::origin_server::background& server) {
+  const mill::origin_server::object one(mill::bytes::copy(make_shard()));
+  for (std::size_t i = 0; i < stored_shards; ++i) {
+    char key[32];
+    std::snprintf(key, sizeof key, "train/%04zu.tar", i);
+    server.objects().put("b", key, one);
+  }
+}
+
+mill::async_generator<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {
+  return s3.list(prefix) | mill::take(shards) | mill::fetch(s3, ahead);
+}
+mill::async_generator<mill::sample> samples(const mill::s3::client& s3, std::size_t shards) {
+  return chunks(s3, shards) | mill::untar() | mill::group_samples();
+}
+
+template <class T>
+mill::task<std::uint64_t> drain(mill::async_generator<T> items) {
+  std::uint64_t total = 0;
+  while (std::optional<T> item = co_await items.next()) total += byte_size(*item);
+  co_return total;
+}
+
+struct memory {
+  double rss_before = 0, rss_after = 0, bytes = 0, faults_beyond_slabs = 0;
+};
+
+/// One pass on a fresh loop; called in a process of its own.
+memory one_pass(const mill::s3::client& s3, bool on_a_thread, std::size_t budget) {
+  bench::pin(1);
+  memory m;
+  m.rss_before = bench::peak_rss();
+  const bench::cost c = bench::measure([&] {
+    if (on_a_thread) {
+      std::uint64_t total = 0;
+      mill::run_options how;
+      how.budget = budget;
+      how.show = mill::progress::off;
+      constexpr mill::fetch_options wide{.shards = 8, .window = 30 * mill::MiB, .part = part_bytes};
+      auto all = s3.list(prefix) | mill::fetch(s3, wide) | mill::untar() | mill::group_samples();
+      for (const mill::sample& s : mill::run(std::move(all), how)) total += byte_size(s);
+      return total;
+    }
+    const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+    return mill::block_on(*loop, drain(samples(s3, stored_shards)));
+  });
+  m.rss_after = bench::peak_rss();
+  m.bytes = c.bytes;
+  m.faults_beyond_slabs = c.faults;
+  return m;
+}
+
+void speed(const mill::s3::client& s3, std::size_t shards) {
+  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  bench::contender a("list | fetch");
+  bench::contender b("list | fetch | untar | group_samples");
+  for (int round = -1; round < bench::rounds; ++round) {
+    const bench::cost ca = bench::measure([&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });
+    const bench::cost cb = bench::measure([&] { return mill::block_on(*loop, drain(samples(s3, shards))); });
+    if (round < 0) continue;
+    a.add(ca);
+    b.add(cb);
+  }
+  bench::contender::print_head();
+  a.print();
+  b.print();
+  bench::goal_at_least("GB/s, samples / fetch alone", bench::ratio(b.gb_per_second, a.gb_per_second), 0.90);
+  bench::goal_at_most("CPU s/GB, samples / fetch alone", bench::ratio(b.cpu_per_gb, a.cpu_per_gb), 1 / 0.90);
+}
+
+void footprint(const mill::s3::client& s3) {
+  constexpr double mb = 1e-6;
+  std::printf("\nmemory, %zu shards of 100 MB, each line in a process of its own\n", stored_shards);
+  const double slots = static_cast<double>(ahead.bytes());
+  const memory narrow = bench::in_child([&] { return one_pass(s3, false, 0); });
+  std::printf("  %.2f GB through 8 slots of 8 MiB: %.0f minor faults per GB, first touch of the slots included\n",
+              narrow.bytes * 1e-9, narrow.faults_beyond_slabs / narrow.bytes * 1e9);
+  bench::goal_at_most("peak RSS beyond the slots", (narrow.rss_after - slots) * mb, 32 * 1.048576, "MB");
+  const memory budgeted = bench::in_child([&] { return one_pass(s3, true, 256000000); });
+  bench::goal_at_most("peak RSS with run({.budget = 256 MB}), 252 MB declared", budgeted.rss_after * mb, 300, "MB");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::size_t shards = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 20);
+  bench::print_machine();
+  const bench::served server(false, fill);
+  bench::pin(1);
+  const mill::s3::client s3 = server.client();
+  footprint(s3);
+  std::printf("\nspeed\n");
+  speed(s3, shards);
+}
