@@ -66,7 +66,8 @@ class promise_base {
   auto await_transform(Awaitable&& awaitable) {
     static_assert(
         requires { static_cast<Awaitable&&>(awaitable).awaited_by(*this); },
-        "a millrace coroutine awaits millrace awaitables only: tasks, next(), and what has awaited_by(promise)");
+        "a millrace coroutine awaits millrace awaitables only: tasks (moved: co_await std::move(t)), next(), and what "
+        "has awaited_by(promise)");
     return static_cast<Awaitable&&>(awaitable).awaited_by(*this);
   }
 
