@@ -93,7 +93,7 @@ class generator_promise : public promise_base {
   void return_void() const noexcept {}
 
   bool has_result() const noexcept { return item_ != nullptr || ended_; }
-  std::optional<T> take() {
+  MILLRACE_ALWAYS_INLINE std::optional<T> take() {
     if (MILLRACE_UNLIKELY(item_ == nullptr)) {
       rethrow_if_failed();
       return std::nullopt;
@@ -192,14 +192,9 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   class next_awaiter {
    public:
-    next_awaiter(std::coroutine_handle<promise_type> generator, promise_base& consumer)
+    MILLRACE_ALWAYS_INLINE next_awaiter(std::coroutine_handle<promise_type> generator, promise_base& consumer)
         : generator_(generator), consumer_(consumer) {
-      promise_type& p = generator_.promise();
-      if (MILLRACE_UNLIKELY(!p.bound())) {
-        stage_record* stage = consumer.stage();
-        if (stage != nullptr && p.name_ != nullptr) stage = stage->owner->find_or_add(p.name_, stage);
-        p.bind(consumer.get_executor(), stage);
-      }
+      if (MILLRACE_UNLIKELY(!generator_.promise().bound())) bind();
     }
     next_awaiter(const next_awaiter&) = delete;
     next_awaiter& operator=(const next_awaiter&) = delete;
@@ -207,7 +202,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
       if (waiting_) generator_.promise().set_continuation(nullptr, nullptr);
     }
 
-    bool await_ready() {
+    MILLRACE_ALWAYS_INLINE bool await_ready() {
       promise_type& p = generator_.promise();
       if (p.has_result()) return true;  // also after the end
       if (p.running_) return false;     // an earlier next() was dropped while it waited
@@ -235,7 +230,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
         if (queued_) ask(p, starved_since_);
       }
     }
-    std::optional<T> await_resume() {
+    MILLRACE_ALWAYS_INLINE std::optional<T> await_resume() {
       promise_type& p = generator_.promise();
       if (MILLRACE_UNLIKELY(p.stage() != nullptr) && p.asked_ns_ != 0) settle(p);
       waiting_ = false;
@@ -251,7 +246,13 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
       p.asked_ns_ = t;
       if (p.yielded_ns_ != 0) stage_record::add(p.stage()->blocked_ns, t - p.yielded_ns_);
     }
-    bool resume_on_account(promise_type& p, executor& ex) {
+    MILLRACE_NOINLINE void bind() {
+      stage_record* stage = consumer_.stage();
+      promise_type& p = generator_.promise();
+      if (stage != nullptr && p.name_ != nullptr) stage = stage->owner->find_or_add(p.name_, stage);
+      p.bind(consumer_.get_executor(), stage);
+    }
+    MILLRACE_NOINLINE bool resume_on_account(promise_type& p, executor& ex) {
       stage_record* const before = ex.enter(p.stage());
       if (own_stage(p)) {
         starved_since_ = ex.entered_ns();
@@ -261,7 +262,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
       ex.enter(before);
       return p.has_result();
     }
-    void settle(promise_type& p) {
+    MILLRACE_NOINLINE void settle(promise_type& p) {
       if (!own_stage(p)) return;
       stage_record& s = *p.stage();
       const std::int64_t t = waiting_ ? p.get_executor().now_ns() : p.get_executor().entered_ns();
