@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starts Ceph's S3 gateway and holds the library against it: a server that nobody of this project has written, which
+judges every signature by itself.
+
+  conformance     keys, listings, ranges, conditions, refusals: test_real_server_conformance
+  shards          shards made by other tools, uploaded by another client, read by test_real_server_reader with parts of
+                  several sizes and compared with what Python reads, byte for byte
+  quickstart      examples/quickstart.cpp, unchanged
+
+Ends with 77 where the programs of the server are missing.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import shards_by_other_tools
+import upload
+
+HERE = pathlib.Path(__file__).resolve().parent
+KiB = 1024
+MiB = 1024 * KiB
+TIME_LIMIT = 270  # seconds
+
+# Part, window and objects at once. The smallest parts cut bodies, parts that are no multiple of 512 cut inside of
+# headers.
+PARTS = [(None, None, None), (64 * KiB, 128 * KiB, 3), (64 * KiB + 1, MiB, 1), (100001, 500000, 8)]
+
+
+class Failure(Exception):
+    pass
+
+
+def server(what, folder):
+    return subprocess.run(["bash", str(HERE / "radosgw.sh"), what, str(folder)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
+
+
+def clean_environment(server_folder):
+    """The environment of clients: this server and no proxy, configuration file or key of the user's."""
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith("AWS_") and not k.lower().endswith("_proxy")}
+    for line in (server_folder / "environment").read_text().splitlines():
+        name, value = line.split("=", 1)
+        kept[name] = value
+    return kept
+
+
+def check_conformance(program, environment, store):
+    store.create_bucket("presigned")
+    store.put("presigned", "by another tool/a+b c%.txt", b"made by another tool")
+    url = store.presign("presigned", "by another tool/a+b c%.txt")
+    done = subprocess.run([program, "conformance"], env={**environment, "MILLRACE_TEST_PRESIGNED_URL": url},
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150)
+    print(done.stdout + done.stderr, end="")
+    if done.returncode != 0:
+        raise Failure("the conformance checks failed")
+
+
+def read(program, environment, url, part, window, shards):
+    sizes = [] if part is None else [str(part), str(window), str(shards)]
+    done = subprocess.run([program, url] + sizes, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=150)
+    if done.returncode != 0:
+        raise Failure(f"reading {url} with parts of {part}: {done.stderr.strip()}")
+    by_shard = collections.defaultdict(list)
+    for line in done.stdout.splitlines():
+        sample = json.loads(line)
+        by_shard[bytes.fromhex(sample.pop("url")).decode()].append(sample)
+    return by_shard
+
+
+def compare(prefix, names, manifest, found, how):
+    expected = [f"{prefix}{name}" for name in sorted(names)]
+    if list(found) != expected:
+        raise Failure(f"{how}: the shards are {list(found)}, not {expected}")
+    for name in names:
+        have = found[prefix + name]
+        for n, (theirs, ours) in enumerate(zip(manifest[name], have)):
+            if theirs != ours:
+                raise Failure(f"{how}: sample {n} of {name} is\n  {ours}\nand not\n  {theirs}")
+        if len(have) != len(manifest[name]):
+            raise Failure(f"{how}: {name} has {len(have)} samples and not {len(manifest[name])}")
+
+
+def check_shards(program, environment, store, work):
+    paths, manifest, notes = shards_by_other_tools.make_shards(work)
+    for note in notes:
+        print(note)
+    with open(work / "manifest.jsonl", "w") as out:
+        for name, samples in manifest.items():
+            for sample in samples:
+                print(json.dumps({"shard": name, **sample}), file=out)
+    store.create_bucket("shards")
+    prefix = "s3://shards/made by other tools/"
+    for name, path in paths.items():
+        store.put("shards", f"made by other tools/{name}", path.read_bytes())
+    for sizes in PARTS:
+        compare(prefix, paths, manifest, read(program, environment, prefix, *sizes), f"parts, window, shards: {sizes}")
+    samples = sum(len(s) for s in manifest.values())
+    print(f"{len(paths)} shards with {samples} samples, uploaded by {store.name}, read {len(PARTS)} "
+          "times: all equal")
+
+
+def check_quickstart(program, environment):
+    done = subprocess.run([program, "quickstart"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=150)
+    print("\n".join(done.stdout.splitlines()[-1:]))
+    if done.returncode != 0 or "S3 server inside this program" in done.stdout:
+        raise Failure(f"the quickstart example failed: {done.stdout[-2000:]}{done.stderr}")
+
+
+def run(arguments, work):
+    began = time.monotonic()
+    try:
+        started = server("start", work / "server")
+        if started.returncode == 77:
+            print(f"skipped: real_server: {started.stderr.strip()}")
+            return 77
+        if started.returncode != 0:
+            print(f"the server did not start: {started.stderr}")
+            return 1
+        print(f"radosgw at {started.stdout.strip()} after {time.monotonic() - began:.0f} s", flush=True)
+        environment = clean_environment(work / "server")
+        store = upload.open_store(environment)
+        parts = [lambda: check_conformance(arguments.conformance, environment, store),
+                 lambda: check_shards(arguments.reader, environment, store, work)]
+        if arguments.quickstart:
+            parts.append(lambda: check_quickstart(arguments.quickstart, environment))
+        else:
+            print("skipped: the quickstart example is not built")
+        status = 0
+        for part in parts:
+            begin = time.monotonic()
+            try:
+                part()
+            except (Failure, subprocess.SubprocessError) as fault:
+                print(f"FAILED: {fault}")
+                status = 1
+            print(f"-- {time.monotonic() - begin:.0f} s", flush=True)
+        return status
+    finally:
+        server("stop", work / "server")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--conformance", required=True)
+    parser.add_argument("--reader", required=True)
+    parser.add_argument("--quickstart", default="")
+    arguments = parser.parse_args()
+    # No end may leave servers behind: CTest's time-out, which kills without asking, is forestalled.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"not done within {TIME_LIMIT} s"))
+    signal.alarm(TIME_LIMIT)
+    # A short path: the names of sockets may have 107 bytes.
+    work = pathlib.Path(tempfile.mkdtemp(prefix="millrace-s3-", dir="/tmp" if os.access("/tmp", os.W_OK) else None))
+    try:
+        return run(arguments, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
