@@ -94,6 +94,26 @@ TEST_CASE("work goes on while the consumer does not ask") {
   CHECK(script.given() == 5);  // one taken, four held
 }
 
+TEST_CASE("a result that nobody takes counts against the limit") {
+  virtual_loop loop;
+  scripted_source<int> script;
+  for (int i = 0; i < 20; ++i) script.item(i);
+  auto source = script.open() | mill::map_concurrent(slow_if_even, {.limit = 3});
+  auto ask = [&]() -> mill::task<void> { (void)co_await source.next(); };
+  auto body = [&]() -> mill::task<void> {
+    mill::executor& ex = co_await mill::this_executor();
+    {
+      mill::started<void> asking(ex, ask());
+      co_await mill::sleep_for(1ms);
+    }  // dropped while it waits; the result comes all the same
+    co_await mill::sleep_for(1s);
+    CHECK(script.given() == 3);
+    std::optional<int> first = co_await source.next();
+    CHECK(*first == 0);
+  };
+  mill::block_on(loop, body());
+}
+
 TEST_CASE("a failure is thrown in its turn, after the results before it, and stops the pulling") {
   virtual_loop loop;
   scripted_source<int> script;
