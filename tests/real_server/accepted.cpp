@@ -14,7 +14,6 @@
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/http/error.hpp>
-#include <millrace/io/sleep.hpp>
 #include <millrace/s3/endpoint.hpp>
 #include <millrace/s3/signer.hpp>
 #include <millrace/shards/fetch.hpp>
