@@ -3,6 +3,7 @@
 #include <millrace/flow/shuffle.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <string>
 
@@ -173,6 +174,13 @@ TEST_CASE("items are spread over the window") {
   for (std::size_t i = 0; i < output.size(); ++i) moved += std::abs(output[i] - static_cast<int>(i));
   CHECK(moved / 3000 > 900);
   CHECK(moved / 3000 < 1100);
+}
+
+TEST_CASE("a window may be unbounded") {
+  for (const double startup : {0.0, 0.5, 1.0}) {
+    const ints all = run(mill::iota(100) | mill::shuffle({.window = SIZE_MAX, .bytes = SIZE_MAX, .startup = startup}));
+    CHECK(sorted(all) == first_integers(100));
+  }
 }
 
 TEST_CASE("an error of the source is thrown at once") {

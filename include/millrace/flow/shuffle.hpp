@@ -29,12 +29,16 @@ struct shuffle_options {
 
 namespace detail {
 
+inline std::size_t share_of(std::size_t whole, double share) noexcept {
+  return share < 1 ? static_cast<std::size_t>(share * static_cast<double>(whole)) : whole;
+}
+
 template <class T>
 async_generator<T> shuffle_items(async_generator<T> source, shuffle_options options) {
   rng random(options.seed, options.epoch, purpose::shuffle);
   window held(options.window, options.bytes);
-  const auto first_items = static_cast<std::size_t>(options.startup * static_cast<double>(options.window));
-  const auto first_bytes = static_cast<std::size_t>(options.startup * static_cast<double>(options.bytes));
+  const std::size_t first_items = share_of(options.window, options.startup);
+  const std::size_t first_bytes = share_of(options.bytes, options.startup);
   std::vector<std::optional<T>> items;  // slots, so that items need not be assignable
   bool ended = false;
   bool started_up = false;
