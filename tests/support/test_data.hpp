@@ -9,6 +9,10 @@
 #include <stdexcept>
 #include <string>
 
+#if __has_include("test_data_default.hpp")
+#include "test_data_default.hpp"
+#endif
+
 namespace millrace::test {
 
 /// The folder with the shared vectors: $MILLRACE_TEST_DATA, else what the build configured; empty when absent.
