@@ -10,8 +10,10 @@
 
 #include <millrace/origin/detail/date.hpp>
 #include <millrace/origin/detail/percent.hpp>
+#include <millrace/origin/detail/text.hpp>
 #include <millrace/origin/options.hpp>
 #include <millrace/origin/reply.hpp>
+#include <millrace/origin/request.hpp>
 #include <millrace/origin/store.hpp>
 
 namespace millrace::origin_server::detail {
