@@ -3,7 +3,9 @@
 
 // What the library tells its users to write must be right under every supported compiler, with the library's own types.
 
-#include "tests/support/catch.hpp"
+#include <millrace/sync/channel.hpp>
+#include <millrace/sync/scope.hpp>
+#include <millrace/sync/semaphore.hpp>
 
 #include <memory>
 #include <optional>
@@ -11,11 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/sync/channel.hpp>
-#include <millrace/sync/scope.hpp>
-#include <millrace/sync/semaphore.hpp>
-
 #include "tests/coro/support.hpp"
+#include "tests/support/catch.hpp"
 
 using namespace millrace;
 using namespace millrace::test;

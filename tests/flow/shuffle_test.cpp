@@ -193,7 +193,7 @@ TEST_CASE("an error of the source is thrown at once") {
   CHECK(seen.error == "source");
 }
 
-TEST_CASE("options that cannot be meant are refused") {
+TEST_CASE("shuffle refuses options that cannot be meant") {
   CHECK_THROWS_AS(mill::shuffle({.window = 0}), mill::configuration_error);
   CHECK_THROWS_AS(mill::shuffle({.startup = 1.5}), mill::configuration_error);
   CHECK_THROWS_AS(mill::shuffle({.startup = -0.5}), mill::configuration_error);
