@@ -4,7 +4,7 @@
 // Random trees of tasks, generators and started tasks, with sleeps in random places and exceptions, give what the same
 // tree computed by plain recursion gives, whatever the order in which the run queue serves them.
 
-#include "tests/support/catch.hpp"
+#include <millrace/coro/async_generator.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -17,6 +17,8 @@
 #include <millrace/sync/semaphore.hpp>
 
 #include "tests/coro/support.hpp"
+
+#include "tests/support/catch.hpp"
 
 using namespace millrace;
 using namespace millrace::test;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "test_data_default.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -15,7 +16,7 @@ namespace origin = millrace::origin_server;
 
 /// The exit status of the script against that server; 127 without Python.
 int run_boto3(const origin::background& server) {
-  const std::string folder = std::string(__FILE__).substr(0, std::string(__FILE__).rfind('/'));
+  const std::string folder = std::string(MILLRACE_TEST_SOURCE_DIR) + "/tests/origin";
   const std::string command = "python3 '" + folder + "/boto3_client.py' " + server.endpoint() +
                               " origin-key origin-secret " + server.certificate_file() + " > /dev/null";
   const int status = std::system(command.c_str());
