@@ -9,6 +9,7 @@
 
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "tests/loop/loops.hpp"
 
@@ -180,6 +181,28 @@ TEST_CASE("a watch moves to a new descriptor of the same number inside its callb
   second.write();
   loop.run_until([&] { return w.calls == 2; });
   loop.unwatch(w);
+}
+
+TEST_CASE("a watch that ends leaves no poll in the kernel", "[loop]") {
+  MILLRACE_EACH_LOOP(loop);
+  auto* ring = dynamic_cast<ring_loop*>(&loop);
+  if (ring == nullptr) return;
+  turns(loop, 2);
+  const std::size_t alone = ring->under_way();
+  for (int i = 0; i < 20; ++i) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    const detail::owned_fd here(ends[0]);
+    const detail::owned_fd there(ends[1]);
+    probe w;
+    loop.watch(w, here.get(), 0);
+    turns(loop, 2);
+    ::shutdown(there.get(), SHUT_WR);  // wakes the poll in the kernel, which finds nothing and would go on
+    if (i % 2 == 0) loop.watch(w, here.get(), POLLPRI);
+    loop.unwatch(w);
+    turns(loop, 4);
+    CHECK(ring->under_way() == alone);
+  }
 }
 
 TEST_CASE("thousands of watches fit a ring of any size", "[loop]") {
