@@ -218,6 +218,42 @@ TEST_CASE("a slow reader holds the connection back: the window bounds the memory
   CHECK(most <= 4);  // two slabs of window, one with the reader, one being filled
 }
 
+namespace {
+
+task<std::size_t> read_whole(std::string url) {
+  executor& ex = co_await this_executor();
+  http::body_options body;
+  body.pool = slab_pool();
+  body.window = 256 * MiB;
+  http::request r(std::move(url));
+  http::exchange x(http::engine::of(ex), std::move(r), transport(), std::move(body));
+  std::size_t total = 0;
+  for (;;) {
+    bytes piece = co_await x.read();
+    if (piece.empty()) break;
+    total += piece.size();
+  }
+  co_return total;
+}
+
+}  // namespace
+
+TEST_CASE("a body beyond the limit of one action goes on in the following turns") {
+  // libcurl may drain a socket for as long as it has bytes: the transfer pauses itself after 8 MiB and must wake again.
+  const std::string body(40 * MiB, 'x');
+  scripted_server server({scripted_answer{
+      "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body, then::keep}});
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  for (int i = 0; i < 3; ++i) CHECK(block_on(*loop, read_whole(server.url())) == body.size());
+  // The same when every byte counts as too many: each turn moves one piece.
+  started<std::size_t> running(*loop, read_whole(server.url()));
+  loop->run_until([&] {
+    http::engine::of(*loop).action_bytes = http::detail::transfer::action_limit;
+    return running.done();
+  });
+  CHECK(running.take() == body.size());
+}
+
 TEST_CASE("an exchange dropped at any moment leaves nothing behind") {
   const std::string body(300000, 'x');
   const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + body;

@@ -229,6 +229,7 @@ class transfer final : public engine::client, private timer_node {
     paused_ = false;
     touch();
     watch(progress_ + transport_->stall_timeout);
+    engine_.action_bytes = 0;  // this is an action of its own: with the last one's count on_body would pause again
     curl_easy_pause(easy_, CURLPAUSE_CONT);  // may call on_body at once
   }
 
