@@ -11,6 +11,7 @@
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
 #include "tests/flow/support.hpp"
@@ -42,6 +43,22 @@ TEST_CASE("flat_map hands on generators one after the other; they may refer to t
   auto source = mill::iota(4) | mill::flat_map(count_slowly);
   CHECK(mill::block_on(loop, mill::collect(std::move(source))) == ints{10, 20, 21, 30, 31, 32});
   CHECK(loop.elapsed() == 6ms);
+}
+
+TEST_CASE("the item lives until everything made of it has been handed on, and no longer") {
+  virtual_loop loop;
+  mill::testing::lifetime life;
+  auto count_to = [](const mill::testing::tracked& t) -> mill::async_generator<std::int64_t> {
+    for (std::int64_t i = 0; i < t.value(); ++i) co_yield i;
+  };
+  auto source =
+      mill::iota(4) | mill::map([&](int x) { return mill::testing::tracked(life, x); }) | mill::flat_map(count_to);
+  auto body = [&]() -> mill::task<void> {
+    while (std::optional<std::int64_t> x = co_await source.next())
+      CHECK(life.live() == 2);  // the item, and what map moved it from
+  };
+  mill::block_on(loop, body());
+  CHECK(life.live() == 0);
 }
 
 TEST_CASE("flat_map moves from containers by value and copies from references") {
