@@ -195,9 +195,10 @@ TEST_CASE("a watch that ends leaves no poll in the kernel", "[loop]") {
     const detail::owned_fd here(ends[0]);
     const detail::owned_fd there(ends[1]);
     probe w;
-    loop.watch(w, here.get(), 0);
+    loop.watch(w, here.get(), POLLIN);
     turns(loop, 2);
-    ::shutdown(there.get(), SHUT_WR);  // wakes the poll in the kernel, which finds nothing and would go on
+    REQUIRE(::write(there.get(), "x", 1) == 1);  // the kernel wakes the poll, which finds nothing when it gets to look
+    REQUIRE(read_one(here.get()) == 'x');
     if (i % 2 == 0) loop.watch(w, here.get(), POLLPRI);
     loop.unwatch(w);
     turns(loop, 4);
