@@ -200,6 +200,52 @@ TEST_CASE("session tokens are required, compared, and never shown") {
   }
 }
 
+/// Signs a GET of exactly this target, with the names in exactly this order: the signature is right, whatever the form.
+origin::request signed_as_sent(const std::string& target, const std::vector<std::string>& names) {
+  const std::size_t mark = target.find('?');
+  std::string fields;
+  std::string list;
+  for (const std::string& name : names) {
+    const std::string lower = origin::detail::lower_case(name);
+    const std::string value = lower == "host" ? "localhost" : lower == "x-amz-date" ? "20130524T000000Z" : empty_hash;
+    fields += name + ':' + value + '\n';
+    list += (list.empty() ? "" : ";") + name;
+  }
+  const std::string canonical = "GET\n" + target.substr(0, mark) + '\n' +
+                                (mark == std::string::npos ? "" : target.substr(mark + 1)) + '\n' + fields + '\n' +
+                                list + '\n' + empty_hash;
+  const std::string scope = "20130524/us-east-1/s3/aws4_request";
+  std::string key = "AWS4wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+  for (const char* step : {"20130524", "us-east-1", "s3", "aws4_request"}) key = origin::detail::hmac_sha256(key, step);
+  const std::string signature = origin::detail::to_hex(
+      origin::detail::hmac_sha256(key, "AWS4-HMAC-SHA256\n20130524T000000Z\n" + scope + '\n' +
+                                           origin::detail::to_hex(origin::detail::digest_of("SHA256", canonical))));
+  return parsed(head("GET " + target, {{"Host", "localhost"},
+                                       {"X-Amz-Date", "20130524T000000Z"},
+                                       {"X-Amz-Content-SHA256", empty_hash},
+                                       {"Authorization", "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/" + scope +
+                                                             ", SignedHeaders=" + list + ", Signature=" + signature}}));
+}
+
+TEST_CASE("a right signature does not excuse a form that only S3 would repair") {
+  const std::vector<std::string> sorted{"host", "x-amz-content-sha256", "x-amz-date"};
+  const auto judge = [&](const std::string& target, const std::vector<std::string>& names) {
+    return verdict(example_options(), signed_as_sent(target, names), may_2013);
+  };
+  for (const char* sound : {"/", "/b/%C3%A9/a%20b", "/b//..//c", "/b?list-type=2&prefix=a%20b%2Fc", "/b?a=&a=1&b="}) {
+    INFO(sound);
+    CHECK(judge(sound, sorted) == "");
+  }
+  for (const char* loose : {"/b/%c3%a9", "/b/%61", "/b/a+b", "/b/a%2Fb", "/b/a:b", "/b?prefix=a+b", "/b?prefix=a/b",
+                            "/b?prefix=%2f", "/b?p%72efix=", "/b?b=&a=", "/b?list-type"}) {
+    INFO(loose);
+    CHECK(judge(loose, sorted) == "SignatureDoesNotMatch");
+  }
+  CHECK(judge("/b", {"host", "x-amz-date", "x-amz-content-sha256"}) == "SignatureDoesNotMatch");
+  CHECK(judge("/b", {"host", "host", "x-amz-content-sha256", "x-amz-date"}) == "SignatureDoesNotMatch");
+  CHECK(judge("/b", {"Host", "x-amz-content-sha256", "x-amz-date"}) == "SignatureDoesNotMatch");
+}
+
 TEST_CASE("no signature at all is anonymous") {
   CHECK(origin::signature_check(example_options()).verify(parsed("GET / HTTP/1.1\r\nHost: x\r\n"), 0).anonymous);
 }
