@@ -88,9 +88,9 @@ class flat_map_stage : public detail::library_stage {
 
 /// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
 ///
-/// `f` returns a generator or a range (a container by value is moved from, one by lvalue reference is copied). One inner
-/// generator is open at a time; it is dropped before the next item is asked for. The item lives as long as what `f`
-/// made of it. What `f` or an inner generator throws ends the stream.
+/// `f` returns a generator or a range (a container by value is moved from, one by lvalue reference is copied). One
+/// inner generator is open at a time; it is dropped before the next item is asked for. The item lives as long as what
+/// `f` made of it. What `f` or an inner generator throws ends the stream.
 template <class F>
 flat_map_stage<F> flat_map(F f) {
   return flat_map_stage<F>(std::move(f));
