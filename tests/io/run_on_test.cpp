@@ -124,6 +124,33 @@ TEST_CASE("a task dropped at home is destroyed on its own thread", "[io]") {
   CHECK(loop.frames() == 0);
 }
 
+TEST_CASE("a task dropped at the moment it ends goes home once", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  resident::counts counts;
+  loop_thread other(options_of(kind_of_loop));
+  for (int i = 0; i < 20; ++i) {
+    gate ending, dropped;
+    const auto end_slowly = [&]() -> task<int> {
+      const auto make = [&]() -> task<int> {
+        resident r(counts);
+        ending.open();
+        dropped.pass();
+        co_return 7;
+      };
+      co_return co_await run_on(other.loop(), make);
+    };
+    {
+      started<int> running(loop, end_slowly());
+      turns(loop, 1);
+      ending.pass();
+    }
+    dropped.open();
+    loop.drain();
+    CHECK(counts.alive == 0);
+  }
+  CHECK(counts.strangers == 0);
+}
+
 TEST_CASE("a loop thread may go as soon as its tasks are dropped", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   resident::counts counts;
