@@ -234,6 +234,51 @@ TEST_CASE("multipart uploads") {
   CHECK(server.objects().open_uploads() == 0);
 }
 
+TEST_CASE("uploads with checksums, listed uploads, uploads that must make a new object") {
+  origin::background server(open_to_all());
+  server.objects().create_bucket("b");
+  raw_client client(server.port());
+  CHECK(client.ask("POST /b/k?uploads", "x-amz-checksum-algorithm: CRC31\r\n", "", true).status == 400);
+  const std::string id =
+      element(client.ask("POST /b/k%20k?uploads", "x-amz-checksum-algorithm: CRC32C\r\n", "", true).body, "UploadId");
+  const std::string other = element(client.ask("POST /b/a?uploads", "", "", true).body, "UploadId");
+  const std::string all = client.ask("GET /b?uploads").body;
+  CHECK(all.find("<Key>a</Key>") < all.find("<Key>k k</Key>"));
+  CHECK(has(all, "<UploadId>" + id + "</UploadId>"));
+  CHECK(!has(client.ask("GET /b?uploads&prefix=k").body, other));
+  CHECK(has(client.ask("GET /b?uploads&encoding-type=url").body, "<Key>k+k</Key>"));
+  CHECK(client.ask("GET /none?uploads").status == 404);
+
+  // The CRC-32C of 32 zero bytes is that of RFC 3720, B.4.
+  const std::string target = " /b/k%20k?uploadId=" + id;
+  const std::string zeros(32, '\0');
+  const std::string sum = "x-amz-checksum-crc32c: ipE2qg==\r\n";
+  CHECK(element(client.ask("PUT" + target + "&partNumber=1", "", zeros).body, "Code") == "InvalidRequest");
+  CHECK(element(client.ask("PUT" + target + "&partNumber=1", sum, "other").body, "Code") == "BadDigest");
+  const auto stored = client.ask("PUT" + target + "&partNumber=1", sum, zeros);
+  CHECK(stored.field("x-amz-checksum-crc32c") == "ipE2qg==");
+  const auto complete = [&](const std::string& listed, const std::string& fields) {
+    return client.ask("POST" + target, fields,
+                      "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" + stored.field("ETag") +
+                          "</ETag>" + listed + "</Part></CompleteMultipartUpload>");
+  };
+  const std::string listed = "<ChecksumCRC32C>ipE2qg==</ChecksumCRC32C>";
+  CHECK(element(complete("", "").body, "Code") == "InvalidRequest");
+  CHECK(element(complete("<ChecksumCRC32C>AAAAAA==</ChecksumCRC32C>", "").body, "Code") == "InvalidPart");
+  CHECK(element(complete("<ChecksumCRC32>ipE2qg==</ChecksumCRC32>", "").body, "Code") == "InvalidRequest");
+  server.put("b", "k k", std::string_view("was here first"));
+  CHECK(complete(listed, "If-None-Match: *\r\n").status == 412);
+  CHECK(server.objects().open_uploads() == 2);
+  server.objects().erase("b", "k k");
+  CHECK(complete(listed, "If-None-Match: *\r\n").status == 200);
+  const auto got = client.ask("GET /b/k%20k", "x-amz-checksum-mode: ENABLED\r\n");
+  CHECK(got.body == zeros);
+  // The CRC-32C of the bytes 8a 91 36 aa.
+  CHECK(got.field("x-amz-checksum-crc32c") == "7QiEBw==-1");
+  CHECK(got.field("x-amz-checksum-type") == "COMPOSITE");
+  CHECK(server.objects().open_uploads() == 1);
+}
+
 TEST_CASE("anonymous access is what the options say") {
   origin::options o;
   origin::background closed(o);

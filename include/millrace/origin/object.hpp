@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,14 @@ class object {
   std::int64_t modified = 0;     ///< Unix time
   std::vector<field> fields;     ///< Content-Type, x-amz-meta-*, ...: sent with every answer
   std::vector<field> checksums;  ///< x-amz-checksum-*: sent when they are asked for
+
+  /// The checksum with that field name; empty when there is none.
+  std::string checksum(std::string_view name) const {
+    for (const field& f : checksums) {
+      if (f.first == name) return f.second;
+    }
+    return std::string();
+  }
 
   /// The slices of [first, first + length), sharing the memory. The range must lie inside.
   std::vector<bytes> range(std::uint64_t first, std::uint64_t length) const {

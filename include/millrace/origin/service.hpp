@@ -65,6 +65,7 @@ class service {
     if (r.method == "PUT" && r.query.empty()) return detail::create_bucket(store_, r);
     if (r.method != "GET") throw not_implemented(r.method + " of a bucket");
     if (r.has("location")) return detail::bucket_location(store_, r, options_);
+    if (r.has("uploads")) return detail::list_uploads(store_, r);
     const std::string* type = r.parameter_value("list-type");
     if (type == nullptr || *type != "2") throw not_implemented("listings other than ListObjectsV2");
     return detail::list_objects(store_, r, options_);

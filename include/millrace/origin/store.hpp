@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -132,7 +133,11 @@ class store {
                 object part) {
     part.modified = clock_.now();
     std::lock_guard lock(mutex_);
-    existing_upload(id, bucket, key).parts[number] = std::make_shared<const object>(std::move(part));
+    upload& u = existing_upload(id, bucket, key);
+    if (!u.algorithm.empty() && part.checksum(u.checksum_field()).empty()) {
+      throw refusal(400, "InvalidRequest", "the upload was created with a checksum that this part does not have");
+    }
+    u.parts[number] = std::make_shared<const object>(std::move(part));
   }
   /// A copy, to look at.
   upload find_upload(const std::string& id, const std::string& bucket, const std::string& key) {
@@ -143,6 +148,17 @@ class store {
     std::lock_guard lock(mutex_);
     existing_upload(id, bucket, key);
     uploads_.erase(id);
+  }
+  /// (key, id) of the open uploads of a bucket whose keys begin with `prefix`, in the order of the keys.
+  std::vector<std::pair<std::string, std::string>> list_uploads(const std::string& bucket, const std::string& prefix) {
+    std::lock_guard lock(mutex_);
+    existing(bucket);
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const auto& [id, u] : uploads_) {
+      if (u.bucket == bucket && u.key.compare(0, prefix.size(), prefix) == 0) found.emplace_back(u.key, id);
+    }
+    std::sort(found.begin(), found.end());
+    return found;
   }
   /// Uploads neither completed nor aborted: what a client that cleans up leaves at 0.
   std::size_t open_uploads() const {

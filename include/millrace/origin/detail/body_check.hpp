@@ -77,24 +77,12 @@ inline std::vector<request::pair> check_body(request& r, std::string_view payloa
       throw refusal(400, "BadDigest", "The Content-MD5 you specified did not match what we received.");
     }
   }
-  const auto computed = [&](std::string_view name) -> std::string {
-    const auto run = [&](auto crc) {
-      crc.update(r.body.view());
-      return crc.finish();
-    };
-    if (name == "crc32") return run(crc32());
-    if (name == "crc32c") return run(crc32c());
-    if (name == "crc64nvme") return run(crc64nvme());
-    if (name == "sha1") return digest_of("SHA1", r.body.view());
-    if (name == "sha256") return digest_of("SHA256", r.body.view());
-    return std::string();
-  };
   constexpr std::string_view prefix = "x-amz-checksum-";
   std::vector<request::pair> kept;
   for (const auto* fields : {&r.fields, &r.trailer}) {
     for (const auto& [name, value] : *fields) {
       if (name.compare(0, prefix.size(), prefix) != 0) continue;
-      const std::string expected = computed(std::string_view(name).substr(prefix.size()));
+      const std::string expected = checksum_of(std::string_view(name).substr(prefix.size()), r.body.view());
       if (expected.empty()) continue;  // x-amz-checksum-mode and the like
       if (value != to_base64(expected)) {
         throw refusal(400, "BadDigest", "The " + name + " you specified did not match the calculated checksum.");

@@ -76,6 +76,17 @@ inline std::string to_base64(std::string_view data) {
   return out;
 }
 
+/// The bytes behind base64 of whole groups; empty when it is none.
+inline std::string from_base64(std::string_view text) {
+  std::string out(text.size() / 4 * 3 + 1, '\0');
+  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                   reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  std::size_t padding = 0;
+  while (padding < 2 && padding < text.size() && text[text.size() - 1 - padding] == '=') ++padding;
+  out.resize(size < 0 ? 0 : static_cast<std::size_t>(size) - padding);
+  return out;
+}
+
 /// A reflected cyclic redundancy check, as S3's x-amz-checksum-* fields carry it: big-endian bytes.
 template <class Word, Word Polynomial>
 class reflected_crc {
@@ -104,5 +115,19 @@ class reflected_crc {
 using crc32 = reflected_crc<std::uint32_t, 0xedb88320u>;
 using crc32c = reflected_crc<std::uint32_t, 0x82f63b78u>;
 using crc64nvme = reflected_crc<std::uint64_t, 0x9a6c9329ac4bc9b5u>;
+
+/// The bytes of S3's checksum `name` ("crc32c", "sha256", ...) of `data`; empty for a name that is none.
+inline std::string checksum_of(std::string_view name, std::string_view data) {
+  const auto run = [&](auto crc) {
+    crc.update(data);
+    return crc.finish();
+  };
+  if (name == "crc32") return run(crc32());
+  if (name == "crc32c") return run(crc32c());
+  if (name == "crc64nvme") return run(crc64nvme());
+  if (name == "sha1") return digest_of("SHA1", data);
+  if (name == "sha256") return digest_of("SHA256", data);
+  return std::string();
+}
 
 }  // namespace millrace::origin_server::detail

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +18,17 @@ namespace millrace::origin_server::detail {
 
 /// CreateMultipartUpload.
 inline reply start_upload(store& s, const request& r) {
-  const std::string id = s.start_upload(upload(r.bucket, r.key, kept_fields(r)));
+  upload u(r.bucket, r.key, kept_fields(r));
+  if (const std::string* algorithm = r.field("x-amz-checksum-algorithm")) {
+    static constexpr std::string_view known[] = {"crc32", "crc32c", "crc64nvme", "sha1", "sha256"};
+    u.algorithm = lower_case(*algorithm);
+    if (std::find(std::begin(known), std::end(known), u.algorithm) == std::end(known)) {
+      throw refusal(400, "InvalidRequest", "Checksum algorithm provided is unsupported");
+    }
+    const std::string* type = r.field("x-amz-checksum-type");
+    u.composite = type == nullptr ? u.algorithm != "crc64nvme" : *type == "COMPOSITE";
+  }
+  const std::string id = s.start_upload(std::move(u));
   xml out;
   out.open("InitiateMultipartUploadResult", s3_namespace)
       .element("Bucket", r.bucket)
@@ -40,6 +52,7 @@ inline std::uint64_t part_number(const std::string* text) {
 /// UploadPart.
 inline reply put_part(store& s, const request& r, const std::vector<object::field>& checksums) {
   object part(r.body);
+  part.checksums = checksums;
   reply answer;
   answer.add("ETag", part.etag);
   for (const auto& [name, value] : checksums) answer.add(name, value);
@@ -91,6 +104,25 @@ inline reply list_parts(store& s, const request& r) {
   return answer;
 }
 
+/// ListMultipartUploads: all of them on one page.
+inline reply list_uploads(store& s, const request& r) {
+  const std::string* prefix = r.parameter_value("prefix");
+  const std::string* encoding = r.parameter_value("encoding-type");
+  xml out;
+  out.open("ListMultipartUploadsResult", s3_namespace).element("Bucket", r.bucket).element("IsTruncated", "false");
+  if (encoding != nullptr) out.element("EncodingType", "url");
+  for (const auto& [key, id] : s.list_uploads(r.bucket, prefix == nullptr ? std::string() : *prefix)) {
+    out.open("Upload")
+        .element("Key", encoding == nullptr ? key : listing_encode(key))
+        .element("UploadId", id)
+        .close("Upload");
+  }
+  out.close("ListMultipartUploadsResult");
+  reply answer;
+  answer.set_document(out.take());
+  return answer;
+}
+
 /// The content of the first element `name` in `text`, which is moved behind it; nothing when there is none. Enough for
 /// the one document that this server reads.
 inline std::optional<std::string_view> next_element(std::string_view& text, const std::string& name) {
@@ -104,7 +136,7 @@ inline std::optional<std::string_view> next_element(std::string_view& text, cons
   return found;
 }
 
-inline upload::part_list parse_parts(std::string_view document) {
+inline upload::part_list parse_parts(std::string_view document, const std::string& algorithm) {
   const auto malformed = [] { return refusal(400, "MalformedXML", "The XML you provided was not well-formed"); };
   if (document.find("<CompleteMultipartUpload") == std::string_view::npos ||
       document.find("</CompleteMultipartUpload>") == std::string_view::npos) {
@@ -113,8 +145,10 @@ inline upload::part_list parse_parts(std::string_view document) {
   upload::part_list parts;
   while (std::optional<std::string_view> part = next_element(document, "Part")) {
     std::string_view for_tag = *part;
+    std::string_view for_checksum = *part;
     const auto number = next_element(*part, "PartNumber");
     const auto tag = next_element(for_tag, "ETag");
+    const auto checksum = next_element(for_checksum, "Checksum" + upper_case(algorithm));
     const auto value = number ? parse_number(*number) : std::nullopt;
     if (!value || !tag) throw malformed();
     std::string text(*tag);
@@ -123,7 +157,10 @@ inline upload::part_list parse_parts(std::string_view document) {
         text.replace(at, std::string_view(quote).size(), "\"");
       }
     }
-    parts.emplace_back(*value, std::move(text));
+    upload::claim& c = parts.emplace_back();
+    c.number = *value;
+    c.etag = std::move(text);
+    c.checksum = checksum.value_or(std::string_view());
   }
   return parts;
 }
@@ -131,7 +168,8 @@ inline upload::part_list parse_parts(std::string_view document) {
 /// CompleteMultipartUpload.
 inline reply complete_upload(store& s, const request& r, const options& o) {
   const std::string& id = *r.parameter_value("uploadId");
-  object whole = s.find_upload(id, r.bucket, r.key).assemble(parse_parts(r.body.view()), o.min_part_size);
+  const upload u = s.find_upload(id, r.bucket, r.key);
+  object whole = u.assemble(parse_parts(r.body.view(), u.algorithm), o.min_part_size);
   const std::string etag = s.put_checked(r.bucket, r.key, std::move(whole), only_if_new(r), r.field("if-match"));
   s.abort_upload(id, r.bucket, r.key);
   xml out;
