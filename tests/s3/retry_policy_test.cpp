@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/retry_policy.hpp>
 
+#include <millrace/s3/retry_hint.hpp>
+
 #include <cstdlib>
 #include <optional>
 #include <sstream>

@@ -12,8 +12,8 @@ namespace millrace::http {
 /// What kind of failure an exchange met: decides who may retry it.
 enum class failure {
   resolve,    ///< the host name did not resolve
-  connect,    ///< no connection (refused, unreachable, connect time-out)
-  tls,        ///< the handshake or the certificate check failed
+  connect,    ///< no connection (refused, unreachable, connect time-out, a TLS handshake that broke off)
+  tls,        ///< the certificate, or what it is checked against, is not right
   timeout,    ///< no first byte, or no progress, within the time-out
   broken,     ///< the connection broke, or the body ended before its length
   protocol,   ///< an answer that is not valid HTTP, or contradicts the request (length, range, duplicated headers)

@@ -9,6 +9,7 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/s3/retry_options.hpp>
 
 namespace millrace::s3 {
 
@@ -34,6 +35,7 @@ struct config_options {
   std::string_view ca_bundle = {};
   std::optional<int> max_attempts = std::nullopt;
   std::optional<retry_mode> retries = std::nullopt;
+  retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
 };
 
 /// Where and how to reach S3: everything but the credentials.
@@ -50,7 +52,8 @@ class config {
         global_us_east_1(given.global_us_east_1.value_or(false)),
         ca_bundle(given.ca_bundle),
         max_attempts(given.max_attempts.value_or(3)),
-        retries(given.retries.value_or(retry_mode::standard)) {
+        retries(given.retries.value_or(retry_mode::standard)),
+        retry(given.retry) {
     if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
   }
 
@@ -68,6 +71,7 @@ class config {
   std::string ca_bundle;  ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
   int max_attempts;       ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;     ///< AWS_RETRY_MODE
+  retry_options retry;    ///< pauses and costs; its max_attempts does not count
 };
 
 // ---------------------------------------------------------------------------------------------- implementation

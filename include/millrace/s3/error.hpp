@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 
 namespace millrace::s3 {
@@ -16,11 +18,13 @@ namespace millrace::s3 {
 class error : public millrace::error {
  public:
   /// `status` is the HTTP status, 0 when there was no answer; `code` and `message` are S3's own and may be empty.
-  error(int status, std::string code, std::string message, std::string request_id, where at = where())
+  error(int status, std::string code, std::string message, std::string request_id, where at = where(),
+        std::optional<duration> pause = std::nullopt)
       : millrace::error(describe(status, code, message, request_id), std::move(at)),
         status_(status),
         code_(std::move(code)),
-        request_id_(std::move(request_id)) {}
+        request_id_(std::move(request_id)),
+        retry_after_(pause) {}
 
   /// HTTP status; 200 for an error document in an answer that began as a success.
   int status() const noexcept { return status_; }
@@ -28,6 +32,8 @@ class error : public millrace::error {
   const std::string& code() const noexcept { return code_; }
   /// What the store's operator needs to find the request in the logs; may be empty.
   const std::string& request_id() const noexcept { return request_id_; }
+  /// The pause that the store asked for before the next attempt, if it did.
+  std::optional<duration> retry_after() const noexcept { return retry_after_; }
 
  private:
   static std::string describe(int status, const std::string& code, const std::string& message,
@@ -53,6 +59,7 @@ class error : public millrace::error {
   int status_;
   std::string code_;
   std::string request_id_;
+  std::optional<duration> retry_after_;
 };
 
 }  // namespace millrace::s3

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include <millrace/http/error.hpp>
+
 namespace millrace::s3 {
 
 /// What to do about a failed request.
@@ -24,7 +26,7 @@ inline retry_class classify(int status, std::string_view code) noexcept {
     retry_class what;
   };
   static constexpr row table[] = {
-      // "Standard" retry mode of the AWS SDKs: throttling.
+      // "Standard" retry mode of the AWS SDKs (botocore/retries/standard.py): throttling.
       {"SlowDown", retry_class::throttling},
       {"Throttling", retry_class::throttling},
       {"ThrottlingException", retry_class::throttling},
@@ -84,6 +86,30 @@ inline retry_class classify(int status, std::string_view code) noexcept {
     default:
       return retry_class::permanent;
   }
+}
+
+/// The class of a failure of the way: there was no answer, or none that can be believed.
+inline retry_class classify(http::failure kind) noexcept {
+  using k = http::failure;
+  struct row {
+    k kind;
+    retry_class what;
+  };
+  static constexpr row table[] = {
+      {k::resolve, retry_class::transient},  // connector errors of smithy-rs; resolvers fail for seconds at a time
+      {k::connect, retry_class::transient},  // botocore: ConnectionError, ConnectTimeoutError; a broken handshake too
+      {k::timeout, retry_class::transient},  // botocore: ReadTimeoutError; aws-c-s3: a connection below 1 B/s for 30 s
+      {k::broken, retry_class::transient},   // botocore: ConnectionClosedError, IncompleteReadError
+      {k::protocol,
+       retry_class::transient},          // botocore: any HTTPClientError; the next connection may have no such proxy
+      {k::tls, retry_class::permanent},  // a certificate does not become right by asking again
+      {k::too_large, retry_class::permanent},  // our own limit
+      {k::status, retry_class::permanent},     // not S3's: those are judged by status and code
+  };
+  for (const row& r : table) {
+    if (r.kind == kind) return r.what;
+  }
+  return retry_class::permanent;
 }
 
 }  // namespace millrace::s3

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/s3/retry_class.hpp>
@@ -65,6 +64,10 @@ class retry_policy {
     return std::clamp(*failed.hint, pause, pause + options_.max_over_hint);
   }
 
+  /// To be called when an attempt failed that brought a good part of the answer: the count of attempts starts again.
+  /// The quota is not refilled.
+  void made_progress() noexcept { attempts_ = 1; }
+
   /// To be called once when the request has succeeded: returns what the last retry took, or one token when there was
   /// none, to the quota.
   void after_success() noexcept {
@@ -82,16 +85,5 @@ class retry_policy {
   int last_cost_ = 0;
   unsigned mended_ = 0;
 };
-
-/// The value of the header x-amz-retry-after: milliseconds. Nothing when it is not a plain number.
-inline std::optional<duration> parse_retry_after(std::string_view text) noexcept {
-  if (text.empty() || text.size() > 9) return std::nullopt;
-  std::int64_t value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = value * 10 + (c - '0');
-  }
-  return duration(value * 1'000'000);
-}
 
 }  // namespace millrace::s3

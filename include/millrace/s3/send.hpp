@@ -17,6 +17,7 @@
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/error_document.hpp>
 #include <millrace/s3/retry_class.hpp>
+#include <millrace/s3/retry_hint.hpp>
 #include <millrace/s3/session.hpp>
 #include <millrace/s3/signer.hpp>
 
@@ -96,6 +97,14 @@ inline http::request signed_request(executor& ex, const session& s, const operat
   return r;
 }
 
+/// Whether the server's Date is so far from ours that this is why it refuses signatures: S3 allows 15 minutes.
+inline bool clock_differs(const session& s, const http::response_head& head) {
+  const std::string* date = head.fields.find("date");
+  if (date == nullptr) return false;
+  const std::optional<std::int64_t> theirs = parse_http_date(*date, s.now());
+  return theirs && (*theirs - s.now() > 4 * 60 || s.now() - *theirs > 4 * 60);
+}
+
 /// Reads an answer that is no success and makes an exception of it; learns the bucket's region and the store's clock
 /// where the answer tells them.
 inline task<error> refusal(const session& s, const operation& op, http::exchange& x, const http::response_head& head) {
@@ -119,15 +128,18 @@ inline task<error> refusal(const session& s, const operation& op, http::exchange
   if (const std::string* region = head.fields.find("x-amz-bucket-region")) document.region = *region;
   if (!document.region.empty() && is_host_labels(document.region) &&
       (classify(head.status, document.code) == retry_class::region || head.status == 400)) {
-    s.learn_region(op.bucket, document.region);
+    const bool learnt = s.learn_region(op.bucket, document.region);
+    if (learnt && document.code.empty()) document.code = "AuthorizationHeaderMalformed";  // what a GET would be told
   }
+  if (head.status == 403 && op.method == "HEAD" && clock_differs(s, head)) document.code = "RequestTimeTooSkewed";
   if (classify(head.status, document.code) == retry_class::skew) {
     if (const std::string* date = head.fields.find("date")) {
       if (const std::optional<std::int64_t> now = parse_http_date(*date, s.now())) s.learn_time(*now);
     }
   }
   if (document.code.empty() && document.message.empty()) document.message = "the store refused the request";
-  co_return error(head.status, document.code, document.message, document.request_id, op.at());
+  co_return error(head.status, document.code, document.message, document.request_id, op.at(),
+                  retry_hint(head.fields, s.now()));
 }
 
 }  // namespace detail

@@ -11,24 +11,38 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/s3/config.hpp>
 #include <millrace/s3/credentials_provider.hpp>
+#include <millrace/s3/retry_options.hpp>
+#include <millrace/s3/retry_quota.hpp>
 
 namespace millrace::s3 {
 
-/// What the copies of a client share: configuration, credentials, and what was learnt from the store (regions of
-/// buckets, the offset of its clock). Thread-safe.
+/// What the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from the
+/// store (regions of buckets, the offset of its clock). Thread-safe.
 class session {
  public:
   session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
       : config_(std::move(c)),
         provider_(std::move(provider)),
-        transport_(std::make_shared<const http::transport_options>(std::move(transport))) {}
+        transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+        retries_(config_.retry),
+        jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())) {
+    retries_.max_attempts = config_.max_attempts;
+  }
 
   const config& base() const noexcept { return config_; }
   credentials_provider& provider() const noexcept { return *provider_; }
   const std::shared_ptr<const http::transport_options>& transport() const noexcept { return transport_; }
+
+  /// How requests are tried again, and the tokens that they share.
+  const retry_options& retries() const noexcept { return retries_; }
+  retry_quota& quota() const noexcept { return quota_; }
+  /// Uniform in [0, 1), different in every process: clients that failed together do not come back together.
+  double jitter() const noexcept { return rng(jitter_seed_, jitter_count_.fetch_add(1), 0).uniform(); }
 
   /// The configuration for one bucket: with the region that the store named for it, once it has.
   config for_bucket(const std::string& bucket) const {
@@ -58,6 +72,10 @@ class session {
   const config config_;
   const std::shared_ptr<credentials_provider> provider_;
   const std::shared_ptr<const http::transport_options> transport_;
+  retry_options retries_;
+  const std::uint64_t jitter_seed_;
+  mutable std::atomic<std::uint64_t> jitter_count_{0};
+  mutable retry_quota quota_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::string> regions_;
   mutable std::atomic<std::int64_t> skew_{0};

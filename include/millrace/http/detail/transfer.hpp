@@ -279,10 +279,10 @@ class transfer final : public engine::client, private timer_node {
       case CURLE_COULDNT_RESOLVE_PROXY:
         return failure::resolve;
       case CURLE_COULDNT_CONNECT:
+      case CURLE_SSL_CONNECT_ERROR:
         return failure::connect;
       case CURLE_OPERATION_TIMEDOUT:
         return failure::timeout;
-      case CURLE_SSL_CONNECT_ERROR:
       case CURLE_PEER_FAILED_VERIFICATION:
       case CURLE_SSL_CACERT_BADFILE:
       case CURLE_SSL_CERTPROBLEM:

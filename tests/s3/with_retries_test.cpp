@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/with_retries.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/s3/retry_hint.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using testing::virtual_loop;
+
+namespace {
+
+/// A session of `attempts` per request that talks to nobody.
+std::shared_ptr<const s3::session> session_of(int attempts, s3::retry_options retry = {}) {
+  s3::config_options o;
+  o.max_attempts = attempts;
+  o.retry = retry;
+  return std::make_shared<const s3::session>(
+      s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("k", "s")), http::transport_options());
+}
+
+using script = std::vector<std::function<void()>>;  // what each attempt throws; behind the end: success
+
+std::function<void()> refused(int status, std::string code, std::optional<duration> hint = std::nullopt) {
+  return [=] { throw s3::error(status, code, "no", "id", where(), hint); };
+}
+std::function<void()> failed(http::failure kind) {
+  return [=] { throw http::error(kind, "failed"); };
+}
+
+/// An attempt that does what the script says; gives its number.
+class scripted {
+ public:
+  scripted(const script& s, int& calls) : script_(&s), calls_(&calls) {}
+  task<int> operator()() const { return once(*script_, *calls_); }
+
+ private:
+  static task<int> once(const script& s, int& calls) {
+    const auto i = static_cast<std::size_t>(calls++);
+    if (i < s.size()) s[i]();
+    co_return calls;
+  }
+  const script* script_;
+  int* calls_;
+};
+
+class scripted_with_progress : public scripted {
+ public:
+  using scripted::scripted;
+  bool progressed() const { return true; }
+};
+
+struct outcome {
+  int calls = 0;
+  bool succeeded = false;
+  std::string what;
+  duration elapsed{0};
+};
+
+template <class Attempt = scripted>
+outcome run(const s3::session& s, const script& steps) {
+  virtual_loop loop;
+  outcome o;
+  try {
+    Attempt attempt(steps, o.calls);
+    block_on(loop, s3::with_retries<int>(s, attempt));
+    o.succeeded = true;
+  } catch (const std::exception& e) {
+    o.what = e.what();
+  }
+  o.elapsed = loop.elapsed();
+  CHECK(loop.frames() == 0);
+  CHECK(loop.timers() == 0);
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("transient failures are tried again, up to the configured number of attempts", "[s3][retry]") {
+  const auto s = session_of(3);
+  outcome o = run(*s, {refused(500, "InternalError"), failed(http::failure::broken)});
+  CHECK(o.succeeded);
+  CHECK(o.calls == 3);
+  CHECK(o.elapsed <= 150ms);  // at most 50 + 100 ms
+  o = run(*s, {refused(500, "InternalError"), refused(503, ""), refused(502, "Last"), refused(500, "NotAsked")});
+  CHECK_FALSE(o.succeeded);
+  CHECK(o.calls == 3);
+  CHECK(o.what.find("502 Last") != std::string::npos);
+}
+
+TEST_CASE("what the way may mend by itself is tried again, what it cannot is not", "[s3][retry]") {
+  using k = http::failure;
+  const auto s = session_of(2);
+  for (k kind : {k::resolve, k::connect, k::timeout, k::broken, k::protocol}) CHECK(run(*s, {failed(kind)}).calls == 2);
+  for (k kind : {k::tls, k::too_large, k::status}) CHECK(run(*s, {failed(kind)}).calls == 1);
+  for (int status : {400, 403, 404, 412, 416}) CHECK(run(*s, {refused(status, "")}).calls == 1);
+  const auto foreign = [] { throw changed_error("changed"); };
+  CHECK(run(*s, {foreign}).calls == 1);
+}
+
+TEST_CASE("the pause that the store names is kept, within five seconds of ours", "[s3][retry]") {
+  const auto s = session_of(2);
+  CHECK(run(*s, {refused(503, "SlowDown", 3s)}).elapsed == 3s);
+  const outcome longer = run(*s, {refused(503, "SlowDown", 3600s)});
+  CHECK(longer.elapsed >= 5s);
+  CHECK(longer.elapsed <= 6s);
+  CHECK(run(*s, {refused(503, "SlowDown")}).elapsed <= 1s);
+}
+
+TEST_CASE("pauses are those of the configuration", "[s3][retry]") {
+  s3::retry_options quick;
+  quick.base = 1us;
+  quick.throttling_base = 2us;
+  quick.max_over_hint = 0s;
+  const auto s = session_of(2, quick);
+  CHECK(run(*s, {refused(500, "")}).elapsed <= 1us);
+  CHECK(run(*s, {refused(503, "SlowDown", 10s)}).elapsed <= 2us);
+}
+
+TEST_CASE("the requests of a session share one quota: a store that is down is not asked ever more often",
+          "[s3][retry]") {
+  const auto s = session_of(100);
+  s3::retry_options costs;
+  const script always(1000, failed(http::failure::connect));
+  const outcome first = run(*s, always);
+  CHECK(first.calls == 1 + 500 / costs.retry_cost);
+  CHECK(run(*s, always).calls == 1);
+  CHECK(run(*s, {}).succeeded);
+  CHECK(s->quota().tokens() == 500 % costs.retry_cost + 1);
+  // Another session has a quota of its own.
+  CHECK(run(*session_of(2), always).calls == 2);
+}
+
+TEST_CASE("region, clock and credentials are mended at once, each once", "[s3][retry]") {
+  const auto s = session_of(1);
+  const outcome o = run(*s, {refused(400, "AuthorizationHeaderMalformed"), refused(403, "RequestTimeTooSkewed"),
+                             refused(400, "ExpiredToken")});
+  CHECK(o.succeeded);
+  CHECK(o.calls == 4);
+  CHECK(o.elapsed == 0s);
+  CHECK(run(*s, {refused(301, "PermanentRedirect"), refused(301, "PermanentRedirect")}).calls == 2);
+}
+
+TEST_CASE("attempts that bring a good part of the answer do not count, but cost", "[s3][retry]") {
+  const auto s = session_of(2);
+  const script often(30, failed(http::failure::broken));
+  CHECK(run<scripted_with_progress>(*s, often).calls == 31);
+  CHECK(run<scripted_with_progress>(*s, often).calls < 30);  // the quota has run dry
+}
+
+TEST_CASE("dropping a request in its pause leaves nothing", "[s3][retry]") {
+  const auto s = session_of(2);
+  virtual_loop loop;
+  int calls = 0;
+  const script steps{refused(503, "SlowDown", 3s)};
+  {
+    scripted attempt(steps, calls);
+    started<int> running(loop, s3::with_retries<int>(*s, attempt));
+    loop.run_until([&] { return calls == 1; });
+    CHECK_FALSE(running.done());
+  }
+  CHECK(loop.frames() == 0);
+  CHECK(loop.timers() == 0);
+}
+
+TEST_CASE("the pause that an answer asks for is read from its fields", "[s3][retry]") {
+  constexpr std::int64_t now = 784111777;  // Sun, 06 Nov 1994 08:49:37 GMT
+  const auto hint = [](std::vector<std::pair<std::string, std::string>> fields) {
+    http::headers h;
+    for (auto& [name, value] : fields) h.add(name, value);
+    return s3::retry_hint(h, now);
+  };
+  CHECK(hint({{"x-amz-retry-after", "1500"}}) == duration(1500ms));
+  CHECK(hint({{"Retry-After", "120"}}) == duration(120s));
+  CHECK(hint({{"Retry-After", "120"}, {"x-amz-retry-after", "7"}}) == duration(7ms));
+  CHECK(hint({{"Retry-After", "Sun, 06 Nov 1994 08:49:47 GMT"}}) == duration(10s));
+  CHECK(hint({{"Retry-After", "Sun, 06 Nov 1994 08:49:07 GMT"}}) == duration(0));
+  CHECK_FALSE(hint({}).has_value());
+  CHECK_FALSE(hint({{"Retry-After", "soon"}}).has_value());
+  CHECK_FALSE(hint({{"Retry-After", "-1"}}).has_value());
+  CHECK_FALSE(hint({{"x-amz-retry-after", "1.5"}}).has_value());
+}
