@@ -13,6 +13,7 @@ namespace millrace::http {
 
 /// Memory for bodies; see detail::body_options. Value type with defaults.
 using body_options = detail::body_options;
+using partial_body = detail::partial_body;
 
 /// One request in flight and its answer.
 ///
@@ -25,7 +26,8 @@ using body_options = detail::body_options;
 /// contradiction between Content-Length and Content-Range, or an answer whose end cannot be known throws http::error.
 /// At most body_options::window bytes are received ahead of the reader; then the connection is paused.
 /// One coroutine may wait at a time. Dropping it, in any state, ends the transfer at once; an unfinished one closes its
-/// connection. Errors are thrown by head() and, after the pieces that did arrive, by read().
+/// connection. Errors are thrown by head(), where no head is to be had, and, after the pieces that did arrive, by
+/// read().
 class exchange {
  public:
   exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
@@ -67,7 +69,7 @@ class exchange {
     bool await_ready() const noexcept { return transfer_.head_ready(); }
     const response_head& await_resume() {
       resumed();
-      transfer_.rethrow_if_failed();
+      if (!transfer_.head_complete()) transfer_.rethrow_if_failed();
       return transfer_.head();
     }
   };

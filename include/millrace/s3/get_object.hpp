@@ -9,126 +9,98 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/slab_pool.hpp>
+#include <millrace/s3/detail/part_download.hpp>
+#include <millrace/s3/object_info.hpp>
+#include <millrace/s3/object_part.hpp>
 #include <millrace/s3/send.hpp>
 #include <millrace/s3/with_retries.hpp>
 
 namespace millrace::s3 {
 
-/// What HeadObject tells, and what comes with the bytes of GetObject.
-class object_info {
- public:
-  std::uint64_t size = 0;  ///< of the whole object
-  std::string etag;        ///< quotes included; empty when the store sends none
-};
-
-/// Bytes of an object, with the version they belong to.
-class object_part {
- public:
-  bytes data;
-  object_info object;
-};
-
 namespace detail {
 
-inline task<bytes> read_into_slab(http::exchange& x, std::size_t capacity) {
-  bytes data = co_await x.read();
-  if (data.empty()) co_return data;
-  const bytes more = co_await x.read();  // the verified end, unless the answer is longer than a slab
-  if (!more.empty()) {
-    throw http::error(http::failure::too_large,
-                      "the answer is longer than a slab of " + std::to_string(capacity) + " bytes",
-                      where{http::displayed(x.asked().url), std::nullopt, std::string()});
-  }
-  co_return data;
-}
-
-inline http::body_options memory_for(std::size_t length, const slab_pool& slabs) {
-  http::body_options body;
-  if (length > slabs.slab_bytes() / 8) {
-    body.pool = slabs;
-  } else {
-    body.heap_chunk = length == 0 ? 1 : length;  // a whole slab would be mostly empty
-  }
-  body.window = slabs.slab_bytes();
-  return body;
-}
-
-inline task<object_part> get_range_once(const session& s, const operation& op, const slab_pool& slabs) {
-  const auto length = static_cast<std::size_t>(op.range->size());
-  http::body_options body = memory_for(length, slabs);
-  http::exchange x = co_await send(s, op, std::move(body));
+template <class = void>
+task<object_info> head_once(const session& s, const operation& op) {
+  http::body_options none;
+  http::exchange x = co_await send(s, op, std::move(none));
   const http::response_head& head = co_await x.head();
-  object_part result;
-  result.object.etag = head.etag();
-  if (!head.range || !head.range->total) {
+  if (!head.length) {
     throw http::error(http::failure::protocol, "the store does not tell the size of the object", op.at(), head.status);
   }
-  result.object.size = *head.range->total;
-  result.data = co_await read_into_slab(x, slabs.slab_bytes());
+  object_info info;
+  info.size = *head.length;
+  info.etag = head.etag();
+  co_return info;
+}
+
+/// The object as a whole, where ranges were refused because it is empty.
+template <class = void>
+task<object_part> get_empty_once(const session& s, const operation& op) {
+  http::body_options small;
+  http::exchange x = co_await send(s, op, std::move(small));
+  const http::response_head& head = co_await x.head();
+  if (head.length && *head.length != 0) {
+    throw error(416, "InvalidRange", "the store refused a range of an object that is not empty", std::string(),
+                op.at());
+  }
+  object_part result;
+  result.object.etag = head.etag();
+  const std::string nothing = co_await http::read_all(x, 0);
   co_return result;
 }
 
-inline task<object_part> get_whole_once(const session& s, const operation& op, const slab_pool& slabs) {
-  http::body_options body = memory_for(slabs.slab_bytes(), slabs);
-  http::exchange x = co_await send(s, op, std::move(body));
-  const http::response_head& head = co_await x.head();
-  object_part result;
-  result.object.etag = head.etag();
-  result.data = co_await read_into_slab(x, slabs.slab_bytes());
-  result.object.size = result.data.size();
-  co_return result;
+/// What the object has become that was `version` and is not any more: for the message, so that one attempt will do.
+template <class = void>
+task<std::string> version_now(const session& s, const operation& op) {
+  const operation head("HEAD", op.bucket, op.key);
+  try {
+    const object_info now = co_await head_once(s, head);
+    if (!now.etag.empty()) co_return now.etag;
+  } catch (const millrace::error&) {
+  }
+  co_return "another";
 }
 
 }  // namespace detail
 
 /// Bytes [offset, offset + length) of an object, in one slab of `slabs` (length is at most a slab) or, for small
-/// lengths, in memory of their own size; fewer where the object ends, none for an empty object. With `if_match` the
-/// object must still have that ETag, else s3::error 412. Transient failures are retried from the start of the part.
-inline task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket, std::string key,
-                                          std::uint64_t offset, std::size_t length, std::string if_match,
-                                          slab_pool slabs) {
+/// lengths, in memory of their own size; fewer where the object ends, none for an empty object.
+///
+/// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off goes on
+/// at the next byte, in the same memory, if the store still has that version. changed_error, with both ETags, when it
+/// has not. Parts of an object whose store sends no ETag are refused. Dropping the task ends the transfer.
+template <class Session>
+task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string bucket, std::string key,
+                                   std::uint64_t offset, std::size_t length, std::string if_match, slab_pool slabs) {
   operation op("GET", std::move(bucket), std::move(key));
-  op.range = http::byte_range{offset, offset + length - 1};
-  if (!if_match.empty()) op.fields.add("if-match", std::move(if_match));
-  bool empty_object = false;
+  detail::part_download download(*s, std::move(op), offset, length, std::move(if_match), std::move(slabs));
+  const detail::part_download::attempt attempt(download);
+  bool changed = false;
   try {
-    auto attempt = [&] { return detail::get_range_once(*s, op, slabs); };
     co_return co_await with_retries<object_part>(*s, attempt);
   } catch (const error& e) {
-    // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
-    if (e.status() != 416 || offset != 0) throw;
-    empty_object = true;
+    // Stores answer 416 before 412 to a range that the object no longer has.
+    changed = e.status() == 412 || (e.status() == 416 && (offset != 0 || download.resumed()));
+    if ((!changed || download.version().empty()) && (e.status() != 416 || offset != 0)) throw;
   }
-  if (empty_object) op.range.reset();
-  auto attempt = [&] { return detail::get_whole_once(*s, op, slabs); };
-  object_part whole = co_await with_retries<object_part>(*s, attempt);
-  if (!whole.data.empty()) {
-    throw error(416, "InvalidRange", "the store refused a range of an object that is not empty", std::string(),
-                op.at());
+  operation asked = download.asked();
+  if (changed) {
+    const std::string now = co_await detail::version_now(*s, asked);
+    throw detail::part_download::changed(download.version(), now, asked.at());
   }
-  co_return whole;
+  // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
+  asked.range.reset();
+  auto whole = [&] { return detail::get_empty_once(*s, asked); };
+  co_return co_await with_retries<object_part>(*s, whole);
 }
 
 /// Size and ETag of an object.
-inline task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket, std::string key) {
+template <class Session>
+task<object_info> head_object(std::shared_ptr<const Session> s, std::string bucket, std::string key) {
   const operation op("HEAD", std::move(bucket), std::move(key));
-  struct once {
-    static task<object_info> run(const session& s, const operation& op) {
-      http::body_options none;
-      http::exchange x = co_await send(s, op, std::move(none));
-      const http::response_head& head = co_await x.head();
-      if (!head.length) {
-        throw http::error(http::failure::protocol, "the store does not tell the size of the object", op.at(),
-                          head.status);
-      }
-      object_info info;
-      info.size = *head.length;
-      info.etag = head.etag();
-      co_return info;
-    }
-  };
-  auto attempt = [&] { return once::run(*s, op); };
+  auto attempt = [&] { return detail::head_once(*s, op); };
   co_return co_await with_retries<object_info>(*s, attempt);
 }
 

@@ -77,10 +77,12 @@ class head_parser {
   bool bodiless() const noexcept { return request_.method == "HEAD" || head_.status == 204 || head_.status == 304; }
   bool chunked() const noexcept {
     const std::string* encoding = head_.fields.find("transfer-encoding");
-    return encoding != nullptr && headers::equal(*encoding, "chunked");
+    return encoding != nullptr && headers::equal(*encoding, "chunked") && head_.fields.count("transfer-encoding") == 1;
   }
 
   void judge() {
+    // We name no other coding, so none may come (RFC 9112, 7.4): its end could not be told, nor its bytes be used.
+    if (head_.fields.find("transfer-encoding") != nullptr && !chunked()) throw problem("unknown transfer encoding");
     const std::size_t lengths = head_.fields.count("content-length");
     if (lengths > 1) throw problem("the answer has several Content-Length fields");
     if (lengths == 1) {

@@ -19,10 +19,20 @@
 
 namespace millrace::http::detail {
 
+/// Memory whose first `filled` bytes have come with earlier exchanges.
+class partial_body {
+ public:
+  writable_bytes memory;
+  std::size_t filled = 0;
+};
+
 /// Where the body goes: memory from `pool` (or, without one, from the heap), at most `window` bytes ahead of the
-/// reader.
+/// reader. Only what was asked for (206 to a range, 200 without) goes into the pool's memory.
 class body_options {
  public:
+  /// When set, the first piece goes on behind what is filled there, and the piece that is not full when the exchange
+  /// fails or is dropped is left there instead of being read. Must outlive the exchange.
+  partial_body* resume = nullptr;
   std::optional<slab_pool> pool;
   std::size_t window = 2 * slab_pool::default_slab_bytes;  ///< at least one slab is always allowed
   std::size_t heap_chunk = 64 * KiB;
@@ -55,6 +65,7 @@ class transfer final : public engine::client, private timer_node {
     watch(progress_ + transport_->first_byte_timeout);
   }
   ~transfer() override {
+    leave_partial();
     engine_.loop().remove_timer(*this);
     engine_.stop(easy_, this);
     engine_.give_back_handle(easy_);
@@ -62,6 +73,7 @@ class transfer final : public engine::client, private timer_node {
   }
 
   bool head_ready() const noexcept { return parser_.complete() || ended_; }
+  bool head_complete() const noexcept { return parser_.complete(); }
   bool body_ready() const noexcept { return !chunks_.empty() || ended_; }
   response_head& head() noexcept { return parser_.head(); }
   const request& asked() const noexcept { return request_; }
@@ -93,10 +105,8 @@ class transfer final : public engine::client, private timer_node {
 
   void transfer_ended(CURLcode result) noexcept override {
     engine_.loop().remove_timer(*this);
-    ended_ = true;
-    if (filled_ > 0) push_filled();
     if (!error_) error_ = verdict(result);
-    wake();
+    end();
   }
   void next_turn() noexcept override {
     if (!ended_ && paused_) unpause();
@@ -200,12 +210,12 @@ class transfer final : public engine::client, private timer_node {
   }
 
   void store(const char* data, std::size_t n) {
-    received_ += n;
     while (n > 0) {
-      if (!current_) current_ = body_.pool ? body_.pool->acquire() : writable_bytes::allocate(body_.heap_chunk);
+      if (!current_) begin_piece();
       const std::size_t part = std::min(n, current_.capacity() - filled_);
       std::memcpy(current_.data() + filled_, data, part);
       filled_ += part;
+      received_ += part;
       data += part;
       n -= part;
       if (filled_ == current_.capacity()) {
@@ -213,6 +223,28 @@ class transfer final : public engine::client, private timer_node {
         wake();
       }
     }
+  }
+  void begin_piece() {
+    const bool asked_for = parser_.head().status == (request_.range ? 206 : 200);
+    const bool first = received_ == 0;  // not yet counted
+    resumable_ = asked_for && first && body_.resume != nullptr;
+    if (resumable_ && body_.resume->memory) {
+      current_ = std::move(body_.resume->memory);
+      filled_ = std::exchange(body_.resume->filled, 0);
+    } else {
+      current_ = body_.pool && asked_for ? body_.pool->acquire() : writable_bytes::allocate(body_.heap_chunk);
+    }
+  }
+  void end() noexcept {
+    ended_ = true;
+    if (error_) leave_partial();
+    if (filled_ > 0) push_filled();
+    wake();
+  }
+  void leave_partial() noexcept {
+    if (!resumable_ || filled_ == 0) return;
+    body_.resume->memory = std::move(current_);
+    body_.resume->filled = std::exchange(filled_, 0);
   }
   void push_filled() {
     chunks_.push_back(current_.share(0, filled_));
@@ -250,8 +282,7 @@ class transfer final : public engine::client, private timer_node {
                                            (started ? "no byte of the answer for " : "no answer within ") +
                                                std::to_string(limit / std::chrono::milliseconds(1)) + " ms",
                                            at(received_)));
-    ended_ = true;
-    wake();
+    end();
   }
 
   where at() const { return where{displayed(request_.url), std::nullopt, std::string()}; }
@@ -316,6 +347,7 @@ class transfer final : public engine::client, private timer_node {
   std::deque<bytes> chunks_;
   writable_bytes current_;
   std::size_t filled_ = 0;
+  bool resumable_ = false;  // what is being filled may be left to a later exchange
   std::uint64_t received_ = 0;
   time_point progress_{};
   std::exception_ptr error_;

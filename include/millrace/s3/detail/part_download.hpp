@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <millrace/base/slab_pool.hpp>
+#include <millrace/s3/object_part.hpp>
+#include <millrace/s3/send.hpp>
+
+namespace millrace::s3::detail {
+
+/// One part of an object on its way, over as many answers as it takes. Every answer but the first goes on at the byte
+/// that is due, in the same memory, and only when it is of the same version.
+class part_download {
+ public:
+  /// Bytes [offset, offset + length) of the object that `op` names. `s` must outlive the download.
+  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, std::string if_match,
+                slab_pool slabs)
+      : session_(s),
+        op_(std::move(op)),
+        offset_(offset),
+        length_(length),
+        if_match_(std::move(if_match)),
+        slabs_(std::move(slabs)) {}
+
+  /// One attempt; for with_retries.
+  class attempt {
+   public:
+    explicit attempt(part_download& d) noexcept : download_(&d) {}
+    task<object_part> operator()() const { return download_->once(); }
+    bool progressed() const noexcept { return download_->progressed_; }
+
+   private:
+    part_download* download_;
+  };
+
+  /// Whether the last attempt was for the rest of a part whose beginning is here.
+  bool resumed() const noexcept { return resumed_; }
+  /// The version that is read, as far as it is known.
+  const std::string& version() const noexcept { return seen_ && !seen_->etag.empty() ? seen_->etag : if_match_; }
+  const operation& asked() const noexcept { return op_; }
+
+ private:
+  template <class = void>
+  task<object_part> once() {
+    const std::size_t before = partial_.filled;
+    prepare();
+    std::exception_ptr why;
+    bool sound = true;  // what has come so far may be kept
+    try {
+      http::body_options body = memory();
+      http::exchange x = co_await send(session_, op_, std::move(body));
+      sound = false;
+      judge(co_await x.head());
+      sound = true;
+      object_part result;
+      result.object = *seen_;
+      result.data = co_await x.read();
+      bytes more;
+      if (!result.data.empty()) more = co_await x.read();  // empty: the verified end
+      check_length(result.data.size() + more.size());
+      co_return result;
+    } catch (const http::error& e) {
+      why = std::current_exception();
+      if (e.kind() != http::failure::broken && e.kind() != http::failure::timeout && partial_.filled != before) {
+        sound = false;
+      }
+    } catch (...) {
+      why = std::current_exception();
+    }
+    // The exchange is gone; what it had received lies in partial_.
+    if (!sound || !may_resume()) forget();
+    progressed_ = partial_.filled > before && partial_.filled - before >= std::max(64 * KiB, length_ / 16);
+    std::rethrow_exception(why);
+  }
+
+  /// The request for what is still due.
+  void prepare() {
+    resumed_ = partial_.filled > 0;
+    progressed_ = false;
+    op_.fields = http::headers();
+    const std::string& etag = version();
+    // Only strong validators may be used with If-Match (RFC 9110, 13.1.1).
+    if (!etag.empty() && etag.compare(0, 2, "W/") != 0) op_.fields.add("if-match", etag);
+    op_.range = http::byte_range{offset_ + partial_.filled, offset_ + length_ - 1};
+  }
+
+  http::body_options memory() {
+    http::body_options body;
+    if (length_ > slabs_.slab_bytes() / 8) {
+      body.pool = slabs_;
+    } else {
+      body.heap_chunk = length_ == 0 ? 1 : length_;  // a whole slab would be mostly empty
+    }
+    body.window = slabs_.slab_bytes();
+    body.resume = &partial_;
+    return body;
+  }
+
+  /// Every answer must be of one version and one size.
+  void judge(const http::response_head& head) {
+    object_info now;
+    now.etag = head.etag();
+    if (!head.range || !head.range->total) {
+      throw http::error(http::failure::protocol, "the store does not tell the size of the object", op_.at(),
+                        head.status);
+    }
+    now.size = *head.range->total;
+    if (now.etag.empty() && (offset_ > 0 || now.size > length_ || resumed_)) {
+      throw http::error(http::failure::protocol,
+                        "the store sent no ETag: parts of an object could not be told to be of one version", op_.at(),
+                        head.status);
+    }
+    const std::string& before = version();
+    if (!before.empty() && !now.etag.empty() && now.etag != before) throw changed(before, now.etag, op_.at());
+    if (seen_ && seen_->size != now.size) {
+      throw changed_error("the object changed while it was read: " + std::to_string(seen_->size) + " bytes became " +
+                              std::to_string(now.size),
+                          op_.at());
+    }
+    if (!seen_) seen_ = std::move(now);
+  }
+
+  void check_length(std::size_t got) const {
+    const std::uint64_t due = std::min<std::uint64_t>(length_, seen_->size - std::min(seen_->size, offset_));
+    if (got == due) return;
+    throw http::error(http::failure::protocol,
+                      "the answer has " + std::to_string(got) + " bytes instead of " + std::to_string(due), op_.at());
+  }
+
+  bool may_resume() const noexcept {
+    return partial_.filled > 0 && partial_.filled < length_ && !version().empty() && version().compare(0, 2, "W/") != 0;
+  }
+  void forget() noexcept {
+    partial_.memory = writable_bytes();
+    partial_.filled = 0;
+    seen_.reset();
+  }
+
+ public:
+  /// The error about an object that is no longer the version `before`.
+  static changed_error changed(const std::string& before, const std::string& now, where at) {
+    return changed_error("the object changed while it was read: ETag " + before + " became " + now, std::move(at));
+  }
+
+ private:
+  const session& session_;
+  operation op_;
+  const std::uint64_t offset_;
+  const std::size_t length_;
+  const std::string if_match_;
+  const slab_pool slabs_;
+  http::partial_body partial_;
+  std::optional<object_info> seen_;  // by the answer whose bytes are kept
+  bool resumed_ = false;
+  bool progressed_ = false;
+};
+
+}  // namespace millrace::s3::detail

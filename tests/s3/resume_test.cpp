@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/get_object.hpp>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/rng.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/background.hpp>
+#include <millrace/s3/client.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using origin_server::fault;
+
+namespace {
+
+std::string content_of(std::size_t size) {
+  rng random(size);
+  std::string text(size, '\0');
+  for (char& c : text) c = static_cast<char>('a' + random.below(26));
+  return text;
+}
+
+s3::client client_of(const std::string& endpoint, duration stall = std::chrono::seconds(30)) {
+  s3::config_options o;
+  o.endpoint = endpoint;
+  o.region = "us-east-1";
+  o.retry.base = std::chrono::microseconds(10);
+  o.retry.throttling_base = std::chrono::microseconds(20);
+  http::transport_options t;
+  t.stall_timeout = stall;
+  return s3::client(s3::config(o),
+                    std::make_shared<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
+}
+
+/// An object of 300,000 bytes behind faults, read by parts of at most a slab of 256 KiB.
+class faulty {
+ public:
+  static constexpr std::size_t size = 300'000;
+
+  explicit faulty(duration stall = std::chrono::seconds(30)) : client_(client_of(origin.endpoint(), stall)) {
+    etag = origin.put("b", "k", content);
+  }
+
+  /// The part, or what went wrong.
+  std::string get(std::uint64_t offset, std::size_t length, const std::string& if_match = std::string()) {
+    const std::string what = get_any(offset, length, if_match);
+    return what.size() > 400 && what != expected(offset, length) ? "other bytes" : what;
+  }
+
+  /// The ranges of the requests so far.
+  std::vector<std::string> ranges() const {
+    std::vector<std::string> all;
+    for (const auto& r : origin.log().entries()) all.push_back(r.range);
+    return all;
+  }
+  std::string expected(std::size_t offset, std::size_t length) const { return content.substr(offset, length); }
+
+  const std::string content = content_of(size);
+  mutable origin_server::background origin;
+  std::string etag;
+  slab_pool slabs{256 * KiB};
+
+ private:
+  std::string get_any(std::uint64_t offset, std::size_t length, const std::string& if_match) {
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    try {
+      s3::object_part p = block_on(*loop, client_.get("s3://b/k", offset, length, if_match, slabs));
+      CHECK(p.object.size == size);
+      CHECK(p.object.etag == etag);
+      return std::string(p.data.view());
+    } catch (const changed_error& e) {
+      return std::string("changed: ") + e.what();
+    } catch (const error& e) {
+      return e.what();
+    }
+  }
+
+  s3::client client_;
+};
+
+using ranges = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a body that breaks off goes on at the next byte, with If-Match", "[s3][resume]") {
+  faulty o;
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'001));
+  o.origin.faults().add({.key = "k", .nth = 2}, fault::close_in_body(80'000));
+  CHECK((o.get(1000, 200'000) == o.expected(1000, 200'000)));
+  CHECK(o.ranges() == ranges{"bytes=1000-200999", "bytes=71001-200999", "bytes=151001-200999"});
+  const auto asked = o.origin.log().entries();
+  CHECK(asked[0].if_match.empty());
+  CHECK(asked[1].if_match == o.etag);
+  CHECK(asked[2].if_match == o.etag);
+  CHECK(o.slabs.peak() == 1);  // what had come stayed where it was
+}
+
+TEST_CASE("a break at any byte is mended", "[s3][resume]") {
+  faulty o;
+  for (std::uint64_t at : {0u, 1u, 511u, 16'384u, 99'998u, 99'999u}) {
+    o.origin.faults().clear();
+    o.origin.faults().add({.key = "k", .times = 1}, fault::close_in_body(at));
+    CHECK((o.get(7, 100'000) == o.expected(7, 100'000)));
+    o.origin.faults().clear();
+    o.origin.faults().add({.key = "k", .times = 1}, fault::reset_in_body(at));
+    CHECK((o.get(7, 100'000, o.etag) == o.expected(7, 100'000)));
+    o.origin.faults().clear();
+    o.origin.faults().add({.key = "k", .times = 1}, fault::chunked_cut(at));
+    CHECK((o.get(7, 100'000) == o.expected(7, 100'000)));
+  }
+  // The end of the object is nearer than the end of the part.
+  o.origin.faults().clear();
+  o.origin.faults().add({.key = "k", .times = 1}, fault::close_in_body(40'000));
+  CHECK((o.get(200'000, 200'000) == o.expected(200'000, 100'000)));
+}
+
+TEST_CASE("small parts, which have memory of their own, are resumed too", "[s3][resume]") {
+  faulty o;
+  o.origin.faults().add({.key = "k", .times = 1}, fault::close_in_body(600));
+  CHECK((o.get(0, 1000) == o.expected(0, 1000)));
+  CHECK(o.ranges() == ranges{"bytes=0-999", "bytes=600-999"});
+  CHECK(o.slabs.peak() == 0);
+}
+
+TEST_CASE("a body that stalls is given up and goes on at the next byte", "[s3][resume]") {
+  faulty o(std::chrono::milliseconds(50));
+  o.origin.faults().add({.key = "k", .times = 1}, fault::stall_body(123'456));
+  CHECK((o.get(0, 200'000) == o.expected(0, 200'000)));
+  CHECK(o.ranges() == ranges{"bytes=0-199999", "bytes=123456-199999"});
+}
+
+TEST_CASE("refusals and broken heads between two bodies lose nothing", "[s3][resume]") {
+  faulty o;
+  const fault between[] = {fault::refuse(503, "SlowDown"),    fault::close_before_head(), fault::close_in_head(30),
+                           fault::wrong_content_range(),      fault::no_content_range(),  fault::ignore_range(),
+                           fault::two_content_lengths(),      fault::garbage_status(),    fault::page(200),
+                           fault::error_in_success("Broken"), fault::reset_before_head()};
+  for (const fault& f : between) {
+    o.origin.faults().clear();
+    o.origin.log().clear();
+    o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+    o.origin.faults().add({.key = "k", .nth = 2}, f);
+    CHECK((o.get(0, 200'000) == o.expected(0, 200'000)));
+    const ranges asked = o.ranges();  // what the server ignores it does not log
+    CHECK(asked.size() == 3);
+    CHECK(asked.back() == "bytes=70000-199999");
+  }
+}
+
+TEST_CASE("an object that is replaced meanwhile is named with both versions", "[s3][resume]") {
+  faulty o;
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.origin.faults().add({.key = "k", .nth = 2}, fault::replace_object());
+  const std::string before = o.etag;
+  const std::string what = o.get(0, 200'000);
+  const std::string now = o.origin.objects().get("b", "k")->etag;
+  CHECK(now != before);
+  CHECK_THAT(what, Contains("changed: s3://b/k at byte 70000") && Contains(before) && Contains(now));
+  // The same for a part that was to be of a version known before, resumed or not.
+  o.origin.faults().clear();
+  CHECK_THAT(o.get(0, 1000, before), Contains("changed: ") && Contains(before) && Contains(now));
+  // A store that does not look at If-Match shows the change by its ETag.
+  o.etag = now;
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.origin.faults().add({.key = "k", .nth = 2}, fault::wrong_etag());
+  CHECK_THAT(o.get(0, 200'000), Contains("changed: ") && Contains(now) && Contains("000000000000"));
+}
+
+TEST_CASE("an object that has shrunk meanwhile has changed, one that is gone is gone", "[s3][resume]") {
+  faulty o;
+  CHECK_THAT(o.get(faulty::size, 1000, o.etag), Contains("changed: s3://b/k at byte 300000"));
+  CHECK_THAT(o.get(faulty::size, 1000), Contains("416 InvalidRange"));
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.origin.faults().add({.key = "k", .nth = 2}, fault::refuse(416, "InvalidRange"));
+  CHECK_THAT(o.get(0, 200'000), Contains("changed: "));
+  o.origin.faults().clear();
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.origin.faults().add({.key = "k", .nth = 2}, fault::refuse(404, "NoSuchKey"));
+  CHECK_THAT(o.get(0, 200'000), Contains("404 NoSuchKey"));
+}
+
+TEST_CASE("parts of an object without an ETag are refused, a whole one is not", "[s3][resume]") {
+  faulty o;
+  o.origin.faults().add({.key = "k"}, fault::no_etag());
+  CHECK_THAT(o.get(0, 1000), Contains("s3://b/k") && Contains("no ETag"));
+  CHECK_THAT(o.get(1000, 1000), Contains("no ETag"));
+  CHECK(o.origin.log().entries().size() == 6);  // it might have been one answer only
+  o.etag.clear();
+  slab_pool large(512 * KiB);
+  std::swap(o.slabs, large);
+  CHECK((o.get(0, 400'000) == o.content));
+}
+
+TEST_CASE("a link that breaks again and again is followed as long as it moves", "[s3][resume]") {
+  faulty o;
+  o.origin.faults().add({.key = "k"}, fault::close_in_body(70'000));
+  CHECK((o.get(0, 262'144) == o.expected(0, 262'144)));
+  o.origin.faults().clear();
+  o.origin.log().clear();
+  o.origin.faults().add({.key = "k"}, fault::close_in_body(1));
+  CHECK_THAT(o.get(0, 262'144), Contains("s3://b/k") || Contains("127.0.0.1"));
+  CHECK(o.origin.log().entries().size() == 3);
+}
+
+TEST_CASE("bodies in a coding that nobody asked for are refused; what is stored in one is given as it is",
+          "[s3][resume]") {
+  using test::scripted_answer;
+  const auto get = [](const std::string& fields, const std::string& body) {
+    test::scripted_server server({scripted_answer{
+        "HTTP/1.1 206 Partial\r\nETag: \"e\"\r\nContent-Range: bytes 0-3/4\r\n" + fields + "\r\n" + body,
+        scripted_answer::then::keep}});
+    const s3::client c = client_of(server.url(""));
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    try {
+      return std::string(block_on(*loop, c.get("s3://b/k", 0, 4, "", slab_pool(64 * KiB))).data.view());
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+  };
+  CHECK(get("Content-Length: 4\r\nContent-Encoding: gzip\r\n", "abcd") == "abcd");
+  CHECK_THAT(get("Content-Length: 4\r\nTransfer-Encoding: gzip\r\n", "abcd"), Contains("encoding"));
+  CHECK_THAT(get("Transfer-Encoding: gzip, chunked\r\n", "4\r\nabcd\r\n0\r\n\r\n"), Contains("encoding"));
+  CHECK_THAT(get("Transfer-Encoding: chunked\r\n", "6\r\nabcdef\r\n0\r\n\r\n"), Contains("6 bytes instead of 4"));
+  CHECK_THAT(get("Transfer-Encoding: chunked\r\n", "2\r\nab\r\n0\r\n\r\n"), Contains("2 bytes instead of 4"));
+}
