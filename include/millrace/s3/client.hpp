@@ -10,6 +10,7 @@
 #include <millrace/s3/get_object.hpp>
 #include <millrace/s3/list_objects.hpp>
 #include <millrace/s3/put_object.hpp>
+#include <millrace/s3/put_stream.hpp>
 
 namespace millrace::s3 {
 
@@ -53,10 +54,24 @@ class client {
     const url u = url::parse(object);
     return head_object(session_, u.bucket(), u.key());
   }
-  /// Stores an object; gives its ETag. See put_object.
-  task<std::string> put(std::string_view object, bytes body, std::string content_type = std::string()) const {
+  /// Stores an object in one request; gives its ETag. See put_object.
+  task<std::string> put(std::string_view object, bytes body, std::string_view content_type = {}) const {
+    put_options o;
+    o.content_type = content_type;
+    return put(object, std::move(body), o);
+  }
+  // Templates, so that only programs that use them pay for their compilation.
+  template <class Options = put_options>
+  task<std::string> put(std::string_view object, bytes body, const Options& options) const {
     const url u = url::parse(object);
-    return put_object(session_, u.bucket(), u.key(), std::move(body), std::move(content_type));
+    return put_object(session_, u.bucket(), u.key(), std::move(body), detail::put_plan(configuration(), options));
+  }
+  /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
+  /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
+  template <class Options = put_options>
+  task<object_info> put(std::string_view object, async_generator<bytes> content, const Options& options = {}) const {
+    const url u = url::parse(object);
+    return put_stream(session_, u.bucket(), u.key(), std::move(content), detail::put_plan(configuration(), options));
   }
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
   task<void> create_bucket(std::string_view bucket) const {
