@@ -202,6 +202,9 @@ TEST_CASE("an object that is there already is left alone on demand") {
   CHECK_THROWS_AS(block_on(*loop, c.put("s3://b/k", bytes::copy("x"), o)), s3::error);
   block_on(*loop, c.put("s3://b/new", bytes::copy("x"), o));
   CHECK(content_of(origin, "new") == "x");
+  block_on(*loop, c.put("s3://b/new", bytes::copy("y"), "text/plain"));
+  CHECK(content_of(origin, "new") == "y");
+  CHECK(origin.objects().find("b", "new")->fields.size() == 1);
 }
 
 TEST_CASE("an answer to the completion that is lost is looked for") {

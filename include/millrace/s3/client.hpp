@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/s3/get_object.hpp>
@@ -62,6 +63,7 @@ class client {
   }
   // Templates, so that only programs that use them pay for their compilation.
   template <class Options = put_options>
+    requires std::is_same_v<Options, put_options>
   task<std::string> put(std::string_view object, bytes body, const Options& options) const {
     const url u = url::parse(object);
     return put_object(session_, u.bucket(), u.key(), std::move(body), detail::put_plan(configuration(), options));
@@ -69,6 +71,7 @@ class client {
   /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
   template <class Options = put_options>
+    requires std::is_same_v<Options, put_options>
   task<object_info> put(std::string_view object, async_generator<bytes> content, const Options& options = {}) const {
     const url u = url::parse(object);
     return put_stream(session_, u.bucket(), u.key(), std::move(content), detail::put_plan(configuration(), options));
