@@ -16,7 +16,7 @@ class transport_options {
   transport_options() = default;
 
   duration connect_timeout = std::chrono::seconds(5);      ///< name, TCP and TLS together
-  duration first_byte_timeout = std::chrono::seconds(30);  ///< from the start of the exchange to the first header byte
+  duration first_byte_timeout = std::chrono::seconds(30);  ///< from the request's last byte to the first of the answer
   duration stall_timeout = std::chrono::seconds(30);       ///< without a single byte of progress while we are reading
   /// PEM bundle of the certificate authorities; empty: the system's. Verification itself cannot be turned off.
   std::string ca_file;

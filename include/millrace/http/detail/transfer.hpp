@@ -278,6 +278,12 @@ class transfer final : public engine::client, private timer_node {
     const time_point now = engine_.loop().now();
     if (sent == 0) return watch(now + limit);  // queued or connecting: libcurl's connect time-out counts
     if (now - progress_ < limit) return watch(progress_ + limit);
+    curl_off_t uploaded = 0;
+    curl_easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &uploaded);
+    if (std::exchange(uploaded_, uploaded) != uploaded) {  // a large body, a slow link: it goes on
+      progress_ = now;
+      return watch(now + limit);
+    }
     error_ = std::make_exception_ptr(error(failure::timeout,
                                            (started ? "no byte of the answer for " : "no answer within ") +
                                                std::to_string(limit / std::chrono::milliseconds(1)) + " ms",
@@ -349,6 +355,7 @@ class transfer final : public engine::client, private timer_node {
   std::size_t filled_ = 0;
   bool resumable_ = false;  // what is being filled may be left to a later exchange
   std::uint64_t received_ = 0;
+  curl_off_t uploaded_ = 0;  // of the request's body, when it was looked at last
   time_point progress_{};
   std::exception_ptr error_;
   bool paused_ = false;
