@@ -46,9 +46,9 @@ class client {
 
   /// One part of an object; see get_object_range.
   task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length, std::string if_match,
-                        slab_pool slabs) const {
+                        slab_pool slabs, std::optional<std::uint64_t> size = std::nullopt) const {
     const url u = url::parse(object);
-    return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs));
+    return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs), size);
   }
   /// Size and ETag of an object.
   task<object_info> head(std::string_view object) const {

@@ -35,6 +35,7 @@ struct config_options {
   std::string_view ca_bundle = {};
   std::optional<int> max_attempts = std::nullopt;
   std::optional<retry_mode> retries = std::nullopt;
+  std::optional<bool> validate_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
 };
 
@@ -53,6 +54,7 @@ class config {
         ca_bundle(given.ca_bundle),
         max_attempts(given.max_attempts.value_or(3)),
         retries(given.retries.value_or(retry_mode::standard)),
+        validate_checksums(given.validate_checksums.value_or(true)),
         retry(given.retry) {
     if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
   }
@@ -64,14 +66,15 @@ class config {
   std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION; may be empty with a custom endpoint
   std::string endpoint_url;  ///< AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; empty: AWS itself
   addressing style;
-  bool dual_stack;        ///< AWS_USE_DUALSTACK_ENDPOINT: hosts that have IPv6 addresses too
-  bool fips;              ///< AWS_USE_FIPS_ENDPOINT
-  bool use_arn_region;    ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
-  bool global_us_east_1;  ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
-  std::string ca_bundle;  ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
-  int max_attempts;       ///< AWS_MAX_ATTEMPTS: the first try counts
-  retry_mode retries;     ///< AWS_RETRY_MODE
-  retry_options retry;    ///< pauses and costs; its max_attempts does not count
+  bool dual_stack;          ///< AWS_USE_DUALSTACK_ENDPOINT: hosts that have IPv6 addresses too
+  bool fips;                ///< AWS_USE_FIPS_ENDPOINT
+  bool use_arn_region;      ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
+  bool global_us_east_1;    ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
+  std::string ca_bundle;    ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
+  int max_attempts;         ///< AWS_MAX_ATTEMPTS: the first try counts
+  retry_mode retries;       ///< AWS_RETRY_MODE
+  bool validate_checksums;  ///< objects that are read whole are compared with the checksum that the store keeps of them
+  retry_options retry;      ///< pauses and costs; its max_attempts does not count
 };
 
 // ---------------------------------------------------------------------------------------------- implementation

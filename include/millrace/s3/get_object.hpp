@@ -70,12 +70,17 @@ task<std::string> version_now(const session& s, const operation& op) {
 ///
 /// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off goes on
 /// at the next byte, in the same memory, if the store still has that version. changed_error, with both ETags, when it
-/// has not. Parts of an object whose store sends no ETag are refused. Dropping the task ends the transfer.
+/// has not. With `size`, the size of the object, an object of one part is asked for as a whole and compared with the
+/// checksum that the store keeps of it (config::validate_checksums): checksum_error. Parts of an object whose store
+/// sends no ETag are refused. Dropping the task ends the transfer.
 template <class Session>
 task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string bucket, std::string key,
-                                   std::uint64_t offset, std::size_t length, std::string if_match, slab_pool slabs) {
+                                   std::uint64_t offset, std::size_t length, std::string if_match, slab_pool slabs,
+                                   std::optional<std::uint64_t> size = std::nullopt) {
   operation op("GET", std::move(bucket), std::move(key));
-  detail::part_download download(*s, std::move(op), offset, length, std::move(if_match), std::move(slabs));
+  const bool whole = s->base().validate_checksums && offset == 0 && size && *size > 0 && *size <= length;
+  if (whole) length = static_cast<std::size_t>(*size);
+  detail::part_download download(*s, std::move(op), offset, length, whole, std::move(if_match), std::move(slabs));
   const detail::part_download::attempt attempt(download);
   bool changed = false;
   try {
@@ -92,8 +97,8 @@ task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string
   }
   // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
   asked.range.reset();
-  auto whole = [&] { return detail::get_empty_once(*s, asked); };
-  co_return co_await with_retries<object_part>(*s, whole);
+  auto empty = [&] { return detail::get_empty_once(*s, asked); };
+  co_return co_await with_retries<object_part>(*s, empty);
 }
 
 /// Size and ETag of an object.

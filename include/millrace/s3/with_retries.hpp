@@ -10,6 +10,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/s3/checksum_error.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/retry_class.hpp>
 #include <millrace/s3/retry_policy.hpp>
@@ -35,8 +36,8 @@ inline failed_attempt attempt_that(const http::error& e) noexcept {
 }  // namespace detail
 
 /// Runs `attempt` (a callable that gives a task<T>; each call signs anew) until it succeeds, fails for good, or the
-/// retry_policy ends it: then its last exception is thrown. Exceptions other than s3::error and http::error are thrown
-/// as they come. All requests of a session share its quota.
+/// retry_policy ends it: then its last exception is thrown. A checksum_error is retried once. Exceptions other than
+/// these, s3::error and http::error are thrown as they come. All requests of a session share its quota.
 ///
 /// Pauses are those of the executor's clock. An attempt with a member progressed() that is true after a failure has
 /// brought a good part of the answer, which the next call goes on from: it does not count (its cost does). The callable
@@ -44,6 +45,7 @@ inline failed_attempt attempt_that(const http::error& e) noexcept {
 template <class T, class Attempt>
 task<T> with_retries(const session& s, Attempt attempt) {
   retry_policy policy(s.retries(), s.quota());
+  bool damaged = false;
   for (;;) {
     std::exception_ptr why;
     failed_attempt failed;
@@ -64,6 +66,9 @@ task<T> with_retries(const session& s, Attempt attempt) {
     } catch (const http::error& e) {
       why = std::current_exception();
       failed = detail::attempt_that(e);
+    } catch (const checksum_error&) {
+      why = std::current_exception();
+      failed.what = std::exchange(damaged, true) ? retry_class::permanent : retry_class::transient;
     }
     if constexpr (requires { attempt.progressed(); }) {
       if (attempt.progressed()) policy.made_progress();

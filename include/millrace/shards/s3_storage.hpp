@@ -13,9 +13,10 @@
 namespace millrace {
 
 /// Reads s3:// URLs by signed ranged GETs, every part with If-Match once an ETag is known.
-class s3_storage final : public storage {
+template <class = void>
+class basic_s3_storage final : public storage {
  public:
-  explicit s3_storage(s3::client client) : client_(std::move(client)) {}
+  explicit basic_s3_storage(s3::client client) : client_(std::move(client)) {}
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 5) == "s3://"; }
 
@@ -23,7 +24,7 @@ class s3_storage final : public storage {
                   slab_pool slabs) const override {
     part result;
     try {
-      s3::object_part got = co_await client_.get(object.url, offset, length, etag, std::move(slabs));
+      s3::object_part got = co_await client_.get(object.url, offset, length, etag, std::move(slabs), object.size);
       result.data = std::move(got.data);
       result.total = got.object.size;
       result.etag = std::move(got.object.etag);
@@ -39,10 +40,14 @@ class s3_storage final : public storage {
  private:
   const s3::client client_;
 };
+using s3_storage = basic_s3_storage<>;
 
 namespace s3 {
 /// What fetch(client) reads from.
-inline std::shared_ptr<const storage> as_storage(const client& c) { return std::make_shared<const s3_storage>(c); }
+template <class = void>
+std::shared_ptr<const storage> as_storage(const client& c) {
+  return std::make_shared<const s3_storage>(c);
+}
 }  // namespace s3
 
 }  // namespace millrace

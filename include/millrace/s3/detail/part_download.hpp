@@ -11,6 +11,8 @@
 #include <utility>
 
 #include <millrace/base/slab_pool.hpp>
+#include <millrace/s3/checksum_error.hpp>
+#include <millrace/s3/detail/body_checksum.hpp>
 #include <millrace/s3/object_part.hpp>
 #include <millrace/s3/send.hpp>
 
@@ -20,13 +22,15 @@ namespace millrace::s3::detail {
 /// that is due, in the same memory, and only when it is of the same version.
 class part_download {
  public:
-  /// Bytes [offset, offset + length) of the object that `op` names. `s` must outlive the download.
-  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, std::string if_match,
-                slab_pool slabs)
+  /// Bytes [offset, offset + length) of the object that `op` names, or all of it when it is known to be `length` bytes
+  /// long: then its checksum comes with it. `s` must outlive the download.
+  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, bool whole,
+                std::string if_match, slab_pool slabs)
       : session_(s),
         op_(std::move(op)),
         offset_(offset),
         length_(length),
+        whole_(whole),
         if_match_(std::move(if_match)),
         slabs_(std::move(slabs)) {}
 
@@ -66,6 +70,10 @@ class part_download {
       bytes more;
       if (!result.data.empty()) more = co_await x.read();  // empty: the verified end
       check_length(result.data.size() + more.size());
+      if (declared_ && !declared_->matches(result.data.view())) {
+        throw checksum_error("the bytes do not have the " + std::string(declared_->name()) + " of the object",
+                             where{op_.at().object, std::nullopt, std::string()});
+      }
       co_return result;
     } catch (const http::error& e) {
       why = std::current_exception();
@@ -90,6 +98,11 @@ class part_download {
     // Only strong validators may be used with If-Match (RFC 9110, 13.1.1).
     if (!etag.empty() && etag.compare(0, 2, "W/") != 0) op_.fields.add("if-match", etag);
     op_.range = http::byte_range{offset_ + partial_.filled, offset_ + length_ - 1};
+    if (whole_ && !resumed_) {
+      // Stores send checksums with whole objects only (and with ranges some that are of something else).
+      op_.range.reset();
+      op_.fields.add("x-amz-checksum-mode", "ENABLED");
+    }
   }
 
   http::body_options memory() {
@@ -108,23 +121,29 @@ class part_download {
   void judge(const http::response_head& head) {
     object_info now;
     now.etag = head.etag();
-    if (!head.range || !head.range->total) {
-      throw http::error(http::failure::protocol, "the store does not tell the size of the object", op_.at(),
-                        head.status);
+    if (op_.range) {
+      if (!head.range || !head.range->total) {
+        throw http::error(http::failure::protocol, "the store does not tell the size of the object", op_.at(),
+                          head.status);
+      }
+      now.size = *head.range->total;
+    } else {
+      now.size = head.length ? *head.length : length_;
     }
-    now.size = *head.range->total;
-    if (now.etag.empty() && (offset_ > 0 || now.size > length_ || resumed_)) {
+    if (now.etag.empty() && (offset_ > 0 || now.size > length_ || resumed_ || (whole_ && !if_match_.empty()))) {
       throw http::error(http::failure::protocol,
                         "the store sent no ETag: parts of an object could not be told to be of one version", op_.at(),
                         head.status);
     }
     const std::string& before = version();
     if (!before.empty() && !now.etag.empty() && now.etag != before) throw changed(before, now.etag, op_.at());
-    if (seen_ && seen_->size != now.size) {
-      throw changed_error("the object changed while it was read: " + std::to_string(seen_->size) + " bytes became " +
+    const std::uint64_t size_before = seen_ ? seen_->size : whole_ ? length_ : now.size;
+    if (now.size != size_before) {
+      throw changed_error("the object changed while it was read: " + std::to_string(size_before) + " bytes became " +
                               std::to_string(now.size),
                           op_.at());
     }
+    if (!op_.range) declared_ = body_checksum::of(head.fields);
     if (!seen_) seen_ = std::move(now);
   }
 
@@ -142,6 +161,7 @@ class part_download {
     partial_.memory = writable_bytes();
     partial_.filled = 0;
     seen_.reset();
+    declared_.reset();
   }
 
  public:
@@ -155,10 +175,12 @@ class part_download {
   operation op_;
   const std::uint64_t offset_;
   const std::size_t length_;
+  const bool whole_;
   const std::string if_match_;
   const slab_pool slabs_;
   http::partial_body partial_;
   std::optional<object_info> seen_;  // by the answer whose bytes are kept
+  std::optional<body_checksum> declared_;
   bool resumed_ = false;
   bool progressed_ = false;
 };

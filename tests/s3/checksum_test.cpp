@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/detail/body_checksum.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/background.hpp>
+#include <millrace/s3/client.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using origin_server::fault;
+using s3::detail::body_checksum;
+
+namespace {
+
+using field = std::pair<std::string, std::string>;
+
+std::string text_of(std::size_t size) {
+  std::string text;
+  while (text.size() < size) text += "abc";
+  text.resize(size);
+  return text;
+}
+const std::string text = text_of(3000);
+
+// Computed by zlib, hashlib and a bit-by-bit CRC.
+const std::vector<field> sums{{"x-amz-checksum-crc32c", "QvlYBw=="},
+                              {"x-amz-checksum-crc32", "K7lFCw=="},
+                              {"x-amz-checksum-crc64nvme", "GtnbwQ9SgSc="},
+                              {"x-amz-checksum-sha1", "BTtN1alkJgjMC1melvSRFUs3ssY="},
+                              {"x-amz-checksum-sha256", "Mo3o8Ylfi7CfbmtMIBLvKypvBnzQAnlLdQqgQKb22L0="}};
+
+std::optional<body_checksum> of(const std::vector<field>& fields) {
+  http::headers h;
+  for (const auto& [name, value] : fields) h.add(name, value);
+  return body_checksum::of(h);
+}
+
+/// An object with checksums, behind faults.
+class checked {
+ public:
+  checked(std::string content, std::vector<field> checksums, bool validate = true)
+      : content_(std::move(content)), client_(client_of(validate)) {
+    origin_server::object o(bytes::copy(content_));
+    o.checksums = std::move(checksums);
+    etag_ = origin.objects().put("b", "k", std::move(o));
+  }
+
+  /// What reading all of the object comes to.
+  std::string get(std::size_t length = 64 * KiB) {
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    try {
+      const s3::object_part p =
+          block_on(*loop, client_.get("s3://b/k", 0, length, etag_, slab_pool(256 * KiB), content_.size()));
+      CHECK(p.object.size == content_.size());
+      if (p.data.view() == content_) return "right";
+      return p.data.view() == content_.substr(0, length) ? "a part" : "wrong";
+    } catch (const s3::checksum_error& e) {
+      return std::string("checksum: ") + e.what();
+    } catch (const error& e) {
+      return e.what();
+    }
+  }
+  std::vector<std::string> ranges() const {
+    std::vector<std::string> all;
+    for (const auto& r : origin.log().entries()) all.push_back(r.range);
+    return all;
+  }
+
+  mutable origin_server::background origin;
+
+ private:
+  s3::client client_of(bool validate) {
+    const std::string endpoint = origin.endpoint();
+    s3::config_options o;
+    o.endpoint = endpoint;
+    o.region = "us-east-1";
+    o.validate_checksums = validate;
+    o.retry.base = std::chrono::microseconds(10);
+    return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  }
+
+  const std::string content_;
+  s3::client client_;
+  std::string etag_;
+};
+
+using ranges = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("every algorithm of S3 gives the value that others compute", "[s3][checksum]") {
+  for (const field& sum : sums) {
+    INFO(sum.first);
+    const std::optional<body_checksum> c = of({sum});
+    REQUIRE(c.has_value());
+    CHECK("x-amz-checksum-" + std::string(c->name()) == sum.first);
+    CHECK(c->matches(text));
+    std::string damaged = text;
+    damaged[1234] = 'x';
+    CHECK_FALSE(c->matches(damaged));
+    CHECK_FALSE(c->matches(text.substr(1)));
+  }
+  CHECK(of(sums)->name() == "crc32c");  // the cheapest of several
+  CHECK(of({{"x-amz-checksum-crc32c", "AAAAAA=="}})->matches(""));
+}
+
+TEST_CASE("what cannot be checked against the object's bytes is not a checksum of them", "[s3][checksum]") {
+  CHECK_FALSE(of({}).has_value());
+  CHECK_FALSE(of({{"x-amz-checksum-crc32c", "QvlYBw==-7"}}).has_value());  // of an upload in parts
+  CHECK_FALSE(of({{"x-amz-checksum-crc32c", "QvlYBw=="}, {"x-amz-checksum-type", "COMPOSITE"}}).has_value());
+  CHECK(of({{"x-amz-checksum-crc32c", "QvlYBw=="}, {"x-amz-checksum-type", "FULL_OBJECT"}}).has_value());
+  CHECK_FALSE(of({{"x-amz-checksum-sha512", "QvlYBw=="}}).has_value());
+  for (const char* value : {"", "QvlY", "QvlYBw=", "=", "====", "not base64!!", "QvlYBwAA", "QvlYBw==QvlYBw=="}) {
+    INFO(value);
+    CHECK_FALSE(of({{"x-amz-checksum-crc32c", value}}).has_value());
+  }
+  CHECK_FALSE(of({{"x-amz-checksum-crc32c", std::string(1000, 'A')}}).has_value());
+}
+
+TEST_CASE("an object of one part is read whole and compared with its checksum", "[s3][checksum]") {
+  for (const field& sum : sums) {
+    checked o(text, {sum});
+    CHECK(o.get() == "right");
+    CHECK(o.ranges() == ranges{""});
+  }
+  checked none(text, {});
+  CHECK(none.get() == "right");
+  checked larger(text, sums);
+  CHECK(larger.get(1000) == "a part");
+  CHECK(larger.ranges() == ranges{"bytes=0-999"});
+}
+
+TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {
+  checked o(text, sums);
+  o.origin.faults().add({.key = "k", .times = 1}, fault::flipped_bit(1234));
+  CHECK(o.get() == "right");
+  CHECK(o.ranges().size() == 2);
+  o.origin.faults().clear();
+  o.origin.log().clear();
+  o.origin.faults().add({.key = "k"}, fault::flipped_bit(1234));
+  CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
+  CHECK(o.ranges().size() == 2);
+  // Without the check nobody would know.
+  checked blind(text, sums, false);
+  blind.origin.faults().add({.key = "k"}, fault::flipped_bit(1234));
+  CHECK(blind.get() == "wrong");
+  CHECK(blind.ranges() == ranges{"bytes=0-65535"});
+}
+
+TEST_CASE("a whole object that breaks off is resumed, and its checksum covers both pieces", "[s3][checksum]") {
+  checked o(text, sums);
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
+  CHECK(o.get() == "right");
+  CHECK(o.ranges() == ranges{"", "bytes=1000-2999"});
+  // The second piece is damaged: all of it once more.
+  o.origin.faults().clear();
+  o.origin.log().clear();
+  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
+  o.origin.faults().add({.key = "k", .nth = 2}, fault::flipped_bit(7));
+  CHECK(o.get() == "right");
+  CHECK(o.ranges() == ranges{"", "bytes=1000-2999", ""});
+}
+
+TEST_CASE("an object that is not as long as it was listed has changed", "[s3][checksum]") {
+  checked o(text, {});
+  o.origin.put("b", "k", text.substr(1));
+  CHECK_THAT(o.get(), Contains("s3://b/k") && Contains("changed"));
+  checked page(text, {});
+  page.origin.faults().add({.key = "k", .times = 1}, fault::page(200));
+  CHECK(page.get() == "right");
+}
