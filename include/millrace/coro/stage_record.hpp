@@ -29,6 +29,7 @@ class stage_record {
   const stage_record* const parent;  ///< the stage that consumes this one; null for the sink
   stage_recorder* const owner;
   counter items{0};       ///< handed to the next stage
+  counter failed{0};      ///< left out by the stage's failure_policy
   counter bytes{0};       ///< of those items, where their type has byte_size()
   counter busy_ns{0};     ///< on the loop thread
   counter pool_ns{0};     ///< on the compute pool, summed over its threads

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <millrace/flow/detail/failures.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -30,23 +32,61 @@ async_generator<U> map_items(async_generator<T> source, F f) {
   }
 }
 
+/// The same under a policy that forgives.
+template <class U, class T, class F>
+async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy policy) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  failures bad(policy, ex, stage, "map");
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) break;
+    std::optional<U> result;
+    std::exception_ptr failure;
+    try {
+      if constexpr (is_task_v<call_result_t<F&, T>>) {
+        task<U> work = detail::call(f, std::move(*item));
+        U made = co_await std::move(work);
+        result.emplace(std::move(made));
+      } else {
+        result.emplace(detail::call(f, std::move(*item)));
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    item.reset();
+    if (failure) {
+      if (!bad.forgive(std::move(failure))) co_return;
+      continue;
+    }
+    bad.succeeded();
+    co_yield give(*result);
+  }
+  bad.finish();
+}
+
 }  // namespace detail
 
 /// What map() returns.
 template <class F>
 class map_stage : public detail::library_stage {
  public:
-  explicit map_stage(F f) : f_(std::move(f)) {}
+  explicit map_stage(F f, failure_policy failures = failure_policy()) : f_(std::move(f)), failures_(failures) {}
 
   template <class T>
     requires detail::maps<F&, T>
   auto operator()(async_generator<T> source) && {
     using result = detail::mapped_t<F&, T>;
-    return async_generator<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)).named("map"));
+    if (failures_.then == on_failure::rethrow) {
+      return async_generator<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)).named("map"));
+    }
+    return async_generator<result>(
+        detail::try_map_items<result, T, F>(std::move(source), std::move(f_), failures_).named("map"));
   }
 
  private:
   F f_;
+  failure_policy failures_;
 };
 
 /// A stage that hands on `f(item)` for each item, in order, one at a time: `source | map(decode)`.
@@ -54,10 +94,10 @@ class map_stage : public detail::library_stage {
 /// `f` takes the item by value, by reference to const or by rvalue reference; a pointer to a member works too. It may
 /// return a task, which is awaited before the next item is asked for. It runs on the loop thread: for work of more than
 /// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. What `f`
-/// throws ends the stream.
+/// throws ends the stream, unless `failures` forgives it.
 template <class F>
-map_stage<F> map(F f) {
-  return map_stage<F>(std::move(f));
+map_stage<F> map(F f, failure_policy failures = {}) {
+  return map_stage<F>(std::move(f), failures);
 }
 
 }  // namespace millrace

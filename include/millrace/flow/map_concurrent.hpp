@@ -9,6 +9,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/detail/concurrent.hpp>
+#include <millrace/flow/detail/failures.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/order.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/cpu_pool.hpp>
@@ -20,6 +22,7 @@ struct map_concurrent_options {
   millrace::order order = millrace::order::ordered;
   cpu_pool* on = nullptr;         ///< where a plain function runs; must outlive the pipeline
   std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
+  failure_policy failures = {};   ///< what happens to items for which the function throws
 };
 
 namespace detail {
@@ -50,15 +53,23 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<U> yielded = co_await this_delivery<U>();
-  concurrent<U, T, F> work(source, f, options.limit, options.bytes, options.order, yielded);
+  failures bad(options.failures, ex, stage, "map_concurrent");
+  concurrent<U, T, F> work(source, f, options.limit, options.bytes, options.order, yielded,
+                           options.failures.then == on_failure::skip);
   work.start(ex, stage);
   for (;;) {
     while (!work.has_result() && !work.ended()) co_await work.wait();
     if (work.ended()) {
       work.rethrow();
+      bad.finish();
       co_return;
     }
-    co_yield give(work.hand_over());
+    if (std::exception_ptr failure = work.take_failure()) {
+      if (!bad.forgive(std::move(failure))) co_return;
+    } else {
+      bad.succeeded();
+      co_yield give(work.hand_over());
+    }
     work.pop();
   }
 }
@@ -120,7 +131,8 @@ class map_concurrent_stage : public detail::library_stage {
 /// bytes is exceeded only by results larger than every one before. Cancellation: dropping the generator drops every
 /// task, and takes back jobs that no thread has begun; one that has begun runs to its end, on its own copies. Errors:
 /// the first failure stops the pulling; in order, the results before the failed item are handed on, then its exception
-/// is thrown. Throws configuration_error when the pool is missing, or is given for a function that returns a task.
+/// is thrown, unless `.failures` forgives it. Throws configuration_error when the pool is missing, or is given for a
+/// function that returns a task.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

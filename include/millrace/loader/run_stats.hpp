@@ -16,6 +16,7 @@ class stage_stats {
  public:
   std::string name;
   std::int64_t items = 0;
+  std::int64_t failed = 0;  ///< left out by the stage's failure_policy
   std::int64_t bytes = 0;
   double busy = 0;     ///< share of the run that the stage's code was on the loop
   double pool = 0;     ///< seconds of pool threads per second of the run
@@ -50,6 +51,12 @@ class run_stats {
                     s.name.c_str(), format_count(static_cast<double>(s.items)).c_str(), format_count(rate).c_str(),
                     s.bytes > 0 ? format_bytes(flow).c_str() : "-", 100 * s.busy, s.pool, 100 * s.starved,
                     100 * s.waiting, 100 * s.blocked);
+      text += line;
+    }
+    for (const stage_stats& s : stages) {
+      if (s.failed == 0) continue;
+      std::snprintf(line, sizeof line, "%.16s left out %lld of %lld items that failed\n", s.name.c_str(),
+                    static_cast<long long>(s.failed), static_cast<long long>(s.items + s.failed));
       text += line;
     }
     std::snprintf(line, sizeof line,

@@ -27,8 +27,10 @@ namespace millrace::detail {
 template <class U, class T, class F>
 class concurrent {
  public:
-  concurrent(async_generator<T>& source, F& f, std::size_t limit, std::size_t bytes, order o, delivery<U> yielded)
-      : source_(source), f_(f), order_(o), window_(limit, bytes), yielded_(yielded), slots_(limit + 1) {
+  /// With `go_on` a failure does not stop the pulling.
+  concurrent(async_generator<T>& source, F& f, std::size_t limit, std::size_t bytes, order o, delivery<U> yielded,
+             bool go_on)
+      : source_(source), f_(f), order_(o), window_(limit, bytes), yielded_(yielded), go_on_(go_on), slots_(limit + 1) {
     queue_.resize(slots_.size());
     for (slot& s : slots_) free_.push_back(&s);
   }
@@ -46,19 +48,25 @@ class concurrent {
   }
   auto wait() noexcept { return progress_.wait(); }
 
-  /// The result to yield next; throws when there is an error instead.
+  /// Of the next slot in the order of delivery: why there is no result; null where there is one.
+  std::exception_ptr take_failure() noexcept { return std::exchange(queue_[head_]->error, nullptr); }
+  /// The result to yield next.
   U& hand_over() {
     slot& s = *queue_[head_];
-    if (s.error) std::rethrow_exception(s.error);
     s.work = started<void>();
     handed_ = &s;
     space_.notify();  // the pump runs when the consumer has taken the result
     return *s.result;
   }
-  /// After the yield: the slot can be used again.
+  /// After the yield, or after a failure: the slot can be used again.
   void pop() noexcept {
     slot& s = *queue_[head_];
     settle();
+    if (!s.result) {
+      s.work = started<void>();
+      window_.remove(s.bytes);
+      space_.notify();
+    }
     head_ = (head_ + 1) % queue_.size();
     --queued_;
     s.result.reset();
@@ -127,7 +135,7 @@ class concurrent {
   void finish(slot& s) noexcept {
     std::size_t bytes = 0;
     if (s.error) {
-      failed_ = true;
+      if (!go_on_) failed_ = true;
       space_.notify();
     } else {
       bytes = item_bytes(*s.result);
@@ -153,6 +161,7 @@ class concurrent {
   const order order_;
   window window_;
   delivery<U> yielded_;
+  const bool go_on_;
   std::size_t largest_result_ = 0;
   slot* handed_ = nullptr;  // yielded, and may have been taken
   bool failed_ = false;

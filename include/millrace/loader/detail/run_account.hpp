@@ -47,6 +47,7 @@ class run_account {
       stage_stats s;
       s.name = r.name;
       s.items = r.items;
+      s.failed = r.failed;
       s.bytes = r.bytes;
       const auto share = [&](std::int64_t ns) { return length > 0 ? static_cast<double>(ns) / length : 0; };
       s.busy = share(r.busy_ns);

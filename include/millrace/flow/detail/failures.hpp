@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/executor.hpp>
+#include <millrace/flow/failure_policy.hpp>
+
+namespace millrace::detail {
+
+/// Keeps the account of one stage's failure_policy. Used on the loop, in the order of delivery.
+class failures {
+ public:
+  failures(failure_policy policy, executor& ex, stage_record* stage, const char* name) noexcept
+      : policy_(policy), executor_(ex), stage_(stage), name_(name) {}
+
+  bool forgiving() const noexcept { return policy_.then != on_failure::rethrow; }
+  void succeeded() noexcept { ++items_; }
+
+  /// Judges a failure: true to leave the item out, false to end the stream; throws when it is not to be forgiven.
+  bool forgive(std::exception_ptr failure) {
+    if (policy_.then == on_failure::rethrow) std::rethrow_exception(std::move(failure));
+    std::string message = describe(failure);
+    ++items_;
+    ++failed_;
+    if (stage_ != nullptr) stage_record::add(stage_->failed, 1);
+    if (messages_.size() < 10) messages_.push_back(message);
+    if (policy_.report) report(message);
+    if (failed_ > policy_.limit) give_up("more than the limit of " + std::to_string(policy_.limit));
+    if (items_ >= 1000) check_rate();
+    return policy_.then == on_failure::skip;
+  }
+
+  /// At the end of the stream.
+  void finish() {
+    if (failed_ == 0) return;
+    check_rate();
+    if (policy_.report && unreported_ > 0) print(std::to_string(unreported_) + " more were left out");
+  }
+
+ private:
+  /// The message of a failure; lets those pass that no policy forgives.
+  static std::string describe(const std::exception_ptr& failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const configuration_error&) {
+      throw;
+    } catch (const std::exception& e) {
+      return e.what();
+    } catch (...) {
+      return "an exception that is no std::exception";
+    }
+  }
+  void check_rate() {
+    if (static_cast<double>(failed_) <= policy_.rate * static_cast<double>(items_)) return;
+    char share[32];
+    std::snprintf(share, sizeof share, "%g", policy_.rate);
+    give_up(std::string("more than the share of ") + share);
+  }
+  [[noreturn]] void give_up(const std::string& why) {
+    std::string text = std::string(name_) + ": " + std::to_string(failed_) + " of " + std::to_string(items_) +
+                       " items failed, " + why;
+    for (std::size_t i = 0; i < messages_.size(); ++i) text += (i == 0 ? ": " : "; ") + messages_[i];
+    if (failed_ > messages_.size()) text += "; and " + std::to_string(failed_ - messages_.size()) + " more";
+    throw too_many_failures(std::move(text), failed_, items_, std::move(messages_));
+  }
+  void report(const std::string& message) {
+    const std::int64_t now = executor_.now_ns();
+    if (failed_ > 1 && now - reported_ns_ < 1000000000) {
+      ++unreported_;
+      return;
+    }
+    reported_ns_ = now;
+    std::string text = policy_.then == on_failure::skip ? "left out: " : "ended by: ";
+    text += message;
+    if (unreported_ > 0) text += " (and " + std::to_string(std::exchange(unreported_, 0)) + " more)";
+    print(text);
+  }
+  void print(const std::string& text) const { std::fprintf(stderr, "millrace: %s: %s\n", name_, text.c_str()); }
+
+  const failure_policy policy_;
+  executor& executor_;
+  stage_record* const stage_;
+  const char* const name_;
+  std::uint64_t items_ = 0;
+  std::uint64_t failed_ = 0;
+  std::uint64_t unreported_ = 0;
+  std::int64_t reported_ns_ = 0;
+  std::vector<std::string> messages_;
+};
+
+}  // namespace millrace::detail
