@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include <millrace/coro/task.hpp>
@@ -21,6 +22,8 @@ class credentials_provider {
     static_cast<void>(used);
     return false;
   }
+  /// The region of this machine, asked for when nothing else names one; empty: not known here.
+  virtual task<std::string> region() { co_return std::string(); }
 };
 
 /// Always the same credentials.

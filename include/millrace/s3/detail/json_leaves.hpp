@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <openssl/crypto.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace millrace::s3::detail {
+
+/// The strings and numbers of a small JSON document (RFC 8259), by their place: `roleCredentials/accessKeyId`.
+///
+/// For the answers of credential services, which are an object or two deep. What stands in arrays is checked and
+/// dropped, like true, false and null. Values may be secrets: they are overwritten on destruction.
+class json_leaves {
+ public:
+  /// Nothing when `text` is not one intact JSON document, nested at most 16 deep.
+  static std::optional<json_leaves> parse(std::string_view text) {
+    json_leaves out;
+    out.rest_ = text;
+    std::string path;
+    out.skip_blanks();
+    if (!out.value(path, 0, true)) return std::nullopt;
+    out.skip_blanks();
+    if (!out.rest_.empty()) return std::nullopt;
+    return out;
+  }
+
+  json_leaves(json_leaves&&) noexcept = default;
+  json_leaves& operator=(json_leaves&&) = delete;
+  ~json_leaves() {
+    for (auto& [path, text] : leaves_) OPENSSL_cleanse(text.data(), text.size());
+  }
+
+  /// A string, or the digits of a number; nothing when there is none at that place. The last of repeated members wins.
+  std::optional<std::string_view> find(std::string_view path) const noexcept {
+    for (std::size_t i = leaves_.size(); i > 0; --i) {
+      if (leaves_[i - 1].first == path) return std::string_view(leaves_[i - 1].second);
+    }
+    return std::nullopt;
+  }
+
+  /// A whole number that is not negative; nothing for anything else.
+  std::optional<std::int64_t> find_number(std::string_view path) const noexcept {
+    const std::optional<std::string_view> text = find(path);
+    if (!text || text->empty() || text->size() > 18) return std::nullopt;
+    std::int64_t value = 0;
+    for (char c : *text) {
+      if (c < '0' || c > '9') return std::nullopt;
+      value = value * 10 + (c - '0');
+    }
+    return value;
+  }
+
+ private:
+  static constexpr int deepest = 16;
+
+  json_leaves() = default;
+
+  void skip_blanks() noexcept {
+    const std::size_t n = rest_.find_first_not_of(" \t\r\n");
+    rest_.remove_prefix(n == std::string_view::npos ? rest_.size() : n);
+  }
+  bool take(char c) noexcept {
+    if (rest_.empty() || rest_.front() != c) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  bool value(std::string& path, int depth, bool keep) {
+    if (rest_.empty() || depth > deepest) return false;
+    switch (rest_.front()) {
+      case '{':
+        return object(path, depth, keep);
+      case '[':
+        return array(path, depth);
+      case '"': {
+        std::string text;
+        if (!string(text)) return false;
+        if (keep) leaves_.emplace_back(path, std::move(text));
+        return true;
+      }
+      case 't':
+        return word("true");
+      case 'f':
+        return word("false");
+      case 'n':
+        return word("null");
+      default:
+        return number(path, keep);
+    }
+  }
+
+  bool object(std::string& path, int depth, bool keep) {
+    take('{');
+    skip_blanks();
+    if (take('}')) return true;
+    for (;;) {
+      std::string name;
+      skip_blanks();
+      if (!string(name)) return false;
+      skip_blanks();
+      if (!take(':')) return false;
+      skip_blanks();
+      const std::size_t length = path.size();
+      if (!path.empty()) path += '/';
+      path += name;
+      if (!value(path, depth + 1, keep)) return false;
+      path.resize(length);
+      skip_blanks();
+      if (take('}')) return true;
+      if (!take(',')) return false;
+    }
+  }
+
+  bool array(std::string& path, int depth) {
+    take('[');
+    skip_blanks();
+    if (take(']')) return true;
+    for (;;) {
+      skip_blanks();
+      if (!value(path, depth + 1, false)) return false;
+      skip_blanks();
+      if (take(']')) return true;
+      if (!take(',')) return false;
+    }
+  }
+
+  bool word(std::string_view text) noexcept {
+    if (rest_.substr(0, text.size()) != text) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+
+  bool digits(std::size_t& n) const noexcept {
+    const std::size_t before = n;
+    while (n < rest_.size() && rest_[n] >= '0' && rest_[n] <= '9') ++n;
+    return n > before;
+  }
+
+  bool number(const std::string& path, bool keep) {
+    std::size_t n = rest_.front() == '-' ? 1 : 0;
+    const std::size_t first = n;
+    if (!digits(n)) return false;
+    if (rest_[first] == '0' && n > first + 1) return false;
+    if (n < rest_.size() && rest_[n] == '.' && !digits(++n)) return false;
+    if (n < rest_.size() && (rest_[n] == 'e' || rest_[n] == 'E')) {
+      ++n;
+      if (n < rest_.size() && (rest_[n] == '+' || rest_[n] == '-')) ++n;
+      if (!digits(n)) return false;
+    }
+    if (keep) leaves_.emplace_back(path, std::string(rest_.substr(0, n)));
+    rest_.remove_prefix(n);
+    return true;
+  }
+
+  bool string(std::string& out) {
+    if (!take('"')) return false;
+    while (!rest_.empty()) {
+      const char c = rest_.front();
+      rest_.remove_prefix(1);
+      if (c == '"') return true;
+      if (static_cast<unsigned char>(c) < 0x20) return false;
+      if (c != '\\') {
+        out += c;
+      } else if (!escape(out)) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  bool escape(std::string& out) {
+    if (rest_.empty()) return false;
+    const char c = rest_.front();
+    rest_.remove_prefix(1);
+    static constexpr std::string_view names = "\"\\/bfnrt";
+    static constexpr std::string_view meant = "\"\\/\b\f\n\r\t";
+    const std::size_t at = names.find(c);
+    if (at != std::string_view::npos) {
+      out += meant[at];
+      return true;
+    }
+    std::uint32_t code = 0;
+    if (c != 'u' || !hex4(code)) return false;
+    if (code >= 0xdc00 && code < 0xe000) return false;  // the second half of a pair, alone
+    if (code >= 0xd800 && code < 0xdc00) {
+      std::uint32_t low = 0;
+      if (!take('\\') || !take('u') || !hex4(low) || low < 0xdc00 || low >= 0xe000) return false;
+      code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    append_utf8(out, code);
+    return true;
+  }
+
+  bool hex4(std::uint32_t& code) noexcept {
+    if (rest_.size() < 4) return false;
+    code = 0;
+    for (int i = 0; i < 4; ++i) {
+      const char c = rest_[static_cast<std::size_t>(i)];
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (digit < 0) return false;
+      code = code * 16 + static_cast<std::uint32_t>(digit);
+    }
+    rest_.remove_prefix(4);
+    return true;
+  }
+
+  static void append_utf8(std::string& out, std::uint32_t code) {
+    const auto byte = [&out](std::uint32_t b) { out += static_cast<char>(b); };
+    if (code < 0x80) return byte(code);
+    if (code < 0x800) {
+      byte(0xc0 | (code >> 6));
+    } else {
+      if (code < 0x10000) {
+        byte(0xe0 | (code >> 12));
+      } else {
+        byte(0xf0 | (code >> 18));
+        byte(0x80 | ((code >> 12) & 0x3f));
+      }
+      byte(0x80 | ((code >> 6) & 0x3f));
+    }
+    byte(0x80 | (code & 0x3f));
+  }
+
+  std::string_view rest_;  // while parsing
+  std::vector<std::pair<std::string, std::string>> leaves_;
+};
+
+}  // namespace millrace::s3::detail
