@@ -9,7 +9,6 @@
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
 
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -17,22 +16,12 @@
 #include <millrace/origin/background.hpp>
 
 #include "examples/common/classifier.hpp"
+#include "examples/common/connect.hpp"
 #include "examples/common/painted_shards.hpp"
 
 namespace mill = millrace;
 
 namespace {
-
-/// The store to use: the environment's, or the server inside this program.
-mill::s3::client connect(std::optional<mill::origin_server::background>& server) {
-  if (std::getenv("AWS_ENDPOINT_URL_S3") != nullptr) return mill::s3::client::from_environment();
-  server.emplace();
-  const std::string endpoint = server->endpoint();
-  mill::s3::config_options options;
-  options.endpoint = endpoint;
-  std::printf("S3 server inside this program at %s\n", endpoint.c_str());
-  return mill::s3::client(mill::s3::config(options), mill::s3::credentials("origin-key", "origin-secret"));
-}
 
 /// The pipeline of one epoch.
 auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, mill::cpu_pool& cores) {
@@ -55,7 +44,7 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
 
 int train(const std::string& bucket) {
   std::optional<mill::origin_server::background> server;
-  const mill::s3::client s3 = connect(server);
+  const mill::s3::client s3 = examples::connect(server);
   const std::string train = "s3://" + bucket + "/train/";
   const std::string test = "s3://" + bucket + "/test/";
   examples::write_painted_shards(s3, bucket, "train/", 12, 400, 1);

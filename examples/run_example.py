@@ -77,5 +77,10 @@ def text_lines(program):
         require(run([program, path]).count("20000 lines") == 4, "the number of lines")
 
 
+def checkpoint(program):
+    text = run([program])
+    require("stored s3://" in text and "25.2 MB" in text and "loaded 12 tensors: the same" in text, "what was stored and loaded")
+
+
 if __name__ == "__main__":
-    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines)}[sys.argv[1]](sys.argv[2])
+    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines, checkpoint)}[sys.argv[1]](sys.argv[2])
