@@ -16,6 +16,7 @@
 #include <millrace/http/options.hpp>
 #include <millrace/s3/config.hpp>
 #include <millrace/s3/credentials_provider.hpp>
+#include <millrace/s3/rate_limiter.hpp>
 #include <millrace/s3/retry_options.hpp>
 #include <millrace/s3/retry_quota.hpp>
 
@@ -32,6 +33,7 @@ class session {
         retries_(config_.retry),
         jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())) {
     retries_.max_attempts = config_.max_attempts;
+    if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
   }
 
   const config& base() const noexcept { return config_; }
@@ -41,6 +43,8 @@ class session {
   /// How requests are tried again, and the tokens that they share.
   const retry_options& retries() const noexcept { return retries_; }
   retry_quota& quota() const noexcept { return quota_; }
+  /// The limit on requests per second of the adaptive mode; null in the other modes.
+  rate_limiter* limiter() const noexcept { return limiter_.get(); }
   /// Uniform in [0, 1), different in every process: clients that failed together do not come back together.
   double jitter() const noexcept { return rng(jitter_seed_, jitter_count_.fetch_add(1), 0).uniform(); }
 
@@ -76,6 +80,7 @@ class session {
   const std::uint64_t jitter_seed_;
   mutable std::atomic<std::uint64_t> jitter_count_{0};
   mutable retry_quota quota_;
+  std::unique_ptr<rate_limiter> limiter_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::string> regions_;
   mutable std::atomic<std::int64_t> skew_{0};

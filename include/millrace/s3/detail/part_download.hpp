@@ -13,6 +13,7 @@
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/s3/checksum_error.hpp>
 #include <millrace/s3/detail/body_checksum.hpp>
+#include <millrace/s3/detail/prefix_gates.hpp>
 #include <millrace/s3/object_part.hpp>
 #include <millrace/s3/send.hpp>
 
@@ -54,6 +55,9 @@ class part_download {
  private:
   template <class = void>
   task<object_part> once() {
+    executor& ex = co_await this_executor();
+    prefix_gate& gate = prefix_gates::of(ex).gate(session_.base().endpoint_url, op_.bucket, op_.key);
+    prefix_gate::pass pass = co_await gate.enter();
     const std::size_t before = partial_.filled;
     prepare();
     std::exception_ptr why;
@@ -74,7 +78,11 @@ class part_download {
         throw checksum_error("the bytes do not have the " + std::string(declared_->name()) + " of the object",
                              where{op_.at().object, std::nullopt, std::string()});
       }
+      pass.succeeded();
       co_return result;
+    } catch (const error& e) {
+      why = std::current_exception();
+      if (classify(e.status(), e.code()) == retry_class::throttling) pass.refused();
     } catch (const http::error& e) {
       why = std::current_exception();
       if (e.kind() != http::failure::broken && e.kind() != http::failure::timeout && partial_.filled != before) {

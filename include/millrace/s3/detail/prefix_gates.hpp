@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <millrace/coro/executor.hpp>
+#include <millrace/s3/detail/prefix_gate.hpp>
+
+namespace millrace::s3::detail {
+
+/// The gates of one executor, one per endpoint, bucket and first component of the key: S3 counts requests per prefix,
+/// and this is the one that a data set has to itself. Each loop of a group learns from its own refusals.
+class prefix_gates final : public executor_service {
+ public:
+  static prefix_gates& of(executor& ex) {
+    return ex.service<prefix_gates>([] { return std::make_unique<prefix_gates>(); });
+  }
+
+  /// Valid while something of it is in use, and until the next call otherwise.
+  prefix_gate& gate(const std::string& endpoint, const std::string& bucket, const std::string& key) {
+    if (gates_.size() >= 256) forget_idle();
+    std::string name = endpoint;
+    name += '\n';
+    name += bucket;
+    name += '/';
+    if (key.find('/') != std::string::npos) name.append(key, 0, key.find('/'));
+    return gates_[std::move(name)];
+  }
+
+  std::size_t size() const noexcept { return gates_.size(); }
+
+ private:
+  void forget_idle() {
+    for (auto i = gates_.begin(); i != gates_.end();) i = i->second.idle() ? gates_.erase(i) : std::next(i);
+  }
+
+  std::map<std::string, prefix_gate> gates_;
+};
+
+}  // namespace millrace::s3::detail
