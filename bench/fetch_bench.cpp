@@ -65,7 +65,7 @@ mill::async_generator<mill::chunk> pipeline(const mill::s3::client& s3, std::siz
 /// The steady state: from the moment when every slab has been used to the same state of the window near the end, so
 /// that what is in flight at the two moments is alike. First touch of fresh memory varies too much to be counted in.
 mill::task<void> watch(mill::async_generator<mill::chunk> chunks, std::size_t count, bench::cost& result) {
-  constexpr std::size_t margin = 2 * at_once;
+  constexpr std::size_t margin = 4 * at_once;
   bench::meter m;
   double total = 0;
   std::size_t n = 0;

@@ -23,6 +23,7 @@ class root_scope final : public executor_service {
   explicit root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
 
   /// Runs `t` to its end. What it throws is counted and dropped: clean-up has nobody to report to.
+  template <class = void>
   void adopt(task<void> t) {
     tasks_.push_back(started<void>(executor_, run(std::move(t), *this), nullptr));
     executor_.background_started();
@@ -49,6 +50,7 @@ class root_scope final : public executor_service {
     bool sent_ = false;
   };
 
+  template <class = void>
   static task<void> run(task<void> t, root_scope& self) {
     try {
       co_await std::move(t);

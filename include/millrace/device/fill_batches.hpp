@@ -84,7 +84,8 @@ class row_writer {
   F f_;
 };
 
-inline async_generator<host_batch> seal_batches(async_generator<written> source, last_batch last) {
+template <class = void>
+async_generator<host_batch> seal_batches(async_generator<written> source, last_batch last) {
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
   for (;;) {
@@ -105,6 +106,7 @@ inline async_generator<host_batch> seal_batches(async_generator<written> source,
   }
 }
 
+template <class = void>
 class seal_batches_stage : public library_stage {
  public:
   seal_batches_stage(last_batch last, std::size_t items, std::size_t bytes) noexcept
@@ -159,7 +161,7 @@ class fill_batches_stage : public detail::library_stage {
     auto placing = detail::apply_stage(std::move(source), detail::place_items_stage<T>(std::move(pool_)));
     auto writing =
         detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
-    return detail::apply_stage(std::move(writing), detail::seal_batches_stage(options_.last, batches, bytes));
+    return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, batches, bytes));
   }
 
  private:

@@ -20,7 +20,8 @@ class response {
 
 /// Reads what is left of `x` into memory. More than `limit` bytes throws http::error (too_large): nothing that a server
 /// sends may exhaust memory.
-inline task<std::string> read_all(exchange& x, std::size_t limit) {
+template <class = void>
+task<std::string> read_all(exchange& x, std::size_t limit) {
   std::string text;
   for (;;) {
     const bytes piece = co_await x.read();
@@ -35,7 +36,8 @@ inline task<std::string> read_all(exchange& x, std::size_t limit) {
 }
 
 /// Sends `r` and reads the whole answer, whatever its status.
-inline task<response> send(request r, std::shared_ptr<const transport_options> transport, std::size_t limit) {
+template <class = void>
+task<response> send(request r, std::shared_ptr<const transport_options> transport, std::size_t limit) {
   executor& ex = co_await this_executor();
   exchange x(engine::of(ex), std::move(r), std::move(transport));
   response answer;

@@ -14,8 +14,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_job.hpp>
 #include <millrace/io/detail/file_part.hpp>
@@ -37,6 +37,7 @@ class file {
   file& operator=(file&&) noexcept = default;
 
   /// Opens `path`. Directories, pipes and the like are refused (EISDIR, EINVAL).
+  template <class = void>
   static task<file> open(std::string path, file_options o = {}) {
     file f;
     f.path_ = std::move(path);
@@ -64,6 +65,7 @@ class file {
   bool direct() const noexcept { return direct_ != nullptr; }
 
   /// Size in bytes, as the file system says now (0 for a block device).
+  template <class = void>
   task<std::uint64_t> size() {
     detail::file_keep keep(plain_);
     keep.status = std::make_unique<struct ::statx>();
@@ -82,6 +84,7 @@ class file {
 
   /// Reads `length` bytes at `offset` of the file into `to`, from position `at` of the buffer on, and gives how many:
   /// fewer only at the end of the file. Nothing beyond `at + length` is touched.
+  template <class = void>
   task<std::size_t> read_at(writable_bytes& to, std::size_t at, std::size_t length, std::uint64_t offset) {
     MILLRACE_ASSERT(at <= to.capacity() && length <= to.capacity() - at, "file::read_at outside the buffer");
     std::size_t done = 0;
@@ -106,6 +109,7 @@ class file {
   }
 
   /// Writes all of `data` at `offset`.
+  template <class = void>
   task<void> write_at(bytes data, std::uint64_t offset) {
     std::size_t done = 0;
     while (done < data.size()) {
@@ -127,6 +131,7 @@ class file {
   }
 
   /// Waits until what was written has reached the device (fdatasync(2)).
+  template <class = void>
   task<void> sync() {
     file_request r;
     r.what = file_request::kind::sync;
@@ -138,6 +143,7 @@ class file {
 
   /// Closes the file and reports what the system finds wrong with what was written. Where a dropped operation is still
   /// under way, the file is closed, without a report, when that has ended.
+  template <class = void>
   task<void> close() {
     direct_.reset();
     const std::shared_ptr<detail::owned_fd> last = std::exchange(plain_, nullptr);
@@ -151,6 +157,7 @@ class file {
   }
 
  private:
+  template <class = void>
   static task<detail::opened> open_as(const std::string& path, int flags, unsigned mode) {
     detail::file_keep keep(nullptr);
     keep.path = std::make_unique<const std::string>(path);

@@ -44,7 +44,8 @@ task<void> run_and_tell(task<T> t, std::optional<T>& result, event& over) {
   } guard{over};
   result.emplace(co_await std::move(t));
 }
-inline task<void> run_and_tell(task<void> t, event& over) {
+template <class = void>
+task<void> run_and_tell(task<void> t, event& over) {
   struct tell {
     event& e;
     ~tell() { e.set(); }

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/chunk.hpp>
@@ -141,7 +141,8 @@ class line_splitter {
   std::uint64_t ordinal_ = 0;
 };
 
-inline async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options) {
+template <class = void>
+async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options) {
   line_splitter splitter(options);
   line_batch b;
   while (std::optional<chunk> c = co_await in.next()) {
@@ -161,7 +162,8 @@ inline async_generator<line_batch> split_lines(async_generator<chunk> in, lines_
 /// Stage: chunks -> batches of lines (text, JSONL, CSV). Line ends are LF or CR LF and are not part of the lines; the
 /// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
 /// batch keeps it. Holds one batch. Throws decode_error for a line beyond options.max_line.
-inline auto lines(lines_options options = {}) {
+template <class = void>
+auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
   return [options](async_generator<chunk> in) { return detail::split_lines(std::move(in), options).named("lines"); };
 }

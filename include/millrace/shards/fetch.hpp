@@ -41,6 +41,7 @@ namespace detail {
 /// are known, until the byte bound is reached: one large object gets as many connections as many small ones. The bound
 /// covers what is in flight and what has arrived and is not yet taken. One part is always left to the object that is
 /// delivered next, so that later objects cannot hold all of the bound while the consumer waits for an earlier one.
+template <class = void>
 class part_scheduler {
  public:
   part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store, fetch_options options, executor& ex,
@@ -241,11 +242,12 @@ class part_scheduler {
   started<void> puller_;         // declared last: it refers to all of the above
 };
 
-inline async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
-                                           fetch_options options) {
+template <class = void>
+async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
+                                    fetch_options options) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
-  part_scheduler parts(std::move(in), std::move(store), options, ex, stage);
+  part_scheduler<> parts(std::move(in), std::move(store), options, ex, stage);
   for (;;) {
     std::optional<chunk> c = co_await parts.next();
     if (!c) break;
@@ -258,6 +260,7 @@ class fetch_stage : public library_stage {
  public:
   fetch_stage(std::shared_ptr<const storage> store, fetch_options options)
       : store_(std::move(store)), options_(options) {}
+  template <class = void>
   async_generator<chunk> operator()(async_generator<shard> in) const {
     return fetch_chunks(std::move(in), store_, options_).named("fetch").bounded(options_.shards, options_.bytes());
   }

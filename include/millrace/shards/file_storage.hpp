@@ -25,9 +25,10 @@ struct file_storage_options {
 
 /// Reads local files: paths and file:// URLs, by the loop's ring. A file that changes its size while it is read is an
 /// error; other changes cannot be noticed.
-class file_storage final : public storage {
+template <class = void>
+class basic_file_storage final : public storage {
  public:
-  explicit file_storage(file_storage_options options = {}) : options_(options) {}
+  explicit basic_file_storage(file_storage_options options = {}) : options_(options) {}
 
   bool serves(std::string_view url) const noexcept override {
     return url.substr(0, 7) == "file://" || url.find("://") == std::string_view::npos;
@@ -49,14 +50,17 @@ class file_storage final : public storage {
  private:
   const file_storage_options options_;
 };
+using file_storage = basic_file_storage<>;
 
 /// The store of local files, for fetch().
-inline std::shared_ptr<const storage> files(file_storage_options options = {}) {
+template <class = void>
+std::shared_ptr<const storage> files(file_storage_options options = {}) {
   return std::make_shared<const file_storage>(options);
 }
 
 namespace detail {
-inline async_generator<shard> glob_files(std::string pattern) {
+template <class = void>
+async_generator<shard> glob_files(std::string pattern) {
   ::glob_t found{};
   const int rc = ::glob(pattern.c_str(), GLOB_MARK, nullptr, &found);
   std::vector<std::string> names;
@@ -76,7 +80,8 @@ inline async_generator<shard> glob_files(std::string pattern) {
 }  // namespace detail
 
 /// Source: the files that match a pattern of glob(7), in the order of their names. No match is an error.
-inline async_generator<shard> glob(std::string_view pattern) {
+template <class = void>
+async_generator<shard> glob(std::string_view pattern) {
   return detail::glob_files(std::string(pattern)).named("glob");
 }
 

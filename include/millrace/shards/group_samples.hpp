@@ -17,7 +17,8 @@ namespace millrace {
 
 namespace detail {
 
-inline async_generator<sample> group_members(async_generator<member> in) {
+template <class = void>
+async_generator<sample> group_members(async_generator<member> in) {
   sample current;
   bool open = false;
   std::uint64_t ordinal = 0;
@@ -50,7 +51,8 @@ inline async_generator<sample> group_members(async_generator<member> in) {
 /// one key in one shard; the same key again later is a new sample; members without a key and `__meta__` members are
 /// passed over; extensions are compared in lower case, and one that occurs twice in a sample is an archive_error.
 /// Holds one sample; copies no data.
-inline auto group_samples() {
+template <class = void>
+auto group_samples() {
   return [](async_generator<member> in) { return detail::group_members(std::move(in)).named("group_samples"); };
 }
 

@@ -17,9 +17,10 @@ namespace millrace {
 /// Reads http:// and https:// URLs as they are (presigned ones included: nothing is added to them, and their query
 /// never shows in a message). By ranges where the server serves them, else in one go. Up to five redirects are followed
 /// for the first part of an object; https never leads to http.
-class http_storage final : public storage {
+template <class = void>
+class basic_http_storage final : public storage {
  public:
-  explicit http_storage(http::transport_options transport = http::transport_options())
+  explicit basic_http_storage(http::transport_options transport = http::transport_options())
       : transport_(std::make_shared<const http::transport_options>(std::move(transport))) {}
 
   bool serves(std::string_view url) const noexcept override {
@@ -103,5 +104,6 @@ class http_storage final : public storage {
 
   const std::shared_ptr<const http::transport_options> transport_;
 };
+using http_storage = basic_http_storage<>;
 
 }  // namespace millrace

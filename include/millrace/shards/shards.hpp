@@ -76,7 +76,8 @@ inline std::vector<std::string> expand_braces(std::string_view text) {
 }
 
 namespace detail {
-inline async_generator<shard> shards_of_names(std::vector<std::string> names) {
+template <class = void>
+async_generator<shard> shards_of_names(std::vector<std::string> names) {
   for (std::string& n : names) {
     shard s(std::move(n));
     co_yield give(s);
@@ -86,11 +87,13 @@ inline async_generator<shard> shards_of_names(std::vector<std::string> names) {
 
 /// Source: shards by name, `shards("s3://bucket/train-{0000..1023}.tar")`, https:// URLs and paths alike, in the order
 /// of the expansion. Sizes are learnt when they are read.
-inline async_generator<shard> shards(std::string_view names) {
+template <class = void>
+async_generator<shard> shards(std::string_view names) {
   return detail::shards_of_names(expand_braces(names)).named("shards");
 }
 /// The same for several names or brace lists.
-inline async_generator<shard> shards(const std::vector<std::string>& names) {
+template <class = void>
+async_generator<shard> shards(const std::vector<std::string>& names) {
   std::vector<std::string> all;
   for (const std::string& n : names) {
     for (std::string& each : expand_braces(n)) all.push_back(std::move(each));

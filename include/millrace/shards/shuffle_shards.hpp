@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,7 +26,8 @@ struct shuffle_shards_options {
 
 namespace detail {
 
-inline async_generator<shard> permute_shards(async_generator<shard> in, shuffle_shards_options options) {
+template <class = void>
+async_generator<shard> permute_shards(async_generator<shard> in, shuffle_shards_options options) {
   std::vector<shard> all;
   while (std::optional<shard> s = co_await in.next()) all.push_back(std::move(*s));
   rng random(options.seed, options.epoch, 0x7368617264u);  // "shard"
@@ -33,13 +35,15 @@ inline async_generator<shard> permute_shards(async_generator<shard> in, shuffle_
   for (shard& s : all) co_yield give(s);
 }
 
-inline async_generator<shard> take_every(async_generator<shard> in, rank r) {
+template <class = void>
+async_generator<shard> take_every(async_generator<shard> in, rank r) {
   std::vector<shard> mine;
   std::uint64_t count = 0;
   while (std::optional<shard> s = co_await in.next()) {
     if (count++ % r.world_size == r.index) mine.push_back(std::move(*s));
   }
-  if (r.world_size > 1) {
+  // Said for a single process too: a launcher that was not recognised would show as "rank 0 of 1" on every process.
+  if (r.world_size > 1 || std::strcmp(r.source, rank().source) != 0) {
     std::fprintf(stderr, "millrace: rank %u of %u (%s) reads %zu of %llu shards\n", r.index, r.world_size, r.source,
                  mine.size(), static_cast<unsigned long long>(count));
   }
@@ -54,16 +58,19 @@ inline async_generator<shard> take_every(async_generator<shard> in, rank r) {
 
 /// Stage: permutes the shards of an epoch. The order is a pure function of (seed, epoch, the list): the same on every
 /// rank and platform. Reads the whole list before it yields the first shard. Bound: the list.
-inline auto shuffle_shards(shuffle_shards_options options = {}) {
+template <class = void>
+auto shuffle_shards(shuffle_shards_options options = {}) {
   return [options](async_generator<shard> in) {
     return detail::permute_shards(std::move(in), options).named("shuffle_shards");
   };
 }
 
 /// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
-/// that cover it; with more than one rank a line on standard error says which rank this is, who said so, and how many
-/// shards are its own. A rank that would get nothing is an error, not an empty epoch. Bound: the list.
-inline auto split_by_rank(rank r) {
+/// that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own (not
+/// for a single process that says so itself). A rank that would get nothing is an error, not an empty epoch. Bound: the
+/// list.
+template <class = void>
+auto split_by_rank(rank r) {
   r.check();
   return [r](async_generator<shard> in) { return detail::take_every(std::move(in), r).named("split_by_rank"); };
 }

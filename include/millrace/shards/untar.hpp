@@ -18,7 +18,8 @@ namespace millrace {
 /// Directories, links and devices are passed over. A broken or cut archive is an archive_error with object and byte
 /// offset, after every member that came before it whole; so is an object of no bytes, unless
 /// options.members.allow_empty.
-inline auto untar(tar::archive_options options = {}) {
+template <class = void>
+auto untar(tar::archive_options options = {}) {
   return [options](async_generator<chunk> in) {
     auto open = [options, pool = slab_pool(MiB)](const shard& s) {
       tar::archive_options own = options;

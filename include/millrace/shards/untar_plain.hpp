@@ -11,7 +11,8 @@
 namespace millrace {
 
 /// Stage: chunks -> members, for plain tar archives only; does not need libarchive. See untar().
-inline auto untar_plain(tar::reader_options options = {}) {
+template <class = void>
+auto untar_plain(tar::reader_options options = {}) {
   return [options](async_generator<chunk> in) {
     auto open = [options](const shard& s) {
       tar::reader_options own = options;
