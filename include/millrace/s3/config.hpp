@@ -20,7 +20,8 @@ enum class addressing {
   path,            ///< always in the path
 };
 
-/// How failures are retried; legacy and adaptive are taken for standard.
+/// How failures are retried. Adaptive is standard with a limit of the client's own on its requests per second (see
+/// rate_limiter); legacy is taken for standard.
 enum class retry_mode { legacy, standard, adaptive };
 
 /// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given".
@@ -37,6 +38,7 @@ struct config_options {
   std::optional<retry_mode> retries = std::nullopt;
   std::optional<bool> validate_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
+  bool requester_pays = false;
 };
 
 /// Where and how to reach S3: everything but the credentials.
@@ -55,7 +57,8 @@ class config {
         max_attempts(given.max_attempts.value_or(3)),
         retries(given.retries.value_or(retry_mode::standard)),
         validate_checksums(given.validate_checksums.value_or(true)),
-        retry(given.retry) {
+        retry(given.retry),
+        requester_pays(given.requester_pays) {
     if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
   }
 
@@ -75,6 +78,7 @@ class config {
   retry_mode retries;       ///< AWS_RETRY_MODE
   bool validate_checksums;  ///< objects that are read whole are compared with the checksum that the store keeps of them
   retry_options retry;      ///< pauses and costs; its max_attempts does not count
+  bool requester_pays;      ///< every request says that its sender pays: what some buckets demand
 };
 
 // ---------------------------------------------------------------------------------------------- implementation

@@ -75,6 +75,7 @@ inline http::request signed_request(executor& ex, const session& s, const operat
   r.body = op.body;
   r.fields = op.fields;
   if (op.range) r.fields.add("range", op.range->header_value());
+  if (s.base().requester_pays) r.fields.add("x-amz-request-payer", "requester");
 
   signer& sign = loop_signer::of(ex);
   std::vector<header_field> fields;
