@@ -135,9 +135,16 @@ TEST_CASE("gates are told apart by endpoint, bucket and first component; idle on
   CHECK(&a != &gates.gate("e", "c", "train/000.tar"));
   CHECK(&a != &gates.gate("f", "b", "train/000.tar"));
   CHECK(&gates.gate("e", "b", "x.tar") == &gates.gate("e", "b", "y.tar"));
-  prefix_gate::pass held(gates.gate("e", "b", "held/x"));
+  struct one {
+    static task<prefix_gate::pass> enter(prefix_gate& g) { co_return co_await g.enter(); }
+  };
+  virtual_loop loop;
+  prefix_gate& busy = gates.gate("e", "b", "held/x");
+  const prefix_gate::pass held = block_on(loop, one::enter(busy));
   for (int i = 0; i < 1000; ++i) gates.gate("e", "b", std::to_string(i) + "/x");
   CHECK(gates.size() < 300);
+  CHECK(&busy == &gates.gate("e", "b", "held/y"));
+  CHECK(busy.under_way() == 1);
 }
 
 TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {

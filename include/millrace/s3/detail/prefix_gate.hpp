@@ -24,7 +24,6 @@ class prefix_gate {
   /// One request under way, until it is dropped.
   class pass {
    public:
-    explicit pass(prefix_gate& g) noexcept : gate_(&g), generation_(g.limit_.generation()) {}
     pass(pass&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)), generation_(other.generation_) {}
     pass& operator=(pass&&) = delete;
     ~pass() {
@@ -38,6 +37,8 @@ class prefix_gate {
     void succeeded() noexcept { gate_->limit_.succeeded(); }
 
    private:
+    friend class prefix_gate;
+    explicit pass(prefix_gate& g) noexcept : gate_(&g), generation_(g.limit_.generation()) {}
     prefix_gate* gate_;
     std::uint64_t generation_;
   };
