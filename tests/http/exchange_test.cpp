@@ -171,6 +171,16 @@ TEST_CASE("header injection is refused") {
   CHECK_THROWS_AS(r.fields.add("x\n", "a"), configuration_error);
 }
 
+TEST_CASE("a URL with line ends, NUL or other control characters is refused, not cut") {
+  scripted_server server({scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", then::keep}});
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const std::string bad[] = {"/a\r\nx-evil: 1", "/a\nb", std::string("/a\0b", 4), "/\x7f", "/\t"};
+  for (const std::string& path : bad) {
+    CHECK_THROWS_AS(block_on(*loop, fetch(http::request(server.url(path)), transport())), configuration_error);
+  }
+  CHECK(server.connections() == 0);
+}
+
 TEST_CASE("messages show the URL without its query") {
   scripted_server server({scripted_answer{"", then::fin}});
   const std::unique_ptr<event_loop> loop = make_event_loop();

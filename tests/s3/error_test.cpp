@@ -47,6 +47,17 @@ TEST_CASE("error documents of botocore's collection are read alike", "[s3][xml]"
   CHECK(documents == 2);
 }
 
+TEST_CASE("keys in error documents may hold what XML cannot", "[s3][xml]") {
+  using s3::detail::xml_legal;
+  CHECK(xml_legal("a&#x1;b&#0;&#x00;&#31;&#xC;") == "a?b????");
+  CHECK(xml_legal("&#x9;&#10;&#xd;&#x20;&#65;&amp;&lt;&#x110000;&#;&#x;&#xg;&#1&#") ==
+        "&#x9;&#10;&#xd;&#x20;&#65;&amp;&lt;&#x110000;&#;&#x;&#xg;&#1&#");
+  CHECK(xml_legal(std::string_view("\0a\x01\t\r\n\x1f", 7)) == "?a?\t\r\n?");
+  const auto d = s3::error_document::parse("<Error><Key>&#x0;\x01</Key><Code>NoSuchKey</Code></Error>");
+  REQUIRE(d.has_value());
+  CHECK(d->code == "NoSuchKey");
+}
+
 TEST_CASE("error documents carry what a redirect needs", "[s3][xml]") {
   const auto d = s3::error_document::parse(
       "<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong</Message>"

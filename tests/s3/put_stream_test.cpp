@@ -53,7 +53,7 @@ TEST_CASE("streams of every length become objects: in one request where one part
       origin.log().clear();
       const std::string body = pattern(size);
       const std::string etag = stored_etag(c, "s3://b/k", pieces_of(body, piece));
-      CHECK(content_of(origin, "k") == body);
+      CHECK((content_of(origin, "k") == body));
       CHECK(origin.objects().find("b", "k")->etag == etag);
       const std::size_t parts = (size + 999) / 1000;
       CHECK(origin.log().size() == (parts <= 1 ? 1 : parts + 2));
@@ -109,7 +109,7 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
       origin.faults().add({.method = methods[i], .nth = numbers[i]}, f);
       stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 700));
       CHECK(origin.faults().injected() == 1);
-      CHECK(content_of(origin, "k") == body);
+      CHECK((content_of(origin, "k") == body));
       CHECK(origin.objects().open_uploads() == 0);
     }
   }
@@ -126,7 +126,7 @@ TEST_CASE("a store under random faults holds what was put, or what was there bef
     try {
       stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 512));
       ++stored;
-      CHECK(content_of(origin, "k") == body);
+      CHECK((content_of(origin, "k") == body));
     } catch (const error&) {
       const std::string there = content_of(origin, "k");
       CHECK((there == "before" || there == body));
@@ -181,7 +181,7 @@ TEST_CASE("a source that fails, ends early or goes on makes no object") {
   }
   CHECK(origin.objects().size("b") == 0);
   stored_etag(c, "s3://b/k", pieces_of(pattern(2500), 700), o);
-  CHECK(content_of(origin, "k") == pattern(2500));
+  CHECK((content_of(origin, "k") == pattern(2500)));
 }
 
 TEST_CASE("an object that is there already is left alone on demand") {
@@ -195,7 +195,7 @@ TEST_CASE("an object that is there already is left alone on demand") {
     const s3::error e = refused(c, pieces_of(pattern(size + 1), 700), o);
     CHECK(e.status() == 412);
     CHECK(e.code() == "PreconditionFailed");
-    CHECK(content_of(origin, "k") == pattern(size));
+    CHECK((content_of(origin, "k") == pattern(size)));
     CHECK(origin.objects().open_uploads() == 0);
   }
   const std::unique_ptr<event_loop> loop = make_event_loop();
@@ -220,7 +220,7 @@ TEST_CASE("an answer to the completion that is lost is looked for") {
       const std::string etag = stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 700));
       CHECK(etag == origin.objects().find("b", "k")->etag);
     }
-    CHECK(content_of(origin, "k") == body);
+    CHECK((content_of(origin, "k") == body));
   }
 }
 
@@ -288,7 +288,7 @@ TEST_CASE("dropped at any moment, an upload leaves nothing behind") {
     CHECK(origin.objects().open_uploads() == 0);
     if (origin.objects().find("b", "k") != nullptr) {
       ++whole;
-      CHECK(content_of(origin, "k") == body);
+      CHECK((content_of(origin, "k") == body));
     }
     if (origin.log().size() > 0) ++uploads;
   }

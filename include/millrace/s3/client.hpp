@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <millrace/s3/get_object.hpp>
 #include <millrace/s3/list_objects.hpp>
+#include <millrace/s3/presign.hpp>
 #include <millrace/s3/put_object.hpp>
 #include <millrace/s3/put_stream.hpp>
 
@@ -62,19 +63,24 @@ class client {
     return put(object, std::move(body), o);
   }
   // Templates, so that only programs that use them pay for their compilation.
-  template <class Options = put_options>
-    requires std::is_same_v<Options, put_options>
-  task<std::string> put(std::string_view object, bytes body, const Options& options) const {
+  template <class = void>
+  task<std::string> put(std::string_view object, bytes body, const put_options& options) const {
     const url u = url::parse(object);
     return put_object(session_, u.bucket(), u.key(), std::move(body), detail::put_plan(configuration(), options));
   }
   /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
-  template <class Options = put_options>
-    requires std::is_same_v<Options, put_options>
-  task<object_info> put(std::string_view object, async_generator<bytes> content, const Options& options = {}) const {
+  template <class = void>
+  task<object_info> put(std::string_view object, async_generator<bytes> content,
+                        const put_options& options = {}) const {
     const url u = url::parse(object);
     return put_stream(session_, u.bucket(), u.key(), std::move(content), detail::put_plan(configuration(), options));
+  }
+  /// A URL that lets anybody who has it do `method` with an object for a while; see s3::presign. A secret.
+  template <class = void>
+  task<std::string> presign(std::string_view object, std::int64_t seconds, std::string method = "GET") const {
+    const url u = url::parse(object);
+    return s3::presign(session_, u.bucket(), u.key(), std::move(method), seconds);
   }
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
   task<void> create_bucket(std::string_view bucket) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/s3/detail/xml_legal.hpp>
 #include <millrace/s3/detail/xml_reader.hpp>
 
 namespace millrace::s3 {
@@ -67,8 +68,9 @@ inline std::optional<error_document> error_document::parse(std::string_view body
   detail::error_document_handler handler(out);
   detail::xml_limits limits;
   limits.document = std::size_t(1) << 20;
+  if (body.size() > limits.document) return std::nullopt;
   detail::xml_reader reader(handler, limits);
-  if (!reader.read(body).empty() || !handler.is_error() || out.code.empty()) return std::nullopt;
+  if (!reader.read(detail::xml_legal(body)).empty() || !handler.is_error() || out.code.empty()) return std::nullopt;
   return out;
 }
 

@@ -179,8 +179,9 @@ class signer {
   /// A query that carries a signature already must be sent untouched or stripped of it.
   static void check_query_names(std::string_view query) {
     static constexpr std::string_view prefix = "x-amz-";
+    static constexpr std::string_view payer = "x-amz-request-payer=";  // the one that a presigned URL may need
     while (!query.empty()) {
-      bool reserved = query.size() >= prefix.size();
+      bool reserved = query.size() >= prefix.size() && query.substr(0, payer.size()) != payer;
       for (std::size_t i = 0; reserved && i < prefix.size(); ++i) reserved = (query[i] | 0x20) == (prefix[i] | 0x20);
       if (reserved) throw configuration_error("X-Amz-* query parameters are written by the signer, not by its caller");
       const std::size_t end = query.find('&');

@@ -119,6 +119,12 @@ class transfer final : public engine::client, private timer_node {
       if (rc != CURLE_OK)
         throw configuration_error(std::string("libcurl refused an option: ") + curl_easy_strerror(rc), at());
     };
+    // libcurl would see the URL only up to a NUL.
+    for (char c : request_.url) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+        throw configuration_error("the URL has a control character", at());
+      }
+    }
     set(CURLOPT_PRIVATE, static_cast<engine::client*>(this));
     set(CURLOPT_SHARE, engine_.share());
     set(CURLOPT_URL, request_.url.c_str());

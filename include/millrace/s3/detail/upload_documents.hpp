@@ -117,7 +117,7 @@ inline std::string element_of(std::string_view body, std::string_view path, wher
   }
   element_handler found(path);
   xml_reader reader(found);
-  std::string wrong = reader.read(body);
+  std::string wrong = reader.read(xml_legal(body));
   if (wrong.empty() && found.value.empty()) wrong = "the answer lacks " + std::string(path);
   if (!wrong.empty()) throw error(200, std::string(), std::move(wrong), std::string(), std::move(at));
   return std::move(found.value);

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What goes over the wire for the client's operations, and what must never.
+
+#include <millrace/s3/client.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/presign.hpp>
+
+#include "tests/origin/raw_client.hpp"
+#include "tests/s3/uploading.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+using namespace millrace;
+using namespace millrace::test;
+using origin_server::fault;
+
+namespace {
+
+std::optional<shard> first_of(const s3::client& c, std::string prefix) {
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  async_generator<shard> list = c.list(prefix);
+  struct ask {
+    static task<std::optional<shard>> run(async_generator<shard>& from) { co_return co_await from.next(); }
+  };
+  return block_on(*loop, ask::run(list));
+}
+
+/// Every operation of the client on the object; what they throw is passed over.
+void try_everything(const s3::client& c, const std::string& object) {
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto attempt = [&](auto make) {
+    try {
+      block_on(*loop, make());
+    } catch (const error&) {
+    }
+  };
+  attempt([&] { return c.get(object, 0, 100, "", slab_pool(64 * KiB)); });
+  attempt([&] { return c.get(object, 0, 100, "\"etag\"", slab_pool(64 * KiB)); });
+  attempt([&] { return c.head(object); });
+  attempt([&] { return c.put(object, bytes::copy("body")); });
+  attempt([&] { return c.put(object, pieces_of(pattern(2500), 700), small_parts); });
+  attempt([&] { return c.create_bucket("s3://b"); });
+  try {
+    first_of(c, object);
+  } catch (const error&) {
+  }
+}
+
+/// The path and query of a URL.
+std::string target_of(const std::string& url) { return url.substr(url.find('/', 8)); }
+
+std::string presigned(const s3::client& c, std::string_view object, std::int64_t seconds, std::string method = "GET") {
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  return block_on(*loop, c.presign(object, seconds, std::move(method)));
+}
+
+}  // namespace
+
+TEST_CASE("every request to a bucket whose readers pay says so, under its signature") {
+  const scripted_server server(
+      {{"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", scripted_answer::then::fin}});
+  const std::string endpoint = server.url("");
+  for (const bool pays : {true, false}) {
+    s3::config_options o;
+    o.endpoint = endpoint;
+    o.requester_pays = pays;
+    const s3::client c(s3::config(o), s3::credentials("key", "secret"));
+    const std::size_t before = server.requests().size();
+    try_everything(c, "s3://b/k");
+    const std::vector<std::string> heads = server.requests();
+    CHECK(heads.size() >= before + 7);
+    for (std::size_t i = before; i < heads.size(); ++i) {
+      CHECK((heads[i].find("\r\nx-amz-request-payer: requester\r\n") != std::string::npos) == pays);
+      CHECK((heads[i].find(";x-amz-request-payer") != std::string::npos) == pays);
+    }
+    const std::string url = presigned(c, "s3://b/k", 60);
+    CHECK((url.find("x-amz-request-payer=requester&") != std::string::npos) == pays);
+  }
+}
+
+TEST_CASE("presigned URLs let a plain client do one thing for a while") {
+  origin_server::background origin(small_part_server());
+  const s3::client c = client_of(origin);
+  const std::string key = "a b/+%?&#\xc3\xa4";
+  origin.put("b", key, std::string_view("content"));
+  raw_client plain(origin.port());
+  const auto ask = [&](const std::string& method, const std::string& url, const std::string& body = "") {
+    const std::string fields = "Host: 127.0.0.1:" + std::to_string(origin.port()) +
+                               "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    plain.send(method + " " + target_of(url) + " HTTP/1.1\r\n" + fields);
+    return plain.read(method == "HEAD");
+  };
+  const std::string get = presigned(c, "s3://b/" + key, 60);
+  CHECK(ask("GET", get).body == "content");
+  CHECK(ask("GET", get).status == 200);
+  CHECK(ask("PUT", get, "other").status == 403);
+  CHECK(ask("GET", presigned(c, "s3://b/other", 60)).status == 404);
+  CHECK(ask("PUT", presigned(c, "s3://b/new", 60, "PUT"), "written").status == 200);
+  CHECK(content_of(origin, "new") == "written");
+  CHECK(ask("HEAD", presigned(c, "s3://b/new", 60, "HEAD")).status == 200);
+  CHECK(ask("DELETE", presigned(c, "s3://b/new", 60, "DELETE")).status == 204);
+  CHECK(content_of(origin, "new") == "(no object)");
+
+  const std::string minute = presigned(c, "s3://b/" + key, 60);
+  origin.clock().set_offset(30);
+  CHECK(ask("GET", minute).status == 200);
+  origin.clock().set_offset(100);
+  CHECK(ask("GET", minute).status == 403);
+
+  for (const std::int64_t seconds : {std::int64_t(0), std::int64_t(-1), std::int64_t(604801)}) {
+    CHECK_THROWS_AS(presigned(c, "s3://b/k", seconds), configuration_error);
+  }
+  CHECK_THROWS_AS(presigned(c, "s3://b", 60), configuration_error);
+  CHECK_THROWS_AS(presigned(c, "s3://b/k", 60, "GET /x HTTP/1.1\r\nx: y\r\n"), configuration_error);
+  CHECK_THROWS_AS(presigned(s3::client(c.configuration()), "s3://b/k", 60), configuration_error);
+}
+
+TEST_CASE("presigned URLs of temporary credentials carry their token, and use the clock and region that were learnt") {
+  origin_server::options o = small_part_server();
+  o.region = "eu-west-1";
+  o.clock_offset = 7200;
+  o.keys["temporary"] = origin_server::access_key("temporary-secret", "a/token+");
+  origin_server::background origin(o);
+  origin.put("b", "k", std::string_view("content"));
+  s3::config_options at;
+  const std::string endpoint = origin.endpoint();
+  at.endpoint = endpoint;
+  at.region = "us-east-1";
+  const s3::client c(s3::config(at), s3::credentials("temporary", "temporary-secret", "a/token+"));
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  block_on(*loop, c.get("s3://b/k", 0, 100, "", slab_pool(64 * KiB)));
+  const std::string url = block_on(*loop, c.presign("s3://b/k", 60));
+  CHECK(url.find("X-Amz-Security-Token=a%2Ftoken%2B") != std::string::npos);
+  raw_client plain(origin.port());
+  plain.send("GET " + target_of(url) + " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(origin.port()) + "\r\n\r\n");
+  CHECK(plain.read().body == "content");
+}
+
+TEST_CASE("line ends and NUL in keys and prefixes reach the store as part of the name, and nothing else") {
+  origin_server::background origin(small_part_server());
+  const s3::client c = client_of(origin);
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const std::string evil[] = {"a\r\nx-amz-acl: public-read",
+                              "a HTTP/1.1\r\n\r\nDELETE /b/k HTTP/1.1\r\n\r\n",
+                              std::string("a\0b", 3),
+                              "\n",
+                              "a?acl",
+                              "a#b",
+                              "../other/k"};
+  for (const std::string& key : evil) {
+    origin.log().clear();
+    block_on(*loop, c.put("s3://b/" + key, bytes::copy("body")));
+    CHECK(block_on(*loop, c.put("s3://b/" + key, pieces_of(pattern(2500), 700), small_parts)).size == 2500);
+    CHECK((content_of(origin, key) == pattern(2500)));
+    CHECK(block_on(*loop, c.head("s3://b/" + key)).size == 2500);
+    CHECK(first_of(c, "s3://b/" + key)->url == "s3://b/" + key);
+    for (const origin_server::logged_request& r : origin.log().entries()) {
+      CHECK((r.key == key || (r.key.empty() && r.query.find("prefix=" + key) != std::string::npos)));
+      CHECK(r.status == 200);
+    }
+    origin.objects().erase("b", key);
+  }
+  for (const std::string bucket : {"b\r\nx-evil: 1", "b\n", "b c", "b\x7f"}) {
+    CHECK_THROWS_AS(c.head("s3://" + bucket + "/k"), configuration_error);
+    CHECK_THROWS_AS(c.list("s3://" + bucket + "/k"), configuration_error);
+    CHECK_THROWS_AS(c.put("s3://" + bucket + "/k", bytes::copy("x")), configuration_error);
+    CHECK_THROWS_AS(c.create_bucket("s3://" + bucket), configuration_error);
+  }
+  CHECK_THROWS_AS(block_on(*loop, c.get("s3://b/k", 0, 10, "\"a\"\r\nx-evil: 1", slab_pool(64 * KiB))),
+                  configuration_error);
+  CHECK_THROWS_AS(block_on(*loop, c.put("s3://b/k", bytes::copy("x"), "text/plain\r\nx-evil: 1")), configuration_error);
+}
+
+TEST_CASE("a redirect to another host is never followed: no signature leaves for it") {
+  origin_server::background elsewhere;
+  for (const int status : {301, 302, 303, 307, 308}) {
+    origin_server::background origin(small_part_server());
+    origin.put("b", "k", std::string_view("content"));
+    origin.faults().add({}, fault::refuse(status, status == 301 ? "PermanentRedirect" : "TemporaryRedirect")
+                                .with_field("Location", elsewhere.endpoint() + "/b/k")
+                                .with_field("x-amz-bucket-region", "us-east-1.evil.example/x"));
+    const s3::client c = client_of(origin);
+    try_everything(c, "s3://b/k");
+    CHECK(origin.faults().injected() >= 7);
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    try {
+      block_on(*loop, c.head("s3://b/k"));
+      FAIL("a redirect was taken for an answer");
+    } catch (const s3::error& e) {
+      CHECK(e.status() == status);
+    }
+  }
+  CHECK(elsewhere.stats().connections == 0);
+  CHECK(elsewhere.log().size() == 0);
+}
