@@ -7,6 +7,7 @@
 //   example_quickstart [BUCKET]
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
+// Built with the CUDA Toolkit it trains on the GPU when there is one.
 
 #include <cstdio>
 #include <optional>
@@ -15,16 +16,18 @@
 #include <millrace/millrace.hpp>
 #include <millrace/origin/background.hpp>
 
-#include "examples/common/classifier.hpp"
 #include "examples/common/connect.hpp"
+#include "examples/common/models.hpp"
 #include "examples/common/painted_shards.hpp"
 
 namespace mill = millrace;
 
 namespace {
 
-/// The pipeline of one epoch.
-auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, mill::cpu_pool& cores) {
+/// The pipeline of one epoch, into the memory of `target`: a CUDA stream or host_device.
+template <class Target>
+auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, mill::cpu_pool& cores,
+              const Target& target) {
   const mill::jpeg_decoder decode_jpeg;
   auto decode = [decode_jpeg](mill::sample s) {
     mill::image i = decode_jpeg(s["jpg"], s.from.at(s.key));
@@ -39,10 +42,11 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
          | mill::group_samples()                                    // WebDataset samples
          | mill::shuffle({.window = 1024, .bytes = 64 * mill::MiB, .seed = 7, .epoch = epoch}) |
          mill::map_concurrent(decode, {.on = &cores, .bytes = 16 * mill::MiB}) | mill::batch(64)  //
-         | mill::to_device(mill::host_device(), {.slots = 3, .on = &cores});
+         | mill::to_device(target, {.slots = 3, .on = &cores});
 }
 
-int train(const std::string& bucket) {
+template <class Model>
+int train(const std::string& bucket, Model& model) {
   std::optional<mill::origin_server::background> server;
   const mill::s3::client s3 = examples::connect(server);
   const std::string train = "s3://" + bucket + "/train/";
@@ -51,28 +55,28 @@ int train(const std::string& bucket) {
   examples::write_painted_shards(s3, bucket, "test/", 2, 300, 2);
 
   mill::cpu_pool cores;
-  examples::classifier model(examples::image_side, examples::classes);
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
-    auto batches = mill::run(epoch_of(s3, train, epoch, cores), {.prefetch = 2, .show = mill::progress::automatic});
-    double loss = 0;
+    auto batches = mill::run(epoch_of(s3, train, epoch, cores, model.target()),
+                             {.prefetch = 2, .show = mill::progress::automatic});
     std::size_t images = 0;
     for (mill::device_batch& b : batches) {
-      loss += model.train_step(b.field("image").as<std::uint8_t>(), b.field("label").as<std::int64_t>(), b.size());
       images += b.size();
+      model.train_step(b);
     }
+    const double loss = model.take_loss();
     const mill::run_stats stats = batches.stats();
     std::printf("epoch %d: loss %.3f, %zu images, %.0f images/s\n", static_cast<int>(epoch),
                 loss / static_cast<double>(images), images, static_cast<double>(images) / stats.seconds);
     if (epoch == 4) std::printf("\n%s\n", stats.table().c_str());
   }
 
-  std::size_t right = 0;
+  model.take_right();
   std::size_t images = 0;
-  for (mill::device_batch& b : mill::run(epoch_of(s3, test, 0, cores))) {
-    right += model.count_right(b.field("image").as<std::uint8_t>(), b.field("label").as<std::int64_t>(), b.size());
+  for (mill::device_batch& b : mill::run(epoch_of(s3, test, 0, cores, model.target()))) {
     images += b.size();
+    model.count_right(b);
   }
-  const double accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(images);
+  const double accuracy = 100.0 * static_cast<double>(model.take_right()) / static_cast<double>(images);
   std::printf("accuracy on %zu images it has not seen: %.1f%%\n", images, accuracy);
   return accuracy > 90 ? 0 : 1;
 }
@@ -81,7 +85,17 @@ int train(const std::string& bucket) {
 
 int main(int count, char** arguments) {
   try {
-    return train(count > 1 ? arguments[1] : "millrace-quickstart");
+    const std::string bucket = count > 1 ? arguments[1] : "millrace-quickstart";
+#if EXAMPLE_WITH_CUDA
+    if (examples::there_is_a_gpu()) {
+      std::printf("training on the GPU\n");
+      examples::gpu_model model(examples::image_side, examples::classes);
+      return train(bucket, model);
+    }
+#endif
+    std::printf("training on the CPU: no GPU, or built without the CUDA Toolkit\n");
+    examples::host_model model(examples::image_side, examples::classes);
+    return train(bucket, model);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;

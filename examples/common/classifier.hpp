@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <millrace/base/rng.hpp>
+#include "examples/common/initial_weights.hpp"
 
 namespace examples {
 
@@ -68,17 +68,14 @@ class classifier {
   static constexpr std::size_t hidden = 32;
 
   struct layer {
-    layer(std::size_t inputs, std::size_t outputs, double scale)
-        : bias(outputs),
-          bias_gradient(outputs),
-          outputs_(outputs),
-          weights_(inputs * outputs),
-          gradients_(inputs * outputs),
-          momentum_(inputs * outputs),
-          bias_momentum_(outputs) {
-      millrace::rng random(inputs * 31 + outputs);
-      for (double& w : weights_) w = scale * (random.uniform() - 0.5) * 2;
-    }
+    layer(int inputs, int outputs, double scale)
+        : bias(static_cast<std::size_t>(outputs)),
+          bias_gradient(bias.size()),
+          outputs_(bias.size()),
+          weights_(initial_weights(inputs, outputs, scale)),
+          gradients_(weights_.size()),
+          momentum_(weights_.size()),
+          bias_momentum_(bias.size()) {}
     double at(std::size_t i, std::size_t o) const { return weights_[i * outputs_ + o]; }
     double& gradient(std::size_t i, std::size_t o) { return gradients_[i * outputs_ + o]; }
     void step(double rate) {
