@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,18 +35,12 @@ async_generator<shard> permute_shards(async_generator<shard> in, shuffle_shards_
   for (shard& s : all) co_yield give(s);
 }
 
-/// One line about this process's share, once: every epoch would say the same. Said for a single process too, unless
-/// the program named the rank itself: a launcher that was not recognised shows as "rank 0 of 1" on every process.
+/// One line about this process's share. Said for a single process too, unless the program named the rank itself: a
+/// launcher that was not recognised shows as "rank 0 of 1" on every process.
 inline void say_rank(const rank& r, std::size_t mine, std::uint64_t count) {
   if (r.world_size == 1 && std::strcmp(r.source, rank().source) == 0) return;
-  char line[200];
-  const int length = std::snprintf(line, sizeof line, "millrace: rank %u of %u (%s) reads %zu of %llu shards\n",
-                                   r.index, r.world_size, r.source, mine, static_cast<unsigned long long>(count));
-  // The library's only static that changes: at its worst, a line is repeated.
-  static std::atomic<std::uint64_t> last_said{0};
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (int i = 0; i < length && line[i] != 0; ++i) hash = (hash ^ static_cast<unsigned char>(line[i])) * 1099511628211u;
-  if (last_said.exchange(hash) != hash) std::fputs(line, stderr);
+  std::fprintf(stderr, "millrace: rank %u of %u (%s) reads %zu of %llu shards\n", r.index, r.world_size, r.source, mine,
+               static_cast<unsigned long long>(count));
 }
 
 template <class = void>
