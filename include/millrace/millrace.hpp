@@ -42,6 +42,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/io/timeout.hpp>
+#include <millrace/shards/detail/part_times.hpp>
+#include <millrace/shards/hedge_options.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/sync/event.hpp>
+
+namespace millrace {
+
+/// A store whose slow parts are asked for a second time; what comes first counts, the other request is dropped.
+///
+/// A part is slow that takes `factor` times as long as 95 of 100 recent parts of its size. The second request goes over
+/// another connection, since the first one keeps its own. Both hold a slab: for as many parts as are asked for twice at
+/// a time, memory goes beyond the bound of `fetch`. A part fails when both requests have. See hedged().
+template <class = void>
+class basic_hedged_storage final : public storage {
+ public:
+  basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
+      : inner_(std::move(inner)), times_(options) {}
+
+  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
+  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
+
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    executor& ex = co_await this_executor();
+    stage_record* const stage = co_await this_stage();
+    const time_point begun = ex.now();
+    event over;
+    reading first;
+    reading second;
+    first.begin(ex, stage, inner_->read(object, etag, offset, length, slabs), over);
+    const std::optional<duration> patience = times_.patience(length);
+    if (patience) {
+      detail::alarm slow(ex, over);
+      slow.set(detail::deadline_after(ex, *patience));
+      co_await over.wait();
+    }
+    if (patience && !first.over && times_.take()) {
+      second.begin(ex, stage, inner_->read(std::move(object), std::move(etag), offset, length, slabs), over);
+    }
+    while (!first.result && !second.result && !(first.over && second.over)) {
+      over.reset();
+      co_await over.wait();
+    }
+    if (!first.result && !second.result) std::rethrow_exception(first.failure);
+    times_.came(length, ex.now() - begun);
+    co_return first.result ? std::move(*first.result) : std::move(*second.result);
+  }
+
+ private:
+  class reading {
+   public:
+    void begin(executor& ex, stage_record* stage, task<part> t, event& e) {
+      over = false;
+      task<void> telling = run(std::move(t), *this, e);
+      running_ = started<void>(ex, std::move(telling), stage);
+    }
+    std::optional<part> result;
+    std::exception_ptr failure;
+    bool over = true;
+
+   private:
+    static task<void> run(task<part> t, reading& r, event& e) {
+      try {
+        r.result.emplace(co_await std::move(t));
+      } catch (...) {
+        r.failure = std::current_exception();
+      }
+      r.over = true;
+      e.set();
+    }
+    started<void> running_;
+  };
+
+  const std::shared_ptr<const storage> inner_;
+  mutable detail::part_times times_;
+};
+using hedged_storage = basic_hedged_storage<>;
+
+/// A store whose slow parts are asked for a second time: `fetch(hedged(s3))`. `store` is a storage or what as_storage()
+/// takes.
+template <class Store>
+std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& options = {}) {
+  if (!(options.factor >= 1) || !(options.extra >= 0 && options.extra <= 1)) {
+    throw configuration_error("hedged() needs a factor of 1 or more and a share of extra requests from 0 to 1");
+  }
+  if constexpr (std::is_convertible_v<const Store&, std::shared_ptr<const storage>>) {
+    return std::make_shared<const hedged_storage>(store, options);
+  } else {
+    return std::make_shared<const hedged_storage>(as_storage(store), options);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/shards/hedged_storage.hpp>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/storage_set.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using testing::virtual_loop;
+
+namespace {
+
+/// A store whose n-th read takes the n-th time, the usual 10 ms behind the last, and fails where told to. Every byte of
+/// a part is the number of its read.
+class timed_store final : public storage {
+ public:
+  std::vector<duration> times;
+  std::vector<bool> fails;
+  mutable std::size_t reads = 0;
+  mutable std::size_t under_way = 0;
+
+  bool serves(std::string_view url) const noexcept override { return url == "mem:x"; }
+  task<part> read(shard object, std::string, std::uint64_t offset, std::size_t length, slab_pool) const override {
+    struct counted {
+      explicit counted(const timed_store& s) : store(s) { ++store.under_way; }
+      ~counted() { --store.under_way; }
+      const timed_store& store;
+    } count(*this);
+    const std::size_t n = reads++;
+    co_await sleep_for(n < times.size() ? times[n] : duration(10ms));
+    if (n < fails.size() && fails[n]) throw io_error(5, "read " + std::to_string(n), where{object.url, offset, ""});
+    part p;
+    p.data = bytes::copy(std::string(length, static_cast<char>(n)));
+    p.total = 1'000'000;
+    co_return p;
+  }
+};
+
+const hedge_options eager{.factor = 2, .least = 1ms, .extra = 1};
+
+class fixture {
+ public:
+  explicit fixture(const hedge_options& o = eager) : store(std::make_shared<timed_store>()), hedge(hedged(store, o)) {}
+
+  /// Reads once; the number of the read that came first, or what went wrong.
+  std::string read(std::size_t length = 1000) {
+    const duration before = loop.elapsed();
+    std::string result;
+    try {
+      const part p = block_on(loop, hedge->read(shard("mem:x"), "", 0, length, slab_pool(64 * KiB)));
+      CHECK(p.data.size() == length);
+      result = std::to_string(static_cast<int>(p.data.view().front()));
+    } catch (const error& e) {
+      result = e.reason();
+    }
+    took = loop.elapsed() - before;
+    CHECK(store->under_way == 0);
+    CHECK(loop.frames() == 0);
+    CHECK(loop.timers() == 0);
+    return result;
+  }
+  /// Enough reads of the usual 10 ms for a judgement.
+  void learn() {
+    store->times.resize(store->reads + detail::part_times::least, 10ms);
+    for (std::size_t i = 0; i < detail::part_times::least; ++i) {
+      const std::size_t n = store->reads;
+      CHECK(read() == std::to_string(n));
+    }
+  }
+
+  virtual_loop loop;
+  std::shared_ptr<timed_store> store;
+  std::shared_ptr<const storage> hedge;
+  duration took{0};
+};
+
+}  // namespace
+
+TEST_CASE("a part much slower than its peers is asked for again, and the first to come counts") {
+  fixture f;
+  f.learn();
+  f.store->times.push_back(1h);  // number 20; the second request takes the usual time
+  CHECK(f.read() == "21");
+  CHECK(f.took == 30ms);  // twice the usual, then once
+  f.store->times.resize(22, 10ms);
+  f.store->times.push_back(25ms);  // number 22 is late, and still first
+  f.store->times.push_back(1h);
+  CHECK(f.read() == "22");
+  CHECK(f.took == 25ms);
+  CHECK(f.store->reads == 24);
+}
+
+TEST_CASE("no second request before there is something to compare with") {
+  fixture f;
+  f.store->times.push_back(1h);
+  CHECK(f.read() == "0");
+  f.learn();
+  f.store->times.push_back(1h);
+  CHECK(f.read(100'000) == "21");  // nothing is known about parts of that size
+  CHECK(f.took == 1h);
+}
+
+TEST_CASE("second requests are bounded") {
+  fixture f({.factor = 2, .least = 1ms, .extra = 0.1});
+  f.learn();  // two are allowed by now
+  f.store->times.resize(1000, 10ms);
+  const std::size_t before = f.store->reads;
+  for (int i = 0; i < 40; ++i) {
+    f.store->times[f.store->reads] = 100ms;
+    f.read();
+  }
+  CHECK(f.store->reads - before <= 40 + 6);
+  CHECK(f.store->reads - before >= 40 + 2);
+}
+
+TEST_CASE("a part fails when both requests have; before that, the other one counts") {
+  fixture f;
+  f.learn();
+  f.store->fails.assign(20, false);
+  f.store->fails.push_back(true);  // number 20 fails at once: that is no slowness
+  CHECK(f.read() == "read 20");
+  CHECK(f.store->reads == 21);
+  f.store->times.resize(21, 10ms);
+  f.store->times.push_back(25ms);
+  f.store->fails.push_back(true);  // number 21 is late and fails, its second request does not
+  CHECK(f.read() == "22");
+  CHECK(f.took == 30ms);
+  f.store->times = std::vector<duration>(23, 10ms);
+  f.store->times.push_back(50ms);
+  f.store->fails.resize(24, false);
+  f.store->fails.push_back(true);  // number 24, the second request for 23, fails
+  CHECK(f.read() == "23");
+  CHECK(f.took == 50ms);
+  f.store->times.resize(25, 10ms);
+  f.store->times.push_back(50ms);
+  f.store->fails.push_back(true);
+  f.store->fails.push_back(true);  // both
+  CHECK(f.read() == "read 25");
+}
+
+TEST_CASE("dropping a part that was asked for twice drops both requests") {
+  fixture f;
+  f.learn();
+  f.store->times.insert(f.store->times.end(), {1h, 1h});
+  {
+    started<part> reading(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
+    f.loop.run_until([&] { return f.store->under_way == 2; });
+  }
+  CHECK(f.store->under_way == 0);
+  CHECK(f.loop.frames() == 0);
+  CHECK(f.loop.timers() == 0);
+}
+
+TEST_CASE("a hedged store is a store, and its options are checked") {
+  const auto inner = std::make_shared<timed_store>();
+  CHECK(hedged(inner)->serves("mem:x"));
+  CHECK_FALSE(hedged(inner)->serves("mem:y"));
+  CHECK_FALSE(hedged(inner)->may_be_sequential());
+  CHECK_THROWS_AS(hedged(inner, {.factor = 0.5}), configuration_error);
+  CHECK_THROWS_AS(hedged(inner, {.factor = std::numeric_limits<double>::quiet_NaN()}), configuration_error);
+  CHECK_THROWS_AS(hedged(inner, {.extra = 2}), configuration_error);
+  virtual_loop loop;
+  std::vector<shard> one{shard("mem:x", 1000)};
+  struct count {
+    static task<std::size_t> run(async_generator<chunk> in) {
+      std::size_t n = 0;
+      while (std::optional<chunk> c = co_await in.next()) n += c->data.size();
+      co_return n;
+    }
+  };
+  inner->times.push_back(1ms);
+  CHECK_THROWS_AS(block_on(loop, count::run(from_range(std::move(one)) | fetch(hedged(inner)))), changed_error);
+}
