@@ -9,7 +9,9 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/s3/detail/choices.hpp>
 #include <millrace/s3/retry_options.hpp>
+#include <millrace/s3/settings.hpp>
 
 namespace millrace::s3 {
 
@@ -39,6 +41,9 @@ struct config_options {
   std::optional<bool> validate_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
   bool requester_pays = false;
+  /// Requests without any authorization: for public data. Counts where credentials would be looked for otherwise, in
+  /// client::from_environment.
+  bool anonymous = false;
 };
 
 /// Where and how to reach S3: everything but the credentials.
@@ -62,20 +67,24 @@ class config {
     if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
   }
 
-  /// Explicit values, then the variables of the AWS SDKs, then defaults. Throws configuration_error that names the
-  /// variable whose value cannot be understood.
-  static config from_environment(const environment& variables, const config_options& given = config_options());
+  /// Explicit values, then the variables of the AWS SDKs, then the selected profile of their files, then defaults.
+  /// Throws configuration_error that names the variable or property whose value cannot be understood, or file and line.
+  static config from_environment(const environment& variables, const config_options& given = config_options()) {
+    return from_settings(settings(variables), given);
+  }
+  static config from_settings(const settings& s, const config_options& given = config_options());
 
-  std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION; may be empty with a custom endpoint
-  std::string endpoint_url;  ///< AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; empty: AWS itself
-  addressing style;
-  bool dual_stack;          ///< AWS_USE_DUALSTACK_ENDPOINT: hosts that have IPv6 addresses too
-  bool fips;                ///< AWS_USE_FIPS_ENDPOINT
-  bool use_arn_region;      ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
-  bool global_us_east_1;    ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
-  std::string ca_bundle;    ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
-  int max_attempts;         ///< AWS_MAX_ATTEMPTS: the first try counts
-  retry_mode retries;       ///< AWS_RETRY_MODE
+  // Where each comes from: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
+  std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION, region; may be empty with a custom endpoint
+  std::string endpoint_url;  ///< AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url; empty: AWS itself
+  addressing style;          ///< s3.addressing_style: path, virtual or auto
+  bool dual_stack;           ///< AWS_USE_DUALSTACK_ENDPOINT: hosts that have IPv6 addresses too
+  bool fips;                 ///< AWS_USE_FIPS_ENDPOINT
+  bool use_arn_region;       ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
+  bool global_us_east_1;     ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
+  std::string ca_bundle;     ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
+  int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
+  retry_mode retries;        ///< AWS_RETRY_MODE
   bool validate_checksums;  ///< objects that are read whole are compared with the checksum that the store keeps of them
   retry_options retry;      ///< pauses and costs; its max_attempts does not count
   bool requester_pays;      ///< every request says that its sender pays: what some buckets demand
@@ -84,27 +93,6 @@ class config {
 // ---------------------------------------------------------------------------------------------- implementation
 
 namespace detail {
-
-inline bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-    if (lower(a[i]) != lower(b[i])) return false;
-  }
-  return true;
-}
-
-[[noreturn]] inline void bad_variable(const char* name, const std::string& value, const char* expected) {
-  throw configuration_error(std::string(name) + " is \"" + value + "\": expected " + expected);
-}
-
-inline bool flag_of(const environment& variables, const char* name, bool otherwise) {
-  const std::optional<std::string> value = variables.get(name);
-  if (!value) return otherwise;
-  if (equal_ignoring_case(*value, "true")) return true;
-  if (equal_ignoring_case(*value, "false")) return false;
-  bad_variable(name, *value, "true or false");
-}
 
 /// A number of attempts: 1 to 999.
 inline std::optional<int> parse_attempts(std::string_view text) noexcept {
@@ -127,41 +115,46 @@ inline std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcep
 
 }  // namespace detail
 
-inline config config::from_environment(const environment& variables, const config_options& given) {
+inline config config::from_settings(const settings& s, const config_options& given) {
   config result(given);
-  const auto first_of = [&](const char* name, const char* fallback) {
-    std::optional<std::string> value = variables.get(name);
-    if (!value) value = variables.get(fallback);
-    return value.value_or(std::string());
-  };
-  if (given.region.empty()) result.region = first_of("AWS_REGION", "AWS_DEFAULT_REGION");
-  if (given.endpoint.empty() && !detail::flag_of(variables, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", false)) {
-    result.endpoint_url = first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
+  if (given.region.empty()) result.region = detail::choose_region(s).value_or_empty();
+  if (given.endpoint.empty()) {
+    result.endpoint_url = detail::choose_endpoint(s, "AWS_ENDPOINT_URL_S3", "s3").value_or_empty();
   }
-  if (!given.dual_stack) result.dual_stack = detail::flag_of(variables, "AWS_USE_DUALSTACK_ENDPOINT", false);
-  if (!given.fips) result.fips = detail::flag_of(variables, "AWS_USE_FIPS_ENDPOINT", false);
-  if (!given.use_arn_region) result.use_arn_region = detail::flag_of(variables, "AWS_S3_USE_ARN_REGION", true);
+  if (given.style == addressing::automatic) {
+    const detail::choice c = detail::choose_addressing(s);
+    const std::string text = c.value_or_empty();
+    if (detail::equal_ignoring_case(text, "path")) {
+      result.style = addressing::path;
+    } else if (detail::equal_ignoring_case(text, "virtual")) {
+      result.style = addressing::virtual_hosted;
+    } else if (!text.empty() && !detail::equal_ignoring_case(text, "auto")) {
+      c.refuse("path, virtual or auto");
+    }
+  }
+  if (!given.dual_stack) result.dual_stack = detail::choose_dual_stack(s).flag(false);
+  if (!given.fips) result.fips = detail::choose_fips(s).flag(false);
+  if (!given.use_arn_region) result.use_arn_region = detail::choose_use_arn_region(s).flag(true);
   if (!given.global_us_east_1) {
-    static constexpr const char* name = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT";
-    if (const std::optional<std::string> value = variables.get(name)) {
-      result.global_us_east_1 = detail::equal_ignoring_case(*value, "legacy");
-      if (!result.global_us_east_1 && !detail::equal_ignoring_case(*value, "regional")) {
-        detail::bad_variable(name, *value, "legacy or regional");
+    if (const detail::choice c = detail::choose_us_east_1(s); c.value()) {
+      result.global_us_east_1 = detail::equal_ignoring_case(*c.value(), "legacy");
+      if (!result.global_us_east_1 && !detail::equal_ignoring_case(*c.value(), "regional")) {
+        c.refuse("legacy or regional");
       }
     }
   }
-  if (given.ca_bundle.empty()) result.ca_bundle = variables.get("AWS_CA_BUNDLE").value_or(std::string());
+  if (given.ca_bundle.empty()) result.ca_bundle = detail::choose_ca_bundle(s).value_or_empty();
   if (!given.max_attempts) {
-    if (const std::optional<std::string> value = variables.get("AWS_MAX_ATTEMPTS")) {
-      const std::optional<int> attempts = detail::parse_attempts(*value);
-      if (!attempts) detail::bad_variable("AWS_MAX_ATTEMPTS", *value, "a number from 1 to 999");
+    if (const detail::choice c = detail::choose_attempts(s); c.value()) {
+      const std::optional<int> attempts = detail::parse_attempts(*c.value());
+      if (!attempts) c.refuse("a number from 1 to 999");
       result.max_attempts = *attempts;
     }
   }
   if (!given.retries) {
-    if (const std::optional<std::string> value = variables.get("AWS_RETRY_MODE")) {
-      const std::optional<retry_mode> mode = detail::parse_retry_mode(*value);
-      if (!mode) detail::bad_variable("AWS_RETRY_MODE", *value, "standard, adaptive or legacy");
+    if (const detail::choice c = detail::choose_retry_mode(s); c.value()) {
+      const std::optional<retry_mode> mode = detail::parse_retry_mode(*c.value());
+      if (!mode) c.refuse("standard, adaptive or legacy");
       result.retries = *mode;
     }
   }

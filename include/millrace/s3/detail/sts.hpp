@@ -102,7 +102,7 @@ inline http::request sts_request(const service_endpoint& to, std::string_view fo
 
 /// The region whose STS is asked. Without any, the one that is always there.
 inline std::string sts_region(const settings& s) {
-  std::string region = configured_region(s);
+  std::string region = choose_region(s).value_or_empty();
   return region.empty() ? "us-east-1" : region;
 }
 
