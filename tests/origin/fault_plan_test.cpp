@@ -86,6 +86,14 @@ TEST_CASE("random faults come at about the asked rate, of every kind, and let re
   CHECK(seen.size() >= 20);
   CHECK(plan.injected() == static_cast<std::uint64_t>(4000 - seen[k::none]));
 
+  plan.randomize({.seed = 4, .probability = 1, .per_request = 0, .slow = true, .damage = true});
+  seen.clear();
+  for (int i = 0; i < 1000; ++i) ++seen[plan.decide(get(std::to_string(i))).what];
+  for (k slow : {k::stall_head, k::stall_body, k::drip, k::flipped_bit}) CHECK(seen[slow] > 0);
+  seen.clear();
+  for (int i = 0; i < 1000; ++i) ++seen[plan.decide(get("", std::to_string(i))).what];
+  CHECK(seen[k::flipped_bit] == 0);  // a listing has no checksum
+
   plan.randomize({.seed = 3, .probability = 1, .per_request = 2, .silent = false});
   for (int i = 0; i < 20; ++i) {
     const std::string key = std::to_string(i);

@@ -66,6 +66,9 @@ TEST_CASE("faults of time and of the connection") {
   CHECK(play(ranged(), fault::stall_body(4)).rest == "0123[stall][close]");
   CHECK(play(ranged(), fault::drip(4, pause)).rest == "[pause]0123[pause]4567[pause]89");
   CHECK(play(ranged(), fault::drip(0, pause)).rest.size() == 10 * 8);
+  fault random(fault::kind::drip, 12345);  // in a few pieces, however long the body is
+  random.at_is_random = true;
+  CHECK(play(ranged(), random).rest == "[pause]01[pause]23[pause]45[pause]67[pause]89");
   CHECK(play(ranged(), fault::reset_before_head()).rest == "[reset]");
   CHECK(play(ranged(), fault::reset_in_head(9)).rest == "HTTP/1.1 [reset]");
   CHECK(play(ranged(), fault::reset_in_body(5)).rest == "01234[reset]");

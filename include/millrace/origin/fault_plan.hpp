@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -34,6 +35,8 @@ struct random_faults {
   double probability = 0.1;       ///< of each request
   std::uint64_t per_request = 2;  ///< the most faults for the same question, so that retries get through; 0: no limit
   bool silent = true;             ///< also broken answers that HTTP libraries report as success
+  bool slow = false;              ///< also stalls and drips: for clients whose time-outs are short
+  bool damage = false;            ///< also flipped bits in objects: only checksums find them
 };
 
 /// What goes wrong on a server, and when. Thread-safe: may be changed while the server runs. Scripted faults come
@@ -158,6 +161,8 @@ class fault_plan {
                                    k::ignore_range,
                                    k::no_etag,
                                    k::page};
+    static constexpr k slow[] = {k::stall_head, k::stall_body, k::drip};
+    static constexpr k damage[] = {k::flipped_bit, k::flipped_bit, k::flipped_bit};
     static constexpr std::size_t louds = sizeof loud / sizeof *loud;
     static constexpr std::size_t silents = sizeof silent / sizeof *silent;
 
@@ -168,17 +173,20 @@ class fault_plan {
     if (random_.per_request != 0 && h.failed >= random_.per_request) return fault();
     if (random.uniform() >= random_.probability) return fault();
     ++h.failed;
-    const std::size_t drawn = random.below(random_.silent ? louds + silents : louds);
-    fault f(drawn < louds ? loud[drawn] : silent[drawn - louds], random.next());
+    std::vector<k> kinds(loud, loud + louds);
+    if (random_.silent) kinds.insert(kinds.end(), silent, silent + silents);
+    if (random_.slow) kinds.insert(kinds.end(), std::begin(slow), std::end(slow));
+    if (random_.damage && !r.key.empty()) kinds.insert(kinds.end(), std::begin(damage), std::end(damage));
+    const k drawn = kinds[random.below(kinds.size())];
+    fault f(drawn, random.next());
     f.at_is_random = true;
     f.pause = std::chrono::milliseconds(1 + random.below(10));
     f.status = f.what == k::page ? 200 : 0;
     if (f.what == k::refuse) {
-      static constexpr std::pair<int, const char*> errors[] = {{500, "InternalError"},
-                                                               {503, "SlowDown"},
-                                                               {503, "ServiceUnavailable"},
-                                                               {502, "BadGateway"},
-                                                               {504, "GatewayTimeout"}};
+      static constexpr std::pair<int, const char*> errors[] = {
+          {500, "InternalError"}, {503, "SlowDown"},       {503, "ServiceUnavailable"},
+          {502, "BadGateway"},    {504, "GatewayTimeout"}, {429, "TooManyRequestsException"},
+          {400, "RequestTimeout"}};
       const auto& [status, code] = errors[random.below(sizeof errors / sizeof *errors)];
       f.status = status;
       f.text = code;

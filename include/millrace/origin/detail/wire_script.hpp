@@ -96,6 +96,7 @@ inline bool is_about_body(fault::kind what) noexcept {
 inline wire_script make_script(reply a, fault f) {
   using k = fault::kind;
   if (f.at_is_random) f.at %= a.size + 1;
+  if (f.at_is_random && f.what == k::drip) f.at = a.size / 8 + 1;  // a few pieces
   if (a.without_body && is_about_body(f.what)) f.what = k::none;
   alter_reply(a, f);
   std::string head_text = render_head(a);
