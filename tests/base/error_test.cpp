@@ -39,6 +39,23 @@ TEST_CASE("the parts of an error can be asked for") {
   CHECK(bare.key().empty());
 }
 
+TEST_CASE("what is no printable UTF-8 is escaped byte by byte") {
+  const auto shown = [](const char* name) { return said(where{std::string(), std::nullopt, name}); };
+  CHECK(shown("Stra\xc3\x9f"
+              "e/\xe7\x8c\xab/\xf0\x9f\x90\x88") ==
+        "Stra\xc3\x9f"
+        "e/\xe7\x8c\xab/\xf0\x9f\x90\x88: broken");
+  CHECK(shown("\xff\xfe") == "\\xff\\xfe: broken");
+  CHECK(shown("a\xc3") == "a\\xc3: broken");                           // cut
+  CHECK(shown("\xe7\x8c") == "\\xe7\\x8c: broken");                    // cut
+  CHECK(shown("\xc0\xaf") == "\\xc0\\xaf: broken");                    // overlong
+  CHECK(shown("\xe0\x80\xaf") == "\\xe0\\x80\\xaf: broken");           // overlong
+  CHECK(shown("\xed\xa0\x80") == "\\xed\\xa0\\x80: broken");           // half of a surrogate pair
+  CHECK(shown("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80: broken");  // beyond Unicode
+  CHECK(shown("\xc2\x9b") == "\\xc2\\x9b: broken");                    // a control sequence introducer
+  CHECK(shown("gpj\xe2\x80\xae") == "gpj\\xe2\\x80\\xae: broken");     // right-to-left override
+}
+
 TEST_CASE("control characters of hostile names are escaped, other text is left alone") {
   const std::string nul(1, '\0');
   CHECK(said(where{"a\nb", std::nullopt, "\x1b[31m" + nul + "\x7f"}) == "a\\x0ab, \\x1b[31m\\x00\\x7f: broken");

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace millrace {
@@ -21,8 +23,8 @@ struct where {
 /// Base of every exception that millrace throws about data, stores and configuration.
 ///
 /// what() reads "<object> at byte <offset>, <key>: <reason>". Secrets and signatures never become part of it: whoever
-/// constructs an error passes names and reasons only. Non-printable bytes of names (they come from archives and
-/// servers) are escaped as \xNN.
+/// constructs an error passes names and reasons only. Bytes of names (they come from archives and servers) that are no
+/// printable UTF-8 are escaped as \xNN.
 class error : public std::runtime_error {
  public:
   explicit error(std::string reason, where at = where())
@@ -38,17 +40,38 @@ class error : public std::runtime_error {
   const std::string& key() const noexcept { return at_.key; }
 
  private:
-  static void append_escaped(std::string& out, const std::string& text) {
+  /// Bytes of the UTF-8 sequence of a printable character at the start of `text`; 0 where there is none (Unicode 15,
+  /// table 3-7). Controls, and the characters that reorder or hide text on a terminal, count as none.
+  static std::size_t printable(std::string_view text) noexcept {
+    const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+    const unsigned a = at(0);
+    if (a < 0x80) return a >= 0x20 && a != 0x7f ? 1 : 0;
+    const std::size_t length = a >= 0xf0 ? 4 : a >= 0xe0 ? 3 : 2;
+    if (a < 0xc2 || a > 0xf4) return 0;
+    std::uint32_t c = a & (0x7fu >> length);
+    for (std::size_t i = 1; i < length; ++i) {
+      if ((at(i) & 0xc0) != 0x80) return 0;
+      c = c << 6 | (at(i) & 0x3f);
+    }
+    static constexpr std::uint32_t first[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (c < first[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return 0;
+    const bool hides = c < 0xa0 || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+                       (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
+    return hides ? 0 : length;
+  }
+  static void append_escaped(std::string& out, std::string_view text) {
     static const char* const hex = "0123456789abcdef";
-    for (char c : text) {
-      const auto u = static_cast<unsigned char>(c);
-      if (u < 0x20 || u == 0x7f) {
+    while (!text.empty()) {
+      const std::size_t n = printable(text);
+      if (n > 0) {
+        out.append(text.substr(0, n));
+      } else {
+        const auto u = static_cast<unsigned char>(text.front());
         out += "\\x";
         out += hex[u >> 4];
         out += hex[u & 15];
-      } else {
-        out += c;
       }
+      text.remove_prefix(n > 0 ? n : 1);
     }
   }
   static std::string compose(const std::string& reason, const where& at) {
