@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What to_device costs and hides, on a GPU: batches of 256 images of 224x224x3 bytes from page-locked memory, beside
+// bare cudaMemcpyAsync from the same memory; and whether copies, the host's work and the device's overlap. The step of
+// the training loop is a stream that fills device memory, which takes longer than a copy. Without a GPU it says so.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/device_bench.cpp -o device_bench -luring -lcudart
+//
+//   device_bench [batches per round, default 200]
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/millrace_cuda.hpp>
+
+#include "bench/common/measure.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr std::size_t slots = 3;
+
+mill::batch_layout images() { return mill::batch_layout(256, {{"image", mill::dtype::u8, {224, 224, 3}}}); }
+
+void check(cudaError_t code) {
+  if (code == cudaSuccess) return;
+  std::fprintf(stderr, "device_bench: %s\n", cudaGetErrorString(code));
+  std::exit(1);
+}
+
+/// Full batches whose pixels are whatever is there: the cost of filling them is not the question.
+mill::async_generator<mill::host_batch> batches(mill::batch_pool pool, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    mill::batch_builder builder = pool.start();
+    for (std::size_t r = 0; r < builder.capacity(); ++r) builder.row(r).done();
+    mill::host_batch b = std::move(builder).seal();
+    co_yield give(b);
+  }
+}
+
+/// Device memory to write, `times` over: stands for a training step of that length.
+class busywork {
+ public:
+  explicit busywork(int times) : times_(times) { check(cudaMalloc(&memory_, size)); }
+  busywork(const busywork&) = delete;
+  busywork& operator=(const busywork&) = delete;
+  ~busywork() { cudaFree(memory_); }
+  void enqueue(cudaStream_t stream) const {
+    for (int i = 0; i < times_; ++i) check(cudaMemsetAsync(memory_, i, size, stream));
+  }
+
+ private:
+  static constexpr std::size_t size = std::size_t(1) << 30;
+  void* memory_ = nullptr;
+  int times_;
+};
+
+std::uint64_t bare_copies(const mill::cuda::stream& copies, const std::vector<mill::writable_bytes>& from, void* to,
+                          std::size_t count) {
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const mill::writable_bytes& source = from[i % from.size()];
+    check(cudaMemcpyAsync(static_cast<char*>(to) + i % slots * source.capacity(), source.data(), source.capacity(),
+                          cudaMemcpyHostToDevice, copies.get()));
+    total += source.capacity();
+  }
+  copies.synchronize();
+  return total;
+}
+
+mill::task<void> consume(mill::async_generator<mill::device_batch> all, mill::cuda::stream on, const busywork* work,
+                         std::uint64_t& total) {
+  while (std::optional<mill::device_batch> b = co_await all.next()) {
+    total += b->bytes();
+    b->wait(on);
+    if (work != nullptr) work->enqueue(on.get());
+    b->release(on);
+  }
+}
+
+std::uint64_t through_to_device(mill::event_loop& loop, const mill::batch_pool& pool, const mill::cuda::stream& copies,
+                                const mill::cuda::stream& training, const busywork* work, std::size_t count) {
+  std::uint64_t total = 0;
+  mill::block_on(loop,
+                 consume(batches(pool, count) | mill::to_device(copies, {.slots = slots}), training, work, total));
+  training.synchronize();
+  return total;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::size_t count = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 200);
+  bench::print_machine();
+  try {
+    if (mill::cuda::device::count() == 0) throw mill::cuda::error(cudaErrorNoDevice, "cudaGetDeviceCount");
+  } catch (const mill::cuda::error& e) {
+    std::printf("skipped: there is no GPU: %s\n", e.what());
+    return 77;
+  }
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0));
+  std::printf("%s\n", properties.name);
+
+  const mill::cuda::stream copies;
+  const mill::cuda::stream training;
+  const mill::batch_pool pool(images(), copies);
+  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  mill::slab_pool pinned(images().bytes(), std::make_shared<mill::cuda::pinned_source>());
+  std::vector<mill::writable_bytes> from;
+  for (std::size_t i = 0; i < slots; ++i) from.push_back(pinned.acquire());
+  void* to = nullptr;
+  check(cudaMalloc(&to, slots * images().bytes()));
+
+  bench::contender bare("bare cudaMemcpyAsync");
+  bench::contender ours("to_device");
+  for (int round = -1; round < bench::rounds; ++round) {
+    const bench::cost a = bench::measure([&] { return bare_copies(copies, from, to, count); });
+    const bench::cost b =
+        bench::measure([&] { return through_to_device(*loop, pool, copies, training, nullptr, count); });
+    if (round < 0) continue;
+    bare.add(a);
+    ours.add(b);
+  }
+  bench::contender::print_head();
+  bare.print();
+  ours.print();
+  bench::goal_at_least("GB/s, to_device / bare copies", bench::ratio(ours.gb_per_second, bare.gb_per_second), 0.95);
+
+  const busywork work(8);
+  bench::contender alone("steps alone");
+  bench::contender both("steps fed by to_device");
+  for (int round = -1; round < bench::rounds; ++round) {
+    const bench::cost a = bench::measure([&] {
+      for (std::size_t i = 0; i < count; ++i) work.enqueue(training.get());
+      training.synchronize();
+      return count * images().bytes();
+    });
+    const bench::cost b =
+        bench::measure([&] { return through_to_device(*loop, pool, copies, training, &work, count); });
+    if (round < 0) continue;
+    alone.add(a);
+    both.add(b);
+  }
+  std::printf("\noverlap: GB/s of the batches that the steps used up\n");
+  bench::contender::print_head();
+  alone.print();
+  both.print();
+  bench::goal_at_least("steps/s, fed by to_device / alone", bench::ratio(both.gb_per_second, alone.gb_per_second),
+                       0.95);
+  from.clear();
+  check(cudaFree(to));
+}
