@@ -146,6 +146,10 @@ class part_download {
     const std::string& before = version();
     if (!before.empty() && !now.etag.empty() && now.etag != before) throw changed(before, now.etag, op_.at());
     const std::uint64_t size_before = seen_ ? seen_->size : whole_ ? length_ : now.size;
+    if (now.size != size_before && now.etag.empty()) {
+      throw http::error(http::failure::protocol, "the answer is not the object: another length, and no ETag", op_.at(),
+                        head.status);
+    }
     if (now.size != size_before) {
       throw changed_error("the object changed while it was read: " + std::to_string(size_before) + " bytes became " +
                               std::to_string(now.size),
