@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/http/proxy.hpp>
+#include <millrace/s3/default_credentials.hpp>
 #include <millrace/s3/get_object.hpp>
 #include <millrace/s3/list_objects.hpp>
 #include <millrace/s3/presign.hpp>
@@ -32,12 +34,29 @@ class client {
     session_ = std::make_shared<const session>(std::move(c), std::move(provider), std::move(transport));
   }
 
-  /// Region, endpoint and credentials from the variables of the AWS SDKs; see config::from_environment and
-  /// credentials_from_environment. Without credentials there requests are anonymous.
+  /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
+  /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; what
+  /// gives credentials, and the instance where nothing else names a region, is asked with the first request.
+  ///
+  /// Requests are anonymous only when that is asked for, `{.anonymous = true}`; without credentials anywhere the first
+  /// request throws configuration_error, which says where they were looked for.
+  template <class = void>
   static client from_environment(const environment& variables = process_environment(),
                                  const config_options& given = config_options()) {
-    std::optional<credentials> who = credentials_from_environment(variables);
-    return client(config::from_environment(variables, given), who ? std::move(*who) : credentials());
+    config c = config::from_environment(variables, given);
+    http::transport_options services;
+    services.ca_file = c.ca_bundle;
+    http::transport_options transport = services;
+    http::proxy_choice::from_environment(variables, "https").apply_to(services);
+    const bool plain = c.endpoint_url.substr(0, 7) == "http://";
+    http::proxy_choice::from_environment(variables, plain ? "http" : "https").apply_to(transport);
+    std::shared_ptr<credentials_provider> who;
+    if (given.anonymous) {
+      who = std::make_shared<fixed_credentials>(credentials());
+    } else {
+      who = default_credentials<>(variables, std::move(services));
+    }
+    return client(std::move(c), std::move(who), std::move(transport));
   }
 
   /// Source: the objects under a prefix, `s3.list("s3://corpus/train/")`. See list_objects.

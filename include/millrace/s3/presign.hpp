@@ -16,13 +16,14 @@ namespace millrace::s3 {
 /// it sends it as it is, with no header of its own but Host and what HTTP needs. It is a secret: never log it.
 ///
 /// Throws configuration_error for a time that is out of bounds, for anonymous credentials and when `key` is empty;
-/// nothing is sent.
+/// nothing is sent but what credentials and region may need.
 template <class Session>
 task<std::string> presign(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string method,
                           std::int64_t seconds) {
   if (key.empty()) throw configuration_error("a presigned URL is for an object: expected s3://bucket/key");
   executor& ex = co_await this_executor();
   const credentials who = co_await s->provider().get();
+  if (s->lacks_region(bucket)) co_await detail::learn_own_region(*s);
   const endpoint to(s->for_bucket(bucket), bucket);
   const std::string path = to.path(key);
   signing_request q;

@@ -143,6 +143,13 @@ inline task<error> refusal(const session& s, const operation& op, http::exchange
                   retry_hint(head.fields, s.now()));
 }
 
+/// Asks whoever gives the credentials for the region of this machine: the last resort.
+template <class Session>
+task<void> learn_own_region(const Session& s) {
+  task<std::string> asking = s.provider().region();
+  s.learn_own_region(co_await std::move(asking));
+}
+
 }  // namespace detail
 
 /// Signs and sends `op` and waits for the head of its answer; anything but 2xx is thrown as s3::error with S3's own
@@ -150,6 +157,7 @@ inline task<error> refusal(const session& s, const operation& op, http::exchange
 inline task<http::exchange> send(const session& s, const operation& op, http::body_options body) {
   executor& ex = co_await this_executor();
   const credentials who = co_await s.provider().get();
+  if (s.lacks_region(op.bucket)) co_await detail::learn_own_region(s);
   http::request r = detail::signed_request(ex, s, op, who);
   http::exchange x(http::engine::of(ex), std::move(r), s.transport(), std::move(body));
   const http::response_head& head = co_await x.head();

@@ -48,19 +48,35 @@ class session {
   /// Uniform in [0, 1), different in every process: clients that failed together do not come back together.
   double jitter() const noexcept { return rng(jitter_seed_, jitter_count_.fetch_add(1), 0).uniform(); }
 
+  /// True while nothing names the region that requests for `bucket` go to. A custom endpoint needs none, and the name
+  /// of an access point has its own.
+  bool lacks_region(const std::string& bucket) const {
+    if (!config_.region.empty() || !config_.endpoint_url.empty() || bucket.rfind("arn:", 0) == 0) return false;
+    std::lock_guard lock(mutex_);
+    const auto found = regions_.find(bucket);
+    return own_region_.empty() && (found == regions_.end() || found->second.empty());
+  }
+  /// Remembers the region of this machine, for when nothing else names one.
+  void learn_own_region(std::string region) const {
+    std::lock_guard lock(mutex_);
+    own_region_ = std::move(region);
+  }
+
   /// The configuration for one bucket: with the region that the store named for it, once it has.
   config for_bucket(const std::string& bucket) const {
     config c = config_;
     std::lock_guard lock(mutex_);
+    if (c.region.empty()) c.region = own_region_;
     const auto found = regions_.find(bucket);
-    if (found != regions_.end()) c.region = found->second;
+    if (found != regions_.end() && !found->second.empty()) c.region = found->second;
     return c;
   }
   /// Remembers a bucket's region; false when that is the one in use already.
   bool learn_region(const std::string& bucket, const std::string& region) const {
     std::lock_guard lock(mutex_);
     std::string& known = regions_[bucket];
-    if (region.empty() || (known.empty() ? config_.region : known) == region) return false;
+    const std::string& default_region = config_.region.empty() ? own_region_ : config_.region;
+    if (region.empty() || (known.empty() ? default_region : known) == region) return false;
     known = region;
     return true;
   }
@@ -83,6 +99,7 @@ class session {
   std::unique_ptr<rate_limiter> limiter_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::string> regions_;
+  mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
 };
 

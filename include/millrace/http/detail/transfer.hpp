@@ -141,6 +141,7 @@ class transfer final : public engine::client, private timer_node {
     set(CURLOPT_MAXAGE_CONN, 5L);                   // S3 closes connections that idle for about that long
     set(CURLOPT_PROXY, transport_->proxy.c_str());  // set even when empty: libcurl reads the environment otherwise
     set(CURLOPT_NOPROXY, transport_->no_proxy.c_str());
+    set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // what the proxy says to CONNECT is not the answer
     set(CURLOPT_SSL_VERIFYPEER, 1L);
     set(CURLOPT_SSL_VERIFYHOST, 2L);
     if (!transport_->ca_file.empty()) set(CURLOPT_CAINFO, transport_->ca_file.c_str());

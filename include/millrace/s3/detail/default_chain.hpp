@@ -121,13 +121,21 @@ class default_chain {
     co_return std::move(out);
   }
 
-  /// The region that the instance is in. Throws when there is none.
+  /// The region that the instance is in. Throws configuration_error when there is none.
   task<std::string> region() {
     const settings s = read_settings();
+    std::string why = "AWS_EC2_METADATA_DISABLED is true";
     instance_place place(s);
-    if (place.disabled) throw configuration_error("no region is set, and AWS_EC2_METADATA_DISABLED is true");
-    task<std::string> asking = instance_region(*world_, std::move(place));
-    co_return co_await std::move(asking);
+    if (!place.disabled) {
+      try {
+        task<std::string> asking = instance_region(*world_, std::move(place));
+        co_return co_await std::move(asking);
+      } catch (const no_instance_metadata& e) {
+        why = e.what();
+      }
+    }
+    throw configuration_error("no region: AWS_REGION and AWS_DEFAULT_REGION are not set, profile " + s.profile_name() +
+                              " has none, and as to instance metadata: " + why);
   }
 
   static role_request web_identity_of(const settings& s, const std::string& token_file) {

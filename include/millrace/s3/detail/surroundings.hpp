@@ -23,7 +23,8 @@
 namespace millrace::s3::detail {
 
 /// What the sources of credentials see of the world: the files of this machine, HTTP on the awaiting loop, processes,
-/// the clock. Tests put recordings in its place. Thread-safe.
+/// the clock. Tests put recordings in its place. Thread-safe. A template, so that only programs that use it pay for it.
+template <class = void>
 class surroundings {
  public:
   /// `services` is how STS and SSO are reached: proxy and certificate authorities.
@@ -52,8 +53,7 @@ class surroundings {
 
  private:
   /// An answer that drips is no answer.
-  template <class Options>
-  static task<http::response> send_within(http::request r, std::shared_ptr<const Options> options,
+  static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);
     try {

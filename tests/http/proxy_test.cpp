@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/http/proxy.hpp>
+
+#include <map>
+#include <string>
+
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using table = std::map<std::string, std::string>;
+
+millrace::http::proxy_choice choose(table values, const char* scheme) {
+  const millrace::environment variables(
+      [](void* context, const char* name) -> const char* {
+        const auto& t = *static_cast<const table*>(context);
+        const auto found = t.find(name);
+        return found == t.end() ? nullptr : found->second.c_str();
+      },
+      &values);
+  return millrace::http::proxy_choice::from_environment(variables, scheme);
+}
+
+}  // namespace
+
+TEST_CASE("the proxy variables are read in curl's order", "[http][proxy]") {
+  CHECK(choose({}, "https").url.empty());
+  CHECK(choose({{"HTTPS_PROXY", "b"}, {"https_proxy", "a"}, {"all_proxy", "c"}}, "https").url == "a");
+  CHECK(choose({{"HTTPS_PROXY", "b"}, {"all_proxy", "c"}}, "https").source == "HTTPS_PROXY");
+  CHECK(choose({{"http_proxy", "a"}, {"ALL_PROXY", "d"}}, "https").url == "d");
+  CHECK(choose({{"http_proxy", "a"}, {"https_proxy", "b"}}, "http").url == "a");
+  CHECK(choose({{"HTTP_PROXY", "header"}}, "http").url.empty());
+  CHECK(choose({{"HTTP_PROXY", "header"}, {"all_proxy", "c"}}, "http").url == "c");
+  CHECK(choose({{"https_proxy", " "}, {"HTTPS_PROXY", "b"}}, "https").url == "b");
+  CHECK(choose({{"NO_PROXY", "x"}, {"no_proxy", "y"}}, "https").no_proxy == "y");
+  millrace::http::transport_options o;
+  choose({{"https_proxy", "a"}, {"NO_PROXY", "x"}}, "https").apply_to(o);
+  CHECK(o.proxy == "a");
+  CHECK(o.no_proxy == "x,localhost,127.0.0.1,::1");
+  choose({{"https_proxy", "a"}, {"NO_PROXY", "*"}}, "https").apply_to(o);
+  CHECK(o.no_proxy == "*");
+  choose({}, "https").apply_to(o);
+  CHECK(o.proxy.empty());
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/client.hpp>
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/background.hpp>
+
+#include "tests/s3/vectors.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+namespace {
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using test::environment_of;
+using test::scripted_answer;
+using test::scripted_server;
+using test::variables;
+
+/// A folder that goes with the test.
+class folder {
+ public:
+  folder() {
+    if (::mkdtemp(path_) == nullptr) throw std::runtime_error("mkdtemp");
+  }
+  ~folder() {
+    for (const std::string& name : names_) ::unlink(name.c_str());
+    ::rmdir(path_);
+  }
+  /// The path of a file; with contents it is written.
+  std::string file(const std::string& name) {
+    names_.push_back(std::string(path_) + "/" + name);
+    return names_.back();
+  }
+  std::string file(const std::string& name, const std::string& contents) {
+    const std::string at = file(name);
+    std::ofstream(at) << contents;
+    return at;
+  }
+
+ private:
+  char path_[32] = "/tmp/millrace-test-XXXXXX";
+  std::vector<std::string> names_;
+};
+
+std::string get(const s3::client& c) {
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  try {
+    return std::to_string(block_on(*loop, c.get("s3://b/k", 0, 64 * KiB, "", slab_pool(64 * KiB))).data.size());
+  } catch (const error& e) {
+    return e.what();
+  }
+}
+
+std::string head(const s3::client& c, const std::string& url = "s3://b/k") {
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  try {
+    return std::to_string(block_on(*loop, c.head(url)).size);
+  } catch (const error& e) {
+    return e.what();
+  }
+}
+
+scripted_answer ok(const std::string& body) {
+  return {"HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body};
+}
+
+constexpr const char* instance_keys =
+    "{\"Code\":\"Success\",\"AccessKeyId\":\"origin-key\",\"SecretAccessKey\":\"origin-secret\",\"Token\":\"tok\","
+    "\"Expiration\":\"2999-01-01T00:00:00Z\"}";
+
+}  // namespace
+
+TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked before the first request",
+          "[s3][client]") {
+  origin_server::background origin;
+  origin.put("b", "k", "12345");
+  folder f;
+  const std::string ran = f.file("ran");
+  const std::string keys = "\\\"AccessKeyId\\\":\\\"origin-key\\\",\\\"SecretAccessKey\\\":\\\"origin-secret\\\"";
+  variables v;
+  v["AWS_CONFIG_FILE"] =
+      f.file("config", "[profile p]\nregion = us-east-1\nendpoint_url = " + origin.endpoint() +
+                           "\ncredential_process = touch " + ran + "; echo \"{\\\"Version\\\":1," + keys + "}\"\n");
+  v["AWS_PROFILE"] = "p";
+  v["http_proxy"] = "http://127.0.0.1:1";  // nobody is there, and nobody is asked
+  CHECK(head(s3::client::from_environment(environment_of(v))) == "5");
+  ::unlink(ran.c_str());
+  const s3::client c = s3::client::from_environment(environment_of(v));
+  CHECK(c.configuration().endpoint_url == origin.endpoint());
+  CHECK(::access(ran.c_str(), F_OK) != 0);
+  CHECK(head(c) == "5");
+  CHECK(::access(ran.c_str(), F_OK) == 0);
+  CHECK(head(c) == "5");
+}
+
+TEST_CASE("a client whose credentials expire asks for others", "[s3][client]") {
+  origin_server::options o;
+  o.keys["old-key"] = origin_server::access_key("old-secret", "", true);
+  origin_server::background origin(o);
+  origin.put("b", "k", "12345");
+  folder f;
+  const std::string ran = f.file("ran");
+  const std::string old_keys =
+      f.file("old", "{\"Version\":1,\"AccessKeyId\":\"old-key\",\"SecretAccessKey\":\"old-secret\"}");
+  const std::string new_keys =
+      f.file("new", "{\"Version\":1,\"AccessKeyId\":\"origin-key\",\"SecretAccessKey\":\"origin-secret\"}");
+  variables v;
+  v["AWS_CONFIG_FILE"] = f.file("config", "[default]\ncredential_process = echo x >> " + ran + "; [ $(wc -l < " + ran +
+                                              ") = 1 ] && cat " + old_keys + " || cat " + new_keys + "\n");
+  v["AWS_REGION"] = "us-east-1";
+  v["AWS_ENDPOINT_URL"] = origin.endpoint();
+  const s3::client c = s3::client::from_environment(environment_of(v));
+  CHECK(get(c) == "5");
+  CHECK(get(c) == "5");
+  CHECK(test::read_file(ran) == "x\nx\n");
+}
+
+TEST_CASE("instance credentials and the instance's region are the last resort, and no proxy sees them",
+          "[s3][client]") {
+  scripted_server metadata({ok("t"), ok("role"), ok(instance_keys), ok("t"), ok("eu-west-7")});
+  scripted_server proxy({{"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", scripted_answer::then::fin}});
+  variables v;
+  v["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = metadata.url("");
+  for (const char* name : {"http_proxy", "https_proxy", "all_proxy"}) v[name] = proxy.url("");
+  const s3::client c = s3::client::from_environment(environment_of(v), {.max_attempts = 1});
+  CHECK(metadata.connections() == 0);
+  CHECK_THAT(head(c, "s3://bucket/key"), Contains("https://bucket.s3.eu-west-7.amazonaws.com/key"));
+  const std::vector<std::string> asked = metadata.requests();
+  REQUIRE(asked.size() == 5);
+  CHECK_THAT(asked[0], Catch::Matchers::StartsWith("PUT /latest/api/token HTTP/1.1"));
+  CHECK_THAT(asked[2], Catch::Matchers::StartsWith("GET /latest/meta-data/iam/security-credentials/role HTTP/1.1"));
+  CHECK_THAT(asked[4], Catch::Matchers::StartsWith("GET /latest/meta-data/placement/region HTTP/1.1"));
+  REQUIRE(proxy.requests().size() == 1);
+  CHECK_THAT(proxy.requests()[0], Catch::Matchers::StartsWith("CONNECT bucket.s3.eu-west-7.amazonaws.com:443"));
+  head(c, "s3://bucket/key");
+  CHECK(metadata.requests().size() == 5);  // both are known now
+}
+
+TEST_CASE("requests are anonymous only when that is asked for", "[s3][client]") {
+  origin_server::options o;
+  o.anonymous = origin_server::anonymous_access::read;
+  origin_server::background origin(o);
+  origin.put("b", "k", "12345");
+  variables v = {
+      {"AWS_ENDPOINT_URL", origin.endpoint()}, {"AWS_REGION", "us-east-1"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
+  CHECK_THAT(head(s3::client::from_environment(environment_of(v))), Contains("no AWS credentials (environment: "));
+  CHECK(head(s3::client::from_environment(environment_of(v), {.anonymous = true})) == "5");
+  v["AWS_ACCESS_KEY_ID"] = "half";
+  CHECK_THROWS_AS(s3::client::from_environment(environment_of(v)), configuration_error);
+  CHECK(head(s3::client::from_environment(environment_of(v), {.anonymous = true})) == "5");
+}
+
+TEST_CASE("silence where credentials are asked for ends after seconds, not minutes", "[s3][client]") {
+  scripted_server silent({{"", scripted_answer::then::stall}});
+  s3::detail::surroundings<> world{http::transport_options()};
+  s3::detail::request_limits limits;
+  limits.total = std::chrono::milliseconds(5);
+  limits.connect = std::chrono::seconds(100);
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  CHECK_THROWS_AS(block_on(*loop, world.send(http::request(silent.url()), limits)), http::error);
+  CHECK(world.now() > 1'700'000'000);
+  const double one = world.random();
+  CHECK(one >= 0);
+  CHECK(one < 1);
+  CHECK(one != world.random());
+}
+
+TEST_CASE("what is asked of this machine goes past the proxy", "[s3][client]") {
+  scripted_server target({ok("direct")});
+  scripted_server proxy({ok("by proxy")});
+  http::transport_options services;
+  services.proxy = proxy.url("");
+  const s3::detail::surroundings<> world(services);
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  s3::detail::request_limits limits;
+  CHECK(block_on(*loop, world.send(http::request(target.url()), limits)).body == "by proxy");
+  limits.direct = true;
+  CHECK(block_on(*loop, world.send(http::request(target.url()), limits)).body == "direct");
+}
