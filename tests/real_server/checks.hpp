@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -28,6 +30,13 @@ class place {
         bucket(std::move(bucket_name)) {}
 
   std::string url(std::string_view key) const { return "s3://" + bucket + "/" + std::string(key); }
+
+  /// The same again, for what is below the client.
+  std::shared_ptr<const millrace::s3::session> session() const {
+    return std::make_shared<const millrace::s3::session>(s3.configuration(),
+                                                         std::make_shared<millrace::s3::fixed_credentials>(who),
+                                                         millrace::http::transport_options());
+  }
 
   const millrace::s3::client s3;
   const millrace::s3::credentials who;
@@ -60,13 +69,28 @@ inline void expect_refused(const millrace::s3::error& e, int status, std::string
          std::to_string(status) + " " + std::string(code) + ", but it was: " + e.what());
 }
 
+/// Bytes that do not repeat soon.
+inline std::string pattern(std::size_t size) {
+  std::string text(size, ' ');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 2654435761u) >> 13);
+  return text;
+}
+
 /// Keys, listings, ranges: requests that must be carried out.
 millrace::task<void> hostile_keys(const place& p);
 millrace::task<void> long_listing(const place& p);
 millrace::task<void> listing_rules(const place& p);
 millrace::task<void> ranges(const place& p);
 millrace::task<void> clock_skew(const place& p);
+
+/// Buckets in host names, URLs that carry their signature.
 millrace::task<void> presigned(const place& p);
+millrace::task<void> virtual_hosts(const place& p);
+
+/// Streams that are stored.
+millrace::task<void> streams(const place& p);
+millrace::task<void> broken_streams(const place& p);
+millrace::task<void> new_objects_only(const place& p);
 
 /// Requests that must be refused, each with its typed error.
 millrace::task<void> changed_objects(const place& p);

@@ -29,6 +29,8 @@ constexpr check checks[] = {
     {"clock_skew", real_server::clock_skew},           {"presigned", real_server::presigned},
     {"changed_objects", real_server::changed_objects}, {"wrong_keys", real_server::wrong_keys},
     {"missing_things", real_server::missing_things},   {"anonymous", real_server::anonymous},
+    {"virtual_hosts", real_server::virtual_hosts},     {"streams", real_server::streams},
+    {"broken_streams", real_server::broken_streams},   {"new_objects_only", real_server::new_objects_only},
 };
 
 bool wanted(std::string_view name, int count, char** arguments) {
@@ -56,7 +58,7 @@ int run_all(int count, char** arguments) {
       ++failed;
     }
     const double seconds = static_cast<double>(millrace::monotonic_ns() - begin) / 1e9;
-    std::printf("%-16s %s %6.2f s %s\n", c.name, fault.empty() ? "passed" : "FAILED", seconds, fault.c_str());
+    std::printf("%-17s %s %6.2f s %s\n", c.name, fault.empty() ? "passed" : "FAILED", seconds, fault.c_str());
     std::fflush(stdout);
   }
   if (run == 0) {

@@ -19,6 +19,7 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 access_key=MILLRACETESTKEY
 secret_key='mill/race+secret/of+40/characters+or/so='
+sts_key=sixteen.byte.key
 
 say() { echo "radosgw.sh: $*" >&2; }
 
@@ -95,19 +96,26 @@ keyring = $folder/keyring
 [client.rgw]
 keyring = $folder/keyring
 rgw data = $folder/rgw
-rgw frontends = beast endpoint=127.0.0.1:$port
+rgw frontends = beast endpoint=127.0.0.1:$port tcp_nodelay=1
 rgw thread pool size = 32
 rgw enable usage log = false
 rgw enable gc threads = false
 rgw enable lc threads = false
 rgw enable quota threads = false
 rgw run sync thread = false
+# *.localhost is loopback everywhere (RFC 6761): buckets can be parts of the host name.
+rgw dns name = s3.localhost
+rgw sts key = $sts_key
+rgw s3 auth use sts = true
+# Else the error of a wrong secret is that of a wrong session token.
+rgw s3 auth order = local, sts
 CONF
 }
 
 # A command of ceph's, on this cluster alone; a server that does not answer does not hold it for ever.
 ceph_command() { timeout -k 5 30 ceph -c "$CEPH_CONF" "$@"; }
 has_osd() { ceph_command osd stat | grep -q '1 up'; }
+admin() { timeout -k 5 60 radosgw-admin -c "$CEPH_CONF" -n client.rgw "$@" >> "$folder/admin.out" 2>&1; }
 answers() { curl --noproxy '*' -s -m 5 -o /dev/null "$1"; }
 
 start() {
@@ -150,13 +158,18 @@ print(*(s.getsockname()[1] for s in held))'))
   setsid radosgw -c "$CEPH_CONF" -n client.rgw -f < /dev/null > "$folder/rgw.out" 2>&1 &
   echo $! > "$folder/rgw.pid"
   wait_for 120 "gateway" answers "$endpoint/"
-  timeout -k 5 60 radosgw-admin -c "$CEPH_CONF" -n client.rgw user create --uid=tester --display-name=tester \
-    --access-key="$access_key" --secret-key="$secret_key" > "$folder/user.out" 2>&1
+  admin user create --uid=tester --display-name=tester --access-key="$access_key" --secret-key="$secret_key"
+  # A role that the user may take on, for temporary credentials.
+  admin role create --role-name=reader --assume-role-policy-doc='{"Version": "2012-10-17", "Statement": [{"Effect":
+    "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/tester"]}, "Action": ["sts:AssumeRole"]}]}'
+  admin role-policy put --role-name=reader --policy-name=all --policy-doc='{"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": ["s3:*"], "Resource": "arn:aws:s3:::*"}]}'
   cat > "$folder/environment" << ENV
 AWS_ENDPOINT_URL_S3=$endpoint
 AWS_REGION=default
 AWS_ACCESS_KEY_ID=$access_key
 AWS_SECRET_ACCESS_KEY=$secret_key
+MILLRACE_TEST_ROLE=arn:aws:iam:::role/reader
 ENV
   echo "$endpoint"
 }

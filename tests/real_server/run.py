@@ -4,7 +4,8 @@
 """Starts Ceph's S3 gateway and holds the library against it: a server that nobody of this project has written, which
 judges every signature by itself.
 
-  conformance     keys, listings, ranges, conditions, refusals: test_real_server_conformance
+  conformance     keys, listings, ranges, conditions, refusals, uploads: test_real_server_conformance
+  role            a part of it once more with temporary credentials from the server's STS
   shards          shards made by other tools, uploaded by another client, read by test_real_server_reader with parts of
                   several sizes and compared with what Python reads, byte for byte
   quickstart      examples/quickstart.cpp, unchanged
@@ -65,6 +66,27 @@ def check_conformance(program, environment, store):
     print(done.stdout + done.stderr, end="")
     if done.returncode != 0:
         raise Failure("the conformance checks failed")
+
+
+def with_role(environment, store):
+    """The environment with temporary credentials in the place of the keys."""
+    key, secret, token = store.assume_role(environment["MILLRACE_TEST_ROLE"])
+    return {**environment, "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": token}
+
+
+def check_role(program, environment, store):
+    temporary = with_role(environment, store)
+    run = lambda e, *checks: subprocess.run([program, "by-role", *checks], env=e, stdin=subprocess.DEVNULL,
+                                            capture_output=True, text=True, timeout=150)
+    done = run(temporary, "listing_rules", "ranges", "clock_skew", "presigned", "virtual_hosts", "streams")
+    print(done.stdout + done.stderr, end="")
+    if done.returncode != 0:
+        raise Failure("the checks with temporary credentials failed")
+    token = temporary["AWS_SESSION_TOKEN"]
+    for what, changed in (("without its token", ""), ("with a wrong token", token[:-8] + token[-8:].swapcase())):
+        done = run({**temporary, "AWS_SESSION_TOKEN": changed}, "listing_rules")
+        if done.returncode == 0 or "403" not in done.stderr:
+            raise Failure(f"a temporary key {what} was not refused: {done.stdout}{done.stderr}")
 
 
 def read(program, environment, url, part, window, shards):
@@ -134,6 +156,7 @@ def run(arguments, work):
         environment = clean_environment(work / "server")
         store = upload.open_store(environment)
         parts = [lambda: check_conformance(arguments.conformance, environment, store),
+                 lambda: check_role(arguments.conformance, environment, store),
                  lambda: check_shards(arguments.reader, environment, store, work)]
         if arguments.quickstart:
             parts.append(lambda: check_quickstart(arguments.quickstart, environment))

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import urllib.parse
 import urllib.request
+import xml.etree.ElementTree
 
 
 class Boto3Store:
@@ -15,11 +16,12 @@ class Boto3Store:
     def __init__(self, environment):
         import boto3
         from botocore.config import Config
-        self.s3 = boto3.client(
-            "s3", endpoint_url=environment["AWS_ENDPOINT_URL_S3"], region_name=environment["AWS_REGION"],
-            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-            config=Config(s3={"addressing_style": "path"}, signature_version="s3v4", proxies={}))
+        server = dict(endpoint_url=environment["AWS_ENDPOINT_URL_S3"], region_name=environment["AWS_REGION"],
+                      aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+                      aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"])
+        self.s3 = boto3.client("s3", **server, config=Config(s3={"addressing_style": "path"}, signature_version="s3v4",
+                                                             proxies={}))
+        self.sts = boto3.client("sts", **server, config=Config(proxies={}))
 
     def create_bucket(self, bucket):
         self.s3.create_bucket(Bucket=bucket)
@@ -29,6 +31,11 @@ class Boto3Store:
 
     def presign(self, bucket, key):
         return self.s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=600)
+
+    def assume_role(self, role):
+        """(access key, secret key, session token)"""
+        given = self.sts.assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
+        return given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]
 
 
 class OwnStore:
@@ -51,16 +58,24 @@ class OwnStore:
 
     def presign(self, bucket, key):
         path = f"/{bucket}/" + urllib.parse.quote(key, safe="/-_.~")
-        time, scope = self._now()
+        time, scope = self._now("s3")
         query = urllib.parse.urlencode(
             {"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": f"{self.key}/{scope}", "X-Amz-Date": time,
              "X-Amz-Expires": "600", "X-Amz-SignedHeaders": "host"}, quote_via=urllib.parse.quote, safe="-_.~")
         request = f"GET\n{path}\n{query}\nhost:{self.host}\n\nhost\nUNSIGNED-PAYLOAD"
         return f"{self.endpoint}{path}?{query}&X-Amz-Signature={self._sign(request, time, scope)}"
 
-    def _now(self):
+    def assume_role(self, role):
+        """(access key, secret key, session token)"""
+        form = urllib.parse.urlencode({"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": role,
+                                       "RoleSessionName": "test"})
+        answer = xml.etree.ElementTree.fromstring(self._send("/", form.encode(), "POST", "sts"))
+        found = {element.tag.rsplit("}")[-1]: element.text for element in answer.iter()}
+        return found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"]
+
+    def _now(self, service):
         time = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-        return time, f"{time[:8]}/{self.region}/s3/aws4_request"
+        return time, f"{time[:8]}/{self.region}/{service}/aws4_request"
 
     def _sign(self, request, time, scope):
         digest = hashlib.sha256(request.encode()).hexdigest()
@@ -70,17 +85,20 @@ class OwnStore:
         text = f"AWS4-HMAC-SHA256\n{time}\n{scope}\n{digest}"
         return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
-    def _send(self, path, body):
+    def _send(self, path, body, method="PUT", service="s3"):
         payload = hashlib.sha256(body).hexdigest()
-        time, scope = self._now()
+        time, scope = self._now(service)
         fields = {"host": self.host, "x-amz-content-sha256": payload, "x-amz-date": time}
+        if method == "POST":
+            fields = {"content-type": "application/x-www-form-urlencoded", **fields}
         names = ";".join(fields)
         lines = "".join(f"{name}:{value}\n" for name, value in fields.items())
-        signature = self._sign(f"PUT\n{path}\n\n{lines}\n{names}\n{payload}", time, scope)
+        signature = self._sign(f"{method}\n{path}\n\n{lines}\n{names}\n{payload}", time, scope)
         fields["authorization"] = (f"AWS4-HMAC-SHA256 Credential={self.key}/{scope}, SignedHeaders={names}, "
                                    f"Signature={signature}")
-        request = urllib.request.Request(self.endpoint + path, data=body, headers=fields, method="PUT")
-        self.opener.open(request, timeout=60).close()
+        request = urllib.request.Request(self.endpoint + path, data=body, headers=fields, method=method)
+        with self.opener.open(request, timeout=60) as answer:
+            return answer.read()
 
 
 def open_store(environment):

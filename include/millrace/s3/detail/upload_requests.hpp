@@ -120,7 +120,9 @@ task<std::string> complete_upload(std::shared_ptr<const Session> s, std::string 
   auto attempt = [&] { return ask_once(*s, op, "CompleteMultipartUploadResult/ETag"); };
   std::optional<error> refused;
   try {
-    co_return co_await with_retries<std::string>(*s, attempt);
+    std::string etag = co_await with_retries<std::string>(*s, attempt);
+    if (etag.front() != '"') etag = '"' + etag + '"';  // as Ceph writes it
+    co_return etag;
   } catch (const error& e) {
     if (e.code() != "NoSuchUpload") throw;
     refused = e;
