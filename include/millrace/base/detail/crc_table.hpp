@@ -14,7 +14,7 @@ template <class Word, Word Polynomial>
 struct crc_table {
   Word row[8][256] = {};
 
-  constexpr crc_table() noexcept {
+  crc_table() noexcept {
     for (unsigned i = 0; i < 256; ++i) {
       Word r = i;
       for (int bit = 0; bit < 8; ++bit) r = (r & 1) != 0 ? (r >> 1) ^ Polynomial : r >> 1;
@@ -30,7 +30,7 @@ struct crc_table {
 /// as every CRC of S3 has it.
 template <class Word, Word Polynomial>
 Word crc_of(Word crc, const void* data, std::size_t size) noexcept {
-  static constexpr crc_table<Word, Polynomial> table;
+  static const crc_table<Word, Polynomial> table;  // made at its first use: at compile time, every includer would pay
   const auto* p = static_cast<const unsigned char*>(data);
   Word r = ~crc;
   for (; size >= 8; size -= 8, p += 8) {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string_view>
 
-#include <millrace/tar/detail/crc32.hpp>
+#include <millrace/base/crc32.hpp>
 
 namespace millrace::tar::detail {
 
