@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/client.hpp>
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/origin/background.hpp>
 
+#include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/scripted_server.hpp"
@@ -28,32 +26,6 @@ using test::environment_of;
 using test::scripted_answer;
 using test::scripted_server;
 using test::variables;
-
-/// A folder that goes with the test.
-class folder {
- public:
-  folder() {
-    if (::mkdtemp(path_) == nullptr) throw std::runtime_error("mkdtemp");
-  }
-  ~folder() {
-    for (const std::string& name : names_) ::unlink(name.c_str());
-    ::rmdir(path_);
-  }
-  /// The path of a file; with contents it is written.
-  std::string file(const std::string& name) {
-    names_.push_back(std::string(path_) + "/" + name);
-    return names_.back();
-  }
-  std::string file(const std::string& name, const std::string& contents) {
-    const std::string at = file(name);
-    std::ofstream(at) << contents;
-    return at;
-  }
-
- private:
-  char path_[32] = "/tmp/millrace-test-XXXXXX";
-  std::vector<std::string> names_;
-};
 
 std::string get(const s3::client& c) {
   const std::unique_ptr<event_loop> loop = make_event_loop();
@@ -87,7 +59,7 @@ TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked
           "[s3][client]") {
   origin_server::background origin;
   origin.put("b", "k", "12345");
-  folder f;
+  test::temporary_folder f;
   const std::string ran = f.file("ran");
   const std::string keys = "\\\"AccessKeyId\\\":\\\"origin-key\\\",\\\"SecretAccessKey\\\":\\\"origin-secret\\\"";
   variables v;
@@ -111,7 +83,7 @@ TEST_CASE("a client whose credentials expire asks for others", "[s3][client]") {
   o.keys["old-key"] = origin_server::access_key("old-secret", "", true);
   origin_server::background origin(o);
   origin.put("b", "k", "12345");
-  folder f;
+  test::temporary_folder f;
   const std::string ran = f.file("ran");
   const std::string old_keys =
       f.file("old", "{\"Version\":1,\"AccessKeyId\":\"old-key\",\"SecretAccessKey\":\"old-secret\"}");
