@@ -92,6 +92,18 @@ TEST_CASE("explicit values win, and what they replace is not even looked at", "[
   CHECK(c.retries == s3::retry_mode::legacy);
 }
 
+TEST_CASE("checksums of answers are validated unless somebody says otherwise", "[s3][config]") {
+  const auto validates = [](variables v, s3::config_options given = {}) {
+    return s3::config::from_environment(environment_of(v), given).validate_checksums;
+  };
+  const char* const name = "AWS_RESPONSE_CHECKSUM_VALIDATION";
+  CHECK(validates({}));
+  CHECK(validates({{name, "when_supported"}}));
+  CHECK_FALSE(validates({{name, "WHEN_REQUIRED"}}));
+  CHECK(validates({{name, "when_required"}}, {.validate_checksums = true}));
+  CHECK_FALSE(validates({{name, "when_supported"}}, {.validate_checksums = false}));
+}
+
 TEST_CASE("values that make no sense are errors that name the variable", "[s3][config]") {
   const std::pair<const char*, const char*> bad[] = {
       {"AWS_USE_DUALSTACK_ENDPOINT", "1"},
@@ -104,6 +116,7 @@ TEST_CASE("values that make no sense are errors that name the variable", "[s3][c
       {"AWS_MAX_ATTEMPTS", "3x"},
       {"AWS_MAX_ATTEMPTS", "99999999999999999999"},
       {"AWS_RETRY_MODE", "never"},
+      {"AWS_RESPONSE_CHECKSUM_VALIDATION", "always"},
   };
   for (const auto& [name, value] : bad) {
     variables v = {{name, value}};

@@ -85,9 +85,10 @@ class config {
   std::string ca_bundle;     ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;        ///< AWS_RETRY_MODE
-  bool validate_checksums;  ///< objects that are read whole are compared with the checksum that the store keeps of them
-  retry_options retry;      ///< pauses and costs; its max_attempts does not count
-  bool requester_pays;      ///< every request says that its sender pays: what some buckets demand
+  bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read whole are compared with the
+                             ///< checksum that the store keeps of them
+  retry_options retry;       ///< pauses and costs; its max_attempts does not count
+  bool requester_pays;       ///< every request says that its sender pays: what some buckets demand
 };
 
 // ---------------------------------------------------------------------------------------------- implementation
@@ -156,6 +157,14 @@ inline config config::from_settings(const settings& s, const config_options& giv
       const std::optional<retry_mode> mode = detail::parse_retry_mode(*c.value());
       if (!mode) c.refuse("standard, adaptive or legacy");
       result.retries = *mode;
+    }
+  }
+  if (!given.validate_checksums) {
+    if (const detail::choice c = detail::choose_checksum_validation(s); c.value()) {
+      result.validate_checksums = detail::equal_ignoring_case(*c.value(), "when_supported");
+      if (!result.validate_checksums && !detail::equal_ignoring_case(*c.value(), "when_required")) {
+        c.refuse("when_supported or when_required");
+      }
     }
   }
   return result;

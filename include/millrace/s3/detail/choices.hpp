@@ -131,5 +131,8 @@ inline choice choose_attempts(const settings& s) {
 inline choice choose_retry_mode(const settings& s) {
   return choice(s).variable("AWS_RETRY_MODE").property("retry_mode");
 }
+inline choice choose_checksum_validation(const settings& s) {
+  return choice(s).variable("AWS_RESPONSE_CHECKSUM_VALIDATION").property("response_checksum_validation");
+}
 
 }  // namespace millrace::s3::detail
