@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
   const double step = 2.5 * batch / speed;
   mill::run_options how;
   how.show = mill::progress::off;
-  auto batches = mill::run(images(jpegs, batch * 60, cores) | mill::batch(batch), how);
+  auto batches = mill::run(images(jpegs, batch * 200, cores) | mill::batch(batch), how);
   bench::figure waits;
   for (int i = 0;; ++i) {
     const std::int64_t asked = mill::monotonic_ns();
