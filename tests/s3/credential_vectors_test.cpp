@@ -95,8 +95,8 @@ int run_folder(const std::string& folder, bool whole_chain) {
           millrace::block_on(loop, whole_chain ? chain.resolve() : profile_only(chain));
       REQUIRE(expected.contains("Ok"));
       const json& ok = expected.at("Ok");
-      CHECK(found.who.access_key_id() == ok.at("access_key_id"));
-      CHECK(found.who.secret_access_key() == ok.at("secret_access_key"));
+      CHECK(found.who.access_key_id() == ok.at("access_key_id").get<std::string>());
+      CHECK(found.who.secret_access_key() == ok.at("secret_access_key").get<std::string>());
       CHECK(found.who.session_token() == ok.value("session_token", std::string()));
       CHECK(found.who.expires_at().value_or(0) == ok.value("expiry", std::int64_t(0)));
       CHECK(world->answered == world->exchanges.size());
@@ -230,7 +230,7 @@ TEST_CASE("profiles are followed as the AWS SDKs follow them", "[s3][credentials
         REQUIRE(chain->roles.size() == expected.size() - 1);
         for (std::size_t i = 0; i < chain->roles.size(); ++i) {
           const json& role = expected.at(i + 1).at("AssumeRole");
-          CHECK(chain->roles[i].arn == role.at("role_arn"));
+          CHECK(chain->roles[i].arn == role.at("role_arn").get<std::string>());
           CHECK(chain->roles[i].session_name == role.value("role_session_name", std::string()));
           CHECK(chain->roles[i].external_id == role.value("external_id", std::string()));
         }
