@@ -36,7 +36,8 @@ class head_parser {
       return false;
     }
     if (text.empty()) {
-      if (head_.status >= 100 && head_.status < 200) return false;
+      if (!any_) throw problem("the head has no status line");
+      if (head_.status < 200) return false;
       judge();
       complete_ = true;
       return true;

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// libFuzzer: everything in s3/ that reads what others have written. Each input goes to every reader: listings and error
+// documents, configuration files, URLs, ARNs, endpoints, JSON, dates, percent encoding. They must end, throw nothing
+// but what they say, and keep their promises about what they give.
+//
+//   clang++-16 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/s3_fuzz.cpp -lexpat -lcrypto
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/error.hpp>
+#include <millrace/s3/arn.hpp>
+#include <millrace/s3/date.hpp>
+#include <millrace/s3/detail/json_leaves.hpp>
+#include <millrace/s3/detail/upload_documents.hpp>
+#include <millrace/s3/endpoint.hpp>
+#include <millrace/s3/error_document.hpp>
+#include <millrace/s3/list_page.hpp>
+#include <millrace/s3/profile_file.hpp>
+#include <millrace/s3/url.hpp>
+
+namespace {
+
+namespace mill = millrace;
+namespace s3 = millrace::s3;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+/// Runs `read`, which may throw an `Error` and nothing else.
+template <class Error, class Action>
+void allow(Action read) {
+  try {
+    read();
+  } catch (const Error& e) {
+    require(e.what()[0] != '\0');
+  }
+}
+
+bool is_text(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c != 0x7f; });
+}
+
+void documents(std::string_view text) {
+  allow<s3::error>([&] {
+    const s3::list_page page = s3::list_page::parse(text, "bucket");
+    require(page.truncated == !page.next_continuation_token.empty());
+    for (const s3::listed_object& o : page.objects) require(!o.key.empty());
+  });
+  if (const std::optional<s3::error_document> d = s3::error_document::parse(text)) {
+    require(!d->code.empty());
+    for (const std::string* part : {&d->code, &d->message, &d->region, &d->request_id}) require(part->size() <= 1024);
+  }
+  allow<s3::error>([&] {
+    const mill::where at;
+    require(!s3::detail::element_of(text, "InitiateMultipartUploadResult/UploadId", at).empty());
+  });
+  const std::string legal = s3::detail::xml_legal(text);
+  require(legal.size() <= text.size() && s3::detail::xml_legal(legal) == legal);
+}
+
+void configuration(std::string_view text) {
+  const std::size_t half = text.size() / 2;
+  allow<mill::configuration_error>([&] {
+    const s3::profile_file file = s3::profile_file::parse(text, text.substr(half));
+    for (const auto& [name, profile] : file.profiles()) require(file.find(name) == &profile);
+  });
+  allow<mill::configuration_error>([&] {
+    s3::config_options o;
+    o.endpoint = text.substr(0, half);
+    o.region = "us-east-1";
+    o.style = s3::addressing::virtual_hosted;
+    const s3::endpoint to(s3::config(o), text.substr(half));
+    require(is_text(to.host()) && to.host().find_first_of("/?#@") == std::string::npos);
+    require(is_text(to.url(text)) && to.path(text).front() == '/');
+  });
+  allow<mill::configuration_error>([&] {
+    s3::config_options o;
+    o.region = text.substr(0, half);
+    const s3::endpoint to(s3::config(o), text.substr(half));
+    require(is_text(to.url(text)) && to.url("").find("amazonaws.com") != std::string::npos);
+  });
+}
+
+void names(std::string_view text) {
+  allow<mill::configuration_error>([&] {
+    const s3::url u = s3::url::parse(text);
+    require(!u.bucket().empty() && s3::url::parse(u.to_string()) == u);
+  });
+  const std::string query = s3::encode_query(text);
+  require(is_text(query) && s3::uri_decode(query) == text);
+  require(s3::uri_decode(s3::encode_path(text)) == text);
+  s3::uri_decode(text, s3::plus_sign::space);
+  s3::arn::parse(text);
+}
+
+void values(std::string_view text) {
+  s3::parse_http_date(text, 1'800'000'000);
+  s3::parse_iso8601(text);
+  if (const std::optional<s3::detail::json_leaves> json = s3::detail::json_leaves::parse(text)) {
+    json->find("Expiration");
+    json->find_number("expiresAt");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  documents(text);
+  configuration(text);
+  names(text);
+  values(text);
+  return 0;
+}
