@@ -149,20 +149,27 @@ void tls(std::size_t passes) {
   const std::vector<bench::range> all = ranges_of(passes);
   const mill::slab_pool slabs(part_bytes);
   bench::raw_tls_client raw(server.port, server.certificate_file);
+  bench::curl_client curl(server.endpoint, at_once, server.certificate_file);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
   bench::contender a("bare SSL_read, 1 connection");
+  bench::contender b("bare libcurl + io_uring");
   bench::contender c("fetch");
   for (int round = -1; round < bench::rounds; ++round) {
     const bench::cost ca = bench::measure([&] { return raw.fetch(all, slabs); });
+    const bench::cost cb = bench::measure([&] { return curl.fetch(all, slabs); });
     const bench::cost cc = fetch_with(*loop, s3, passes);
     if (round < 0) continue;
     a.add(ca);
+    b.add(cb);
     c.add(cc);
   }
   std::printf("\nTLS (%s)\n", raw.cipher());
   bench::contender::print_head();
   a.print();
+  b.print();
   c.print();
+  bench::goal_at_least("GB/s, fetch / bare libcurl", bench::ratio(c.gb_per_second, b.gb_per_second), 0.97);
+  bench::goal_at_most("CPU s/GB, fetch / bare libcurl", bench::ratio(c.cpu_per_gb, b.cpu_per_gb), 1.05);
   bench::goal_at_most("CPU s/GB, fetch / bare SSL_read", bench::ratio(c.cpu_per_gb, a.cpu_per_gb), 1.3);
 }
 
