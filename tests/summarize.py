@@ -9,7 +9,8 @@ summarize.py REPORT.xml...      leaves with 1 if anything failed or a report is 
 summarize.py --self-test
 
 A test binary counts with its test cases, as it reports them itself; every other test counts as one. A test case that
-skips says "skipped: <name>: <reason>" and counts as skipped, not as passed.
+skips says "skipped: <name>: <reason>" and counts as skipped, not as passed. A test whose output shows a secret has
+failed (see secrecy.py).
 """
 
 import pathlib
@@ -17,6 +18,9 @@ import re
 import sys
 import tempfile
 import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True  # nothing is written into the sources
+import secrecy
 
 # Catch2 2 and 3, all passed or not: "All tests passed (9 assertions in 3 test cases)" and
 # "test cases: 3 | 1 passed | 1 failed | 1 skipped".
@@ -46,7 +50,12 @@ def count(case):
     lines = [f"skipped: {name}: {reason}" for reason in reasons]
     passed = max(passed - len(reasons), 0)
     skipped += len(reasons)
-    if failed:
+    shown = secrecy.find(output)
+    if shown:
+        failed += 1
+        passed = max(passed - 1, 0)
+        lines.append(f"failed: {name}: its output shows {' and '.join(shown)}")
+    elif failed:
         lines.append(f"failed: {name}")
     return passed, failed, skipped, lines
 
@@ -95,6 +104,9 @@ CASES = [
     ("fail", "All tests passed (9 assertions in 3 test cases)\nERROR: LeakSanitizer", (3, 1, 0)),
     ("fail", "", (0, 1, 0)),
     ("notrun", "skipped: test_x: no toolkit", (0, 0, 1)),
+    ("run", "http://h/k?X-Amz-Signature=0123", (0, 1, 0)),
+    ("run", "the key is origin" + "-secret\nAll tests passed (9 assertions in 3 test cases)", (2, 1, 0)),
+    ("fail", "the key is origin" + "-secret\ntest cases: 3 | 2 passed | 1 failed", (1, 2, 0)),
 ]
 
 
