@@ -282,6 +282,21 @@ TEST_CASE("assumed roles: what is asked, and no secret in what is refused", "[s3
                      "</Error></ErrorResponse>")});
   CHECK_THAT(f.failure(), Contains("SignatureDoesNotMatch: It does not match.") && !Contains("base-token"));
 
+  // A clock that is off is put right once.
+  recorded_exchange skewed = exchange("POST", url, 403, "<ErrorResponse><Error><Code>X</Code></Error></ErrorResponse>");
+  skewed.date = "Sat, 07 Feb 2009 10:46:40 GMT";  // 54 minutes ahead
+  f.answer({skewed, exchange("POST", url, 200, sts_keys)});
+  CHECK(f.get() == "AK");
+  CHECK(*f.world->requests[0].fields.find("x-amz-date") == "20090207T094640Z");
+  CHECK(*f.world->requests[1].fields.find("x-amz-date") == "20090207T104640Z");
+  f.answer({skewed});
+  CHECK_THAT(f.failure(), Contains("403 X"));
+  CHECK(f.world->answered == 2);
+  skewed.date = "Sat, 07 Feb 2009 09:47:40 GMT";  // a minute is nothing
+  f.answer({skewed});
+  CHECK_THAT(f.failure(), Contains("403 X"));
+  CHECK(f.world->answered == 1);
+
   for (const char* bad : {"899", "43201", "1h", "99999999999999999999", "-5"}) {
     f.world->files["/home/.aws/config"] =
         "[default]\nrole_arn = r\nduration_seconds = " + std::string(bad) + "\ncredential_source = Environment\n";

@@ -29,6 +29,7 @@ class recorded_exchange {
   std::string body;
   int status = 0;
   std::string answer;
+  std::string date;  ///< of the answer; empty: none
 };
 
 /// The parts of a URL that may come in any order, put in one.
@@ -87,6 +88,7 @@ class recorded_world {
     if (e.status == 0) throw http::error(http::failure::connect, "recorded as unreachable", at);
     http::response out;
     out.head.status = e.status;
+    if (!e.date.empty()) out.head.fields.add("date", e.date);
     out.body = e.answer;
     co_return out;
   }

@@ -164,6 +164,12 @@ inline task<http::exchange> send(const session& s, const operation& op, http::bo
   if (head.status < 200 || head.status >= 300) {
     error refused = co_await detail::refusal(s, op, x, head);
     if (classify(refused.status(), refused.code()) == retry_class::expired) s.provider().refused(who);
+    // The answer to a HEAD cannot say that the token has ended; a GET would be told.
+    const bool unsaid = op.method == "HEAD" && refused.status() == 400 && refused.code().empty();
+    if (unsaid && !who.session_token().empty() && s.provider().refused(who)) {
+      throw error(400, "ExpiredToken", "the store refused the request without saying why", refused.request_id(),
+                  op.at());
+    }
     throw refused;
   }
   if (op.range && head.status != 206) {

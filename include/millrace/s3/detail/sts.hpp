@@ -118,8 +118,9 @@ task<credentials> assume_role(World& world, const settings& s, role_request role
   style.send_content_sha256 = false;
   signer sign(style);
   const std::string path = to.prefix + "/";
+  std::int64_t skew = 0;
   const auto make = [&] {
-    const std::int64_t now = world.now();
+    const std::int64_t now = world.now() + skew;
     const std::string form = sts_form("AssumeRole", role, now);
     http::request r = sts_request(to, form);
     const std::string hash = sign.payload_sha256(form);
@@ -135,8 +136,19 @@ task<credentials> assume_role(World& world, const settings& s, role_request role
     for (const header_field& f : sign.sign(q, base, now)) r.fields.add(std::string(f.name), std::string(f.value));
     return r;
   };
+  // A refusal by a clock that is far from ours may be because of that: signed again with theirs, once.
+  const auto again = [&](const http::response& answer) {
+    if (is_overload(answer)) return true;
+    const std::string* date = answer.head.fields.find("date");
+    if (answer.head.status < 400 || date == nullptr || skew != 0) return false;
+    const std::optional<std::int64_t> theirs = parse_http_date(*date, world.now());
+    const std::int64_t off = theirs ? *theirs - world.now() : 0;
+    if (off > -240 && off < 240) return false;
+    skew = off;
+    return true;
+  };
   const request_limits limits;
-  http::response answer = co_await send_until(world, make, limits, is_overload);
+  http::response answer = co_await send_until(world, make, limits, again);
   const wiped_text wiped(answer.body);
   if (answer.head.status != 200) throw refusal_of_sts(answer, url);
   co_return credentials_of_sts(answer.body, url);
