@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/http/response.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/presign.hpp>
 
@@ -37,13 +38,15 @@ std::optional<shard> first_of(const s3::client& c, std::string prefix) {
   return block_on(*loop, ask::run(list));
 }
 
-/// Every operation of the client on the object; what they throw is passed over.
-void try_everything(const s3::client& c, const std::string& object) {
+/// Every operation of the client on the object; gives the messages of what they throw.
+std::vector<std::string> try_everything(const s3::client& c, const std::string& object) {
   const std::unique_ptr<event_loop> loop = make_event_loop();
+  std::vector<std::string> messages;
   const auto attempt = [&](auto make) {
     try {
       block_on(*loop, make());
-    } catch (const error&) {
+    } catch (const error& e) {
+      messages.push_back(e.what());
     }
   };
   attempt([&] { return c.get(object, 0, 100, "", slab_pool(64 * KiB)); });
@@ -54,8 +57,10 @@ void try_everything(const s3::client& c, const std::string& object) {
   attempt([&] { return c.create_bucket("s3://b"); });
   try {
     first_of(c, object);
-  } catch (const error&) {
+  } catch (const error& e) {
+    messages.push_back(e.what());
   }
+  return messages;
 }
 
 /// The path and query of a URL.
@@ -204,4 +209,62 @@ TEST_CASE("a redirect to another host is never followed: no signature leaves for
   }
   CHECK(elsewhere.stats().connections == 0);
   CHECK(elsewhere.log().size() == 0);
+}
+
+TEST_CASE("no message shows a key, a token or a signature, whatever the store answers") {
+  // What S3 sends with SignatureDoesNotMatch, and what a debugging proxy may make of a request.
+  const std::string echo =
+      "<Error><Code>SignatureDoesNotMatch</Code><Message>The request signature we calculated does not match the "
+      "signature you provided.</Message><AWSAccessKeyId>origin-key</AWSAccessKeyId><StringToSign>AWS4-HMAC-SHA256\n"
+      "20261121T000000Z</StringToSign><SignatureProvided>0123456789abcdef</SignatureProvided><CanonicalRequest>GET\n"
+      "/b/k\nx-amz-security-token:a/session+token</CanonicalRequest><RequestId>1</RequestId></Error>";
+  const scripted_server echoing({{"HTTP/1.1 403 Forbidden\r\nContent-Length: " + std::to_string(echo.size()) +
+                                      "\r\nConnection: close\r\n\r\n" + echo,
+                                  scripted_answer::then::fin}});
+  origin_server::background origin(small_part_server());
+  client_of(origin);
+  std::vector<std::string> messages;
+  const auto collect = [&](const std::string& endpoint) {
+    s3::config_options o;
+    o.endpoint = endpoint;
+    o.region = "us-east-1";
+    o.retry.base = std::chrono::microseconds(1);
+    const s3::client c(s3::config(o), s3::credentials("origin-key", "a-wrong-secret", "a/session+token"));
+    for (std::string& m : try_everything(c, "s3://b/k")) messages.push_back(std::move(m));
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto transport = std::make_shared<const http::transport_options>();
+    const std::string url = block_on(*loop, c.presign("s3://b/k", 60));
+    try {
+      const http::response r = block_on(*loop, http::send(http::request(url), transport, 1));
+    } catch (const error& e) {
+      messages.push_back(e.what());
+    }
+  };
+  collect(echoing.url(""));
+  collect("http://127.0.0.1:1");
+  const fault faults[] = {fault(),
+                          fault::refuse(500, "InternalError"),
+                          fault::refuse(400, "ExpiredToken"),
+                          fault::refuse(403, "RequestTimeTooSkewed"),
+                          fault::refuse(301, "PermanentRedirect"),
+                          fault::garbage_status(),
+                          fault::reset_before_head(),
+                          fault::close_in_head(20),
+                          fault::close_in_body(3),
+                          fault::nul_in_head(),
+                          fault::page(200),
+                          fault::error_in_success("InternalError")};
+  for (const fault& f : faults) {
+    origin.faults().clear();
+    origin.faults().add({}, f);
+    collect(origin.endpoint());
+  }
+  CHECK(messages.size() > 100);
+  for (const std::string& m : messages) {
+    INFO(m.size() << " bytes about " << m.substr(0, m.find(": ")));
+    for (const char* secret : {"a-wrong-secret", "a/session+token", "a%2Fsession%2Btoken",
+                               "Signature=", "Credential=", "AWS4-HMAC", "X-Amz-", "origin-key", "0123456789abcdef"}) {
+      CHECK(m.find(secret) == std::string::npos);
+    }
+  }
 }
