@@ -82,7 +82,7 @@ TEST_CASE("unsupported kinds of buckets are named in the error", "[s3][endpoint]
   CHECK_THROWS_WITH(at("", "b--usw2-az1--x-s3"), Contains("directory buckets") && Contains("b--usw2-az1--x-s3"));
   CHECK_THROWS_WITH(at("", "arn:aws:s3::123456789012:accesspoint:abc.mrap"), Contains("multi-region"));
   CHECK_THROWS_WITH(at("", "arn:aws:s3-outposts:us-east-1:123456789012:outpost/op-1/accesspoint/x"),
-                    Contains("not of S3"));
+                    Contains("S3 on Outposts is not supported"));
   CHECK_THROWS_WITH(at("", "x--op-s3"), Contains("Outposts"));
 }
 

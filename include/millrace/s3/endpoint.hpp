@@ -142,6 +142,8 @@ inline endpoint::endpoint(const config& c, std::string_view bucket) {
 inline void endpoint::use_access_point(const config& c, std::string_view text) {
   const std::optional<arn> name = arn::parse(text);
   if (!name) refuse("not a complete ARN: expected arn:partition:s3:region:account:accesspoint:name", text);
+  if (name->service == "s3-outposts") refuse("S3 on Outposts is not supported", text);
+  if (name->service == "s3-object-lambda") refuse("S3 Object Lambda is not supported", text);
   if (name->service != "s3") refuse("the ARN is not of S3", text);
   if (name->resource_part(0) != std::string_view("accesspoint")) refuse("the ARN is not of an access point", text);
   const std::string_view point = name->resource_part(1).value_or(std::string_view());
