@@ -51,9 +51,15 @@ class fake_source {
     out.constant = constant;
     co_return std::move(out);
   }
-  task<std::string> region() { co_return std::string("eu-west-1"); }
+  task<std::string> region() {
+    ++regions_asked;
+    co_await millrace::sleep_for(latency);
+    if (failing) throw millrace::configuration_error("the source is away");
+    co_return std::string("eu-west-1");
+  }
 
   int asked = 0;
+  int regions_asked = 0;
   duration latency = seconds(2);
   std::int64_t life = 3600;
   bool failing = false;
@@ -89,6 +95,25 @@ class fixture {
 
  private:
   static task<void> wait(duration d) { co_await millrace::sleep_for(d); }
+};
+
+/// A source that answers when eight have come.
+class patient_source {
+ public:
+  std::int64_t now() const noexcept {
+    looked.fetch_add(1);
+    return 1'000'000'000;
+  }
+  double random() const noexcept { return 0.5; }
+  task<s3::detail::sourced_credentials> resolve() {
+    asked.fetch_add(1);
+    while (looked.load() < 8) co_await millrace::yield_now();  // until everybody has come
+    s3::detail::sourced_credentials out(s3::credentials("key", "secret"), "the test");
+    co_return std::move(out);
+  }
+  task<std::string> region() { co_return std::string(); }
+  mutable std::atomic<int> looked{0};
+  std::atomic<int> asked{0};
 };
 
 /// One turn of a loop.
@@ -245,23 +270,6 @@ TEST_CASE("who waits on another loop is woken there, and may be dropped there at
 }
 
 TEST_CASE("loops on threads of their own share one refresh", "[s3][credentials]") {
-  class patient_source {
-   public:
-    std::int64_t now() const noexcept {
-      looked.fetch_add(1);
-      return 1'000'000'000;
-    }
-    double random() const noexcept { return 0.5; }
-    task<s3::detail::sourced_credentials> resolve() {
-      asked.fetch_add(1);
-      while (looked.load() < 8) co_await millrace::yield_now();  // until everybody has come
-      s3::detail::sourced_credentials out(s3::credentials("key", "secret"), "the test");
-      co_return std::move(out);
-    }
-    task<std::string> region() { co_return std::string(); }
-    mutable std::atomic<int> looked{0};
-    std::atomic<int> asked{0};
-  };
   auto source = std::make_shared<patient_source>();
   s3::refreshing_credentials<patient_source> provider(source);
   {
@@ -339,9 +347,33 @@ TEST_CASE("credentials of an instance are used beyond their end while its metada
   CHECK_THAT(stale.failure(), Contains("the source is away"));
 }
 
-TEST_CASE("the region of the source is passed on", "[s3][credentials]") {
+TEST_CASE("the region is asked for once, by all who want to know it", "[s3][credentials]") {
   fixture f;
+  const auto one = [](provider_type& provider, int& good, int& bad) -> task<void> {
+    try {
+      const std::string region = co_await provider.region();
+      if (region == "eu-west-1") ++good;
+    } catch (const millrace::configuration_error&) {
+      ++bad;
+    }
+  };
+  f.source->failing = true;
+  for (const bool dropping : {false, true}) {
+    int good = 0;
+    int bad = 0;
+    std::vector<started<void>> all;
+    for (int i = 0; i < 10; ++i) all.emplace_back(f.loop, one(f.provider, good, bad));
+    if (dropping) {
+      turn(f.loop);
+      all.erase(all.begin());  // the one that asks
+    }
+    f.loop.run_until([&] { return good + bad == (dropping ? 9 : 10); });
+    CHECK(bad == (dropping ? 0 : 10));
+    CHECK(f.source->regions_asked == (dropping ? 2 : 1));
+    f.source->failing = false;
+  }
   CHECK(block_on(f.loop, f.provider.region()) == "eu-west-1");
+  CHECK(f.source->regions_asked == 2);
   s3::fixed_credentials fixed{s3::credentials()};
-  CHECK(block_on(f.loop, fixed.region()).empty());
+  CHECK_FALSE(fixed.region());
 }

@@ -22,8 +22,8 @@ class credentials_provider {
     static_cast<void>(used);
     return false;
   }
-  /// The region of this machine, asked for when nothing else names one; empty: not known here.
-  virtual task<std::string> region() { co_return std::string(); }
+  /// The region of this machine, asked for when nothing else names one; an empty task: there is nobody to ask.
+  virtual task<std::string> region() { return task<std::string>(); }
 };
 
 /// Always the same credentials.

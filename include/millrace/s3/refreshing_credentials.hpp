@@ -9,6 +9,7 @@
 
 #include <millrace/s3/credentials_provider.hpp>
 #include <millrace/s3/detail/refresher.hpp>
+#include <millrace/s3/detail/shared_region.hpp>
 
 namespace millrace::s3 {
 
@@ -32,14 +33,16 @@ template <class Source>
 class refreshing_credentials final : public credentials_provider {
  public:
   explicit refreshing_credentials(std::shared_ptr<Source> source)
-      : source_(std::move(source)), refresher_(std::make_shared<detail::refresher<Source>>(source_)) {}
+      : refresher_(std::make_shared<detail::refresher<Source>>(source)),
+        region_(std::make_shared<detail::shared_region<Source>>(std::move(source))) {}
 
   /// Throws what the source threw.
   task<credentials> get() override { return detail::refresher<Source>::get(refresher_); }
   /// Drops the present credentials when they are `used`; false when the source cannot have others, and when the last
   /// ones were refused less than a minute ago.
   bool refused(const credentials& used) override { return refresher_->refused(used); }
-  task<std::string> region() override { return region_of(source_); }
+  /// Asked once for all; a failure is asked again by the next one.
+  task<std::string> region() override { return detail::shared_region<Source>::get(region_); }
 
   /// Times that the source was asked, and how often in vain.
   std::uint64_t refreshes() const noexcept { return refresher_->refreshes(); }
@@ -48,13 +51,8 @@ class refreshing_credentials final : public credentials_provider {
   std::string source() const { return refresher_->source(); }
 
  private:
-  static task<std::string> region_of(std::shared_ptr<Source> source) {
-    task<std::string> asking = source->region();
-    co_return co_await std::move(asking);
-  }
-
-  const std::shared_ptr<Source> source_;
   const std::shared_ptr<detail::refresher<Source>> refresher_;
+  const std::shared_ptr<detail::shared_region<Source>> region_;
 };
 
 }  // namespace millrace::s3

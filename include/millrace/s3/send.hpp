@@ -147,7 +147,7 @@ inline task<error> refusal(const session& s, const operation& op, http::exchange
 template <class Session>
 task<void> learn_own_region(const Session& s) {
   task<std::string> asking = s.provider().region();
-  s.learn_own_region(co_await std::move(asking));
+  if (asking) s.learn_own_region(co_await std::move(asking));
 }
 
 }  // namespace detail
