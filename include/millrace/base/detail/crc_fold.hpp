@@ -27,19 +27,19 @@ constexpr std::uint64_t crc_power(unsigned n) noexcept {
 /// must have the instruction, and `size` be 64 at least.
 template <class Word, Word Polynomial>
 __attribute__((target("pclmul,sse2"))) Word crc_folded(Word crc, const void* data, std::size_t size) noexcept {
-  using block = long long __attribute__((vector_size(16)));
+  using lane = long long __attribute__((vector_size(16)));
   // A reflected product of 64 by 64 bits stands one bit too low in 128: hence the powers that are one less.
   constexpr auto by_64_bytes = [](unsigned half) { return crc_power<Word, Polynomial>(512 + 64 * half - 1); };
   constexpr auto by_16_bytes = [](unsigned half) { return crc_power<Word, Polynomial>(128 + 64 * half - 1); };
-  constexpr block far = {static_cast<long long>(by_64_bytes(1)), static_cast<long long>(by_64_bytes(0))};
-  constexpr block near = {static_cast<long long>(by_16_bytes(1)), static_cast<long long>(by_16_bytes(0))};
+  constexpr lane far = {static_cast<long long>(by_64_bytes(1)), static_cast<long long>(by_64_bytes(0))};
+  constexpr lane near = {static_cast<long long>(by_16_bytes(1)), static_cast<long long>(by_16_bytes(0))};
 
   const auto* p = static_cast<const unsigned char*>(data);
-  block x[4];
+  lane x[4];
   std::memcpy(x, p, 64);
-  x[0] ^= block{static_cast<long long>(static_cast<std::uint64_t>(static_cast<Word>(~crc))), 0};
+  x[0] ^= lane{static_cast<long long>(static_cast<std::uint64_t>(static_cast<Word>(~crc))), 0};
   for (p += 64, size -= 64; size >= 64; p += 64, size -= 64) {
-    block next[4];
+    lane next[4];
     std::memcpy(next, p, 64);
     for (int i = 0; i < 4; ++i) {
       x[i] = __builtin_ia32_pclmulqdq128(x[i], far, 0x00) ^ __builtin_ia32_pclmulqdq128(x[i], far, 0x11) ^ next[i];
