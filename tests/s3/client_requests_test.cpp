@@ -188,6 +188,19 @@ TEST_CASE("line ends and NUL in keys and prefixes reach the store as part of the
   CHECK_THROWS_AS(block_on(*loop, c.put("s3://b/k", bytes::copy("x"), "text/plain\r\nx-evil: 1")), configuration_error);
 }
 
+TEST_CASE("what is asked of an object is never asked of its bucket") {
+  origin_server::background origin(small_part_server());
+  const s3::client c = client_of(origin);
+  for (const char* url : {"s3://b", "s3://b/", "s3://new-bucket"}) {
+    CHECK_THROWS_AS(c.get(url, 0, 100, "", slab_pool(64 * KiB)), configuration_error);
+    CHECK_THROWS_AS(c.head(url), configuration_error);
+    CHECK_THROWS_AS(c.put(url, bytes::copy("x")), configuration_error);
+    CHECK_THROWS_AS(c.put(url, pieces_of("x", 1)), configuration_error);
+    CHECK_THROWS_AS(c.presign(url, 60), configuration_error);
+  }
+  CHECK(origin.log().size() == 0);
+}
+
 TEST_CASE("a redirect to another host is never followed: no signature leaves for it") {
   origin_server::background elsewhere;
   for (const int status : {301, 302, 303, 307, 308}) {

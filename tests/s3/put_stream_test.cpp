@@ -14,9 +14,11 @@
 
 #include "tests/s3/uploading.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using namespace millrace::test;
+using Catch::Matchers::Contains;
 using origin_server::fault;
 
 namespace {
@@ -222,6 +224,43 @@ TEST_CASE("an answer to the completion that is lost is looked for") {
     }
     CHECK((content_of(origin, "k") == body));
   }
+}
+
+TEST_CASE("a store that tells another checksum than was sent has not stored it") {
+  for (const char* sum : {"x-amz-checksum-crc32c: AAAAAA==\r\n", ""}) {
+    const scripted_server server(
+        {{"HTTP/1.1 200 OK\r\nETag: \"x\"\r\n" + std::string(sum) + "Content-Length: 0\r\n\r\n",
+          scripted_answer::then::fin}});
+    const std::string endpoint = server.url("");
+    s3::config_options o;
+    o.endpoint = endpoint;
+    o.retry.base = std::chrono::microseconds(1);
+    const s3::client c(s3::config(o), s3::credentials("key", "secret"));
+    if (*sum == '\0') {
+      CHECK(stored_etag(c, "s3://b/k", pieces_of("text", 4)) == "\"x\"");
+    } else {
+      CHECK_THROWS_WITH(stored_etag(c, "s3://b/k", pieces_of("text", 4)), Contains("another checksum"));
+      CHECK(server.requests().size() == 3);
+    }
+  }
+}
+
+TEST_CASE("streams are stored over TLS") {
+  origin_server::options o = small_part_server();
+  o.tls.enabled = true;
+  origin_server::background origin(o);
+  origin.objects().create_bucket("b");
+  s3::config_options at;
+  const std::string endpoint = origin.endpoint();
+  const std::string authority = origin.certificate_file();
+  at.endpoint = endpoint;
+  at.ca_bundle = authority;
+  const s3::client c(s3::config(at), s3::credentials("origin-key", "origin-secret"));
+  const std::string body = pattern(300'000);
+  s3::put_options large;
+  large.part = 70'000;
+  stored_etag(c, "s3://b/k", pieces_of(body, 30'000), large);
+  CHECK((content_of(origin, "k") == body));
 }
 
 TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, and no more are held") {

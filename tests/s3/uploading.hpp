@@ -38,6 +38,7 @@ inline s3::client client_of(origin_server::background& origin) {
   o.endpoint = endpoint;
   o.region = "us-east-1";
   o.retry.base = std::chrono::microseconds(100);
+  o.retry.throttling_base = std::chrono::microseconds(100);
   return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
 }
 

@@ -67,12 +67,12 @@ class client {
   /// One part of an object; see get_object_range.
   task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length, std::string if_match,
                         slab_pool slabs, std::optional<std::uint64_t> size = std::nullopt) const {
-    const url u = url::parse(object);
+    const url u = object_of(object);
     return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs), size);
   }
   /// Size and ETag of an object.
   task<object_info> head(std::string_view object) const {
-    const url u = url::parse(object);
+    const url u = object_of(object);
     return head_object(session_, u.bucket(), u.key());
   }
   /// Stores an object in one request; gives its ETag. See put_object.
@@ -84,7 +84,7 @@ class client {
   // Templates, so that only programs that use them pay for their compilation.
   template <class = void>
   task<std::string> put(std::string_view object, bytes body, const put_options& options) const {
-    const url u = url::parse(object);
+    const url u = object_of(object);
     return put_object(session_, u.bucket(), u.key(), std::move(body), detail::put_plan(configuration(), options));
   }
   /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
@@ -92,13 +92,13 @@ class client {
   template <class = void>
   task<object_info> put(std::string_view object, async_generator<bytes> content,
                         const put_options& options = {}) const {
-    const url u = url::parse(object);
+    const url u = object_of(object);
     return put_stream(session_, u.bucket(), u.key(), std::move(content), detail::put_plan(configuration(), options));
   }
   /// A URL that lets anybody who has it do `method` with an object for a while; see s3::presign. A secret.
   template <class = void>
   task<std::string> presign(std::string_view object, std::int64_t seconds, std::string method = "GET") const {
-    const url u = url::parse(object);
+    const url u = object_of(object);
     return s3::presign(session_, u.bucket(), u.key(), std::move(method), seconds);
   }
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
@@ -109,6 +109,17 @@ class client {
   const config& configuration() const noexcept { return session_->base(); }
 
  private:
+  /// The URL of an object: what is asked of a bucket instead means something else.
+  static url object_of(std::string_view text) {
+    url u = url::parse(text);
+    if (u.key().empty()) {
+      where at;
+      at.object = text;
+      throw configuration_error("the S3 URL names a bucket and no object: expected s3://bucket/key", at);
+    }
+    return u;
+  }
+
   std::shared_ptr<const session> session_;
 };
 
