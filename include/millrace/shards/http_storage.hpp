@@ -2,14 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/rng.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/s3/retry_class.hpp>
+#include <millrace/s3/retry_hint.hpp>
+#include <millrace/s3/retry_policy.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -17,11 +27,16 @@ namespace millrace {
 /// Reads http:// and https:// URLs as they are (presigned ones included: nothing is added to them, and their query
 /// never shows in a message). By ranges where the server serves them, else in one go. Up to five redirects are followed
 /// for the first part of an object; https never leads to http.
+///
+/// What may pass is tried again under the policy of s3::with_retries, with one quota for all reads. A part that breaks
+/// off goes on at the next byte, in the same memory, where the server gave a strong ETag; else the part is read once
+/// more. An object that is sent in one go cannot be resumed: its error is thrown.
 template <class = void>
 class basic_http_storage final : public storage {
  public:
-  explicit basic_http_storage(http::transport_options transport = http::transport_options())
-      : transport_(std::make_shared<const http::transport_options>(std::move(transport))) {}
+  explicit basic_http_storage(http::transport_options transport = http::transport_options(),
+                              const s3::retry_options& retries = s3::retry_options())
+      : transport_(std::make_shared<const http::transport_options>(std::move(transport))), retries_(retries) {}
 
   bool serves(std::string_view url) const noexcept override {
     return url.substr(0, 7) == "http://" || url.substr(0, 8) == "https://";
@@ -30,47 +45,111 @@ class basic_http_storage final : public storage {
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
-    executor& ex = co_await this_executor();
-    std::string url = object.url;
-    for (int hop = 0;; ++hop) {
-      http::request r(url);
-      r.range = http::byte_range{offset, offset + length - 1};
-      // Only strong validators may be used with If-Match (RFC 9110, 13.1.1).
-      if (!etag.empty() && etag.substr(0, 2) != "W/") r.fields.add("If-Match", etag);
-      http::body_options body;
-      body.pool = slabs;
-      http::exchange x(http::engine::of(ex), std::move(r), transport_, std::move(body));
-      const http::response_head& head = co_await x.head();
-      const where at{http::displayed(object.url), offset, std::string()};
-      if (head.status >= 301 && head.status <= 308 && head.status != 304) {
-        url = redirected(url, head, hop, at);
-        continue;
-      }
-      if (head.status == 412) throw changed_error("the object changed while it was read: it was " + etag, at);
-      part result;
-      result.etag = head.etag();
-      if (head.status == 416 && offset == 0 && head.range && head.range->total == std::uint64_t(0)) {
-        result.total = 0;  // an empty object has no range
+    s3::retry_policy policy(retries_, quota_);
+    download d(std::move(etag), offset, length, std::move(slabs));
+    for (;;) {
+      std::exception_ptr why;
+      s3::failed_attempt failed;
+      const std::size_t before = d.partial.filled;
+      try {
+        part result = co_await attempt(object, d);
+        policy.after_success();
         co_return result;
+      } catch (const http::error& e) {
+        why = std::current_exception();
+        failed.what = e.kind() == http::failure::status ? s3::classify(e.status(), {}) : s3::classify(e.kind());
+        failed.timed_out = e.kind() == http::failure::timeout;
+        failed.hint = d.hint;
+        const bool kept = e.kind() == http::failure::broken || e.kind() == http::failure::timeout;
+        if (d.partial.filled != before && (!kept || !strong(d.seen))) d.forget();
       }
-      if (head.status != 200 && head.status != 206) {
-        throw http::error(http::failure::status, "the server answered " + std::to_string(head.status), at, head.status);
+      if (d.partial.filled > before && d.partial.filled - before >= std::max(64 * KiB, length / 16)) {
+        policy.made_progress();
       }
-      result.data = co_await x.read();
-      if (head.status == 206) {
-        result.total = head.range->total;
-        if (!result.data.empty() && !(co_await ended(x))) {
-          throw http::error(http::failure::protocol, "more bytes than asked for", at, head.status);
-        }
-        co_return result;
-      }
-      if (offset != 0) throw http::error(http::failure::protocol, "the server stopped serving ranges", at, head.status);
-      result.rest = std::make_unique<rest>(std::move(x));
-      co_return result;
+      const std::optional<duration> pause = policy.after_failure(failed, jitter());
+      if (!pause) std::rethrow_exception(why);
+      if (pause->count() > 0) co_await sleep_for(*pause);
     }
   }
 
  private:
+  /// A part on its way, over as many answers as it takes.
+  struct download {
+    download(std::string tag, std::uint64_t at, std::size_t bytes, slab_pool from)
+        : etag(std::move(tag)), offset(at), length(bytes), slabs(std::move(from)) {}
+    void forget() noexcept {
+      partial.memory = writable_bytes();
+      partial.filled = 0;
+      seen.clear();
+    }
+    const std::string etag;  ///< that the object must have; empty: any
+    const std::uint64_t offset;
+    const std::size_t length;
+    const slab_pool slabs;
+    http::partial_body partial;
+    std::string seen;  ///< the ETag that came with what is in `partial`
+    std::optional<duration> hint;
+  };
+
+  /// Only strong validators may be used with If-Match (RFC 9110, 13.1.1).
+  static bool strong(const std::string& etag) noexcept { return !etag.empty() && etag.compare(0, 2, "W/") != 0; }
+  double jitter() const noexcept { return rng(static_cast<std::uint64_t>(monotonic_ns())).uniform(); }
+
+  template <class = void>
+  task<part> attempt(const shard& object, download& d) const {
+    executor& ex = co_await this_executor();
+    std::string url = object.url;
+    const bool resumed = d.partial.filled > 0;
+    const std::uint64_t first = d.offset + d.partial.filled;
+    const std::string version = resumed ? d.seen : d.etag;
+    d.hint.reset();
+    for (int hop = 0;; ++hop) {
+      http::request r(url);
+      r.range = http::byte_range{first, d.offset + d.length - 1};
+      if (strong(version)) r.fields.add("If-Match", version);
+      http::body_options body;
+      body.pool = d.slabs;
+      body.resume = &d.partial;
+      http::exchange x(http::engine::of(ex), std::move(r), transport_, std::move(body));
+      const http::response_head& head = co_await x.head();
+      const where at{http::displayed(object.url), first, std::string()};
+      if (head.status >= 301 && head.status <= 308 && head.status != 304) {
+        url = redirected(url, head, hop, at);
+        continue;
+      }
+      part result;
+      result.etag = head.etag();
+      if (head.status == 412 || (head.status == 416 && resumed)) {
+        throw changed_error("the object changed while it was read: it was " + version, at);
+      }
+      if (head.status == 416 && d.offset == 0 && head.range && head.range->total == std::uint64_t(0)) {
+        result.total = 0;  // an empty object has no range
+        co_return result;
+      }
+      if (head.status != 200 && head.status != 206) {
+        d.hint = s3::retry_hint(head.fields, static_cast<std::int64_t>(std::time(nullptr)));
+        throw http::error(http::failure::status, "the server answered " + std::to_string(head.status), at, head.status);
+      }
+      if (resumed && result.etag != version) {
+        d.forget();
+        throw changed_error("the object changed while it was read: ETag " + version + " became " + result.etag, at);
+      }
+      if (head.status == 200) {
+        if (first != 0) throw http::error(http::failure::protocol, "the server stopped serving ranges", at, 200);
+        result.data = co_await x.read();  // in memory that no later request may go on with
+        result.rest = std::make_unique<rest>(std::move(x));
+        co_return result;
+      }
+      d.seen = result.etag;
+      result.total = head.range->total;
+      result.data = co_await x.read();
+      if (!result.data.empty() && !(co_await ended(x))) {
+        throw http::error(http::failure::protocol, "more bytes than asked for", at, head.status);
+      }
+      co_return result;
+    }
+  }
+
   class rest final : public sequential_rest {
    public:
     explicit rest(http::exchange x) : exchange_(std::move(x)) {}
@@ -103,6 +182,8 @@ class basic_http_storage final : public storage {
   }
 
   const std::shared_ptr<const http::transport_options> transport_;
+  const s3::retry_options retries_;
+  mutable s3::retry_quota quota_;
 };
 using http_storage = basic_http_storage<>;
 

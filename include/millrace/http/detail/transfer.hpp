@@ -27,11 +27,12 @@ class partial_body {
 };
 
 /// Where the body goes: memory from `pool` (or, without one, from the heap), at most `window` bytes ahead of the
-/// reader. Only what was asked for (206 to a range, 200 without) goes into the pool's memory.
+/// reader. Answers that are no success never go into the pool's memory.
 class body_options {
  public:
-  /// When set, the first piece goes on behind what is filled there, and the piece that is not full when the exchange
-  /// fails or is dropped is left there instead of being read. Must outlive the exchange.
+  /// When set, and the answer is what was asked for (206 to a range, 200 without one), the first piece goes on behind
+  /// what is filled there, and when the exchange fails or is dropped before that piece is full it is left there instead
+  /// of being read. Must outlive the exchange.
   partial_body* resume = nullptr;
   std::optional<slab_pool> pool;
   std::size_t window = 2 * slab_pool::default_slab_bytes;  ///< at least one slab is always allowed
@@ -232,14 +233,15 @@ class transfer final : public engine::client, private timer_node {
     }
   }
   void begin_piece() {
-    const bool asked_for = parser_.head().status == (request_.range ? 206 : 200);
+    const int status = parser_.head().status;
     const bool first = received_ == 0;  // not yet counted
-    resumable_ = asked_for && first && body_.resume != nullptr;
+    resumable_ = status == (request_.range ? 206 : 200) && first && body_.resume != nullptr;
     if (resumable_ && body_.resume->memory) {
       current_ = std::move(body_.resume->memory);
       filled_ = std::exchange(body_.resume->filled, 0);
     } else {
-      current_ = body_.pool && asked_for ? body_.pool->acquire() : writable_bytes::allocate(body_.heap_chunk);
+      const bool success = status >= 200 && status < 300;
+      current_ = body_.pool && success ? body_.pool->acquire() : writable_bytes::allocate(body_.heap_chunk);
     }
   }
   void end() noexcept {

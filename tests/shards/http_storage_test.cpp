@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/shards/http_storage.hpp>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/background.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using origin_server::fault;
+using test::scripted_answer;
+using then = test::scripted_answer::then;
+using ranges = std::vector<std::string>;
+
+namespace {
+
+constexpr std::size_t object_size = 200'000;
+
+std::string content() {
+  std::string text(object_size, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 26);
+  return text;
+}
+
+/// A server that anybody may read, with one object behind faults.
+class web {
+ public:
+  web() : storage_(http::transport_options(), quick()) { etag = origin.put("b", "k", text); }
+
+  /// The part, what is left of an object sent in one go behind it, or what went wrong.
+  std::string get(std::uint64_t offset, std::size_t length, const std::string& if_match = std::string()) {
+    return read_from(origin.endpoint() + "/b/k", offset, length, if_match);
+  }
+  std::string read_from(const std::string& url, std::uint64_t offset, std::size_t length,
+                        const std::string& if_match = std::string()) {
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    try {
+      return block_on(*loop, all(storage_.read(shard(url), if_match, offset, length, slab_pool(64 * KiB))));
+    } catch (const changed_error& e) {
+      return std::string("changed: ") + e.what();
+    } catch (const error& e) {
+      return e.what();
+    }
+  }
+  ranges asked() const {
+    ranges all;
+    for (const auto& r : origin.log().entries()) all.push_back(r.range);
+    return all;
+  }
+  static s3::retry_options quick() {
+    s3::retry_options o;
+    o.base = std::chrono::microseconds(10);
+    o.throttling_base = std::chrono::microseconds(20);
+    o.max_over_hint = std::chrono::milliseconds(1);
+    return o;
+  }
+
+  const std::string text = content();
+  mutable origin_server::background origin{open_to_all()};
+  std::string etag;
+
+ private:
+  static origin_server::options open_to_all() {
+    origin_server::options o;
+    o.anonymous = origin_server::anonymous_access::read;
+    return o;
+  }
+  static task<std::string> all(task<part> reading) {
+    part p = co_await std::move(reading);
+    std::string bytes_read(p.data.view());
+    while (p.rest != nullptr) {
+      const bytes more = co_await p.rest->next();
+      if (more.empty()) break;
+      CHECK(more.size() <= 64 * KiB);
+      bytes_read += more.view();
+    }
+    co_return bytes_read;
+  }
+
+  http_storage storage_;
+};
+
+}  // namespace
+
+TEST_CASE("parts of objects on the web, and objects that are sent in one go", "[http_storage]") {
+  web w;
+  CHECK(w.get(10, 1000) == w.text.substr(10, 1000));
+  CHECK((w.get(object_size - 5, 1000) == w.text.substr(object_size - 5)));
+  w.origin.put("b", "empty", std::string());
+  CHECK(w.read_from(w.origin.endpoint() + "/b/empty", 0, 1000).empty());
+  w.origin.faults().add({.key = "k", .times = 1}, fault::ignore_range());
+  CHECK((w.get(0, 1000) == w.text));
+  CHECK_THAT(w.read_from(w.origin.endpoint() + "/b/none?X-Amz-Signature=secret", 0, 10),
+             Contains("/b/none at byte 0: the server answered 40") && !Contains("secret"));
+}
+
+TEST_CASE("what may pass is tried again, what may not is not", "[http_storage]") {
+  web w;
+  const fault passing[] = {fault::refuse(503, "SlowDown").with_field("Retry-After", "7"),
+                           fault::page(502),
+                           fault::refuse(429, "TooMany"),
+                           fault::close_before_head(),
+                           fault::garbage_status(),
+                           fault::wrong_content_range(),
+                           fault::close_in_head(30)};
+  for (const fault& f : passing) {
+    w.origin.faults().clear();
+    w.origin.faults().add({.key = "k", .times = 2}, f);
+    CHECK(w.get(10, 1000) == w.text.substr(10, 1000));
+  }
+  w.origin.log().clear();
+  w.origin.faults().clear();
+  w.origin.faults().add({.key = "k"}, fault::refuse(500, "InternalError"));
+  CHECK_THAT(w.get(0, 10), Contains("/b/k at byte 0: the server answered 500"));
+  CHECK(w.asked().size() == 3);
+  w.origin.log().clear();
+  w.origin.faults().clear();
+  w.origin.faults().add({.key = "k"}, fault::refuse(403, "AccessDenied"));
+  CHECK_THAT(w.get(0, 10), Contains("the server answered 403"));
+  CHECK(w.asked().size() == 1);
+}
+
+TEST_CASE("a part that breaks off goes on at the next byte", "[http_storage]") {
+  web w;
+  w.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(20'000));
+  w.origin.faults().add({.key = "k", .nth = 2}, fault::refuse(503, "SlowDown"));
+  CHECK((w.get(1000, 64 * KiB) == w.text.substr(1000, 64 * KiB)));
+  CHECK(w.asked() == ranges{"bytes=1000-66535", "bytes=21000-66535", "bytes=21000-66535"});
+  for (const auto& r : w.origin.log().entries()) {
+    const bool with_version = r.range == "bytes=1000-66535" || r.if_match == w.etag;
+    CHECK(with_version);
+  }
+}
+
+TEST_CASE("an object that is replaced has changed", "[http_storage]") {
+  web w;
+  CHECK_THAT(w.get(0, 10, "\"old\""), Contains("changed: ") && Contains("\"old\""));
+  w.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(100));
+  w.origin.faults().add({.key = "k", .nth = 2}, fault::replace_object());
+  CHECK_THAT(w.get(0, 1000), Contains("changed: ") && Contains(w.etag) && Contains("at byte 100"));
+  w.origin.faults().clear();
+  w.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(100));
+  w.origin.faults().add({.key = "k", .nth = 2}, fault::wrong_etag());
+  CHECK_THAT(w.get(0, 1000), Contains("changed: ") && Contains("became \"00000000"));
+}
+
+TEST_CASE("without an ETag a broken part is read once more from its start", "[http_storage]") {
+  const std::string head = "HTTP/1.1 206 P\r\nContent-Length: 10\r\nContent-Range: bytes 0-9/10\r\n\r\n";
+  for (const char* tag : {"", "ETag: W/\"weak\"\r\n"}) {
+    std::string with_tag = head;
+    with_tag.insert(head.size() - 2, tag);
+    test::scripted_server server(
+        {scripted_answer{with_tag + "other", then::fin}, scripted_answer{with_tag + "0123456789", then::keep}});
+    web w;
+    CHECK(w.read_from(server.url(), 0, 10) == "0123456789");
+    REQUIRE(server.requests().size() == 2);
+    CHECK_THAT(server.requests()[1], Contains("Range: bytes=0-9\r\n") && !Contains("If-Match"));
+  }
+}
+
+TEST_CASE("redirects are followed, a few of them, never from https to http", "[http_storage]") {
+  web w;
+  const auto to = [](const std::string& location) {
+    return scripted_answer{"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: " + location + "\r\n\r\n", then::keep};
+  };
+  test::scripted_server away({to(w.origin.endpoint() + "/b/k")});
+  CHECK(w.read_from(away.url(), 10, 1000) == w.text.substr(10, 1000));
+  test::scripted_server circle({to("/again")});
+  CHECK_THAT(w.read_from(circle.url(), 0, 10), Contains("too many redirects"));
+  test::scripted_server ftp({to("ftp://host/x")});
+  CHECK_THAT(w.read_from(ftp.url(), 0, 10), Contains("not an http(s) URL"));
+}
+
+TEST_CASE("an object sent in one go that breaks off is an error", "[http_storage]") {
+  web w;
+  test::scripted_server server({scripted_answer{
+      "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 100000\r\n\r\n" + std::string(70'000, 'x'), then::fin}});
+  CHECK_THAT(w.read_from(server.url(), 0, 1000), Contains("127.0.0.1"));
+  CHECK(server.requests().size() == 1);
+}
