@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // libFuzzer: everything in s3/ that reads what others have written. Each input goes to every reader: listings and error
-// documents, configuration files, URLs, ARNs, endpoints, JSON, dates, percent encoding. They must end, throw nothing
-// but what they say, and keep their promises about what they give.
+// documents, configuration files, URLs, ARNs, endpoints, JSON, credentials, dates, percent encoding. They must end,
+// throw nothing but what they say, and keep their promises about what they give.
 //
 //   clang++-16 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/s3_fuzz.cpp -lexpat -lcrypto
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +19,11 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/arn.hpp>
 #include <millrace/s3/date.hpp>
+#include <millrace/s3/detail/container_source.hpp>
+#include <millrace/s3/detail/json_credentials.hpp>
 #include <millrace/s3/detail/json_leaves.hpp>
+#include <millrace/s3/detail/profile_chain.hpp>
+#include <millrace/s3/detail/sts.hpp>
 #include <millrace/s3/detail/upload_documents.hpp>
 #include <millrace/s3/endpoint.hpp>
 #include <millrace/s3/error_document.hpp>
@@ -71,7 +76,27 @@ void configuration(std::string_view text) {
   const std::size_t half = text.size() / 2;
   allow<mill::configuration_error>([&] {
     const s3::profile_file file = s3::profile_file::parse(text, text.substr(half));
-    for (const auto& [name, profile] : file.profiles()) require(file.find(name) == &profile);
+    for (const auto& [name, profile] : file.profiles()) {
+      require(file.find(name) == &profile);
+      allow<mill::configuration_error>([&file, &name = name] {
+        const auto chain = s3::detail::profile_chain::of(file, name, "config");
+        if (chain) require(!chain->description().empty());
+      });
+    }
+  });
+  allow<mill::configuration_error>([&] {
+    std::string value(text);
+    const mill::environment variables(
+        [](void* v, const char* name) -> const char* {
+          const bool asked = std::string_view(name) == "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+          return asked ? static_cast<const std::string*>(v)->c_str() : nullptr;
+        },
+        &value);
+    const s3::settings nothing_else(variables, [](const std::string&) { return s3::detail::file_text(ENOENT); });
+    const std::optional<std::string> url = s3::detail::container_url(nothing_else);
+    require(!url || (is_text(*url) &&
+                     (url->rfind("https://", 0) == 0 || url->find("127.") == 7 || url->find("169.254.170.2") == 7 ||
+                      url->find('[') == 7 || s3::detail::equal_ignoring_case(url->substr(7, 9), "localhost"))));
   });
   allow<mill::configuration_error>([&] {
     s3::config_options o;
@@ -107,7 +132,9 @@ void names(std::string_view text) {
 void values(std::string_view text) {
   s3::parse_http_date(text, 1'800'000'000);
   s3::parse_iso8601(text);
+  allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
   if (const std::optional<s3::detail::json_leaves> json = s3::detail::json_leaves::parse(text)) {
+    allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });
     json->find("Expiration");
     json->find_number("expiresAt");
   }
