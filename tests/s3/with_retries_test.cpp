@@ -131,16 +131,32 @@ TEST_CASE("pauses are those of the configuration", "[s3][retry]") {
 
 TEST_CASE("the requests of a session share one quota: a store that is down is not asked ever more often",
           "[s3][retry]") {
-  const auto s = session_of(100);
-  s3::retry_options costs;
-  const script always(1000, failed(http::failure::connect));
+  const auto s = session_of(1000);
+  const s3::retry_options costs;
+  const script always(10'000, failed(http::failure::connect));
   const outcome first = run(*s, always);
-  CHECK(first.calls == 1 + 500 / costs.retry_cost);
+  CHECK(first.calls == 1 + costs.quota / costs.retry_cost);
   CHECK(run(*s, always).calls == 1);
   CHECK(run(*s, {}).succeeded);
-  CHECK(s->quota().tokens() == 500 % costs.retry_cost + 1);
+  CHECK(s->quota().tokens() == costs.quota % costs.retry_cost + 1);
   // Another session has a quota of its own.
   CHECK(run(*session_of(2), always).calls == 2);
+}
+
+TEST_CASE("all connections of a loop may break at once and come back", "[s3][retry]") {
+  const auto s = session_of(2);
+  virtual_loop loop;
+  const script once{failed(http::failure::broken)};
+  std::vector<int> calls(256);
+  std::vector<started<int>> all;
+  for (int& n : calls) {
+    scripted attempt(once, n);
+    all.emplace_back(loop, s3::with_retries<int>(*s, attempt));
+  }
+  for (started<int>& one : all) {
+    loop.run_until([&] { return one.done(); });
+    CHECK(one.take() == 2);
+  }
 }
 
 TEST_CASE("region, clock and credentials are mended at once, each once", "[s3][retry]") {
@@ -155,9 +171,9 @@ TEST_CASE("region, clock and credentials are mended at once, each once", "[s3][r
 
 TEST_CASE("attempts that bring a good part of the answer do not count, but cost", "[s3][retry]") {
   const auto s = session_of(2);
-  const script often(30, failed(http::failure::broken));
-  CHECK(run<scripted_with_progress>(*s, often).calls == 31);
-  CHECK(run<scripted_with_progress>(*s, often).calls < 30);  // the quota has run dry
+  const script often(200, failed(http::failure::broken));
+  CHECK(run<scripted_with_progress>(*s, often).calls == 201);
+  CHECK(run<scripted_with_progress>(*s, often).calls < 200);  // the quota has run dry
 }
 
 TEST_CASE("dropping a request in its pause leaves nothing", "[s3][retry]") {

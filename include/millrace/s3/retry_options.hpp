@@ -16,12 +16,16 @@ struct retry_options {
   int retry_cost = 14;                               ///< tokens that a retry takes from the quota
   int timeout_cost = 14;                             ///< ... after a timeout
   int throttling_cost = 5;                           ///< ... when the store asks for fewer requests
+  /// Tokens of the quota. The SDKs have 500, which is for some 35 requests under way; here all 256 connections of a
+  /// loop may break at once and must be allowed to come back.
+  int quota = 4000;
 
   static constexpr retry_options classic() noexcept {
     retry_options o;
     o.base = duration(1'000'000'000);
     o.retry_cost = 5;
     o.timeout_cost = 10;
+    o.quota = 500;
     return o;
   }
 };

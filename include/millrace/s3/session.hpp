@@ -31,7 +31,8 @@ class session {
         provider_(std::move(provider)),
         transport_(std::make_shared<const http::transport_options>(std::move(transport))),
         retries_(config_.retry),
-        jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())) {
+        jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
+        quota_(config_.retry.quota) {
     retries_.max_attempts = config_.max_attempts;
     if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
   }

@@ -36,7 +36,9 @@ class basic_http_storage final : public storage {
  public:
   explicit basic_http_storage(http::transport_options transport = http::transport_options(),
                               const s3::retry_options& retries = s3::retry_options())
-      : transport_(std::make_shared<const http::transport_options>(std::move(transport))), retries_(retries) {}
+      : transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+        retries_(retries),
+        quota_(retries.quota) {}
 
   bool serves(std::string_view url) const noexcept override {
     return url.substr(0, 7) == "http://" || url.substr(0, 8) == "https://";
