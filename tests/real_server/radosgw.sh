@@ -118,8 +118,17 @@ has_osd() { ceph_command osd stat | grep -q '1 up'; }
 admin() { timeout -k 5 60 radosgw-admin -c "$CEPH_CONF" -n client.rgw "$@" >> "$folder/admin.out" 2>&1; }
 answers() { curl --noproxy '*' -s -m 5 -o /dev/null "$1"; }
 
+# A role that the user may take on, for temporary credentials; prints its name. Without it there are none.
+make_role() {
+  admin role create --role-name=reader --assume-role-policy-doc='{"Version": "2012-10-17", "Statement": [{"Effect":
+    "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/tester"]}, "Action": ["sts:AssumeRole"]}]}' &&
+    admin role-policy put --role-name=reader --policy-name=all --policy-doc='{"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": ["s3:*"], "Resource": "arn:aws:s3:::*"}]}' &&
+    echo arn:aws:iam:::role/reader
+}
+
 start() {
-  local program name missing="" ports fsid osd_id
+  local role program name missing="" ports fsid osd_id
   for program in ceph-mon ceph-osd radosgw radosgw-admin ceph ceph-authtool monmaptool curl python3; do
     command -v "$program" > /dev/null || missing+=" $program"
   done
@@ -159,17 +168,13 @@ print(*(s.getsockname()[1] for s in held))'))
   echo $! > "$folder/rgw.pid"
   wait_for 120 "gateway" answers "$endpoint/"
   admin user create --uid=tester --display-name=tester --access-key="$access_key" --secret-key="$secret_key"
-  # A role that the user may take on, for temporary credentials.
-  admin role create --role-name=reader --assume-role-policy-doc='{"Version": "2012-10-17", "Statement": [{"Effect":
-    "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/tester"]}, "Action": ["sts:AssumeRole"]}]}'
-  admin role-policy put --role-name=reader --policy-name=all --policy-doc='{"Version": "2012-10-17", "Statement": [
-    {"Effect": "Allow", "Action": ["s3:*"], "Resource": "arn:aws:s3:::*"}]}'
+  role=$(make_role || true)
   cat > "$folder/environment" << ENV
 AWS_ENDPOINT_URL_S3=$endpoint
 AWS_REGION=default
 AWS_ACCESS_KEY_ID=$access_key
 AWS_SECRET_ACCESS_KEY=$secret_key
-MILLRACE_TEST_ROLE=arn:aws:iam:::role/reader
+MILLRACE_TEST_ROLE=$role
 ENV
   echo "$endpoint"
 }

@@ -5,7 +5,8 @@
 judges every signature by itself.
 
   conformance     keys, listings, ranges, conditions, refusals, uploads: test_real_server_conformance
-  role            a part of it once more with temporary credentials from the server's STS
+  role            a part of it once more with temporary credentials from the server's STS; those shards read with
+                  credentials that the library asks STS for, as a profile says
   shards          shards made by other tools, uploaded by another client, read by test_real_server_reader with parts of
                   several sizes and compared with what Python reads, byte for byte
   quickstart      examples/quickstart.cpp, unchanged
@@ -75,6 +76,9 @@ def with_role(environment, store):
 
 
 def check_role(program, environment, store):
+    if not environment["MILLRACE_TEST_ROLE"]:
+        print("skipped: temporary credentials: the server has no role to take on")
+        return
     temporary = with_role(environment, store)
     run = lambda e, *checks: subprocess.run([program, "by-role", *checks], env=e, stdin=subprocess.DEVNULL,
                                             capture_output=True, text=True, timeout=150)
@@ -87,6 +91,18 @@ def check_role(program, environment, store):
         done = run({**temporary, "AWS_SESSION_TOKEN": changed}, "listing_rules")
         if done.returncode == 0 or "403" not in done.stderr:
             raise Failure(f"a temporary key {what} was not refused: {done.stdout}{done.stderr}")
+
+
+def profile_environment(environment, work):
+    """The environment without keys, with a profile that takes on the role instead."""
+    (work / "config").write_text(
+        f"[profile by-role]\nrole_arn = {environment['MILLRACE_TEST_ROLE']}\nsource_profile = base\n"
+        f"[profile base]\naws_access_key_id = {environment['AWS_ACCESS_KEY_ID']}\n"
+        f"aws_secret_access_key = {environment['AWS_SECRET_ACCESS_KEY']}\n")
+    kept = {k: v for k, v in environment.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    return {**kept, "AWS_CONFIG_FILE": str(work / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(work / "none"),
+            "AWS_PROFILE": "by-role", "AWS_ENDPOINT_URL_STS": environment["AWS_ENDPOINT_URL_S3"],
+            "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 def read(program, environment, url, part, window, shards):
@@ -129,6 +145,9 @@ def check_shards(program, environment, store, work):
         store.put("shards", f"made by other tools/{name}", path.read_bytes())
     for sizes in PARTS:
         compare(prefix, paths, manifest, read(program, environment, prefix, *sizes), f"parts, window, shards: {sizes}")
+    if environment["MILLRACE_TEST_ROLE"]:
+        found = read(program, profile_environment(environment, work), prefix, *PARTS[0])
+        compare(prefix, paths, manifest, found, "with a role")
     samples = sum(len(s) for s in manifest.values())
     print(f"{len(paths)} shards with {samples} samples, uploaded by {store.name}, read {len(PARTS)} "
           "times: all equal")
