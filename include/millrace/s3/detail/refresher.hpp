@@ -30,13 +30,18 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
 
   static task<credentials> get(std::shared_ptr<refresher> self) {
     executor& ex = co_await this_executor();
-    std::uint64_t seen = 0;
-    std::optional<credentials> usable;
-    const bool start = self->look(usable, seen);
-    if (start) self->begin(ex);
-    if (usable) co_return std::move(*usable);
-    co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
-    co_return self->outcome();
+    for (;;) {
+      std::uint64_t seen = 0;
+      std::optional<credentials> usable;
+      const bool start = self->look(usable, seen);
+      if (start) self->begin(ex);
+      if (!usable) {
+        co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
+        usable = self->outcome();
+      }
+      if (usable) co_return std::move(*usable);
+      // This loop was held up for so long that what came has ended or was refused meanwhile.
+    }
   }
 
   bool refused(const credentials& used) noexcept {
@@ -184,10 +189,13 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
     if (!std::exchange(warned_, true)) std::fprintf(stderr, "millrace: %s; the old ones are used on\n", why);
   }
 
-  credentials outcome() {
+  /// What a refresh that was waited for has brought.
+  std::optional<credentials> outcome() {
     std::lock_guard lock(mutex_);
+    const std::int64_t end = current_ ? current_->expires_at().value_or(never) : 0;
+    if (current_ && !invalid_ && source_->now() < std::max(usable_until_, end)) return current_;
     if (error_) std::rethrow_exception(error_);
-    return *current_;
+    return std::nullopt;
   }
 
   static constexpr std::int64_t extension = 600;
