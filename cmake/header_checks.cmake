@@ -53,6 +53,13 @@ function(millrace_add_header_checks)
     endif()
     target_sources(millrace_headers_${group} PRIVATE ${unit})
   endforeach()
+  # Including everything costs parsing, and emits nothing.
+  if(TARGET millrace_headers_s3_tar_jpeg AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT MILLRACE_SANITIZE)
+    add_test(NAME headers_emit_nothing
+             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/structure/check_emitted.py
+                     $<TARGET_OBJECTS:millrace_headers_s3_tar_jpeg>
+             COMMAND_EXPAND_LISTS)
+  endif()
   list(LENGTH skipped count)
   if(count)
     message(STATUS "${count} headers are not compiled alone: their components are missing")

@@ -26,6 +26,7 @@ namespace millrace::s3 {
 class client {
  public:
   /// Explicit configuration and credentials; credentials() is anonymous.
+  template <class = void>
   explicit client(config c, credentials who = credentials())
       : client(std::move(c), std::make_shared<fixed_credentials>(std::move(who))) {}
   client(config c, std::shared_ptr<credentials_provider> provider,
@@ -60,22 +61,26 @@ class client {
   }
 
   /// Source: the objects under a prefix, `s3.list("s3://corpus/train/")`. See list_objects.
+  template <class = void>
   async_generator<shard> list(std::string_view prefix) const {
     return list_objects(session_, url::parse(prefix)).named("list");
   }
 
   /// One part of an object; see get_object_range.
+  template <class = void>
   task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length, std::string if_match,
                         slab_pool slabs, std::optional<std::uint64_t> size = std::nullopt) const {
     const url u = object_of(object);
     return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs), size);
   }
   /// Size and ETag of an object.
+  template <class = void>
   task<object_info> head(std::string_view object) const {
     const url u = object_of(object);
     return head_object(session_, u.bucket(), u.key());
   }
   /// Stores an object in one request; gives its ETag. See put_object.
+  template <class = void>
   task<std::string> put(std::string_view object, bytes body, std::string_view content_type = {}) const {
     put_options o;
     o.content_type = content_type;
@@ -102,6 +107,7 @@ class client {
     return s3::presign(session_, u.bucket(), u.key(), std::move(method), seconds);
   }
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
+  template <class = void>
   task<void> create_bucket(std::string_view bucket) const {
     return s3::create_bucket(session_, url::parse(bucket).bucket());
   }

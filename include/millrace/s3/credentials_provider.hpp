@@ -27,13 +27,15 @@ class credentials_provider {
 };
 
 /// Always the same credentials.
-class fixed_credentials final : public credentials_provider {
+template <class = void>
+class basic_fixed_credentials final : public credentials_provider {
  public:
-  explicit fixed_credentials(credentials value) : value_(std::move(value)) {}
+  explicit basic_fixed_credentials(credentials value) : value_(std::move(value)) {}
   task<credentials> get() override { co_return value_; }
 
  private:
   const credentials value_;
 };
+using fixed_credentials = basic_fixed_credentials<>;
 
 }  // namespace millrace::s3

@@ -17,7 +17,8 @@ namespace millrace::s3 {
 
 namespace detail {
 
-inline task<list_page> list_once(const session& s, const operation& op) {
+template <class = void>
+task<list_page> list_once(const session& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
   const std::string text = co_await http::read_all(x, 32 * MiB);
@@ -31,7 +32,8 @@ inline task<list_page> list_once(const session& s, const operation& op) {
 ///
 /// ListObjectsV2, page by page as items are asked for, so that any key can be listed (encoding-type=url). A page that
 /// fails is retried; a listing that is cut short, repeats itself, or holds no object at all is an s3::error.
-inline async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix) {
+template <class = void>
+async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix) {
   std::string token;
   std::size_t found = 0;
   for (;;) {

@@ -108,7 +108,8 @@ inline bool clock_differs(const session& s, const http::response_head& head) {
 
 /// Reads an answer that is no success and makes an exception of it; learns the bucket's region and the store's clock
 /// where the answer tells them.
-inline task<error> refusal(const session& s, const operation& op, http::exchange& x, const http::response_head& head) {
+template <class = void>
+task<error> refusal(const session& s, const operation& op, http::exchange& x, const http::response_head& head) {
   std::string text;
   try {
     text = co_await http::read_all(x, 64 * KiB);
@@ -154,7 +155,8 @@ task<void> learn_own_region(const Session& s) {
 
 /// Signs and sends `op` and waits for the head of its answer; anything but 2xx is thrown as s3::error with S3's own
 /// code and message. One attempt. The body is read from the exchange.
-inline task<http::exchange> send(const session& s, const operation& op, http::body_options body) {
+template <class = void>
+task<http::exchange> send(const session& s, const operation& op, http::body_options body) {
   executor& ex = co_await this_executor();
   const credentials who = co_await s.provider().get();
   if (s.lacks_region(op.bucket)) co_await detail::learn_own_region(s);

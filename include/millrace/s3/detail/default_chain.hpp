@@ -54,6 +54,7 @@ class default_chain {
 
   /// Throws configuration_error that says why each source was passed over when none has any, and what the source threw
   /// when one is broken. Must outlive the task.
+  template <class = void>
   task<sourced_credentials> resolve() {
     std::string skipped;
     if (std::optional<credentials> who = credentials_from_environment(variables_->view())) {
@@ -101,6 +102,7 @@ class default_chain {
   }
 
   /// The selected profile alone. Nothing when it says nothing of credentials.
+  template <class = void>
   task<std::optional<sourced_credentials>> from_profile(const settings& s) {
     std::optional<profile_chain> chain = profile_chain::of(s.files(), s.profile_name(), s.location().config_path);
     if (!chain) {
@@ -122,6 +124,7 @@ class default_chain {
   }
 
   /// The region that the instance is in. Throws configuration_error when there is none.
+  template <class = void>
   task<std::string> region() {
     const settings s = read_settings();
     std::string why = "AWS_EC2_METADATA_DISABLED is true";
@@ -158,6 +161,7 @@ class default_chain {
   }
 
  private:
+  template <class = void>
   task<credentials> base_of(const settings& s, const profile_chain& chain) {
     task<credentials> asking;
     switch (chain.base) {
@@ -205,6 +209,7 @@ class default_chain {
   }
 
   /// credential_process: a shell command that writes JSON of version 1 within a minute.
+  template <class = void>
   task<credentials> process_credentials(const profile_chain& chain) {
     const where at{"credential_process of profile " + chain.base_profile, std::nullopt, std::string()};
     auto running = world_->run(chain.command, duration(60'000'000'000), 64 * KiB);

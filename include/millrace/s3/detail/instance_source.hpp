@@ -129,6 +129,7 @@ class instance_session {
   }
 
  private:
+  template <class = void>
   task<void> fetch_token() {
     const std::string url = place_.root + "/latest/api/token";
     const where at{url, std::nullopt, std::string()};

@@ -39,7 +39,10 @@ class part_download {
   class attempt {
    public:
     explicit attempt(part_download& d) noexcept : download_(&d) {}
-    task<object_part> operator()() const { return download_->once(); }
+    template <class = void>
+    task<object_part> operator()() const {
+      return download_->once();
+    }
     bool progressed() const noexcept { return download_->progressed_; }
 
    private:

@@ -34,6 +34,7 @@ class surroundings {
 
   file_text read_file(const std::string& path) const { return read_small_file(path); }
 
+  template <class = void>
   task<http::response> send(http::request r, request_limits limits) const {
     http::transport_options options = services_;
     if (limits.direct) options.proxy.clear();  // whatever the variables say
@@ -42,6 +43,7 @@ class surroundings {
     return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
   }
 
+  template <class = void>
   task<process_result> run(std::string command, duration longest, std::size_t limit) const {
     return run_process(std::move(command), longest, limit);
   }
@@ -53,6 +55,7 @@ class surroundings {
 
  private:
   /// An answer that drips is no answer.
+  template <class = void>
   static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);
