@@ -39,6 +39,7 @@
 #include <millrace/loader/run.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/explain.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
