@@ -211,6 +211,28 @@ TEST_CASE("a link that breaks again and again is followed as long as it moves", 
   CHECK(o.origin.log().entries().size() == 3);
 }
 
+TEST_CASE("bytes of an answer that cannot be believed are not gone on with", "[s3][resume]") {
+  using test::scripted_answer;
+  using then = scripted_answer::then;
+  const auto answer = [](const char* tag, const char* range, const char* body, then after) {
+    const int length = range[0] == '0' ? 10 : 5;
+    return scripted_answer{std::string("HTTP/1.1 206 Partial\r\nContent-Length: ") + std::to_string(length) + "\r\n" +
+                               tag + "Content-Range: bytes " + range + "/10\r\n\r\n" + body,
+                           after};
+  };
+  const char* const tag = "ETag: \"e\"\r\n";
+  // The second answer goes on at the right byte, of who knows which version, and breaks off too.
+  test::scripted_server server({answer(tag, "0-9", "01234", then::fin), answer("", "5-9", "XX", then::fin),
+                                answer(tag, "0-9", "0123456789", then::keep)});
+  const s3::client c = client_of(server.url(""));
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  CHECK(block_on(*loop, c.get("s3://b/k", 0, 10, "", slab_pool(64 * KiB))).data.view() == "0123456789");
+  const std::vector<std::string> asked = server.requests();
+  REQUIRE(asked.size() == 3);
+  CHECK_THAT(asked[1], Contains("bytes=5-9\r\n"));
+  CHECK_THAT(asked[2], Contains("bytes=0-9\r\n"));
+}
+
 TEST_CASE("bodies in a coding that nobody asked for are refused; what is stored in one is given as it is",
           "[s3][resume]") {
   using test::scripted_answer;
