@@ -72,13 +72,15 @@ TEST_CASE("objects over TLS; the certificate file goes with the server") {
     // Another server's certificate is not this one's.
     origin::background other(secure());
     CHECK(get(server.endpoint() + "/b/k", other.certificate_file()).code == CURLE_PEER_FAILED_VERIFICATION);
-    // A body that is cut is noticed where its length is known, and only there.
+    // A body that is cut is noticed where its length is known; elsewhere by newer versions of libcurl only, which take
+    // a TLS connection that ends without a farewell for broken.
     server.faults().add({.nth = 1}, fault::cut_without_length(1000));
     server.faults().add({.nth = 2}, fault::close_in_body(1000));
     const fetched unknown = get(server.endpoint() + "/b/k", ca_file);
-    CHECK(unknown.code == CURLE_OK);
+    CHECK((unknown.code == CURLE_OK || unknown.code == CURLE_RECV_ERROR));
     CHECK(unknown.body.size() == 1000);
-    CHECK(get(server.endpoint() + "/b/k", ca_file).code == CURLE_PARTIAL_FILE);
+    const CURLcode cut = get(server.endpoint() + "/b/k", ca_file).code;
+    CHECK((cut == CURLE_PARTIAL_FILE || cut == CURLE_RECV_ERROR));
     CHECK(exists(ca_file));
   }
   CHECK(!exists(ca_file));

@@ -89,15 +89,24 @@ TEST_CASE("zip members with a flipped bit in their bodies are errors") {
   for (const char* options : {"compression=store", "compression=deflate"}) {
     CAPTURE(options);
     const std::string text = test::pack("zip", {{"a.txt", std::string(100, 'a') + "0123456789abcdefghij"}}, options);
-    const std::size_t begin = 30 + 5;  // behind the local header and the name
-    for (std::size_t at = begin + 30; at < begin + 40; ++at) {
+    // Behind the local header, the name and the extra fields (APPNOTE.TXT, 4.3.7): libarchive's versions differ there.
+    const auto short_at = [&](std::size_t at) {
+      return static_cast<unsigned char>(text[at]) + 256u * static_cast<unsigned char>(text[at + 1]);
+    };
+    const std::size_t begin = 30 + short_at(26) + short_at(28);
+    const outcome whole = read_any(text);
+    int noticed = 0;
+    for (std::size_t at = begin; at < begin + 20; ++at) {
       std::string flipped = text;
       flipped[at] ^= 4;
       const outcome got = read_any(flipped);
+      if (got == whole) continue;  // some bits of a deflate stream mean nothing
       CAPTURE(at, test::describe(got));
       CHECK(got.members.empty());
       CHECK(got.error_offset == 0u);
+      ++noticed;
     }
+    CHECK(noticed >= 15);
   }
 }
 
