@@ -53,6 +53,7 @@ class raw_client {
     std::size_t sent = 0;
     while (sent < text.size()) {
       const ssize_t n = ::send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
       if (n < 0) throw std::runtime_error("cannot send");
       sent += static_cast<std::size_t>(n);
     }
@@ -105,7 +106,10 @@ class raw_client {
  private:
   bool fill(answer& a) {
     char piece[65536];
-    const ssize_t n = ::recv(fd_, piece, sizeof piece, 0);
+    // A ring that this thread has just closed may interrupt a call that has a time-out.
+    ssize_t n;
+    do n = ::recv(fd_, piece, sizeof piece, 0);
+    while (n < 0 && errno == EINTR);
     if (n < 0 && errno != ECONNRESET) throw std::runtime_error("no answer within 10 s");
     if (n <= 0) {
       a.end = n == 0 ? "FIN" : "RST";
