@@ -38,9 +38,11 @@ struct shelf {
     mill::rng random(seed, static_cast<std::uint64_t>(n), 0);
     for (int i = 0; i < length; ++i) {
       if (delay.count() > 0) {
-        co_await mill::sleep_for(seed == 0 ? delay
-                                           : mill::duration(static_cast<std::int64_t>(
-                                                 random.below(static_cast<std::uint64_t>(delay.count())))));
+        mill::duration pause = delay;
+        if (seed != 0) {
+          pause = mill::duration(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(delay.count()))));
+        }
+        co_await mill::sleep_for(pause);
       }
       co_yield n * 100 + i;
     }

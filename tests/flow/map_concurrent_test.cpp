@@ -33,7 +33,8 @@ using ints = std::vector<int>;
 
 /// Takes 10 ms for even numbers, 1 ms for odd ones.
 mill::task<int> slow_if_even(int x) {
-  co_await mill::sleep_for(x % 2 == 0 ? 10ms : 1ms);
+  const mill::duration pause = x % 2 == 0 ? 10ms : 1ms;
+  co_await mill::sleep_for(pause);
   co_return 10 * x;
 }
 
@@ -73,7 +74,8 @@ TEST_CASE("the limit counts work begun and results not taken") {
   auto consume = [&]() -> mill::task<void> {
     while (std::optional<int> x = co_await source.next()) {
       ++taken;
-      co_await mill::sleep_for(taken % 3 == 0 ? 50ms : 0ms);  // the stage works on meanwhile
+      const mill::duration pause = taken % 3 == 0 ? 50ms : 0ms;
+      co_await mill::sleep_for(pause);  // the stage works on meanwhile
     }
   };
   mill::block_on(loop, consume());
@@ -119,7 +121,8 @@ TEST_CASE("a failure is thrown in its turn, after the results before it, and sto
   scripted_source<int> script;
   for (int i = 0; i < 30; ++i) script.item(i);
   auto fail_at_3 = [](int x) -> mill::task<int> {
-    co_await mill::sleep_for(x == 3 ? 1ms : 10ms);
+    const mill::duration pause = x == 3 ? 1ms : 10ms;
+    co_await mill::sleep_for(pause);
     if (x == 3) throw std::runtime_error("three");
     co_return x;
   };
@@ -263,7 +266,9 @@ TEST_CASE("an exception on the pool is thrown in its turn") {
   std::string message;
   auto consume = [&]() -> mill::task<void> {
     try {
-      while (std::optional<int> x = co_await source.next()) seen += *x == seen ? 1 : 100;
+      while (std::optional<int> x = co_await source.next()) {
+        seen += *x == seen ? 1 : 100;
+      }
     } catch (const std::runtime_error& e) {
       message = e.what();
     }

@@ -7,7 +7,7 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy, mutable-global,
-self-include, sleep. Each is explained where it is checked.
+conditional-await, self-include, sleep. Each is explained where it is checked.
 """
 
 import pathlib
@@ -133,10 +133,20 @@ def check_header(relative, text, report):
     for offset, name in mutable_globals(code):
         number = code.count("\n", 0, offset) + 1
         report(number, "mutable-global", f"{name} is mutable and lives as long as the program")
+    check_conditional_await(code, report)
+
+
+def check_conditional_await(code, report):
+    """g++ 12 evaluates both arms of a conditional inside what is awaited or yielded."""
+    for match in re.finditer(r"\bco_(?:await|yield)\b[^;{}?]*\?", code):
+        number = code.count("\n", 0, match.start()) + 1
+        report(number, "conditional-await", "no ?: inside co_await or co_yield: name its value first")
 
 
 def check_test(relative, text, report):
     """One file tests/<area>/<name>_test.cpp."""
+    if not relative.startswith("tests/compiler/"):
+        check_conditional_await(code_of(text), report)
     # The header under test comes first, so that it is seen to stand on its own. It may be one of the tests' own
     # instruments (tests/fake_cuda/), but not what every test includes.
     for number, line in enumerate(text.splitlines(), 1):
@@ -235,6 +245,8 @@ BAD = [
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic std::map<int, int> x;\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic const char* x = \"\";\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic int table[3] = {};\n"),
+    ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_await sleep_for(late ? a : b);\n"),
+    ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_yield f(late\n  ? a : b);\n"),
     ("self-include", "tests/base/bad_test.cpp", SPDX + '#include "tests/support/catch.hpp"\n'),
     ("sleep", "tests/base/bad_test.cpp", SPDX + "#include <millrace/base/a.hpp>\nvoid f() { usleep (1); }\n"),
     ("sleep", "tests/base/bad_test.cpp", SPDX + "#include <millrace/base/a.hpp>\nvoid f() { std::this_thread::sleep_for(d); }\n"),
