@@ -8,7 +8,7 @@
 // pauses of its defaults: they are part of what is measured. Build: c++ -std=c++20 -O2 -Iinclude -I.
 // bench/faults_bench.cpp -o faults_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
-//   faults_bench [GiB per round, default 4]
+//   faults_bench [GiB per round, default 12: one pause of a second weighs much in a short round]
 
 #include <cstdint>
 #include <cstdio>
@@ -74,7 +74,7 @@ mill::task<std::uint64_t> count(mill::async_generator<mill::chunk> chunks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t gib = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 4);
+  const std::size_t gib = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 12);
   const std::size_t passes = gib * 1024 * mill::MiB / (objects * object_bytes);
   bench::print_machine();
   const failing none(0);
