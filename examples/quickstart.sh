@@ -11,7 +11,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build=${MILLRACE_BUILD:-build}
+build=${MILLRACE_BUILD:-build/quickstart}  # apart from the tests: this one is optimised
+mkdir -p "$(dirname "$build")"
 bash cmake/packages.sh install build
 generator=()
 if command -v ninja > /dev/null && [ ! -f "$build/CMakeCache.txt" ]; then generator=(-G Ninja); fi
