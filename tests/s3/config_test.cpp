@@ -97,11 +97,29 @@ TEST_CASE("checksums of answers are validated unless somebody says otherwise", "
     return s3::config::from_environment(environment_of(v), given).validate_checksums;
   };
   const char* const name = "AWS_RESPONSE_CHECKSUM_VALIDATION";
+  CHECK(s3::config().validate_checksums);
   CHECK(validates({}));
   CHECK(validates({{name, "when_supported"}}));
   CHECK_FALSE(validates({{name, "WHEN_REQUIRED"}}));
   CHECK(validates({{name, "when_required"}}, {.validate_checksums = true}));
   CHECK_FALSE(validates({{name, "when_supported"}}, {.validate_checksums = false}));
+  CHECK(validates({{name, "not looked at"}}, {.validate_checksums = true}));
+  CHECK(validates({{"AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"}}));
+}
+
+TEST_CASE("uploads carry checksums unless somebody says otherwise", "[s3][config]") {
+  const auto sends = [](variables v, s3::config_options given = {}) {
+    return s3::config::from_environment(environment_of(v), given).send_checksums;
+  };
+  const char* const name = "AWS_REQUEST_CHECKSUM_CALCULATION";
+  CHECK(s3::config().send_checksums);
+  CHECK(sends({}));
+  CHECK(sends({{name, "When_Supported"}}));
+  CHECK_FALSE(sends({{name, "When_Required"}}));
+  CHECK(sends({{name, "when_required"}}, {.send_checksums = true}));
+  CHECK_FALSE(sends({{name, "when_supported"}}, {.send_checksums = false}));
+  CHECK_FALSE(sends({{name, "not looked at"}}, {.send_checksums = false}));
+  CHECK(sends({{"AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required"}}));
 }
 
 TEST_CASE("values that make no sense are errors that name the variable", "[s3][config]") {
@@ -117,6 +135,9 @@ TEST_CASE("values that make no sense are errors that name the variable", "[s3][c
       {"AWS_MAX_ATTEMPTS", "99999999999999999999"},
       {"AWS_RETRY_MODE", "never"},
       {"AWS_RESPONSE_CHECKSUM_VALIDATION", "always"},
+      {"AWS_RESPONSE_CHECKSUM_VALIDATION", "true"},
+      {"AWS_REQUEST_CHECKSUM_CALCULATION", "never"},
+      {"AWS_REQUEST_CHECKSUM_CALCULATION", "when_require"},
   };
   for (const auto& [name, value] : bad) {
     variables v = {{name, value}};

@@ -52,6 +52,14 @@ TEST_CASE("nothing is set: every place is named", "[s3][explain]") {
         "  the program: not given\n"
         "  AWS_CA_BUNDLE: not set\n"
         "  ca_bundle of profile default: not set\n"
+        "checksums of uploads: when_supported (by default)\n"
+        "  the program: not given\n"
+        "  AWS_REQUEST_CHECKSUM_CALCULATION: not set\n"
+        "  request_checksum_calculation of profile default: not set\n"
+        "checksums of answers: when_supported (by default)\n"
+        "  the program: not given\n"
+        "  AWS_RESPONSE_CHECKSUM_VALIDATION: not set\n"
+        "  response_checksum_validation of profile default: not set\n"
         "proxy: none (no variable names one for https)\n");
 }
 
@@ -72,8 +80,9 @@ TEST_CASE("it is said which source won, which are overruled, and no secret", "[s
                                       {"AWS_REGION", "eu-west-1"},
                                       {"AWS_ENDPOINT_URL", "https://store"},
                                       {"HTTPS_PROXY", "user:hidden6@proxy:3128"},
-                                      {"NO_PROXY", "inside"}},
-                                     {.max_attempts = 7});
+                                      {"NO_PROXY", "inside"},
+                                      {"AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_REQUIRED"}},
+                                     {.max_attempts = 7, .validate_checksums = false});
   for (const char* part :
        {"credentials: environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY\n",
         "  profile: profile p: static keys: not asked, as those above win\n",
@@ -81,7 +90,9 @@ TEST_CASE("it is said which source won, which are overruled, and no secret", "[s
         "  instance metadata: AWS_EC2_METADATA_DISABLED is true\n", "region: eu-west-1 (AWS_REGION)\n",
         "  region of profile p: set, but overruled\n", "endpoint: https://store (AWS_ENDPOINT_URL)\n",
         "retry mode: adaptive (retry_mode of profile p)\n", "attempts: 7 (the program)\n  the program: used\n",
-        "proxy: http://proxy:3128 (HTTPS_PROXY)\n", "  past it: inside (NO_PROXY), this machine"}) {
+        "checksums of uploads: WHEN_REQUIRED (AWS_REQUEST_CHECKSUM_CALCULATION)\n",
+        "checksums of answers: when_required (the program)\n", "proxy: http://proxy:3128 (HTTPS_PROXY)\n",
+        "  past it: inside (NO_PROXY), this machine"}) {
     CHECK_THAT(text, Contains(part));
   }
   CHECK_THAT(text, !Contains("hidden"));

@@ -31,7 +31,8 @@ s3::settings settings_of(variables& v, const std::string& config) {
 TEST_CASE("the profile says what the variables do not", "[s3][config]") {
   const std::string file =
       "[profile train]\nregion = eu-west-3\nendpoint_url = http://profile:1\nretry_mode = adaptive\nmax_attempts = 9\n"
-      "ca_bundle = /ca.pem\nuse_fips_endpoint = true\nuse_dualstack_endpoint = TRUE\ns3 =\n"
+      "ca_bundle = /ca.pem\nuse_fips_endpoint = true\nuse_dualstack_endpoint = TRUE\n"
+      "request_checksum_calculation = when_required\nresponse_checksum_validation = WHEN_REQUIRED\ns3 =\n"
       "  addressing_style = path\n  use_arn_region = false\n  us_east_1_regional_endpoint = legacy\n";
   variables v = {{"AWS_PROFILE", "train"}};
   s3::config c = s3::config::from_settings(settings_of(v, file));
@@ -45,6 +46,8 @@ TEST_CASE("the profile says what the variables do not", "[s3][config]") {
   CHECK(c.style == s3::addressing::path);
   CHECK_FALSE(c.use_arn_region);
   CHECK(c.global_us_east_1);
+  CHECK_FALSE(c.send_checksums);
+  CHECK_FALSE(c.validate_checksums);
 
   v = {{"AWS_PROFILE", "train"},
        {"AWS_DEFAULT_REGION", "eu-west-1"},
@@ -55,7 +58,9 @@ TEST_CASE("the profile says what the variables do not", "[s3][config]") {
        {"AWS_USE_FIPS_ENDPOINT", "false"},
        {"AWS_USE_DUALSTACK_ENDPOINT", "false"},
        {"AWS_S3_USE_ARN_REGION", "true"},
-       {"AWS_S3_US_EAST_1_REGIONAL_ENDPOINT", "regional"}};
+       {"AWS_S3_US_EAST_1_REGIONAL_ENDPOINT", "regional"},
+       {"AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_SUPPORTED"},
+       {"AWS_RESPONSE_CHECKSUM_VALIDATION", "when_supported"}};
   c = s3::config::from_settings(settings_of(v, file));
   CHECK(c.region == "eu-west-1");
   CHECK(c.endpoint_url == "http://variable:1");
@@ -66,6 +71,8 @@ TEST_CASE("the profile says what the variables do not", "[s3][config]") {
   CHECK_FALSE(c.dual_stack);
   CHECK(c.use_arn_region);
   CHECK_FALSE(c.global_us_east_1);
+  CHECK(c.send_checksums);
+  CHECK(c.validate_checksums);
   CHECK(s3::config::from_settings(settings_of(v, file), {.style = s3::addressing::virtual_hosted}).style ==
         s3::addressing::virtual_hosted);
 }
@@ -89,6 +96,8 @@ TEST_CASE("properties that make no sense are errors that name them", "[s3][confi
   const std::pair<const char*, const char*> bad[] = {
       {"max_attempts = 0", "max_attempts of profile default is \"0\""},
       {"retry_mode = never", "retry_mode of profile default is \"never\""},
+      {"request_checksum_calculation = no", "request_checksum_calculation of profile default is \"no\""},
+      {"response_checksum_validation = no", "response_checksum_validation of profile default is \"no\""},
       {"use_fips_endpoint = 1", "use_fips_endpoint of profile default is \"1\""},
       {"s3 =\n  addressing_style = both", "s3.addressing_style of profile default is \"both\""},
       {"[x", "/home/.aws/config: line 2: "},

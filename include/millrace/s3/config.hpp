@@ -39,6 +39,7 @@ struct config_options {
   std::optional<int> max_attempts = std::nullopt;
   std::optional<retry_mode> retries = std::nullopt;
   std::optional<bool> validate_checksums = std::nullopt;
+  std::optional<bool> send_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
   bool requester_pays = false;
   /// Requests without any authorization: for public data. Counts where credentials would be looked for otherwise, in
@@ -62,6 +63,7 @@ class config {
         max_attempts(given.max_attempts.value_or(3)),
         retries(given.retries.value_or(retry_mode::standard)),
         validate_checksums(given.validate_checksums.value_or(true)),
+        send_checksums(given.send_checksums.value_or(true)),
         retry(given.retry),
         requester_pays(given.requester_pays) {
     if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
@@ -86,7 +88,9 @@ class config {
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;        ///< AWS_RETRY_MODE
   bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read whole are compared with the
-                             ///< checksum that the store keeps of them
+                             ///< checksum that the store keeps of them, which is asked for
+  bool send_checksums;       ///< AWS_REQUEST_CHECKSUM_CALCULATION: uploads carry a checksum of their own, unless
+                             ///< put_options says otherwise; their signature covers the payload either way
   retry_options retry;       ///< pauses and costs; its max_attempts does not count
   bool requester_pays;       ///< every request says that its sender pays: what some buckets demand
 };
@@ -159,14 +163,8 @@ inline config config::from_settings(const settings& s, const config_options& giv
       result.retries = *mode;
     }
   }
-  if (!given.validate_checksums) {
-    if (const detail::choice c = detail::choose_checksum_validation(s); c.value()) {
-      result.validate_checksums = detail::equal_ignoring_case(*c.value(), "when_supported");
-      if (!result.validate_checksums && !detail::equal_ignoring_case(*c.value(), "when_required")) {
-        c.refuse("when_supported or when_required");
-      }
-    }
-  }
+  if (!given.validate_checksums) result.validate_checksums = detail::choose_checksum_validation(s).when_supported();
+  if (!given.send_checksums) result.send_checksums = detail::choose_checksum_calculation(s).when_supported();
   return result;
 }
 

@@ -49,6 +49,8 @@ class explanation {
     ask("retry mode", given_.retries ? name_of(*given_.retries) : "", &choose_retry_mode, "standard");
     ask("attempts", attempts, &choose_attempts, "3");
     ask("CA bundle", given_.ca_bundle, &choose_ca_bundle, "the system's");
+    ask("checksums of uploads", name_of(given_.send_checksums), &choose_checksum_calculation, "when_supported");
+    ask("checksums of answers", name_of(given_.validate_checksums), &choose_checksum_validation, "when_supported");
     guarded("proxy", [this] { about_proxy(); });
     return std::move(out_);
   }
@@ -64,6 +66,9 @@ class explanation {
         return "adaptive";
     }
     return "";
+  }
+  static const char* name_of(std::optional<bool> checksums) noexcept {
+    return !checksums ? "" : *checksums ? "when_supported" : "when_required";
   }
 
   template <class Write>

@@ -22,7 +22,9 @@ struct put_options {
   /// goes on is an error instead of an object.
   std::optional<std::uint64_t> size = std::nullopt;
   bool only_new = false;  ///< an object of that name is left alone: 412 PreconditionFailed
-  bool checksums = true;  ///< each request carries the CRC-32C of its body, which the store checks
+  /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
+  /// configured (config::send_checksums).
+  std::optional<bool> checksums = std::nullopt;
   std::string_view content_type = {};
   std::span<const header_field> metadata = {};  ///< kept with the object as x-amz-meta-NAME; printable ASCII
 };

@@ -67,6 +67,13 @@ class choice {
     if (!equal_ignoring_case(*value_, "false")) refuse("true or false");
     return false;
   }
+  /// Whether checksums are used wherever the store supports them (also when nobody said anything), not only where it
+  /// demands them. "Data Integrity Protections for Amazon S3" of the AWS SDKs and Tools Reference Guide.
+  bool when_supported() const {
+    if (!value_ || equal_ignoring_case(*value_, "when_supported")) return true;
+    if (!equal_ignoring_case(*value_, "when_required")) refuse("when_supported or when_required");
+    return false;
+  }
 
  private:
   static std::optional<std::string> owned(std::optional<std::string_view> text) {
@@ -133,6 +140,9 @@ inline choice choose_retry_mode(const settings& s) {
 }
 inline choice choose_checksum_validation(const settings& s) {
   return choice(s).variable("AWS_RESPONSE_CHECKSUM_VALIDATION").property("response_checksum_validation");
+}
+inline choice choose_checksum_calculation(const settings& s) {
+  return choice(s).variable("AWS_REQUEST_CHECKSUM_CALCULATION").property("request_checksum_calculation");
 }
 
 }  // namespace millrace::s3::detail
