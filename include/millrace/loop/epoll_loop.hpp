@@ -19,7 +19,10 @@ namespace millrace {
 /// The event loop for where io_uring is refused: epoll(7) for descriptors, and one helper thread per loop, started by
 /// the first file operation, that makes the calls on files one after the other. A call that has begun cannot be
 /// cancelled: the loop waits for it. See event_loop.
-class epoll_loop final : public event_loop {
+///
+/// A derived class may keep another clock (testing::jumping_loop does): it overrides now_ns() and poll(), and calls
+/// shut_down() in its destructor.
+class epoll_loop : public event_loop {
  public:
   /// Throws io_error when there are no descriptors left.
   epoll_loop() { epoll_.set(wake_.fd(), POLLIN, wake_tag, false); }
@@ -66,23 +69,37 @@ class epoll_loop final : public event_loop {
  protected:
   void poll(bool block, std::optional<time_point> deadline) override {
     std::optional<duration> timeout;
-    if (block) {
-      if (deadline) timeout = *deadline - now();
-      wake_.sleep_begins();
-      if (!inbox_empty()) timeout = duration(0);
-    } else {
+    if (!block) {
       if (watches_.live() == 0) return;
       timeout = duration(0);
+    } else if (deadline) {
+      timeout = *deadline - now();
     }
+    wait(timeout);
+  }
+
+  /// Reports what the kernel has, after at most `timeout` of real time (nullopt: however long it takes; not positive:
+  /// without waiting). False when the time was up and there was nothing, in the inbox neither.
+  bool wait(std::optional<duration> timeout) {
+    bool message = false;
+    if (!timeout || timeout->count() > 0) {
+      wake_.sleep_begins();
+      message = !inbox_empty();
+      if (message) timeout = duration(0);
+    }
+    bool event;
     try {
-      epoll_.wait(timeout, [this](std::uint64_t tag, unsigned events) { dispatch(tag, events); });
+      event = epoll_.wait(timeout, [this](std::uint64_t tag, unsigned events) { dispatch(tag, events); });
     } catch (...) {
       wake_.sleep_ends();
       throw;
     }
     wake_.sleep_ends();
+    return event || message;
   }
   void wake() noexcept override { wake_.wake(); }
+
+  detail::watch_table& watches() noexcept { return watches_; }
 
  private:
   static constexpr std::uint64_t wake_tag = ~std::uint64_t(0);

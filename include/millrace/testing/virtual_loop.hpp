@@ -9,18 +9,11 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
-#include <string>
 
 #include <millrace/coro/executor.hpp>
+#include <millrace/testing/deadlock.hpp>
 
 namespace millrace::testing {
-
-/// Nothing is ready, no timer is armed, no operation is under way, and somebody still waits.
-class deadlock : public std::logic_error {
- public:
-  using std::logic_error::logic_error;
-};
 
 /// An executor on virtual time: no kernel, no network, no waiting. When nothing is ready the clock jumps to the next
 /// timer; when there is no timer either, run_until() and block_on() throw `deadlock` instead of hanging.

@@ -40,12 +40,14 @@ class epoll_set {
   void remove(int fd) noexcept { ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
   /// Waits (nullopt: for ever; not positive: not at all) and calls `visit(tag, events)` for a bounded number of events.
+  /// False when the time was up and there was none.
   template <class Visit>
-  void wait(std::optional<duration> timeout, Visit&& visit) {
+  bool wait(std::optional<duration> timeout, Visit&& visit) {
     epoll_event events[batch];
     const int n = wait_for(events, timeout);
     if (n < 0 && errno != EINTR) fail("epoll_wait(2)");
     for (int i = 0; i < n; ++i) visit(std::uint64_t(events[i].data.u64), unsigned(events[i].events));
+    return n != 0;
   }
 
  private:
