@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/rate_limiter.hpp>
+#include <millrace/s3/aimd_limit.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -13,7 +13,6 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/origin/background.hpp>
-#include <millrace/s3/aimd_limit.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/s3/detail/prefix_gates.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -164,74 +163,4 @@ TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
     CHECK(gate.refusals() == (mode == s3::retry_mode::standard ? 2 : 0));
     CHECK(gate.under_way() == 0);
   }
-}
-
-TEST_CASE("the adaptive mode follows the measured rate and the cubic function", "[s3][throttling]") {
-  // The steps of the SDKs' common specification of this limiter: time, throttled, measured rate, new rate.
-  struct step {
-    int tenths;
-    bool throttled;
-    double measured;
-    double rate;
-  };
-  static constexpr step steps[] = {
-      {2, false, 0.000000, 0.500000},  {4, false, 0.000000, 0.500000},  {6, false, 4.800000, 0.500000},
-      {8, false, 4.800000, 0.500000},  {10, false, 4.160000, 0.500000}, {12, false, 4.160000, 0.691200},
-      {14, false, 4.160000, 1.097600}, {16, false, 5.632000, 1.638400}, {18, false, 5.632000, 2.332800},
-      {20, true, 4.326400, 3.028480},  {22, false, 4.326400, 3.486639}, {24, false, 4.326400, 3.821874},
-      {26, false, 5.665280, 4.053386}, {28, false, 5.665280, 4.200373}, {30, false, 4.333056, 4.282037},
-      {32, true, 4.333056, 2.997426},  {34, false, 4.333056, 3.452226}};
-  s3::rate_limiter limiter;
-  const time_point start(1000s);
-  CHECK(limiter.acquire(start) == duration(0));
-  for (const step& s : steps) {
-    INFO(s.tenths);
-    limiter.ended(start + s.tenths * 100ms, s.throttled);
-    CHECK(limiter.measured() == Approx(s.measured).epsilon(1e-5));
-    CHECK(limiter.rate() == Approx(s.rate).epsilon(1e-5));
-  }
-}
-
-TEST_CASE("the adaptive mode holds nothing back before it is throttled, then one request after the other",
-          "[s3][throttling]") {
-  s3::rate_limiter limiter;
-  const time_point start(1000s);
-  for (int i = 0; i < 100; ++i) {
-    CHECK(limiter.acquire(start + i * 10ms) == duration(0));
-    limiter.ended(start + i * 10ms, false);
-  }
-  limiter.ended(start + 1s, true);
-  const double rate = limiter.rate();
-  CHECK(rate == Approx(limiter.measured() * 0.7));
-  duration previous(0);
-  for (int i = 1; i < 1000; ++i) {
-    const duration pause = limiter.acquire(start + 1s);
-    CHECK(pause >= previous);
-    CHECK(pause <= duration(static_cast<duration::rep>(i / rate * 1e9) + 1));
-    previous = pause;
-  }
-  CHECK(previous >= duration(static_cast<duration::rep>(800 / rate * 1e9)));
-}
-
-TEST_CASE("requests wait for their turn in the adaptive mode", "[s3][throttling]") {
-  s3::config_options o;
-  o.max_attempts = 2;
-  o.retries = s3::retry_mode::adaptive;
-  o.retry.throttling_base = 0ns;
-  const s3::session s(s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("k", "s")),
-                      http::transport_options());
-  virtual_loop loop;
-  int calls = 0;
-  auto attempt = [&calls] {
-    struct once {
-      static task<int> run(int& n) {
-        if (++n == 1) throw s3::error(503, "SlowDown", "", "");
-        co_return n;
-      }
-    };
-    return once::run(calls);
-  };
-  CHECK(block_on(loop, s3::with_retries<int>(s, attempt)) == 2);
-  CHECK(s.limiter()->rate() > 0);
-  CHECK(loop.elapsed() == 2s);  // half a request per second is the least rate
 }

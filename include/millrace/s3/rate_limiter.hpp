@@ -6,24 +6,33 @@
 #include <mutex>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/s3/detail/cubic_rate.hpp>
 
 namespace millrace::s3 {
 
 /// The client's own limit on requests per second in the "adaptive" retry mode of the AWS SDKs: off until the store asks
-/// for fewer requests, then a token bucket whose rate falls to 0.7 of what was measured and grows back along the cubic
-/// function of CUBIC (RFC 9438), to twice the measured rate at most. Shared by the requests of a session; thread-safe.
+/// for fewer requests, then a token bucket whose rate falls to 0.7 of what was measured and grows back (cubic_rate), to
+/// twice the measured rate at most. Constants, formulas and order of steps are those that botocore
+/// (retries/adaptive.py, bucket.py, throttling.py), aws-sdk-go-v2, smithy-rs and smithy-typescript share. As in
+/// botocore nobody runs up a debt: a token is taken where there is one, and who waits goes by the rate of the day; with
+/// debts, requests that wait go on waiting for minutes after the rate has recovered (smithy-rs, pull request 4632).
 ///
-/// Knows no clock: callers give the present moment, which must not run backwards.
+/// Shared by the requests of a session; thread-safe. Knows no clock: callers give the present moment, which must not
+/// run backwards.
 class rate_limiter {
  public:
-  /// Takes the right to one request; gives the pause until it may be sent. Requests are served in the order of calls.
+  /// Asks for the right to one request. Zero: it is given. Otherwise nothing was taken, and the caller is to ask again
+  /// after that pause, of two seconds at the most; those who wait for the same token get it in the order of asking.
   duration acquire(time_point now) {
     std::lock_guard lock(mutex_);
     const double t = seconds(now);
     if (!enabled_) return duration(0);
     refill(t);
-    tokens_ -= 1;
-    return tokens_ >= 0 ? duration(0) : duration(static_cast<duration::rep>(-tokens_ / rate_ * 1e9));
+    if (tokens_ < 1 - tolerance) {
+      return duration(static_cast<duration::rep>(__builtin_ceil((1 - tokens_) / rate_ * 1e9)));
+    }
+    tokens_ = std::max(tokens_ - 1, 0.0);
+    return duration(0);
   }
 
   /// Tells how a request ended: whether the store asked for fewer.
@@ -33,14 +42,10 @@ class rate_limiter {
     measure(t);
     double wanted;
     if (throttled) {
-      last_max_ = enabled_ ? std::min(measured_, rate_) : measured_;
-      last_throttle_ = t;
+      wanted = cubic_.throttled(enabled_ ? std::min(measured_, rate_) : measured_, t);
       enabled_ = true;
-      wanted = last_max_ * beta;
     } else {
-      const double window = __builtin_cbrt(last_max_ * (1 - beta) / scale);
-      const double x = t - last_throttle_ - window;
-      wanted = scale * x * x * x + last_max_;
+      wanted = cubic_.grown(t);
     }
     refill(t);
     rate_ = std::max(std::min(wanted, 2 * measured_), 0.5);
@@ -60,9 +65,8 @@ class rate_limiter {
   }
 
  private:
-  static constexpr double beta = 0.7;
-  static constexpr double scale = 0.4;
   static constexpr double smooth = 0.8;
+  static constexpr double tolerance = 1e-6;  // of a request: moments are rounded
 
   double seconds(time_point now) {
     if (!begun_) {
@@ -96,8 +100,7 @@ class rate_limiter {
   double measured_ = 0;
   double last_bucket_ = 0;
   double requests_ = 0;
-  double last_max_ = 0;
-  double last_throttle_ = 0;
+  detail::cubic_rate cubic_;
 };
 
 }  // namespace millrace::s3

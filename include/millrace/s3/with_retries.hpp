@@ -56,8 +56,7 @@ task<T> with_retries(const session& s, Attempt attempt) {
   executor& ex = co_await this_executor();
   for (;;) {
     if (s.limiter() != nullptr) {
-      const duration turn = s.limiter()->acquire(ex.now());
-      if (turn.count() > 0) co_await sleep_for(turn);
+      for (duration turn; (turn = s.limiter()->acquire(ex.now())).count() > 0;) co_await sleep_for(turn);
     }
     std::exception_ptr why;
     failed_attempt failed;
