@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/origin/fault_plan.hpp>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -74,6 +75,21 @@ TEST_CASE("random faults depend on the question and its number, not on the order
   };
   CHECK(draw(1, false) == draw(1, true));
   CHECK(draw(1, false) != draw(2, false));
+}
+
+TEST_CASE("random pauses are as long as allowed, and not longer") {
+  const auto longest = [](millrace::duration limit) {
+    fault_plan plan;
+    plan.randomize({.probability = 1, .per_request = 0, .longest_pause = limit});
+    millrace::duration most{0};
+    for (int i = 0; i < 200; ++i) most = std::max(most, plan.decide(get("a")).pause);
+    return most;
+  };
+  using std::chrono::milliseconds;
+  CHECK(longest(milliseconds(10)) == milliseconds(10));
+  CHECK(longest(milliseconds(40'000)) > milliseconds(30'000));
+  CHECK(longest(milliseconds(40'000)) <= milliseconds(40'000));
+  CHECK(longest(milliseconds(0)) == milliseconds(0));
 }
 
 TEST_CASE("random faults come at about the asked rate, of every kind, and let retries through") {

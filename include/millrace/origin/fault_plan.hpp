@@ -37,6 +37,7 @@ struct random_faults {
   bool silent = true;             ///< also broken answers that HTTP libraries report as success
   bool slow = false;              ///< also stalls and drips: for clients whose time-outs are short
   bool damage = false;            ///< also flipped bits in objects: only checksums find them
+  duration longest_pause = std::chrono::milliseconds(10);  ///< of delays, and between the pieces of a drip
 };
 
 /// What goes wrong on a server, and when. Thread-safe: may be changed while the server runs. Scripted faults come
@@ -180,7 +181,8 @@ class fault_plan {
     const k drawn = kinds[random.below(kinds.size())];
     fault f(drawn, random.next());
     f.at_is_random = true;
-    f.pause = std::chrono::milliseconds(1 + random.below(10));
+    const auto most = static_cast<std::uint64_t>(random_.longest_pause / std::chrono::milliseconds(1));
+    f.pause = std::chrono::milliseconds(most == 0 ? 0 : 1 + random.below(most));
     f.status = f.what == k::page ? 200 : 0;
     if (f.what == k::refuse) {
       static constexpr std::pair<int, const char*> errors[] = {
