@@ -21,6 +21,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/millrace_cuda.hpp>
 
+#include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 
 namespace {
@@ -121,40 +122,23 @@ int main(int argc, char** argv) {
   void* to = nullptr;
   check(cudaMalloc(&to, slots * images().bytes()));
 
-  bench::contender bare("bare cudaMemcpyAsync");
-  bench::contender ours("to_device");
-  for (int round = -1; round < bench::rounds; ++round) {
-    const bench::cost a = bench::measure([&] { return bare_copies(copies, from, to, count); });
-    const bench::cost b =
-        bench::measure([&] { return through_to_device(*loop, pool, copies, training, nullptr, count); });
-    if (round < 0) continue;
-    bare.add(a);
-    ours.add(b);
-  }
-  bench::contender::print_head();
-  bare.print();
-  ours.print();
+  bench::contender bare("bare cudaMemcpyAsync", [&] { return bare_copies(copies, from, to, count); });
+  bench::contender ours("to_device", [&] { return through_to_device(*loop, pool, copies, training, nullptr, count); });
+  bench::take_turns({&bare, &ours});
+  bench::print_table({&bare, &ours});
   bench::goal_at_least("GB/s, to_device / bare copies", bench::ratio(ours.gb_per_second, bare.gb_per_second), 0.95);
 
   const busywork work(8);
-  bench::contender alone("steps alone");
-  bench::contender both("steps fed by to_device");
-  for (int round = -1; round < bench::rounds; ++round) {
-    const bench::cost a = bench::measure([&] {
-      for (std::size_t i = 0; i < count; ++i) work.enqueue(training.get());
-      training.synchronize();
-      return count * images().bytes();
-    });
-    const bench::cost b =
-        bench::measure([&] { return through_to_device(*loop, pool, copies, training, &work, count); });
-    if (round < 0) continue;
-    alone.add(a);
-    both.add(b);
-  }
+  bench::contender alone("steps alone", [&] {
+    for (std::size_t i = 0; i < count; ++i) work.enqueue(training.get());
+    training.synchronize();
+    return count * images().bytes();
+  });
+  bench::contender both("steps fed by to_device",
+                        [&] { return through_to_device(*loop, pool, copies, training, &work, count); });
+  bench::take_turns({&alone, &both});
   std::printf("\noverlap: GB/s of the batches that the steps used up\n");
-  bench::contender::print_head();
-  alone.print();
-  both.print();
+  bench::print_table({&alone, &both});
   bench::goal_at_least("steps/s, fed by to_device / alone", bench::ratio(both.gb_per_second, alone.gb_per_second),
                        0.95);
   from.clear();

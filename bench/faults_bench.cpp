@@ -24,6 +24,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 
+#include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/served.hpp"
 
@@ -84,30 +85,17 @@ int main(int argc, char** argv) {
   const failing many(0.05);
   bench::pin(1);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
-  bench::contender a("no faults");
-  bench::contender b("1 % of the requests fail");
-  bench::contender c("5 % of the requests fail");
   const auto read = [&](const failing& server) {
-    return bench::measure([&] {
-      const std::uint64_t total = mill::block_on(*loop, count(server.pipeline(passes)));
-      if (total != passes * objects * object_bytes) std::abort();
-      return total;
-    });
+    const std::uint64_t total = mill::block_on(*loop, count(server.pipeline(passes)));
+    if (total != passes * objects * object_bytes) std::abort();
+    return total;
   };
-  for (int round = -1; round < turns; ++round) {  // the first one warms up
-    const bench::cost ca = read(none);
-    const bench::cost cb = read(few);
-    const bench::cost cc = read(many);
-    if (round < 0) continue;
-    a.add(ca);
-    b.add(cb);
-    c.add(cc);
-  }
+  bench::contender a("no faults", [&] { return read(none); });
+  bench::contender b("1 % of the requests fail", [&] { return read(few); });
+  bench::contender c("5 % of the requests fail", [&] { return read(many); });
+  bench::take_turns({&a, &b, &c}, turns);
   std::printf("%s, %zu requests a round\n", loop->backend(), passes * objects * object_bytes / part_bytes);
-  bench::contender::print_head();
-  a.print();
-  b.print();
-  c.print();
+  bench::print_table({&a, &b, &c});
   bench::goal_at_least("GB/s, 1 % / none", bench::ratio(b.gb_per_second, a.gb_per_second), 0.90);
   std::printf("  %-58s %9.3f x\n", "GB/s, 5 % / none", bench::ratio(c.gb_per_second, a.gb_per_second));
 }

@@ -7,8 +7,9 @@
 // of them, except in the table of loop threads. Our requests are signed and go through all checks.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
-//   fetch_bench [GiB per round, default 2] [plain | tls, default both]
+//   fetch_bench [GiB per round, default 2, which is the least] [plain | tls, default both]
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 
+#include "bench/common/contender.hpp"
 #include "bench/common/curl_client.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/raw_client.hpp"
@@ -93,6 +95,12 @@ std::uint64_t fetch_on_loops(const mill::s3::client& s3, std::size_t passes, uns
   return total;
 }
 
+/// The goals beside libcurl, the same with and without TLS.
+void compare(const bench::contender& ours, const bench::contender& libcurl) {
+  bench::goal_at_least("GB/s, fetch / bare libcurl", bench::ratio(ours.gb_per_second, libcurl.gb_per_second), 0.97);
+  bench::goal_at_most("CPU s/GB, fetch / bare libcurl", bench::ratio(ours.cpu_per_gb, libcurl.cpu_per_gb), 1.05);
+}
+
 void plain(std::size_t passes) {
   const bench::served server(false, fill);
   bench::pin(1);
@@ -102,41 +110,25 @@ void plain(std::size_t passes) {
   bench::raw_client raw(server.port, at_once);
   bench::curl_client curl(server.endpoint, at_once);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
-  bench::contender a("(a) bare epoll, recv into slabs");
-  bench::contender b("(b) bare libcurl + io_uring");
-  bench::contender c("(c) fetch");
-  for (int round = -1; round < bench::rounds; ++round) {  // the first one warms up
-    const bench::cost ca = bench::measure([&] { return raw.fetch(all, slabs, [](const mill::bytes&) {}); });
-    const bench::cost cb = bench::measure([&] { return curl.fetch(all, slabs); });
-    const bench::cost cc = fetch_with(*loop, s3, passes);
-    if (ca.bytes != cb.bytes) std::abort();
-    if (round < 0) continue;
-    a.add(ca);
-    b.add(cb);
-    c.add(cc);
-  }
+  bench::contender a("(a) bare epoll, recv into slabs",
+                     [&] { return raw.fetch(all, slabs, [](const mill::bytes&) {}); });
+  bench::contender b("(b) bare libcurl + io_uring", [&] { return curl.fetch(all, slabs); });
+  bench::contender c("(c) fetch", [&] { return fetch_with(*loop, s3, passes); });
+  bench::take_turns({&a, &b, &c});
+  if (a.last.bytes != b.last.bytes) std::abort();
   std::printf("plain HTTP, %s\n", loop->backend());
-  bench::contender::print_head();
-  a.print();
-  b.print();
-  c.print();
-  bench::goal_at_least("GB/s, fetch / bare libcurl", bench::ratio(c.gb_per_second, b.gb_per_second), 0.97);
-  bench::goal_at_most("CPU s/GB, fetch / bare libcurl", bench::ratio(c.cpu_per_gb, b.cpu_per_gb), 1.05);
+  bench::print_table({&a, &b, &c});
+  compare(c, b);
   bench::goal_at_least("GB/s, fetch / bare recv", bench::ratio(c.gb_per_second, a.gb_per_second), 0.90);
   bench::goal_at_most("minor faults per GB beyond those of bare recv",
                       c.faults_per_gb.median() - a.faults_per_gb.median(), 500, "");
 
   if (std::thread::hardware_concurrency() >= 4) bench::unpin();
-  bench::contender one("run(), 1 loop");
-  bench::contender two("run(), 2 loops");
-  for (int round = 0; round < bench::rounds; ++round) {
-    one.add(bench::measure([&] { return fetch_on_loops(s3, passes, 1); }));
-    two.add(bench::measure([&] { return fetch_on_loops(s3, passes, 2); }));
-  }
+  bench::contender one("run(), 1 loop", [&] { return fetch_on_loops(s3, passes, 1); });
+  bench::contender two("run(), 2 loops", [&] { return fetch_on_loops(s3, passes, 2); });
+  bench::take_turns({&one, &two}, bench::rounds, 0);
   std::printf("\nloop threads; new connections every round\n");
-  bench::contender::print_head();
-  one.print();
-  two.print();
+  bench::print_table({&one, &two});
   std::printf(
       "  GB/s, 2 loops / 1 loop: %.2f%s\n", bench::ratio(two.gb_per_second, one.gb_per_second),
       std::thread::hardware_concurrency() >= 4 ? "" : " (says nothing here: both loops share the client's one core)");
@@ -151,32 +143,20 @@ void tls(std::size_t passes) {
   bench::raw_tls_client raw(server.port, server.certificate_file);
   bench::curl_client curl(server.endpoint, at_once, server.certificate_file);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
-  bench::contender a("bare SSL_read, 1 connection");
-  bench::contender b("bare libcurl + io_uring");
-  bench::contender c("fetch");
-  for (int round = -1; round < bench::rounds; ++round) {
-    const bench::cost ca = bench::measure([&] { return raw.fetch(all, slabs); });
-    const bench::cost cb = bench::measure([&] { return curl.fetch(all, slabs); });
-    const bench::cost cc = fetch_with(*loop, s3, passes);
-    if (round < 0) continue;
-    a.add(ca);
-    b.add(cb);
-    c.add(cc);
-  }
+  bench::contender a("bare SSL_read, 1 connection", [&] { return raw.fetch(all, slabs); });
+  bench::contender b("bare libcurl + io_uring", [&] { return curl.fetch(all, slabs); });
+  bench::contender c("fetch", [&] { return fetch_with(*loop, s3, passes); });
+  bench::take_turns({&a, &b, &c});
   std::printf("\nTLS (%s)\n", raw.cipher());
-  bench::contender::print_head();
-  a.print();
-  b.print();
-  c.print();
-  bench::goal_at_least("GB/s, fetch / bare libcurl", bench::ratio(c.gb_per_second, b.gb_per_second), 0.97);
-  bench::goal_at_most("CPU s/GB, fetch / bare libcurl", bench::ratio(c.cpu_per_gb, b.cpu_per_gb), 1.05);
+  bench::print_table({&a, &b, &c});
+  compare(c, b);
   bench::goal_at_most("CPU s/GB, fetch / bare SSL_read", bench::ratio(c.cpu_per_gb, a.cpu_per_gb), 1.3);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t gib = static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 2);
+  const std::size_t gib = static_cast<std::size_t>(std::max(2, argc > 1 ? std::atoi(argv[1]) : 2));
   const std::string_view which = argc > 2 ? argv[2] : "both";
   bench::print_machine();
   if (which != "tls") plain(2 * gib);

@@ -32,6 +32,7 @@
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
+#include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 
 namespace {
@@ -118,24 +119,17 @@ int main(int argc, char** argv) {
   const double per_image = static_cast<double>(bytes) / different;
   mill::cpu_pool cores;
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
-  bench::contender a("turbojpeg, one buffer a thread");
-  bench::contender b("turbojpeg, a new buffer an image");
-  bench::contender c("map_concurrent(decode)");
-  for (int round = -1; round < bench::rounds; ++round) {
-    const bench::cost ca = bench::measure([&] { return decode_bare(jpegs, count, cores.threads(), false); });
-    const bench::cost cb = bench::measure([&] { return decode_bare(jpegs, count, cores.threads(), true); });
-    const bench::cost cc = bench::measure([&] {
-      const int n = mill::block_on(*loop, count_all(images(jpegs, count, cores)));
-      return static_cast<double>(n) * per_image;
-    });
-    if (round < 0) continue;
-    a.add(ca);
-    b.add(cb);
-    c.add(cc);
-  }
+  bench::contender a("turbojpeg, one buffer a thread",
+                     [&] { return decode_bare(jpegs, count, cores.threads(), false); });
+  bench::contender b("turbojpeg, a new buffer an image",
+                     [&] { return decode_bare(jpegs, count, cores.threads(), true); });
+  bench::contender c("map_concurrent(decode)", [&] {
+    const int n = mill::block_on(*loop, count_all(images(jpegs, count, cores)));
+    return static_cast<double>(n) * per_image;
+  });
+  bench::take_turns({&a, &b, &c});
   std::printf("%dx%d, %.0f KB; %u threads; GB of JPEG\n", width, height, per_image * 1e-3, cores.threads());
-  bench::contender::print_head();
-  for (const bench::contender* who : {&a, &b, &c}) who->print();
+  bench::print_table({&a, &b, &c});
   const double speed = c.gb_per_second.median() * 1e9 / per_image;
   std::printf("  map_concurrent: %.0f images/s, %.0f per CPU second\n", speed, 1e9 / per_image / c.cpu_per_gb.median());
   bench::goal_at_least("images/s, map_concurrent / bare turbojpeg", bench::ratio(c.gb_per_second, a.gb_per_second),

@@ -24,6 +24,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 
+#include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/raw_client.hpp"
 #include "bench/common/served.hpp"
@@ -90,35 +91,25 @@ int main(int argc, char** argv) {
   for (std::size_t i = 0; i < shards; ++i) bench::add_parts(all, "/b/" + key(i), shard_bytes, part_bytes);
   bench::raw_client raw(server.port, 8);
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
-  bench::contender a("bare epoll, recv into slabs");
-  bench::contender b("fetch");
-  bench::contender c("fetch | lines, batch 512");
-  bench::figure rate;
-  bench::figure core_rate;
-  for (int round = -1; round < bench::rounds; ++round) {
-    std::uint64_t lines = 0;
-    const bench::cost ca =
-        bench::measure([&] { return raw.fetch(all, mill::slab_pool(part_bytes), [](const mill::bytes&) {}); });
-    const bench::cost cb = bench::measure([&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });
-    const bench::cost cc = bench::measure(
-        [&] { return mill::block_on(*loop, count(chunks(s3, shards) | mill::lines({.batch = 512}), lines)); });
-    if (ca.bytes != cb.bytes || ca.bytes != cc.bytes) {
-      std::fprintf(stderr, "bytes differ: %.0f %.0f %.0f\n", ca.bytes, cb.bytes, cc.bytes);
-      return 1;
-    }
-    if (round < 0) continue;
-    a.add(ca);
-    b.add(cb);
-    c.add(cc);
-    rate.add(static_cast<double>(lines) / cc.seconds);
-    core_rate.add(static_cast<double>(lines) / cc.cpu_seconds);
+  bench::contender a("bare epoll, recv into slabs",
+                     [&] { return raw.fetch(all, mill::slab_pool(part_bytes), [](const mill::bytes&) {}); });
+  bench::contender b("fetch", [&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });
+  std::uint64_t lines = 0;
+  bench::contender c("fetch | lines, batch 512", [&] {
+    lines = 0;
+    return mill::block_on(*loop, count(chunks(s3, shards) | mill::lines({.batch = 512}), lines));
+  });
+  bench::take_turns({&a, &b, &c});
+  if (a.last.bytes != b.last.bytes || a.last.bytes != c.last.bytes) {
+    std::fprintf(stderr, "bytes differ: %.0f %.0f %.0f\n", a.last.bytes, b.last.bytes, c.last.bytes);
+    return 1;
   }
-  bench::contender::print_head();
-  a.print();
-  b.print();
-  c.print();
+  bench::print_table({&a, &b, &c});
   bench::goal_at_least("GB/s, fetch | lines / bare recv", bench::ratio(c.gb_per_second, a.gb_per_second), 0.60);
   bench::goal_at_most("CPU s/GB, fetch | lines / bare recv", bench::ratio(c.cpu_per_gb, a.cpu_per_gb), 1 / 0.60);
+  const bench::figure& rate = c.gb_per_second;
+  const double per_gb = static_cast<double>(lines) / c.last.bytes * 1e9;
   std::printf("  %.0f lines/s (%.0f - %.0f), %.0f per CPU second; torchdata's S3FileLoader published %.0f\n",
-              rate.median(), rate.lowest(), rate.highest(), core_rate.median(), published_lines);
+              rate.median() * per_gb, rate.lowest() * per_gb, rate.highest() * per_gb, per_gb / c.cpu_per_gb.median(),
+              published_lines);
 }

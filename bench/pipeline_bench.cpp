@@ -25,6 +25,7 @@
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
 
+#include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/served.hpp"
 
@@ -107,18 +108,11 @@ memory one_pass(const mill::s3::client& s3, bool on_a_thread, std::size_t budget
 
 void speed(const mill::s3::client& s3, std::size_t shards) {
   const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
-  bench::contender a("list | fetch");
-  bench::contender b("list | fetch | untar | group_samples");
-  for (int round = -1; round < bench::rounds; ++round) {
-    const bench::cost ca = bench::measure([&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });
-    const bench::cost cb = bench::measure([&] { return mill::block_on(*loop, drain(samples(s3, shards))); });
-    if (round < 0) continue;
-    a.add(ca);
-    b.add(cb);
-  }
-  bench::contender::print_head();
-  a.print();
-  b.print();
+  bench::contender a("list | fetch", [&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });
+  bench::contender b("list | fetch | untar | group_samples",
+                     [&] { return mill::block_on(*loop, drain(samples(s3, shards))); });
+  bench::take_turns({&a, &b});
+  bench::print_table({&a, &b});
   bench::goal_at_least("GB/s, samples / fetch alone", bench::ratio(b.gb_per_second, a.gb_per_second), 0.90);
   bench::goal_at_most("CPU s/GB, samples / fetch alone", bench::ratio(b.cpu_per_gb, a.cpu_per_gb), 1 / 0.90);
 }

@@ -113,28 +113,6 @@ class figure {
   std::vector<double> values_;
 };
 
-/// The repeats of one contender.
-class contender {
- public:
-  explicit contender(std::string who) : name(std::move(who)) {}
-  void add(const cost& c) {
-    gb_per_second.add(c.gb_per_second());
-    cpu_per_gb.add(c.cpu_per_gb());
-    faults_per_gb.add(c.faults_per_gb());
-  }
-  static void print_head() {
-    std::printf("%-34s %7s %15s %9s %17s %10s\n", "", "GB/s", "(low - high)", "CPU s/GB", "(low - high)", "faults/GB");
-  }
-  void print() const {
-    std::printf("%-34s %7.2f (%5.2f - %5.2f) %9.4f (%6.4f - %6.4f) %10.0f\n", name.c_str(), gb_per_second.median(),
-                gb_per_second.lowest(), gb_per_second.highest(), cpu_per_gb.median(), cpu_per_gb.lowest(),
-                cpu_per_gb.highest(), faults_per_gb.median());
-  }
-
-  std::string name;
-  figure gb_per_second, cpu_per_gb, faults_per_gb;
-};
-
 /// Median over the rounds of the quotient within the round: what the machine did meanwhile falls out of it.
 inline double ratio(const figure& a, const figure& b) {
   figure quotients;
