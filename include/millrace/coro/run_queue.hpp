@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 
 #include <millrace/base/rng.hpp>
+#include <millrace/base/wait_list.hpp>
 #include <millrace/coro/ready_node.hpp>
 
 namespace millrace {
@@ -15,36 +16,15 @@ namespace millrace {
 /// coroutines become ready.
 class run_queue {
  public:
-  run_queue() noexcept { head_.prev_ = head_.next_ = &head_; }
-  run_queue(const run_queue&) = delete;
-  run_queue& operator=(const run_queue&) = delete;
-  ~run_queue() {
-    while (!empty()) head_.next_->unlink();
-    head_.prev_ = head_.next_ = nullptr;
-  }
-
-  bool empty() const noexcept { return head_.next_ == &head_; }
+  bool empty() const noexcept { return nodes_.empty(); }
 
   /// Appends `node`; a node that is already queued stays where it is.
   void push(ready_node& node) noexcept {
-    if (node.linked()) return;
-    node.prev_ = head_.prev_;
-    node.next_ = &head_;
-    head_.prev_->next_ = &node;
-    head_.prev_ = &node;
+    if (!node.linked()) nodes_.push(node);
   }
 
   /// Unlinks and returns the next node; the queue must not be empty.
-  ready_node& pop() noexcept {
-    ready_node* node = head_.next_;
-    if (shuffled_) {
-      std::size_t count = 0;
-      for (ready_node* n = head_.next_; n != &head_; n = n->next_) ++count;
-      for (std::size_t skip = random_.below(count); skip > 0; --skip) node = node->next_;
-    }
-    node->unlink();
-    return *node;
-  }
+  ready_node& pop() noexcept { return nodes_.pop(shuffled_ ? random_.below(nodes_.count()) : 0); }
 
   /// From now on pop() chooses at random, reproducibly from `seed`.
   void shuffle(std::uint64_t seed) noexcept {
@@ -53,7 +33,7 @@ class run_queue {
   }
 
  private:
-  ready_node head_;
+  wait_list<ready_node> nodes_;
   bool shuffled_ = false;
   rng random_{0};
 };

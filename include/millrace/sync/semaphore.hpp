@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include <millrace/base/wait_list.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/sync/wait_list.hpp>
 
 namespace millrace {
 

@@ -4,8 +4,8 @@
 
 #include <coroutine>
 
+#include <millrace/base/wait_list.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/sync/wait_list.hpp>
 
 namespace millrace {
 

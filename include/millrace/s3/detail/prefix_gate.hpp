@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <utility>
 
+#include <millrace/base/wait_list.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/s3/aimd_limit.hpp>
-#include <millrace/sync/wait_list.hpp>
 
 namespace millrace::s3::detail {
 

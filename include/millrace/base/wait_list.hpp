@@ -6,7 +6,8 @@
 
 namespace millrace {
 
-/// A first-in first-out list of waiters that live in coroutine frames; a waiter unlinks itself when it is dropped.
+/// A place in a wait_list: lives in a coroutine's frame and unlinks itself when it is destroyed, so that dropping a
+/// coroutine that waits needs no search and leaves nothing behind.
 class waiter {
  public:
   waiter() noexcept = default;
@@ -29,7 +30,8 @@ class waiter {
   waiter* next_ = nullptr;
 };
 
-/// See waiter. `Waiter` derives from waiter.
+/// A first-in first-out list of waiters, which it does not own: `Waiter` derives from waiter. Allocates nothing. One
+/// thread. Those that are left when it ends are unlinked.
 template <class Waiter>
 class wait_list {
  public:
@@ -42,7 +44,15 @@ class wait_list {
   }
 
   bool empty() const noexcept { return head_.next_ == &head_; }
+  /// How many there are, by counting them.
+  std::size_t count() const noexcept {
+    std::size_t n = 0;
+    for (const waiter* w = head_.next_; w != &head_; w = w->next_) ++n;
+    return n;
+  }
+  /// The list must not be empty.
   Waiter& front() const noexcept { return static_cast<Waiter&>(*head_.next_); }
+  /// Appends `w`, which must not be in a list.
   void push(Waiter& w) noexcept {
     waiter& node = w;
     node.prev_ = head_.prev_;
@@ -50,8 +60,10 @@ class wait_list {
     head_.prev_->next_ = &node;
     head_.prev_ = &node;
   }
-  Waiter& pop() noexcept {
-    waiter* const node = head_.next_;
+  /// Unlinks and returns the first one, or the one behind the first `skip`, which must be there.
+  Waiter& pop(std::size_t skip = 0) noexcept {
+    waiter* node = head_.next_;
+    for (; skip > 0; --skip) node = node->next_;
     node->unlink();
     return static_cast<Waiter&>(*node);
   }
