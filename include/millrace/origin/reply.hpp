@@ -19,6 +19,12 @@ class reply {
 
   reply() = default;
   explicit reply(int http_status) : status(http_status) {}
+  /// 200 with an XML document.
+  static reply document(const std::string& xml) {
+    reply a;
+    a.set_document(xml);
+    return a;
+  }
 
   reply& add(std::string name, std::string value) {
     fields.emplace_back(std::move(name), std::move(value));

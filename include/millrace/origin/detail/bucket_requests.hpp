@@ -81,9 +81,7 @@ inline reply list_objects(store& s, const request& r, const options& o) {
     out.open("CommonPrefixes").element("Prefix", shown(prefix)).close("CommonPrefixes");
   }
   out.close("ListBucketResult");
-  reply answer;
-  answer.set_document(out.take());
-  return answer;
+  return reply::document(out.take());
 }
 
 inline reply create_bucket(store& s, const request& r) {
@@ -113,9 +111,7 @@ inline reply bucket_location(store& s, const request& r, const options& o) {
   xml out;
   // The oldest region has no name there.
   out.element("LocationConstraint", o.region == "us-east-1" ? "" : o.region, s3_namespace);
-  reply answer;
-  answer.set_document(out.take());
-  return answer;
+  return reply::document(out.take());
 }
 
 }  // namespace millrace::origin_server::detail

@@ -35,9 +35,7 @@ inline reply start_upload(store& s, const request& r) {
       .element("Key", r.key)
       .element("UploadId", id)
       .close("InitiateMultipartUploadResult");
-  reply answer;
-  answer.set_document(out.take());
-  return answer;
+  return reply::document(out.take());
 }
 
 inline std::uint64_t part_number(const std::string* text) {
@@ -99,9 +97,7 @@ inline reply list_parts(store& s, const request& r) {
       .element("NextPartNumberMarker", std::to_string(last))
       .element("MaxParts", std::to_string(limit))
       .element("IsTruncated", it == u.parts.end() ? "false" : "true");
-  reply answer;
-  answer.set_document(out.take() + parts.take() + "</ListPartsResult>");
-  return answer;
+  return reply::document(out.take() + parts.take() + "</ListPartsResult>");
 }
 
 /// ListMultipartUploads: all of them on one page.
@@ -118,9 +114,7 @@ inline reply list_uploads(store& s, const request& r) {
         .close("Upload");
   }
   out.close("ListMultipartUploadsResult");
-  reply answer;
-  answer.set_document(out.take());
-  return answer;
+  return reply::document(out.take());
 }
 
 /// The content of the first element `name` in `text`, which is moved behind it; nothing when there is none. Enough for
@@ -179,9 +173,7 @@ inline reply complete_upload(store& s, const request& r, const options& o) {
       .element("Key", r.key)
       .element("ETag", etag)
       .close("CompleteMultipartUploadResult");
-  reply answer;
-  answer.set_document(out.take());
-  return answer;
+  return reply::document(out.take());
 }
 
 }  // namespace millrace::origin_server::detail
