@@ -64,5 +64,15 @@ inline void check(cudaError_t code, const char* call) {
   throw error(code, call);
 }
 
+/// The answer of a query, which is no success before the work is done. Throws cuda::error for everything else.
+inline bool done(cudaError_t code, const char* call) {
+  if (code == cudaErrorNotReady) {
+    forget(code);
+    return false;
+  }
+  check(code, call);
+  return true;
+}
+
 }  // namespace detail
 }  // namespace millrace::cuda

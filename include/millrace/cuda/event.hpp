@@ -42,13 +42,7 @@ class event {
   /// the work before the mark.
   bool ready() const {
     const device_guard current(on_);
-    const cudaError_t code = cudaEventQuery(handle_);
-    if (code == cudaErrorNotReady) {
-      detail::forget(code);
-      return false;
-    }
-    detail::check(code, "cudaEventQuery");
-    return true;
+    return detail::done(cudaEventQuery(handle_), "cudaEventQuery");
   }
 
   /// Blocks the calling thread until the mark is reached.

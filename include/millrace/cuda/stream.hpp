@@ -35,13 +35,7 @@ class stream {
   /// Whether everything enqueued so far is done. Does not block.
   bool idle() const {
     const device_guard current(on());
-    const cudaError_t code = cudaStreamQuery(get());
-    if (code == cudaErrorNotReady) {
-      detail::forget(code);
-      return false;
-    }
-    detail::check(code, "cudaStreamQuery");
-    return true;
+    return detail::done(cudaStreamQuery(get()), "cudaStreamQuery");
   }
 
   /// Blocks the calling thread until everything enqueued so far is done.
