@@ -22,7 +22,8 @@ namespace millrace::s3 {
 class rate_limiter {
  public:
   /// Asks for the right to one request. Zero: it is given. Otherwise nothing was taken, and the caller is to ask again
-  /// after that pause, of two seconds at the most; those who wait for the same token get it in the order of asking.
+  /// after that pause, of two seconds at the most; on one loop those who wait for the same token get it in the order of
+  /// asking.
   duration acquire(time_point now) {
     std::lock_guard lock(mutex_);
     const double t = seconds(now);
