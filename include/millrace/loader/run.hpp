@@ -19,6 +19,7 @@
 #include <millrace/loader/detail/run_account.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
+#include <millrace/loop/detail/start_thread.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 namespace millrace {
@@ -37,7 +38,8 @@ class running {
   running(async_generator<T> pipeline, const run_options& options) : shared_(std::make_unique<shared>(options)) {
     check_budget(pipeline.bounds(), options.budget);
     shared_->account.begin();
-    thread_ = std::thread([s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
+    thread_ = detail::start_thread(
+        "millrace-loop", [s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
   }
   running(running&&) noexcept = default;
   running& operator=(running&&) = delete;

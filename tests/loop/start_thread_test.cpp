@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/loop/detail/start_thread.hpp>
+
+#include <future>
+#include <string>
+#include <thread>
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "tests/support/catch.hpp"
+
+using millrace::detail::start_thread;
+
+namespace {
+
+struct seen {
+  std::string name;
+  int policy = -1;
+  bool takes_signals = true;
+};
+
+/// What a thread of ours is like once start_thread() has returned.
+seen look_at_thread() {
+  seen result;
+  std::promise<void> started;
+  std::thread thread = start_thread("millrace-test", [&result, gate = started.get_future()]() mutable {
+    gate.wait();
+    char name[16] = {};
+    ::pthread_getname_np(::pthread_self(), name, sizeof name);
+    result.name = name;
+    sched_param parameters{};
+    ::pthread_getschedparam(::pthread_self(), &result.policy, &parameters);
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    result.takes_signals = ::sigismember(&blocked, SIGINT) == 0 || ::sigismember(&blocked, SIGTERM) == 0;
+  });
+  started.set_value();
+  thread.join();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("start_thread: a thread of the library has a name, no signals, and does not preempt who wakes it") {
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  const seen s = look_at_thread();
+  CHECK(s.name == "millrace-test");
+  CHECK_FALSE(s.takes_signals);
+  sigset_t after;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  CHECK(::sigismember(&after, SIGINT) == ::sigismember(&before, SIGINT));
+  int own = -1;
+  sched_param parameters{};
+  REQUIRE(::pthread_getschedparam(::pthread_self(), &own, &parameters) == 0);
+  if (own != SCHED_OTHER) MILLRACE_SKIP("the tests run under a scheduling policy of their own");
+  CHECK(s.policy == SCHED_BATCH);
+}
+
+TEST_CASE("start_thread: a policy that the program has chosen is inherited") {
+  int chosen = -1;
+  int inherited = -1;
+  std::thread program([&] {
+    const sched_param parameters{};
+    chosen = ::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &parameters);
+    inherited = look_at_thread().policy;
+  });
+  program.join();
+  REQUIRE(chosen == 0);
+  CHECK(inherited == SCHED_IDLE);
+}
