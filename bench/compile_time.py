@@ -6,8 +6,9 @@
     python3 bench/compile_time.py [--compiler g++] [--repeat 5] [--json FILE] [HEADER...]
 
 Without headers: an empty unit, the core (base, coro, sync), every header that needs liburing at most, and millrace.hpp.
-Each is measured without optimisation twice: parsed only (-fsyntax-only) and compiled (-c). --json appends one line per
-measurement to FILE.
+Each is measured without optimisation three times: parsed only (-fsyntax-only), compiled (-c), and compiled with its
+headers precompiled, which is what target_precompile_headers() does for all units of a program but the first. --json
+appends one line per measurement to FILE.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORE_FOLDERS = ("base", "coro", "sync")
+FLAGS = ["-std=c++20", "-O0", f"-I{ROOT}/include"]
 LIBURING_FOLDERS = CORE_FOLDERS + ("loop", "flow", "io", "device")
 
 
@@ -55,6 +57,15 @@ def units(headers):
     return result
 
 
+def precompile(compiler, folder, includes):
+    """The file to -include: the compiler takes the precompiled one beside it (g++: .gch, clang: .pch)."""
+    header = pathlib.Path(folder, "precompiled.hpp")
+    header.write_text("".join(f"#include <{include}>\n" for include in includes))
+    result = f"{header}{'.pch' if 'clang' in compiler else '.gch'}"
+    measure([compiler, *FLAGS, "-x", "c++-header", str(header), "-o", result])
+    return str(header)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", default="g++")
@@ -66,20 +77,22 @@ def main():
     compiler = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True)
     compiler = compiler.stdout.splitlines()[0]
     print(f"{compiler}, -std=c++20 -O0, median of {options.repeat}")
-    print(f"{'unit':28} {'headers':>7} {'parse s':>8} {'MB':>5} {'compile s':>10} {'MB':>5}")
+    print(f"{'unit':28} {'headers':>7} {'parse s':>8} {'MB':>5} {'compile s':>10} {'MB':>5} {'precompiled s':>14} {'MB':>5}")
     with tempfile.TemporaryDirectory() as folder:
         for name, includes in units(options.headers):
             source = pathlib.Path(folder, "unit.cpp")
             source.write_text("".join(f"#include <{include}>\n" for include in includes) + "int main() {}\n")
             row = {"unit": name, "headers": len(includes), "compiler": compiler, "repeat": options.repeat}
-            for mode, flags in (("parse", ["-fsyntax-only"]), ("compile", ["-c", "-o", f"{folder}/unit.o"])):
-                command = [options.compiler, "-std=c++20", "-O0", f"-I{ROOT}/include", *flags, str(source)]
+            modes = [("parse", ["-fsyntax-only"]), ("compile", ["-c", "-o", f"{folder}/unit.o"])]
+            modes.append(("precompiled", ["-include", precompile(options.compiler, folder, includes), *modes[-1][1]]))
+            for mode, flags in modes:
+                command = [options.compiler, *FLAGS, *flags, str(source)]
                 measure(command)  # fills the page cache
                 runs = [measure(command) for _ in range(options.repeat)]
                 row[f"{mode}_s"] = round(statistics.median(seconds for seconds, _ in runs), 3)
                 row[f"{mode}_mb"] = round(max(memory for _, memory in runs))
             print(f"{name:28} {row['headers']:7} {row['parse_s']:8.2f} {row['parse_mb']:5} {row['compile_s']:10.2f} "
-                  f"{row['compile_mb']:5}")
+                  f"{row['compile_mb']:5} {row['precompiled_s']:14.2f} {row['precompiled_mb']:5}")
             if options.json:
                 with open(options.json, "a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")

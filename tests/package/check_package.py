@@ -8,7 +8,8 @@ find_package     a program against the installed package, every component found 
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
 optional         the same component, optional: the rest works and its target does not exist
-add_subdirectory a program with the library as a subfolder, which adds no tests, options, downloads or install rules
+add_subdirectory a program with the library as a subfolder, which adds no tests, options, downloads or install rules; its
+                 headers are precompiled
 required         MILLRACE_REQUIRE_<COMPONENT> fails with the same message
 """
 
@@ -127,7 +128,7 @@ class package:
         expect("turbojpeg" not in text, "an optional component that is missing is linked all the same")
 
     def case_add_subdirectory(self):
-        folder, output = self.configure("add_subdirectory", f"-DSUBDIRECTORY={self.o.source}")
+        folder, output = self.configure("add_subdirectory", f"-DSUBDIRECTORY={self.o.source}", "-DPRECOMPILED=ON")
         expect("Catch2" not in output and "is not built" not in output, f"the configure output speaks of tests: {output}")
         cache = (folder / "CMakeCache.txt").read_text()
         for word in ("MILLRACE_WERROR", "MILLRACE_SANITIZE", "Catch2_DIR", "FETCHCONTENT"):
