@@ -134,3 +134,59 @@ TEST_CASE("clean-up that was asked for while services end is run, too") {
   }
   CHECK(done == 1);
 }
+
+TEST_CASE("a drain waits a moment for what can be begun again elsewhere, and then drops it") {
+  testing::virtual_loop loop;
+  tracked::reset();
+  int done = 0;
+  struct local {
+    static task<void> leave(executor& ex, duration d, int& count) {
+      root_scope::of(ex).adopt_droppable(clean_up(d, count, tracked(1)));
+      co_return;
+    }
+  };
+  SECTION("it ends in time") {
+    block_on(loop, local::leave(loop, 40ms, done));
+    CHECK(done == 1);
+    CHECK(loop.elapsed() == 40ms);
+  }
+  SECTION("it takes too long") {
+    block_on(loop, local::leave(loop, 1h, done));
+    CHECK(done == 0);
+    CHECK(loop.elapsed() == root_scope::patience);
+  }
+  SECTION("while there is clean-up to wait for it has time") {
+    root_scope::of(loop).adopt(clean_up(1min, done));
+    block_on(loop, local::leave(loop, 59s, done));
+    CHECK(done == 2);
+    CHECK(loop.elapsed() == 1min);
+  }
+  SECTION("clean-up may begin it") {
+    struct cleaner {
+      static task<void> run(executor& ex, int& count) {
+        co_await sleep_for(1s);
+        root_scope::of(ex).adopt_droppable(clean_up(1h, count, tracked(1)));
+        root_scope::of(ex).adopt_droppable(clean_up(20ms, count, tracked(1)));
+        ++count;
+      }
+    };
+    root_scope::of(loop).adopt(cleaner::run(loop, done));
+    loop.drain();
+    CHECK(done == 2);
+    CHECK(loop.elapsed() == 1s + root_scope::patience);
+  }
+  CHECK(loop.background() == 0);
+  CHECK(loop.timers() == 0);
+  CHECK(loop.frames() == 0);
+  CHECK(tracked::clean());
+}
+
+TEST_CASE("what is dropped by a drain may leave clean-up behind, which is run") {
+  testing::virtual_loop loop;
+  int done = 0;
+  root_scope::of(loop).adopt_droppable(uploading(done));
+  loop.drain();
+  CHECK(done == 1);
+  CHECK(loop.elapsed() == root_scope::patience + 50ms);
+  CHECK(loop.frames() == 0);
+}

@@ -148,6 +148,7 @@ TEST_CASE("a run of twelve hours outlives its credentials and waits for none but
 
 TEST_CASE("a refresh that fails while the old credentials are good hurts nobody", "[s3][credentials]") {
   fixture f;
+  f.source->latency = duration(20'000'000);  // a drain waits so long
   CHECK(f.get() == "key1");
   f.pass(seconds(3000));
   f.source->failing = true;
@@ -267,6 +268,49 @@ TEST_CASE("who waits on another loop is woken there, and may be dropped there at
     asking.drain();
     CHECK(source->asked == 1);
   }
+}
+
+TEST_CASE("a loop that ends does not wait for a slow refresh, and who waits on another loop begins anew",
+          "[s3][credentials]") {
+  virtual_loop clock;
+  auto asking = std::make_unique<virtual_loop>();
+  virtual_loop other;
+  auto source = std::make_shared<fake_source>(clock);
+  source->latency = seconds(3600);
+  provider_type provider(source);
+  auto first = std::make_unique<started<s3::credentials>>(*asking, provider.get());
+  auto region = std::make_unique<started<std::string>>(*asking, provider.region());
+  turn(*asking);
+  turn(*asking);
+  started<s3::credentials> second(other, provider.get());
+  started<std::string> second_region(other, provider.region());
+  turn(other);
+  CHECK(source->asked == 1);
+  CHECK(source->regions_asked == 1);
+  first.reset();
+  region.reset();
+  asking->drain();
+  CHECK(asking->elapsed() == millrace::root_scope::patience);
+  CHECK(asking->frames() == 0);
+  asking.reset();
+  other.run_until([&] { return second.done() && second_region.done(); });
+  CHECK(second.take().access_key_id() == "key2");
+  CHECK(second_region.take() == "eu-west-1");
+  CHECK(source->asked == 2);
+  CHECK(source->regions_asked == 2);
+  CHECK(provider.failures() == 0);
+}
+
+TEST_CASE("a slow refresh ahead of time is begun again by the next run", "[s3][credentials]") {
+  fixture f;
+  CHECK(f.get() == "key1");
+  f.pass(seconds(3000));
+  CHECK(f.get() == "key1");  // begins one that takes two seconds, and does not stay for it
+  CHECK(f.loop.elapsed() < seconds(3003));
+  CHECK(f.get() == "key1");
+  CHECK(f.source->asked == 3);
+  f.pass(seconds(600));
+  CHECK(f.get() == "key4");  // the old ones have ended: now it is waited for
 }
 
 TEST_CASE("loops on threads of their own share one refresh", "[s3][credentials]") {

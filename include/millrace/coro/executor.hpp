@@ -41,6 +41,9 @@ class remote_node {
 class executor_service {
  public:
   virtual ~executor_service() = default;
+  /// The executor has nothing left to wait for. True when the service is in the middle of something: it then counts
+  /// as background_started() until it has ended that or given it up, soon.
+  virtual bool linger() noexcept { return false; }
 };
 
 /// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and what derived classes add (a
@@ -137,7 +140,9 @@ class executor {
 
   /// Turns until every operation that outlived its awaitable, and every background clean-up, has ended.
   void drain() {
-    run_until([this] { return operations_ == 0 && background_ == 0; });
+    do {
+      run_until([this] { return operations_ == 0 && background_ == 0; });
+    } while (services_linger());
   }
 
   // ---- census: what must return to zero
@@ -200,6 +205,12 @@ class executor {
   static const void* service_key() noexcept {
     static constexpr char key = 0;
     return &key;
+  }
+
+  bool services_linger() noexcept {
+    bool any = false;
+    for (auto& [key, service] : services_) any = service->linger() || any;
+    return any;
   }
 
   void run_inbox() {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <list>
 #include <memory>
 #include <utility>
@@ -10,30 +11,49 @@
 
 namespace millrace {
 
-/// Where asynchronous clean-up goes when the stage that needs it is dropped (aborting an upload, say): a destructor
-/// cannot wait, so it hands a task to the executor's root scope, which runs it; executor::drain() and the executor's
-/// end wait for it. Nothing is ever detached and forgotten.
-class root_scope final : public executor_service {
+/// Where tasks go that must outlive who started them. Clean-up when a stage is dropped (aborting an upload, say): a
+/// destructor cannot wait, so it hands a task to the executor's root scope, which runs it; executor::drain() and the
+/// executor's end wait for it. And work for everybody (fetching credentials): drain() has little patience with that.
+/// Nothing is ever detached and forgotten.
+class root_scope final : public executor_service, private timer_node {
  public:
+  /// How long drain() waits for what adopt_droppable() took, on the executor's clock.
+  static constexpr duration patience = duration(50'000'000);
+
   /// The root scope of `ex`.
   static root_scope& of(executor& ex) {
     return ex.service<root_scope>([&ex] { return std::make_unique<root_scope>(ex); });
   }
 
   explicit root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
+  ~root_scope() override { executor_.remove_timer(*this); }
 
   /// Runs `t` to its end. What it throws is counted and dropped: clean-up has nobody to report to.
   template <class = void>
   void adopt(task<void> t) {
-    tasks_.push_back(started<void>(executor_, run(std::move(t), *this), nullptr));
+    add(std::move(t), false);
     executor_.background_started();
   }
 
-  /// Clean-ups that ended with an exception so far.
+  /// The same for what can be begun again elsewhere: when the executor has nothing else to wait for, and `patience` has
+  /// passed since, `t` is dropped where it stands.
+  template <class = void>
+  void adopt_droppable(task<void> t) {
+    add(std::move(t), true);
+    ++droppable_;
+  }
+
+  /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
 
  private:
-  // A task cannot free its own frame: this message, which it sends at its end, is run between coroutines.
+  struct adopted {
+    adopted(started<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
+    started<void> running;
+    bool droppable;
+  };
+
+  // A task cannot free its own frame, nor a timer another coroutine's: this message is run between coroutines.
   class reaper final : public remote_node {
    public:
     explicit reaper(root_scope& scope) noexcept : scope_(scope) {}
@@ -51,6 +71,10 @@ class root_scope final : public executor_service {
   };
 
   template <class = void>
+  void add(task<void> t, bool droppable) {
+    tasks_.emplace_back(started<void>(executor_, run(std::move(t), *this), nullptr), droppable);
+  }
+  template <class = void>
   static task<void> run(task<void> t, root_scope& self) {
     try {
       co_await std::move(t);
@@ -59,19 +83,50 @@ class root_scope final : public executor_service {
     }
     self.reaper_.send();
   }
+
+  bool linger() noexcept override {
+    if (droppable_ == 0) return false;
+    if (!std::exchange(lingering_, true)) {
+      executor_.background_started();
+      try {
+        executor_.add_timer(*this, executor_.now() + patience);
+      } catch (...) {
+        fire();
+      }
+    }
+    return true;
+  }
+  void fire() noexcept override {
+    impatient_ = true;
+    reaper_.send();
+  }
+
   void sweep() noexcept {
-    std::list<started<void>> ended;  // destroyed last: destructors may adopt
+    std::list<adopted> ended;  // destroyed last: destructors may adopt
     for (auto it = tasks_.begin(); it != tasks_.end();) {
       const auto current = it++;
-      if (current->done()) ended.splice(ended.end(), tasks_, current);
+      if (!current->running.done() && !(current->droppable && impatient_)) continue;
+      if (current->droppable) {
+        --droppable_;
+      } else {
+        executor_.background_finished();
+      }
+      ended.splice(ended.end(), tasks_, current);
     }
-    for (std::size_t n = ended.size(); n > 0; --n) executor_.background_finished();
+    if (droppable_ == 0 && std::exchange(lingering_, false)) {
+      impatient_ = false;
+      executor_.remove_timer(*this);
+      executor_.background_finished();
+    }
   }
 
   executor& executor_;
   reaper reaper_;
-  std::list<started<void>> tasks_;
+  std::list<adopted> tasks_;
+  std::size_t droppable_ = 0;
   std::size_t failures_ = 0;
+  bool lingering_ = false;  // in a drain, counted as background
+  bool impatient_ = false;  // whose patience is at its end
 };
 
 }  // namespace millrace

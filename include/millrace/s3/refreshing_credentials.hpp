@@ -24,7 +24,8 @@ namespace millrace::s3 {
 /// refused.
 ///
 /// Dropping a get() at any moment, also that of the one that began the refresh, disturbs no other: the refresh belongs
-/// to the loop, whose drain() waits for it (block_on drains). Thread-safe; may go before its gets() have ended.
+/// to the loop. A loop that ends (block_on and run() drain theirs) waits root_scope::patience for it and then drops it;
+/// those who wait on other loops begin anew. Thread-safe; may go before its gets() have ended.
 ///
 /// `Source` has `task<T> resolve()`, where T has `credentials who`, `std::string source`, `bool of_instance` and `bool
 /// constant`; `std::int64_t now()` in unix seconds and `double random()` in [0, 1), both thread-safe; and

@@ -40,7 +40,8 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
         usable = self->outcome();
       }
       if (usable) co_return std::move(*usable);
-      // This loop was held up for so long that what came has ended or was refused meanwhile.
+      // The loop that asked has ended before there was an answer; or this one was held up for so long that what came
+      // has ended or was refused meanwhile.
     }
   }
 
@@ -85,10 +86,10 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
     return true;
   }
 
-  /// Runs by itself, for everybody: whoever began it may be dropped, and executor::drain() waits for it.
+  /// Runs by itself, for everybody: whoever began it may be dropped. A loop that ends does not wait long for it.
   void begin(executor& ex) {
     try {
-      root_scope::of(ex).adopt(run(this->shared_from_this()));
+      root_scope::of(ex).adopt_droppable(run(this->shared_from_this()));
     } catch (...) {
       finish(nullptr, std::current_exception());
       throw;
@@ -96,16 +97,14 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
   }
 
   static task<void> run(std::shared_ptr<refresher> self) {
-    // An executor that ends by an exception destroys this where it stands: the others must not wait for ever.
+    // An executor that ends drops this where it stands: those who wait on others are told, and begin anew.
     class report {
      public:
       explicit report(refresher& r) noexcept : refresher_(&r) {}
       report(const report&) = delete;
       report& operator=(const report&) = delete;
       ~report() {
-        if (refresher_ == nullptr) return;
-        refresher_->finish(nullptr, std::make_exception_ptr(configuration_error("the loop that asked for credentials "
-                                                                                "has ended")));
+        if (refresher_ != nullptr) refresher_->finish(nullptr, nullptr);
       }
       void done() noexcept { refresher_ = nullptr; }
 
@@ -125,6 +124,7 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
     self->finish(result ? &*result : nullptr, failed);
   }
 
+  /// Neither result nor failure: it was dropped.
   void finish(found* result, std::exception_ptr failed) noexcept {
     std::lock_guard lock(mutex_);
     const std::int64_t now = source_->now();

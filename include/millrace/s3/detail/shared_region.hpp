@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/error.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/detail/remote_waiters.hpp>
@@ -27,32 +26,32 @@ class shared_region : public std::enable_shared_from_this<shared_region<Source>>
 
   static task<std::string> get(std::shared_ptr<shared_region> self) {
     executor& ex = co_await this_executor();
-    std::uint64_t seen = 0;
-    bool start = false;
-    {
+    for (;;) {
+      std::uint64_t seen = 0;
+      bool start = false;
+      {
+        std::lock_guard lock(self->mutex_);
+        if (self->answer_) co_return *self->answer_;
+        seen = self->finished_;
+        start = !std::exchange(self->running_, true);
+      }
+      if (start) self->begin(ex);
+      co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
       std::lock_guard lock(self->mutex_);
-      if (self->answer_) co_return *self->answer_;
-      seen = self->finished_;
-      start = !std::exchange(self->running_, true);
+      if (self->error_) std::rethrow_exception(self->error_);
+      // Without an answer: the loop that asked has ended before there was one.
     }
-    if (start) self->begin(ex);
-    co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
-    std::lock_guard lock(self->mutex_);
-    if (!self->answer_) std::rethrow_exception(self->error_);
-    co_return *self->answer_;
   }
 
  private:
-  /// An executor that ends by an exception destroys the asking where it stands: the others must not wait for ever.
+  /// An executor that ends drops the asking where it stands: those who wait on others are told, and begin anew.
   class report {
    public:
     explicit report(shared_region& r) noexcept : region_(r) {}
     report(const report&) = delete;
     report& operator=(const report&) = delete;
     ~report() {
-      if (!told_) {
-        region_.finish(std::nullopt, std::make_exception_ptr(configuration_error("the loop that asked has ended")));
-      }
+      if (!told_) region_.finish(std::nullopt, nullptr);
     }
     void tell(std::optional<std::string> answer, std::exception_ptr failed) noexcept {
       told_ = true;
@@ -66,7 +65,7 @@ class shared_region : public std::enable_shared_from_this<shared_region<Source>>
 
   void begin(executor& ex) {
     try {
-      root_scope::of(ex).adopt(run(this->shared_from_this()));
+      root_scope::of(ex).adopt_droppable(run(this->shared_from_this()));
     } catch (...) {
       finish(std::nullopt, std::current_exception());
       throw;
