@@ -17,9 +17,9 @@
 
 #include <millrace/base/units.hpp>
 
-using millrace::writable_bytes;
 using millrace::bytes;
 using millrace::slab_pool;
+using millrace::writable_bytes;
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
-using millrace::writable_bytes;
 using millrace::bytes;
+using millrace::writable_bytes;
 
 static_assert(!std::is_copy_constructible_v<writable_bytes>);
 static_assert(std::is_nothrow_move_constructible_v<writable_bytes>);

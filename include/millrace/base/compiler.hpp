@@ -49,8 +49,8 @@
 #define MILLRACE_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MILLRACE_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define MILLRACE_NOINLINE __attribute__((noinline))
-/// For the few functions that every item passes through: g++ stops inlining them where a translation unit uses them often,
-/// and then a small optional travels through memory in pieces.
+/// For the few functions that every item passes through: g++ stops inlining them where a translation unit uses them
+/// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 /// A broken invariant of the library or a misuse that would corrupt memory: says so and aborts, in every build.

@@ -67,8 +67,8 @@ class failures {
     give_up(std::string("more than the share of ") + share);
   }
   [[noreturn]] void give_up(const std::string& why) {
-    std::string text = std::string(name_) + ": " + std::to_string(failed_) + " of " + std::to_string(items_) +
-                       " items failed, " + why;
+    std::string text =
+        std::string(name_) + ": " + std::to_string(failed_) + " of " + std::to_string(items_) + " items failed, " + why;
     for (std::size_t i = 0; i < messages_.size(); ++i) text += (i == 0 ? ": " : "; ") + messages_[i];
     if (failed_ > messages_.size()) text += "; and " + std::to_string(failed_ - messages_.size()) + " more";
     throw too_many_failures(std::move(text), failed_, items_, std::move(messages_));

@@ -121,7 +121,7 @@ class handover {
   std::exception_ptr error_;
   executor* executor_ = nullptr;
   remote_node* stop_ = nullptr;  // waits for the executor
-  signal room_;  // the executor's thread only
+  signal room_;                  // the executor's thread only
   wake_producer wake_{*this};
 };
 

@@ -91,7 +91,8 @@ async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std
     total += piece->size();
     if (size && total > *size) {
       at.offset = *size;
-      throw millrace::error("the stream goes on behind the " + std::to_string(*size) + " bytes that it was to hold", at);
+      throw millrace::error("the stream goes on behind the " + std::to_string(*size) + " bytes that it was to hold",
+                            at);
     }
     while (!piece->empty()) {
       if (buffer.full()) {
