@@ -19,7 +19,7 @@ namespace mill = millrace;
 int main() {
   auto pipeline = [](std::uint64_t epoch) {
     return mill::iota(10000)                                                  //
-           | mill::shuffle({.window = 10000, .seed = 7, .epoch = epoch})       //
+           | mill::shuffle({.window = 10000, .seed = 7, .epoch = epoch})      //
            | mill::map([](int i) { return static_cast<double>(i) / 10000; })  //
            | mill::batch(100);
   };
