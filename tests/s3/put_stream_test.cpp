@@ -259,8 +259,22 @@ TEST_CASE("streams are stored over TLS") {
   const std::string body = pattern(300'000);
   s3::put_options large;
   large.part = 70'000;
-  stored_etag(c, "s3://b/k", pieces_of(body, 30'000), large);
-  CHECK((content_of(origin, "k") == body));
+  for (const bool checksums : {true, false}) {
+    INFO("checksums " << checksums);
+    const std::size_t before = origin.log().entries().size();
+    large.checksums = checksums;
+    stored_etag(c, "s3://b/k", pieces_of(body, 30'000), large);
+    CHECK((content_of(origin, "k") == body));
+    const std::vector<origin_server::logged_request> asked = origin.log().entries();
+    int parts = 0;
+    for (std::size_t i = before; i < asked.size(); ++i) {
+      const bool part = asked[i].method == "PUT";
+      parts += part;
+      // The checksum of a part stands in for its hash.
+      CHECK((asked[i].payload == "UNSIGNED-PAYLOAD") == (part && checksums));
+    }
+    CHECK(parts == 5);
+  }
 }
 
 TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, and no more are held") {

@@ -27,6 +27,7 @@ class logged_request {
         connection(r.connection) {
     if (const std::string* value = r.field("range")) range = *value;
     if (const std::string* value = r.field("if-match")) if_match = *value;
+    if (const std::string* value = r.field("x-amz-content-sha256")) payload = *value;
     for (const auto& [name, value] : r.query) {
       if (name.compare(0, 6, "X-Amz-") != 0) query += (query.empty() ? "" : "&") + name + '=' + value;
     }
@@ -38,7 +39,8 @@ class logged_request {
   std::string query;  ///< decoded `name=value` joined by `&`, without X-Amz-*
   std::string range;
   std::string if_match;
-  int status = 0;  ///< as decided; whether it arrived is the fault's business
+  std::string payload;  ///< as signed: a SHA-256 in hexadecimal digits, or UNSIGNED-PAYLOAD
+  int status = 0;       ///< as decided; whether it arrived is the fault's business
   origin_server::fault::kind fault = origin_server::fault::kind::none;
   std::uint64_t connection = 0;  ///< number of the connection, from 1
 };

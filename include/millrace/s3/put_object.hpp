@@ -12,8 +12,8 @@
 
 namespace millrace::s3 {
 
-/// Stores `body` as an object, in one request whose payload is covered by the signature; gives the ETag. At most 5 GiB
-/// (PutObject's limit); the bytes must not change until it is done. Retried as a whole.
+/// Stores `body` as an object, in one request whose signature covers the payload or its checksum; gives the ETag. At
+/// most 5 GiB (PutObject's limit); the bytes must not change until it is done. Retried as a whole.
 template <class Session>
 task<std::string> put_object(std::shared_ptr<const Session> s, std::string bucket, std::string key, bytes body,
                              detail::put_plan plan) {

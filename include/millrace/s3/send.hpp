@@ -58,6 +58,14 @@ class loop_signer final : public executor_service {
   signer signer_;
 };
 
+/// The payload line of the signature: the hash of the body, unless TLS carries it and a checksum of its own, which the
+/// store compares, is among the signed fields. SHA-256 costs 0.5 to 1.5 CPU seconds a GB; AWS's SDKs leave it out, too.
+inline std::string payload_line(signer& sign, const operation& op, std::string_view scheme) {
+  if (op.body.empty()) return std::string(empty_payload_sha256);
+  if (scheme == "https" && op.fields.find("x-amz-checksum-crc32c") != nullptr) return std::string(unsigned_payload);
+  return sign.payload_sha256(op.body.view());
+}
+
 /// Signs `op` for this moment, with credentials of one snapshot.
 inline http::request signed_request(executor& ex, const session& s, const operation& op, const credentials& who) {
   const endpoint to(s.for_bucket(op.bucket), op.bucket);
@@ -81,7 +89,7 @@ inline http::request signed_request(executor& ex, const session& s, const operat
   std::vector<header_field> fields;
   fields.reserve(r.fields.size());
   for (const auto& [name, value] : r.fields) fields.push_back(header_field{name, value});
-  const std::string hash = op.body.empty() ? std::string(empty_payload_sha256) : sign.payload_sha256(op.body.view());
+  const std::string payload = payload_line(sign, op, to.scheme());
   signing_request q;
   q.method = op.method;
   q.host = to.host();
@@ -90,7 +98,7 @@ inline http::request signed_request(executor& ex, const session& s, const operat
   q.headers = fields;
   q.region = to.region();
   q.service = to.service();
-  q.payload = hash;
+  q.payload = payload;
   http::headers added;
   for (const header_field& f : sign.sign(q, who, s.now())) added.add(std::string(f.name), std::string(f.value));
   for (const auto& [name, value] : added) r.fields.add(name, value);
