@@ -132,6 +132,8 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
     if (failed) {
       ++failures_;
       failed = after_failure(std::move(failed), now);
+    } else if (result == nullptr) {
+      put_off(now);  // who runs loops so short would drop the next one, too
     }
     error_ = std::move(failed);
     running_ = false;
@@ -167,13 +169,16 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
     return nullptr;
   }
 
-  std::exception_ptr after_failure(std::exception_ptr failed, std::int64_t now) {
-    if (!current_ || invalid_) return failed;
+  /// Leaves the source in peace for a minute or two; false when the present credentials do not last that long.
+  bool put_off(std::int64_t now) {
     const std::int64_t pause = 60 + static_cast<std::int64_t>(60 * source_->random());
-    if (now < usable_until_ && usable_until_ - now > pause) {
-      refresh_at_ = now + pause;
-      return failed;
-    }
+    if (!current_ || invalid_ || now >= usable_until_ || usable_until_ - now <= pause) return false;
+    refresh_at_ = now + pause;
+    return true;
+  }
+
+  std::exception_ptr after_failure(std::exception_ptr failed, std::int64_t now) {
+    if (!current_ || invalid_ || put_off(now)) return failed;
     if (!of_instance_) {
       refresh_at_ = now;
       return failed;
