@@ -56,6 +56,7 @@ class service {
   }
 
  private:
+  /// S3's own answer, code and message, to operations that a store does not serve.
   static refusal not_implemented(const std::string& what) {
     return refusal(501, "NotImplemented", "A header or operation you provided is not implemented").with("What", what);
   }
