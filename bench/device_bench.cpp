@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   const mill::cuda::stream copies;
   const mill::cuda::stream training;
   const mill::batch_pool pool(images(), copies);
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   mill::slab_pool pinned(images().bytes(), std::make_shared<mill::cuda::pinned_source>());
   std::vector<mill::writable_bytes> from;
   for (std::size_t i = 0; i < slots; ++i) from.push_back(pinned.acquire());

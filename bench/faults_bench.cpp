@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   const failing few(0.01);
   const failing many(0.05);
   bench::pin(1);
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   const auto read = [&](const failing& server) {
     const std::uint64_t total = mill::block_on(*loop, count(server.pipeline(passes)));
     if (total != passes * objects * object_bytes) std::abort();

@@ -115,7 +115,7 @@ void plain(std::size_t passes) {
   const mill::slab_pool slabs(part_bytes);
   bench::raw_client raw(server.port, at_once);
   bench::curl_client curl(server.endpoint, at_once);
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::contender a("(a) bare epoll, recv into slabs",
                      [&] { return all_of(passes, raw.fetch(all, slabs, [](const mill::bytes&) {})); });
   bench::contender b("(b) bare libcurl + io_uring", [&] { return all_of(passes, curl.fetch(all, slabs)); });
@@ -147,7 +147,7 @@ void tls(std::size_t passes) {
   const mill::slab_pool slabs(part_bytes);
   bench::raw_tls_client raw(server.port, server.certificate_file);
   bench::curl_client curl(server.endpoint, at_once, server.certificate_file);
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::contender a("bare SSL_read, 1 connection", [&] { return all_of(passes, raw.fetch(all, slabs)); });
   bench::contender b("bare libcurl + io_uring", [&] { return all_of(passes, curl.fetch(all, slabs)); });
   bench::contender c("fetch", [&] { return fetch_with(*loop, s3, passes); });

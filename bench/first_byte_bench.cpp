@@ -52,7 +52,7 @@ void compare(bool tls, std::size_t count) {
   const bench::served server(tls, fill);
   bench::pin(1);
   const mill::s3::client s3 = server.client();
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::curl_client curl(server.endpoint, 1, server.certificate_file);
   const mill::slab_pool slabs(range_bytes);
   const std::vector<bench::range> all = ranges_of(count);

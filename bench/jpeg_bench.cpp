@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
   }
   const double per_image = static_cast<double>(bytes) / different;
   mill::cpu_pool cores;
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::contender a("turbojpeg, one buffer a thread",
                      [&] { return decode_bare(jpegs, count, cores.threads(), false); });
   bench::contender b("turbojpeg, a new buffer an image",

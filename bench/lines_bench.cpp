@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   std::vector<bench::range> all;
   for (std::size_t i = 0; i < shards; ++i) bench::add_parts(all, "/b/" + key(i), shard_bytes, part_bytes);
   bench::raw_client raw(server.port, 8);
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::contender a("bare epoll, recv into slabs",
                      [&] { return raw.fetch(all, mill::slab_pool(part_bytes), [](const mill::bytes&) {}); });
   bench::contender b("fetch", [&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });

@@ -80,7 +80,7 @@ void print(const char* who, const bench::figure& late) {
 }
 
 void lateness(const mill::s3::client& s3, int count) {
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::figure idle;
   bench::figure busy;
   bench::figure idle_used;

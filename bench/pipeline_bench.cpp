@@ -97,7 +97,7 @@ memory one_pass(const mill::s3::client& s3, bool on_a_thread, std::size_t budget
       for (const mill::sample& s : mill::run(std::move(all), how)) total += byte_size(s);
       return total;
     }
-    const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+    const auto loop = mill::make_event_loop();
     return mill::block_on(*loop, drain(samples(s3, stored_shards)));
   });
   m.rss_after = bench::peak_rss();
@@ -107,7 +107,7 @@ memory one_pass(const mill::s3::client& s3, bool on_a_thread, std::size_t budget
 }
 
 void speed(const mill::s3::client& s3, std::size_t shards) {
-  const std::unique_ptr<mill::event_loop> loop = mill::make_event_loop();
+  const auto loop = mill::make_event_loop();
   bench::contender a("list | fetch", [&] { return mill::block_on(*loop, drain(chunks(s3, shards))); });
   bench::contender b("list | fetch | untar | group_samples",
                      [&] { return mill::block_on(*loop, drain(samples(s3, shards))); });

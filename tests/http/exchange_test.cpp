@@ -35,7 +35,7 @@ task<std::string> fetch(http::request r, std::shared_ptr<const http::transport_o
 
 /// What the exchange gives on a fresh loop: status and body, or the kind of failure.
 std::string outcome(http::request r, std::shared_ptr<const http::transport_options> t = transport()) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   try {
     return block_on(*loop, fetch(std::move(r), std::move(t)));
   } catch (const http::error& e) {
@@ -98,7 +98,7 @@ TEST_CASE("a body longer than Content-Length does not leak into the next answer"
       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad";
   scripted_server server({scripted_answer{longer, then::keep},
                           scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood", then::keep}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   CHECK(block_on(*loop, fetch(http::request(server.url()), transport())) == "200 hello");
   CHECK(block_on(*loop, fetch(http::request(server.url()), transport())) == "200 good");
 }
@@ -143,7 +143,7 @@ TEST_CASE("a server that says nothing, or stops, meets its time-out") {
 
 TEST_CASE("connections are kept and used again") {
   scripted_server server({scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::keep}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   for (int i = 0; i < 20; ++i) CHECK(block_on(*loop, fetch(http::request(server.url()), transport())) == "200 ok");
   CHECK(server.connections() == 1);
 }
@@ -173,7 +173,7 @@ TEST_CASE("header injection is refused") {
 
 TEST_CASE("a URL with line ends, NUL or other control characters is refused, not cut") {
   scripted_server server({scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", then::keep}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   const std::string bad[] = {"/a\r\nx-evil: 1", "/a\nb", std::string("/a\0b", 4), "/\x7f", "/\t"};
   for (const std::string& path : bad) {
     CHECK_THROWS_AS(block_on(*loop, fetch(http::request(server.url(path)), transport())), configuration_error);
@@ -183,7 +183,7 @@ TEST_CASE("a URL with line ends, NUL or other control characters is refused, not
 
 TEST_CASE("messages show the URL without its query") {
   scripted_server server({scripted_answer{"", then::fin}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   try {
     block_on(*loop, fetch(http::request(server.url("/x?X-Amz-Signature=secret")), transport()));
     FAIL("no error");
@@ -220,7 +220,7 @@ TEST_CASE("a slow reader holds the connection back: the window bounds the memory
   const std::string body(3 * MiB + 5, 'x');
   scripted_server server({scripted_answer{
       "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body, then::keep}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   std::size_t most = 0;
   std::size_t total = 0;
   block_on(*loop, read_slowly(server.url(), most, total));
@@ -253,7 +253,7 @@ TEST_CASE("a body beyond the limit of one action goes on in the following turns"
   const std::string body(40 * MiB, 'x');
   scripted_server server({scripted_answer{
       "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body, then::keep}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   for (int i = 0; i < 3; ++i) CHECK(block_on(*loop, read_whole(server.url())) == body.size());
   // The same when every byte counts as too many: each turn moves one piece.
   started<std::size_t> running(*loop, read_whole(server.url()));
@@ -268,7 +268,7 @@ TEST_CASE("an exchange dropped at any moment leaves nothing behind") {
   const std::string body(300000, 'x');
   const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + body;
   scripted_server server({scripted_answer{answer, then::keep}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   for (int turns = 0; turns < 40; ++turns) {
     {
       started<std::string> running(*loop, fetch(http::request(server.url()), transport()));

@@ -25,7 +25,7 @@ inline const char* name(loop_kind k) {
 }
 
 /// Null where the kernel refuses io_uring altogether.
-inline std::unique_ptr<event_loop> make_loop(loop_kind k) {
+inline owned<event_loop> make_loop(loop_kind k) {
   if (k == loop_kind::epoll) return make_event_loop({.force_epoll = true});
   loop_options o;
   auto flavour = ring_loop::flavour::deferred;
@@ -73,6 +73,6 @@ struct two_ends {
   const auto kind_of_loop =                                                                                       \
       GENERATE(loop_kind::deferred, loop_kind::cooperative, loop_kind::plain, loop_kind::tiny, loop_kind::epoll); \
   INFO(millrace::test::name(kind_of_loop));                                                                       \
-  const std::unique_ptr<millrace::event_loop> loop##_owner = millrace::test::make_loop(kind_of_loop);             \
+  const auto loop##_owner = millrace::test::make_loop(kind_of_loop);                                              \
   if (loop##_owner == nullptr) MILLRACE_SKIP(std::string("no ") + millrace::test::name(kind_of_loop) + " here");  \
   millrace::event_loop& loop = *loop##_owner

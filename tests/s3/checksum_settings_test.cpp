@@ -35,7 +35,7 @@ std::string head_of_put(variables v, std::optional<bool> checksums = std::nullop
       {{"HTTP/1.1 200 OK\r\nETag: \"x\"\r\nContent-Length: 0\r\n\r\n", scripted_answer::then::fin}});
   s3::put_options o;
   o.checksums = checksums;
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   const s3::client c = client_of(server.url(""), std::move(v));
   CHECK(block_on(*loop, c.put("s3://b/k", bytes::copy("text"), o)) == "\"x\"");
   REQUIRE(server.requests().size() == 1);
@@ -51,7 +51,7 @@ std::string head_of_get(variables v, const std::string& how, const std::string& 
   const scripted_server server(
       {{"HTTP/1.1 " + how + "ETag: \"x\"\r\nx-amz-checksum-crc32c: " + sum + "\r\nContent-Length: 4\r\n\r\ntext",
         scripted_answer::then::fin}});
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   const s3::client c = client_of(server.url(""), std::move(v));
   const s3::object_part part = block_on(*loop, c.get("s3://b/k", 0, 64 * KiB, "", slab_pool(64 * KiB), 4));
   CHECK(part.data.view() == "text");
@@ -80,7 +80,7 @@ TEST_CASE("uploads in parts without checksums: neither the parts nor the object 
   origin.objects().create_bucket("b");
   const std::string body = pattern(2500);
   for (const char* mode : {"when_supported", "WHEN_REQUIRED"}) {
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     const s3::client c = client_of(origin.endpoint(), {{of_uploads, mode}});
     CHECK(block_on(*loop, c.put("s3://b/k", pieces_of(body, 700), small_parts)).size == body.size());
     CHECK((content_of(origin, "k") == body));

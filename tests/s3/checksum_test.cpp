@@ -57,7 +57,7 @@ class checked {
 
   /// What reading all of the object comes to.
   std::string get(std::size_t length = 64 * KiB, bool etag_known = true) {
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     try {
       const s3::object_part p = block_on(
           *loop, client_.get("s3://b/k", 0, length, etag_known ? etag_ : "", slab_pool(256 * KiB), content_.size()));

@@ -28,7 +28,7 @@ using test::scripted_server;
 using test::variables;
 
 std::string get(const s3::client& c) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   try {
     return std::to_string(block_on(*loop, c.get("s3://b/k", 0, 64 * KiB, "", slab_pool(64 * KiB))).data.size());
   } catch (const error& e) {
@@ -37,7 +37,7 @@ std::string get(const s3::client& c) {
 }
 
 std::string head(const s3::client& c, const std::string& url = "s3://b/k") {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   try {
     return std::to_string(block_on(*loop, c.head(url)).size);
   } catch (const error& e) {
@@ -145,7 +145,7 @@ TEST_CASE("silence where credentials are asked for ends after seconds, not minut
   s3::detail::request_limits limits;
   limits.total = std::chrono::milliseconds(5);
   limits.connect = std::chrono::seconds(100);
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   CHECK_THROWS_AS(block_on(*loop, world.send(http::request(silent.url()), limits)), http::error);
   CHECK(world.now() > 1'700'000'000);
   const double one = world.random();
@@ -160,7 +160,7 @@ TEST_CASE("what is asked of this machine goes past the proxy", "[s3][client]") {
   http::transport_options services;
   services.proxy = proxy.url("");
   const s3::detail::surroundings<> world(services);
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   s3::detail::request_limits limits;
   CHECK(block_on(*loop, world.send(http::request(target.url()), limits)).body == "by proxy");
   limits.direct = true;

@@ -30,7 +30,7 @@ using origin_server::fault;
 namespace {
 
 std::optional<shard> first_of(const s3::client& c, std::string prefix) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   async_generator<shard> list = c.list(prefix);
   struct ask {
     static task<std::optional<shard>> run(async_generator<shard>& from) { co_return co_await from.next(); }
@@ -40,7 +40,7 @@ std::optional<shard> first_of(const s3::client& c, std::string prefix) {
 
 /// Every operation of the client on the object; gives the messages of what they throw.
 std::vector<std::string> try_everything(const s3::client& c, const std::string& object) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   std::vector<std::string> messages;
   const auto attempt = [&](auto make) {
     try {
@@ -67,7 +67,7 @@ std::vector<std::string> try_everything(const s3::client& c, const std::string& 
 std::string target_of(const std::string& url) { return url.substr(url.find('/', 8)); }
 
 std::string presigned(const s3::client& c, std::string_view object, std::int64_t seconds, std::string method = "GET") {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   return block_on(*loop, c.presign(object, seconds, std::move(method)));
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("presigned URLs of temporary credentials carry their token, and use th
   at.endpoint = endpoint;
   at.region = "us-east-1";
   const s3::client c(s3::config(at), s3::credentials("temporary", "temporary-secret", "a/token+"));
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   block_on(*loop, c.get("s3://b/k", 0, 100, "", slab_pool(64 * KiB)));
   const std::string url = block_on(*loop, c.presign("s3://b/k", 60));
   CHECK(url.find("X-Amz-Security-Token=a%2Ftoken%2B") != std::string::npos);
@@ -156,7 +156,7 @@ TEST_CASE("presigned URLs of temporary credentials carry their token, and use th
 TEST_CASE("line ends and NUL in keys and prefixes reach the store as part of the name, and nothing else") {
   origin_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   const std::string evil[] = {"a\r\nx-amz-acl: public-read",
                               "a HTTP/1.1\r\n\r\nDELETE /b/k HTTP/1.1\r\n\r\n",
                               std::string("a\0b", 3),
@@ -212,7 +212,7 @@ TEST_CASE("a redirect to another host is never followed: no signature leaves for
     const s3::client c = client_of(origin);
     try_everything(c, "s3://b/k");
     CHECK(origin.faults().injected() >= 7);
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     try {
       block_on(*loop, c.head("s3://b/k"));
       FAIL("a redirect was taken for an answer");
@@ -244,7 +244,7 @@ TEST_CASE("no message shows a key, a token or a signature, whatever the store an
     o.retry.base = std::chrono::microseconds(1);
     const s3::client c(s3::config(o), s3::credentials("origin-key", "a-wrong-secret", "a/session+token"));
     for (std::string& m : try_everything(c, "s3://b/k")) messages.push_back(std::move(m));
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     const auto transport = std::make_shared<const http::transport_options>();
     const std::string url = block_on(*loop, c.presign("s3://b/k", 60));
     try {

@@ -26,7 +26,7 @@ namespace {
 /// Stores `content` with parts of 1000 bytes, on a loop of its own.
 std::string stored_etag(const s3::client& c, const std::string& url, async_generator<bytes> content,
                         s3::put_options o = small_parts) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   const s3::object_info info = block_on(*loop, c.put(url, std::move(content), o));
   CHECK(loop->frames() == 0);
   return info.etag;
@@ -84,7 +84,7 @@ TEST_CASE("size, checksums, content type and metadata of what is stored") {
     stored_etag(c, "s3://b/k", pieces_of(pattern(size), 700), o);
     CHECK(origin.objects().find("b", "k")->checksums.empty());
   }
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   CHECK(block_on(*loop, c.put("s3://b/k", pieces_of(pattern(2500), 700), small_parts)).size == 2500);
   CHECK(block_on(*loop, c.put("s3://b/k", pieces_of(pattern(25), 700), small_parts)).size == 25);
 }
@@ -200,7 +200,7 @@ TEST_CASE("an object that is there already is left alone on demand") {
     CHECK((content_of(origin, "k") == pattern(size)));
     CHECK(origin.objects().open_uploads() == 0);
   }
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   CHECK_THROWS_AS(block_on(*loop, c.put("s3://b/k", bytes::copy("x"), o)), s3::error);
   block_on(*loop, c.put("s3://b/new", bytes::copy("x"), o));
   CHECK(content_of(origin, "new") == "x");
@@ -288,7 +288,7 @@ TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, 
     origin.faults().add({.method = "PUT"}, fault::stall_head());
     const s3::client c = client_of(origin);
     std::size_t made = 0;
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     {
       s3::put_options o = small_parts;
       o.parts = b.parts;
@@ -328,7 +328,7 @@ TEST_CASE("dropped at any moment, an upload leaves nothing behind") {
   for (std::uint64_t turns = 0; turns < 120; ++turns) {
     origin.objects().erase("b", "k");
     origin.log().clear();
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     std::uint64_t turn = 0;
     {
       const started<s3::object_info> running(*loop, c.put("s3://b/k", pieces_of(body, 400), small_parts));
@@ -390,7 +390,7 @@ TEST_CASE("options that cannot work, and text that no header may carry, are refu
 
   const auto session = std::make_shared<const s3::session>(
       c.configuration(), std::make_shared<s3::fixed_credentials>(s3::credentials()), http::transport_options());
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   s3::detail::object_chunk chunk(10001, bytes::copy("x"), false);
   CHECK_THROWS_AS(block_on(*loop, s3::detail::store_part(session, "b", "k", "id", std::move(chunk), true)),
                   configuration_error);

@@ -33,7 +33,7 @@ s3::credentials right() { return s3::credentials("origin-key", "origin-secret");
 
 /// Asks for the object, by GET and by HEAD; "1000 1000", or what went wrong.
 std::string ask(const s3::client& c, bool head_first = false) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   const auto get = [&] { return block_on(*loop, c.get("s3://b/k", 0, 64 * KiB, "", slab_pool(64 * KiB))).data.size(); };
   const auto head = [&] { return block_on(*loop, c.head("s3://b/k")).size; };
   try {

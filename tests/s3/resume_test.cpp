@@ -71,7 +71,7 @@ class faulty {
 
  private:
   std::string get_any(std::uint64_t offset, std::size_t length, const std::string& if_match) {
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     try {
       s3::object_part p = block_on(*loop, client_.get("s3://b/k", offset, length, if_match, slabs));
       CHECK(p.object.size == size);
@@ -225,7 +225,7 @@ TEST_CASE("bytes of an answer that cannot be believed are not gone on with", "[s
   test::scripted_server server({answer(tag, "0-9", "01234", then::fin), answer("", "5-9", "XX", then::fin),
                                 answer(tag, "0-9", "0123456789", then::keep)});
   const s3::client c = client_of(server.url(""));
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   CHECK(block_on(*loop, c.get("s3://b/k", 0, 10, "", slab_pool(64 * KiB))).data.view() == "0123456789");
   const std::vector<std::string> asked = server.requests();
   REQUIRE(asked.size() == 3);
@@ -241,7 +241,7 @@ TEST_CASE("bodies in a coding that nobody asked for are refused; what is stored 
         "HTTP/1.1 206 Partial\r\nETag: \"e\"\r\nContent-Range: bytes 0-3/4\r\n" + fields + "\r\n" + body,
         scripted_answer::then::keep}});
     const s3::client c = client_of(server.url(""));
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     try {
       return std::string(block_on(*loop, c.get("s3://b/k", 0, 4, "", slab_pool(64 * KiB))).data.view());
     } catch (const error& e) {

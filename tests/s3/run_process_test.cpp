@@ -21,7 +21,7 @@ using millrace::s3::detail::run_process;
 
 constexpr millrace::duration minute(60'000'000'000);
 
-std::unique_ptr<millrace::event_loop> make_loop(bool ring) {
+millrace::owned<millrace::event_loop> make_loop(bool ring) {
   millrace::loop_options options;
   options.force_epoll = !ring;
   return millrace::make_event_loop(options);

@@ -157,7 +157,7 @@ TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
   for (const s3::retry_mode mode : {s3::retry_mode::standard, s3::retry_mode::adaptive}) {
     o.retries = mode;
     const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     CHECK(block_on(*loop, c.get("s3://b/train/k", 0, 4096, "", slab_pool(64 * KiB))).data.size() == 1000);
     const prefix_gate& gate = s3::detail::prefix_gates::of(*loop).gate(endpoint, "b", "train/");
     CHECK(gate.refusals() == (mode == s3::retry_mode::standard ? 2 : 0));

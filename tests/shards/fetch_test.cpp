@@ -59,7 +59,7 @@ class slow_store final : public storage {
     part p;
     p.etag = object.url == changes && offset > 0 ? "\"new\"" : "\"tag\"";
     if (object.url == no_ranges) {
-      p.rest = std::make_unique<rest>(content);
+      p.rest = millrace::make_owned<rest>(content);
       co_return p;
     }
     if (!etag.empty()) CHECK(etag == "\"tag\"");

@@ -42,7 +42,7 @@ class web {
   }
   std::string read_from(const std::string& url, std::uint64_t offset, std::size_t length,
                         const std::string& if_match = std::string()) {
-    const std::unique_ptr<event_loop> loop = make_event_loop();
+    const auto loop = make_event_loop();
     try {
       return block_on(*loop, all(storage_.read(shard(url), if_match, offset, length, slab_pool(64 * KiB))));
     } catch (const changed_error& e) {

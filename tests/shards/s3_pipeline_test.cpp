@@ -67,7 +67,7 @@ task<std::vector<std::string>> collect(async_generator<sample> in) {
 
 template <class Generator>
 std::vector<std::string> run_on_loop(Generator g) {
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   std::vector<std::string> out = block_on(*loop, collect(std::move(g)));
   CHECK(loop->frames() == 0);
   return out;
@@ -160,7 +160,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
   s3::client down = s3::client(s3::config(nowhere), s3::credentials("k", "s"));
   CHECK_THAT(failure(samples_of(down, shards("s3://corpus/good.tar"))), Contains("127.0.0.1:1") && Contains("onnect"));
   // The samples before a broken shard are delivered first.
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   auto g = samples_of(c, shards("s3://corpus/{good,cut}.tar"));
   std::size_t delivered = 0;
   auto count = [](async_generator<sample> in, std::size_t& n) -> task<void> {
@@ -174,7 +174,7 @@ TEST_CASE("a pipeline dropped at any moment ends its transfers and leaves nothin
   origin_server::background origin;
   for (int n = 0; n < 5; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 60000));
   s3::client c = client_of(origin);
-  const std::unique_ptr<event_loop> loop = make_event_loop();
+  const auto loop = make_event_loop();
   for (int turns = 0; turns < 60; turns += 3) {
     {
       started<std::vector<std::string>> running(*loop, collect(samples_of(c, c.list("s3://corpus/train/"))));

@@ -12,6 +12,7 @@
 
 #include <sys/mman.h>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/base/writable_bytes.hpp>
 
 namespace millrace {
@@ -49,8 +50,8 @@ class slab_pool {
   static constexpr std::size_t default_slab_bytes = std::size_t(8) << 20;
 
   explicit slab_pool(std::size_t slab_bytes = default_slab_bytes,
-                     std::shared_ptr<slab_source> source = std::make_shared<plain_slab_source>())
-      : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
+                     std::shared_ptr<slab_source> source = make_shared_object<plain_slab_source>())
+      : state_(make_shared_object<state>(slab_bytes, std::move(source))) {}
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire() {
@@ -58,9 +59,9 @@ class slab_pool {
     slab* free_slab = nullptr;
     {
       std::lock_guard lock(s.mutex);
-      if (!s.free.empty()) {
-        free_slab = s.free.back();
-        s.free.pop_back();
+      if (s.free != nullptr) {
+        free_slab = s.free;
+        s.free = free_slab->next_free;
       }
       ++s.live;
       if (s.live > s.peak) s.peak = s.live;
@@ -96,11 +97,15 @@ class slab_pool {
   struct state;
   struct slab : detail::block {
     std::shared_ptr<state> home;  // set while handed out, so that the memory outlives the pool's handles
+    slab* next_free = nullptr;
   };
   struct state {
     state(std::size_t bytes, std::shared_ptr<slab_source> from) : slab_bytes(bytes), source(std::move(from)) {}
     ~state() {
-      for (slab* s : free) destroy(s);
+      while (slab* s = free) {
+        free = s->next_free;
+        destroy(s);
+      }
     }
     void destroy(slab* s) noexcept {
       source->free(s->data, s->capacity);
@@ -109,19 +114,13 @@ class slab_pool {
     const std::size_t slab_bytes;
     const std::shared_ptr<slab_source> source;
     std::mutex mutex;
-    std::vector<slab*> free;
+    slab* free = nullptr;  // the one that came back last: its memory is warm
     std::size_t live = 0;
     std::size_t peak = 0;
-    std::size_t total = 0;
   };
 
   static slab* make_slab(state& s) {
-    auto made = std::make_unique<slab>();
-    {
-      std::lock_guard lock(s.mutex);
-      ++s.total;
-      s.free.reserve(s.total);  // so that recycle(), which must not throw, never allocates
-    }
+    auto made = make_owned<slab>();
     made->data = static_cast<char*>(s.source->allocate(s.slab_bytes));
     made->capacity = s.slab_bytes;
     made->recycle = [](detail::block* b) noexcept {
@@ -129,7 +128,8 @@ class slab_pool {
       const std::shared_ptr<state> home = std::move(self->home);
       std::lock_guard lock(home->mutex);
       --home->live;
-      home->free.push_back(self);
+      self->next_free = home->free;
+      home->free = self;
     };
     return made.release();
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/stage_bounds.hpp>
@@ -98,7 +99,9 @@ class generator_promise : public promise_base {
       rethrow_if_failed();
       return std::nullopt;
     }
-    return std::optional<T>(std::move(*std::exchange(item_, nullptr)));
+    T* const item = item_;
+    item_ = nullptr;
+    return std::optional<T>(std::move(*item));
   }
   const T* peek() const noexcept { return item_; }
 
@@ -107,7 +110,7 @@ class generator_promise : public promise_base {
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   std::int64_t asked_ns_ = 0;
   std::int64_t yielded_ns_ = 0;
-  std::unique_ptr<generator_extras> extras_;
+  owned<generator_extras> extras_;
 
  private:
   T* item_ = nullptr;
@@ -134,11 +137,11 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   async_generator() noexcept = default;
   async_generator(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from the promise
-  async_generator(async_generator&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  async_generator(async_generator&& other) noexcept : handle_(other.release()) {}
   async_generator& operator=(async_generator&& other) noexcept {
     if (this != &other) {
       reset();
-      handle_ = std::exchange(other.handle_, nullptr);
+      handle_ = other.release();
     }
     return *this;
   }
@@ -304,13 +307,19 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   detail::generator_extras& extras() {
     MILLRACE_ASSERT(handle_ != nullptr, "bounds of an empty generator");
     auto& pointer = handle_.promise().extras_;
-    if (!pointer) pointer = std::make_unique<detail::generator_extras>();
+    if (!pointer) pointer = make_owned<detail::generator_extras>();
     return *pointer;
+  }
+  /// The coroutine, which this owner forgets. (std::exchange would be one more template for every type of result.)
+  std::coroutine_handle<promise_type> release() noexcept {
+    const std::coroutine_handle<promise_type> given = handle_;
+    handle_ = nullptr;
+    return given;
   }
   void reset() noexcept {
     if (!handle_) return;
     const auto extras = std::move(handle_.promise().extras_);  // goes last: parameters may refer to kept objects, too
-    std::exchange(handle_, nullptr).destroy();
+    release().destroy();
   }
 
   std::coroutine_handle<promise_type> handle_;

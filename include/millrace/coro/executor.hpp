@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/run_queue.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/coro/timer_queue.hpp>
@@ -154,22 +154,22 @@ class executor {
   void frame_bound() noexcept { ++frames_; }
   void frame_destroyed() noexcept { --frames_; }
 
-  /// The executor's service of type `Service`, made by `make()` (a unique_ptr) on first use. Services are destroyed in
+  /// The executor's service of type `Service`, made by `make()` (an owned) on first use. Services are destroyed in
   /// the reverse order of their making, before the executor.
   template <class Service, class Make>
   Service& service(Make&& make) {
     if (Service* existing = find_service<Service>()) return *existing;
-    std::unique_ptr<Service> made = make();
+    owned<Service> made = make();
     Service& result = *made;
-    services_.emplace_back(service_key<Service>(), std::move(made));
+    services_.push_back(held_service{service_key<Service>(), std::move(made)});
     return result;
   }
 
   /// The same, null when there is none yet.
   template <class Service>
   Service* find_service() noexcept {
-    for (auto& [key, service] : services_) {
-      if (key == service_key<Service>()) return static_cast<Service*>(service.get());
+    for (held_service& s : services_) {
+      if (s.key == service_key<Service>()) return static_cast<Service*>(s.service.get());
     }
     return nullptr;
   }
@@ -191,7 +191,7 @@ class executor {
   void shut_down() {
     drain();
     while (!services_.empty()) {
-      std::unique_ptr<executor_service> last = std::move(services_.back().second);
+      owned<executor_service> last = std::move(services_.back().service);
       services_.pop_back();  // first: what ends may ask for services, and for clean-up by those that are left
       last.reset();
       drain();
@@ -200,6 +200,10 @@ class executor {
   }
 
  private:
+  struct held_service {
+    const void* key;
+    owned<executor_service> service;
+  };
   // The address of a constant is the identity of a type.
   template <class Service>
   static const void* service_key() noexcept {
@@ -209,7 +213,7 @@ class executor {
 
   bool services_linger() noexcept {
     bool any = false;
-    for (auto& [key, service] : services_) any = service->linger() || any;
+    for (held_service& s : services_) any = s.service->linger() || any;
     return any;
   }
 
@@ -263,7 +267,7 @@ class executor {
   std::size_t frames_ = 0;
   std::size_t operations_ = 0;
   std::size_t background_ = 0;
-  std::vector<std::pair<const void*, std::unique_ptr<executor_service>>> services_;
+  std::vector<held_service> services_;
 
   // any thread, under the mutex
   std::mutex inbox_mutex_;

@@ -5,8 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <mutex>
+
+#include <millrace/base/owned.hpp>
 
 namespace millrace {
 
@@ -54,22 +55,31 @@ class stage_recorder {
   /// The record of stage `name` consumed by `parent`; made on first use. `name` must outlive the recorder.
   stage_record* find_or_add(const char* name, const stage_record* parent) {
     std::lock_guard lock(mutex_);
-    for (stage_record& r : records_) {
+    owned<link>* place = &first_;
+    for (; *place != nullptr; place = &(*place)->next) {
+      stage_record& r = (*place)->record;
       if (r.parent == parent && std::strcmp(r.name, name) == 0) return &r;
     }
-    return &records_.emplace_back(name, parent, this);
+    *place = make_owned<link>(name, parent, this);
+    return &(*place)->record;
   }
 
   /// Calls `visit(record)` for each record, sink first.
   template <class Visit>
   void for_each(Visit&& visit) const {
     std::lock_guard lock(mutex_);
-    for (const stage_record& r : records_) visit(r);
+    for (const link* l = first_.get(); l != nullptr; l = l->next.get()) visit(l->record);
   }
 
  private:
+  struct link {
+    link(const char* name, const stage_record* parent, stage_recorder* home) : record(name, parent, home) {}
+    stage_record record;
+    owned<link> next;
+  };
+
   mutable std::mutex mutex_;
-  std::deque<stage_record> records_;
+  owned<link> first_;
 };
 
 }  // namespace millrace

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/task.hpp>
 
 namespace millrace {
@@ -26,7 +26,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
   started(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
     MILLRACE_ASSERT(task_, "an empty task was started");
     auto& p = task_.handle_.promise();
-    state_ = std::make_unique<state>();
+    state_ = make_owned<state>();
     p.bind(ex, stage);
     p.set_completion(state_.get());
     state_->ex = &ex;
@@ -66,7 +66,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
     bool done = false;
   };
 
-  std::unique_ptr<state> state_;
+  owned<state> state_;
   task<T> task_;  // declared last: destroyed first, it reports to state_
 };
 

@@ -91,11 +91,11 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
 
   task() noexcept = default;
   task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from get_return_object
-  task(task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  task(task&& other) noexcept : handle_(other.release()) {}
   task& operator=(task&& other) noexcept {
     if (this != &other) {
       reset();
-      handle_ = std::exchange(other.handle_, nullptr);
+      handle_ = other.release();
     }
     return *this;
   }
@@ -151,8 +151,14 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
   template <class U>
   friend class started;
 
+  /// The coroutine, which this owner forgets. (std::exchange would be one more template for every type of result.)
+  std::coroutine_handle<promise_type> release() noexcept {
+    const std::coroutine_handle<promise_type> given = handle_;
+    handle_ = nullptr;
+    return given;
+  }
   void reset() noexcept {
-    if (handle_) std::exchange(handle_, nullptr).destroy();
+    if (handle_) release().destroy();
   }
 
   std::coroutine_handle<promise_type> handle_;

@@ -15,6 +15,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/decode/image.hpp>
 
 namespace millrace {
@@ -36,7 +37,7 @@ struct jpeg_options {
 /// not a JPEG, cut short, corrupt, too large, or a kind that libjpeg-turbo cannot decode to 8 bits.
 class jpeg_decoder {
  public:
-  explicit jpeg_decoder(jpeg_options options = {}) : options_(options), pool_(std::make_shared<pool>()) {
+  explicit jpeg_decoder(jpeg_options options = {}) : options_(options), pool_(make_shared_object<pool>()) {
     if (options.scale != 1 && options.scale != 2 && options.scale != 4 && options.scale != 8) {
       throw configuration_error("a JPEG can be decoded at 1, 1/2, 1/4 or 1/8 of its size");
     }
@@ -75,7 +76,7 @@ class jpeg_decoder {
   struct free_handle {
     void operator()(void* h) const noexcept { tjDestroy(h); }
   };
-  using handle = std::unique_ptr<void, free_handle>;
+  using handle = owned<void, free_handle>;
   struct pool {
     std::mutex mutex;
     std::vector<handle> idle;

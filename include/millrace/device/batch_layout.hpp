@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/device/tensor_view.hpp>
 
 namespace millrace {
@@ -47,7 +48,7 @@ class batch_layout {
   /// `samples` is the most a batch holds. Throws configuration_error for two fields of one name or a size that does
   /// not fit.
   batch_layout(std::size_t samples, std::vector<batch_field> fields) {
-    auto made = std::make_shared<state>();
+    auto made = make_shared_object<state>();
     made->samples = samples;
     made->fields = std::move(fields);
     for (std::size_t i = 0; i < made->fields.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/device/batch_builder.hpp>
 #include <millrace/device/device.hpp>
@@ -62,7 +63,7 @@ class batch_pool {
 
   /// An empty batch to fill. Throws what the allocation throws.
   batch_builder start() {
-    return batch_builder(std::make_shared<detail::batch_parts>(layout_, slabs_.acquire(), pinned_));
+    return batch_builder(make_shared_object<detail::batch_parts>(layout_, slabs_.acquire(), pinned_));
   }
 
   /// Batches that exist now, and the most that did at once.
@@ -75,7 +76,7 @@ class batch_pool {
   }
   template <class D>
   static std::shared_ptr<slab_source> source_for(const D& on) {
-    return std::make_shared<detail::pinned_slab_source<D>>(on);
+    return make_shared_object<detail::pinned_slab_source<D>>(on);
   }
 
   batch_layout layout_;

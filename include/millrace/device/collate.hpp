@@ -105,7 +105,7 @@ class sample_writer {
   std::size_t next_ = 0;
   std::string key_;
   std::vector<batch_field> fields_;
-  std::vector<char> scratch_;
+  std::vector<std::uint8_t> scratch_;
 };
 
 namespace detail {

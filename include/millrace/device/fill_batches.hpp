@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -54,7 +55,7 @@ async_generator<placed<T>> place_items(async_generator<T> source, batch_pool poo
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    if (current == nullptr) current = std::make_shared<batch_builder>(pool.start());
+    if (current == nullptr) current = make_shared_object<batch_builder>(pool.start());
     placed<T> p(std::move(*item), current, row);
     item.reset();
     if (++row == current->capacity()) {

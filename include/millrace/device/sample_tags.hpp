@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/owned.hpp>
+
 namespace millrace {
 
 /// Values that travel beside the tensors of a batch, on the host: for each sample at most one value of each type (an
@@ -18,7 +20,7 @@ namespace millrace {
 /// set() may be called for different samples from several threads at once; get() only when nobody sets any more.
 class sample_tags {
  public:
-  explicit sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(std::make_unique<std::mutex>()) {}
+  explicit sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(make_owned<std::mutex>()) {}
 
   template <class T>
   void set(std::size_t sample, T value) {
@@ -64,15 +66,15 @@ class sample_tags {
     for (const auto& c : columns_) {
       if (c->key == key_of<T>()) return &static_cast<typed<T>&>(*c).values;
     }
-    auto made = std::make_unique<typed<T>>(key_of<T>(), samples_);
+    auto made = make_owned<typed<T>>(key_of<T>(), samples_);
     std::unique_ptr<T[]>* const values = &made->values;
     columns_.push_back(std::move(made));
     return values;
   }
 
   std::size_t samples_;
-  std::unique_ptr<std::mutex> mutex_;
-  std::vector<std::unique_ptr<column>> columns_;
+  owned<std::mutex> mutex_;
+  std::vector<owned<column>> columns_;
 };
 
 }  // namespace millrace

@@ -6,11 +6,11 @@
 #include <poll.h>
 
 #include <cstddef>
-#include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
+#include <millrace/base/wait_list.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/loop/event_loop.hpp>
 
@@ -25,7 +25,7 @@ namespace millrace::http {
 class engine final : public executor_service {
  public:
   /// Told on the loop, outside of libcurl, when a transfer has ended.
-  class client {
+  class client : public waiter {
    public:
     virtual void transfer_ended(CURLcode result) noexcept = 0;
     /// One turn later, when asked for by resume_next_turn().
@@ -38,7 +38,7 @@ class engine final : public executor_service {
   /// The engine of the event loop `ex`; `options` count when this call makes it.
   static engine& of(executor& ex, engine_options options = {}) {
     event_loop& loop = event_loop::of(ex);
-    return ex.service<engine>([&] { return std::make_unique<engine>(loop, options); });
+    return ex.service<engine>([&] { return make_owned<engine>(loop, options); });
   }
 
   engine(event_loop& loop, engine_options options) : loop_(loop), options_(options), timer_(*this), next_turn_(*this) {
@@ -63,7 +63,9 @@ class engine final : public executor_service {
     MILLRACE_ASSERT(transfers_ == 0, "an HTTP engine ended before its exchanges");
     curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, nullptr);
     curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, nullptr);
-    for (auto& [fd, watch] : sockets_) loop_.unwatch(*watch);
+    for (owned<socket_watch>& watch : sockets_) {
+      if (watch != nullptr) loop_.unwatch(*watch);
+    }
     sockets_.clear();
     loop_.remove_timer(timer_);
     loop_.remove_timer(next_turn_);
@@ -110,9 +112,7 @@ class engine final : public executor_service {
   void stop(CURL* easy, client* who) noexcept {
     curl_multi_remove_handle(multi_, easy);
     if (--transfers_ == 0) account_ = nullptr;  // the record may end with the pipeline
-    for (client*& c : deferred_) {
-      if (c == who) c = nullptr;
-    }
+    who->unlink();
   }
 
   /// On whose account libcurl works from now on: the stage that waited last. Approximate where several stages share it.
@@ -123,7 +123,7 @@ class engine final : public executor_service {
 
   /// Calls who->next_turn() in the next turn of the loop.
   void resume_next_turn(client* who) {
-    deferred_.push_back(who);
+    if (!who->linked()) deferred_.push(*who);
     loop_.add_timer(next_turn_, loop_.now());
   }
 
@@ -169,18 +169,18 @@ class engine final : public executor_service {
 
   static int on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) {
     auto& e = *static_cast<engine*>(self);
+    const auto place = static_cast<std::size_t>(fd);
     if (what == CURL_POLL_REMOVE) {
-      const auto it = e.sockets_.find(fd);
-      if (it != e.sockets_.end()) {
-        e.loop_.unwatch(*it->second);
-        e.retired_.push_back(std::move(it->second));  // it may be the one whose ready() we are in
-        e.sockets_.erase(it);
+      if (place < e.sockets_.size() && e.sockets_[place] != nullptr) {
+        e.loop_.unwatch(*e.sockets_[place]);
+        e.retired_.push_back(std::move(e.sockets_[place]));  // it may be the one whose ready() we are in
       }
       return 0;
     }
-    std::unique_ptr<socket_watch>& watch = e.sockets_[fd];
+    if (e.sockets_.size() <= place) e.sockets_.resize(place + 1);
+    owned<socket_watch>& watch = e.sockets_[place];
     if (watch == nullptr) {
-      watch = std::make_unique<socket_watch>(e);
+      watch = make_owned<socket_watch>(e);
       watch->fd = fd;
     }
     unsigned events = 0;
@@ -202,11 +202,9 @@ class engine final : public executor_service {
   }
 
   void run_deferred() noexcept {
-    std::vector<client*> now;
-    now.swap(deferred_);
-    for (client* c : now) {
-      if (c != nullptr) c->next_turn();
-    }
+    wait_list<client> now;  // each of them may end others, which leave it then, or ask for yet another turn
+    while (!deferred_.empty()) now.push(deferred_.pop());
+    while (!now.empty()) now.pop().next_turn();
   }
 
   void act(curl_socket_t fd, int flags) noexcept {
@@ -241,10 +239,10 @@ class engine final : public executor_service {
   const engine_options options_;
   CURLM* multi_ = nullptr;
   CURLSH* share_ = nullptr;
-  std::unordered_map<int, std::unique_ptr<socket_watch>> sockets_;
-  std::vector<std::unique_ptr<socket_watch>> retired_;
+  std::vector<owned<socket_watch>> sockets_;  // by descriptor: they are small numbers
+  std::vector<owned<socket_watch>> retired_;
   std::vector<CURL*> idle_;
-  std::vector<client*> deferred_;
+  wait_list<client> deferred_;  // for the next turn
   engine_timer timer_;
   turn_timer next_turn_;
   bool due_at_once_ = false;

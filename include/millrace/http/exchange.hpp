@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/http/detail/transfer.hpp>
 
@@ -31,7 +32,7 @@ using partial_body = detail::partial_body;
 class exchange {
  public:
   exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
-      : transfer_(std::make_unique<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
+      : transfer_(make_owned<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
   exchange(exchange&&) noexcept = default;
   exchange& operator=(exchange&&) noexcept = default;
 
@@ -100,7 +101,7 @@ class exchange {
   const request& asked() const noexcept { return transfer_->asked(); }
 
  private:
-  std::unique_ptr<detail::transfer> transfer_;
+  owned<detail::transfer> transfer_;
 };
 
 }  // namespace millrace::http

@@ -6,16 +6,17 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/io/detail/pool_state.hpp>
-#include <millrace/loop/detail/start_thread.hpp>
+#include <millrace/loop/detail/thread.hpp>
 
 namespace millrace {
 
@@ -35,7 +36,7 @@ class cpu_pool {
     threads_.reserve(threads);
     try {
       while (threads_.size() < threads) {
-        threads_.push_back(detail::start_thread("millrace-pool", [state = state_] { state->work(); }));
+        threads_.emplace_back("millrace-pool", [state = state_.get()] { state->work(); });
       }
     } catch (...) {
       join();
@@ -52,8 +53,8 @@ class cpu_pool {
   static unsigned usable_cores() noexcept {
     cpu_set_t set;
     if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
-    const unsigned all = std::thread::hardware_concurrency();  // more cores than a cpu_set_t has room for
-    return all == 0 ? 1 : all;
+    const long all = ::sysconf(_SC_NPROCESSORS_ONLN);  // more cores than a cpu_set_t has room for
+    return all < 1 ? 1 : static_cast<unsigned>(all);
   }
 
   template <class Function>
@@ -79,11 +80,11 @@ class cpu_pool {
 
   void join() noexcept {
     state_->stop();
-    for (std::thread& t : threads_) t.join();
+    for (detail::thread& t : threads_) t.join();
   }
 
-  const std::shared_ptr<detail::pool_state> state_ = std::make_shared<detail::pool_state>();
-  std::vector<std::thread> threads_;
+  const std::shared_ptr<detail::pool_state> state_ = make_shared_object<detail::pool_state>();
+  std::vector<detail::thread> threads_;
 };
 
 template <class Function>
@@ -120,7 +121,7 @@ class cpu_pool::job final : public detail::pool_job {
 template <class Function>
 class cpu_pool::awaiter {
  public:
-  awaiter(std::shared_ptr<detail::pool_state> pool, std::unique_ptr<job<Function>> j, promise_base& promise) noexcept
+  awaiter(std::shared_ptr<detail::pool_state> pool, owned<job<Function>> j, promise_base& promise) noexcept
       : pool_(std::move(pool)), job_(j.release()), promise_(promise) {}
   awaiter(const awaiter&) = delete;
   awaiter& operator=(const awaiter&) = delete;
@@ -148,7 +149,7 @@ template <class Function>
 class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitable {
  public:
   awaitable(std::shared_ptr<detail::pool_state> pool, Function&& f)
-      : pool_(std::move(pool)), job_(std::make_unique<job<Function>>(std::move(f))) {}
+      : pool_(std::move(pool)), job_(make_owned<job<Function>>(std::move(f))) {}
 
   awaiter<Function> awaited_by(promise_base& promise) && {
     MILLRACE_ASSERT(job_ != nullptr, "a pool job was awaited twice");
@@ -157,7 +158,7 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
 
  private:
   std::shared_ptr<detail::pool_state> pool_;
-  std::unique_ptr<job<Function>> job_;
+  owned<job<Function>> job_;
 };
 
 }  // namespace millrace

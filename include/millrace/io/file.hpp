@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_job.hpp>
@@ -46,13 +47,13 @@ class file {
     const int once = O_NONBLOCK | (o.write && o.create ? O_CREAT : 0) | (o.write && o.truncate ? O_TRUNC : 0);
     detail::opened plain = co_await open_as(f.path_, access | once, o.mode);
     if (plain.error != 0) f.fail(plain.error, "cannot open");
-    f.plain_ = std::make_shared<detail::owned_fd>(std::move(plain.fd));
+    f.plain_ = make_shared_object<detail::owned_fd>(std::move(plain.fd));
     co_await f.size();
     ::fcntl(f.plain_->get(), F_SETFL, 0);
     if (o.direct) {
       detail::opened direct = co_await open_as(f.path_, access | O_DIRECT, 0);
       if (direct.error == 0 && same_file(direct.fd.get(), f.plain_->get())) {
-        f.direct_ = std::make_shared<detail::owned_fd>(std::move(direct.fd));
+        f.direct_ = make_shared_object<detail::owned_fd>(std::move(direct.fd));
         ::posix_fadvise(f.plain_->get(), 0, 0, POSIX_FADV_RANDOM);  // it serves ragged ends only: no read-ahead
       }
     }
@@ -68,13 +69,13 @@ class file {
   template <class = void>
   task<std::uint64_t> size() {
     detail::file_keep keep(plain_);
-    keep.status = std::make_unique<struct ::statx>();
+    keep.status = make_owned<struct ::statx>();
     const struct ::statx* const status = keep.status.get();
     file_request r;
     r.what = file_request::kind::stat;
     r.fd = plain_->get();
     r.status = keep.status.get();
-    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
+    auto job = make_owned<detail::file_job>(r, std::move(keep));
     const std::int64_t result = co_await detail::file_wait(job);
     if (result < 0) fail(result, "cannot read its size");
     if (S_ISDIR(status->stx_mode)) fail(-EISDIR, "cannot open");
@@ -99,7 +100,7 @@ class file {
       r.data = memory;
       r.size = p.size;
       r.offset = offset + done;
-      auto job = std::make_unique<detail::file_job>(r, std::move(keep));
+      auto job = make_owned<detail::file_job>(r, std::move(keep));
       const std::int64_t result = co_await detail::file_wait(job);
       if (result == 0) break;
       if (result > 0) done += static_cast<std::size_t>(result);
@@ -123,7 +124,7 @@ class file {
       r.data = const_cast<char*>(memory);
       r.size = p.size;
       r.offset = offset + done;
-      auto job = std::make_unique<detail::file_job>(r, std::move(keep));
+      auto job = make_owned<detail::file_job>(r, std::move(keep));
       const std::int64_t result = co_await detail::file_wait(job);
       if (result > 0) done += static_cast<std::size_t>(result);
       if (result <= 0 && !again(result, p)) fail(result == 0 ? -EIO : result, "cannot write", offset + done);
@@ -136,7 +137,7 @@ class file {
     file_request r;
     r.what = file_request::kind::sync;
     r.fd = plain_->get();
-    auto job = std::make_unique<detail::file_job>(r, detail::file_keep(plain_));
+    auto job = make_owned<detail::file_job>(r, detail::file_keep(plain_));
     const std::int64_t result = co_await detail::file_wait(job);
     if (result < 0) fail(result, "cannot bring it to the device");
   }
@@ -151,7 +152,7 @@ class file {
     file_request r;
     r.what = file_request::kind::close;
     r.fd = last->get();
-    auto job = std::make_unique<detail::file_job>(r, detail::file_keep(last));
+    auto job = make_owned<detail::file_job>(r, detail::file_keep(last));
     const std::int64_t result = co_await detail::file_wait(job);
     if (result < 0) fail(result, "cannot close");
   }
@@ -160,13 +161,13 @@ class file {
   template <class = void>
   static task<detail::opened> open_as(const std::string& path, int flags, unsigned mode) {
     detail::file_keep keep(nullptr);
-    keep.path = std::make_unique<const std::string>(path);
+    keep.path = make_owned<const std::string>(path);
     file_request r;
     r.what = file_request::kind::open;
     r.flags = flags;
     r.mode = mode;
     r.path = keep.path->c_str();
-    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
+    auto job = make_owned<detail::file_job>(r, std::move(keep));
     const std::int64_t result = co_await detail::file_wait(job);
     detail::opened o;
     if (result < 0) {

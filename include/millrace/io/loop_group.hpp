@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/io/loop_thread.hpp>
 
 namespace millrace {
@@ -17,7 +17,7 @@ class loop_group final : public executor_service {
  public:
   /// `count` loops in all, `home` among them.
   loop_group(executor& home, std::size_t count, const loop_options& options = {}) : home_(home) {
-    for (std::size_t i = 1; i < count; ++i) helpers_.push_back(std::make_unique<loop_thread>(options));
+    for (std::size_t i = 1; i < count; ++i) helpers_.push_back(make_owned<loop_thread>(options));
   }
 
   std::size_t size() const noexcept { return helpers_.size() + 1; }
@@ -30,7 +30,7 @@ class loop_group final : public executor_service {
 
  private:
   executor& home_;
-  std::vector<std::unique_ptr<loop_thread>> helpers_;
+  std::vector<owned<loop_thread>> helpers_;
   std::size_t turn_ = 0;
 };
 

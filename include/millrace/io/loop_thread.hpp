@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <exception>
-#include <memory>
 #include <mutex>
-#include <thread>
 
+#include <millrace/base/detail/condition.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/io/detail/errand.hpp>
-#include <millrace/loop/detail/start_thread.hpp>
+#include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 namespace millrace {
@@ -23,7 +22,7 @@ class loop_thread {
  public:
   /// Throws what make_event_loop() throws, and std::system_error when there is no thread.
   explicit loop_thread(const loop_options& o = {}) : options_(o) {
-    thread_ = detail::start_thread("millrace-loop", [this] { body(); });
+    thread_ = detail::thread("millrace-loop", [this] { body(); });
     std::unique_lock lock(mutex_);
     while (loop_ == nullptr && !error_) changed_.wait(lock);
     if (error_) {
@@ -44,7 +43,7 @@ class loop_thread {
 
  private:
   void body() noexcept {
-    std::unique_ptr<event_loop> loop;
+    owned<event_loop> loop;
     {
       std::lock_guard lock(mutex_);
       try {
@@ -63,12 +62,12 @@ class loop_thread {
 
   const loop_options options_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  detail::condition changed_;
   event_loop* loop_ = nullptr;
   std::exception_ptr error_;
   bool stopping_ = false;  // of the loop's thread
   detail::message<loop_thread, &loop_thread::stop> stop_message_{*this};
-  std::thread thread_;
+  detail::thread thread_;
 };
 
 }  // namespace millrace

@@ -5,11 +5,10 @@
 #include <cstddef>
 #include <exception>
 #include <iterator>
-#include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/loop_group.hpp>
@@ -19,7 +18,7 @@
 #include <millrace/loader/detail/run_account.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
-#include <millrace/loop/detail/start_thread.hpp>
+#include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 namespace millrace {
@@ -35,11 +34,11 @@ namespace millrace {
 template <class T>
 class running {
  public:
-  running(async_generator<T> pipeline, const run_options& options) : shared_(std::make_unique<shared>(options)) {
+  running(async_generator<T> pipeline, const run_options& options) : shared_(make_owned<shared>(options)) {
     check_budget(pipeline.bounds(), options.budget);
     shared_->account.begin();
-    thread_ = detail::start_thread(
-        "millrace-loop", [s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
+    thread_ = detail::thread("millrace-loop",
+                             [s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
   }
   running(running&&) noexcept = default;
   running& operator=(running&&) = delete;
@@ -114,9 +113,9 @@ class running {
       try {
         loop_options how;
         how.force_epoll = options.force_epoll;
-        const std::unique_ptr<event_loop> loop = make_event_loop(how);
+        const owned<event_loop> loop = make_event_loop(how);
         if (options.loops > 1) {
-          loop->service<loop_group>([&] { return std::make_unique<loop_group>(*loop, options.loops, how); });
+          loop->service<loop_group>([&] { return make_owned<loop_group>(*loop, options.loops, how); });
         }
         {
           detail::progress_line line(*loop, account, options);
@@ -162,9 +161,9 @@ class running {
     if (thread_.joinable()) thread_.join();
   }
 
-  std::unique_ptr<shared> shared_;
+  owned<shared> shared_;
   std::optional<T> current_;
-  std::thread thread_;
+  detail::thread thread_;
   bool ended_ = false;
 };
 

@@ -4,9 +4,9 @@
 
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
 
@@ -14,14 +14,14 @@ namespace millrace {
 
 /// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
 /// told once per loop, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
-inline std::unique_ptr<event_loop> make_event_loop(const loop_options& o = {}) {
-  if (o.force_epoll) return std::make_unique<epoll_loop>();
+inline owned<event_loop> make_event_loop(const loop_options& o = {}) {
+  if (o.force_epoll) return make_owned<epoll_loop>();
   int refused = o.pretend_ring_error;
   if (refused == 0) {
-    std::unique_ptr<ring_loop> loop = ring_loop::try_make(o, refused);
+    owned<ring_loop> loop = ring_loop::try_make(o, refused);
     if (loop != nullptr) return loop;
   }
-  auto loop = std::make_unique<epoll_loop>();
+  auto loop = make_owned<epoll_loop>();
   const std::string line =
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); this loop uses epoll";
   if (o.log != nullptr) {

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +12,8 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include <millrace/base/minmax.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/loop/detail/epoll_set.hpp>
 #include <millrace/loop/detail/file_queue.hpp>
 #include <millrace/loop/detail/ring.hpp>
@@ -38,8 +38,8 @@ class ring_loop final : public event_loop {
 
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
-  static std::unique_ptr<ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
-    std::unique_ptr<ring_loop> made(new ring_loop(o, best));
+  static owned<ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
+    owned<ring_loop> made(new ring_loop(o, best));
     refused = made->open();
     if (refused != 0) made.reset();
     return made;
@@ -128,8 +128,8 @@ class ring_loop final : public event_loop {
   ring_loop(const loop_options& o, flavour best) : options_(o), best_(best) {}
 
   int open() noexcept {
-    const unsigned completions = std::max(options_.completion_entries, 16u);
-    const unsigned entries = std::clamp(options_.ring_entries, 1u, completions);
+    const unsigned completions = max_of(options_.completion_entries, 16u);
+    const unsigned entries = clamped(options_.ring_entries, 1u, completions);
     const int error = ring_.open(entries, completions, best_);
     if (error == 0) capacity_ = ring_.completions();
     return error;
@@ -323,7 +323,11 @@ class ring_loop final : public event_loop {
     in_kernel_.remove(op);
     if (detail::file_queue::cancelled(op)) {
       // Its address may serve another operation before a cancellation that had to wait is submitted.
-      cancels_.erase(std::remove(cancels_.begin(), cancels_.end(), detail::ring_data(op)), cancels_.end());
+      std::size_t kept = 0;
+      for (const std::uint64_t c : cancels_) {
+        if (c != detail::ring_data(op)) cancels_[kept++] = c;
+      }
+      cancels_.resize(kept);
     }
     operation_finished();
     detail::file_queue::complete(op, result);
@@ -351,7 +355,7 @@ class ring_loop final : public event_loop {
   detail::watch_table watches_;
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;
-  std::unique_ptr<detail::epoll_set> overflow_;
+  owned<detail::epoll_set> overflow_;
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
   std::size_t polls_ = 0;
@@ -364,7 +368,7 @@ class ring_loop final : public event_loop {
 inline void ring_loop::move_to_epoll(std::uint32_t index) {
   slot& s = watches_.at(index);
   if (!overflow_) {
-    overflow_ = std::make_unique<detail::epoll_set>();
+    overflow_ = make_owned<detail::epoll_set>();
     arm_overflow();
   }
   try {

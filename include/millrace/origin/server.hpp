@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <string>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/io/socket.hpp>
@@ -30,7 +30,7 @@ class server {
  public:
   /// Throws io_error when it cannot listen, configuration_error when the certificate cannot be made.
   explicit server(options o = options())
-      : state_(std::make_unique<detail::shared_state>(std::move(o))),
+      : state_(make_owned<detail::shared_state>(std::move(o))),
         listener_(socket::listen(state_->settings.address.c_str(), state_->settings.port)),
         port_(listener_.port()) {}
 
@@ -81,7 +81,7 @@ class server {
     co_await c.run();
   }
 
-  std::unique_ptr<detail::shared_state> state_;
+  owned<detail::shared_state> state_;
   socket listener_;
   const std::uint16_t port_;
   event stopping_;

@@ -141,11 +141,11 @@ class line_splitter {
   std::uint64_t ordinal_ = 0;
 };
 
-template <class = void>
-async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options) {
+template <class Chunks>
+async_generator<line_batch> split_lines(Chunks in, lines_options options) {
   line_splitter splitter(options);
   line_batch b;
-  while (std::optional<chunk> c = co_await in.next()) {
+  while (auto c = co_await in.next()) {
     splitter.feed(std::move(*c));
     c.reset();
     while (splitter.fill(b)) {

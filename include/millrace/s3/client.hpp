@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/http/proxy.hpp>
 #include <millrace/s3/default_credentials.hpp>
 #include <millrace/s3/get_object.hpp>
@@ -28,11 +29,11 @@ class client {
   /// Explicit configuration and credentials; credentials() is anonymous.
   template <class = void>
   explicit client(config c, credentials who = credentials())
-      : client(std::move(c), std::make_shared<fixed_credentials>(std::move(who))) {}
+      : client(std::move(c), make_shared_object<fixed_credentials>(std::move(who))) {}
   client(config c, std::shared_ptr<credentials_provider> provider,
          http::transport_options transport = http::transport_options()) {
     if (transport.ca_file.empty()) transport.ca_file = c.ca_bundle;
-    session_ = std::make_shared<const session>(std::move(c), std::move(provider), std::move(transport));
+    session_ = make_shared_object<const session>(std::move(c), std::move(provider), std::move(transport));
   }
 
   /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
@@ -53,7 +54,7 @@ class client {
     http::proxy_choice::from_environment(variables, plain ? "http" : "https").apply_to(transport);
     std::shared_ptr<credentials_provider> who;
     if (given.anonymous) {
-      who = std::make_shared<fixed_credentials>(credentials());
+      who = make_shared_object<fixed_credentials>(credentials());
     } else {
       who = default_credentials<>(variables, std::move(services));
     }

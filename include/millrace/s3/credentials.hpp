@@ -12,6 +12,7 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/s3/date.hpp>
 
 namespace millrace::s3 {
@@ -30,7 +31,7 @@ class credentials {
   /// (they come from files, the environment and JSON). The message never contains the value.
   credentials(std::string_view access_key_id, std::string_view secret_access_key, std::string_view session_token = {},
               std::optional<std::int64_t> expires_at = std::nullopt)
-      : parts_(std::make_shared<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
+      : parts_(make_shared_object<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
 
   static credentials anonymous() noexcept { return credentials(); }
 

@@ -35,7 +35,7 @@ class amz_date {
 
   /// Valid as long as this object.
   std::string_view timestamp() const noexcept { return {text_, sizeof text_}; }
-  std::string_view day() const noexcept { return {text_, 8}; }
+  std::string_view day() const noexcept { return timestamp().substr(0, 8); }
 
  private:
   static char* digits(char* out, int two) noexcept {

@@ -32,17 +32,16 @@ class error_document {
 namespace detail {
 
 /// Collects an error document; the elements it does not know (some repeat the request's signature) are dropped.
-class error_document_handler {
+class error_document_handler final : public xml_handler {
  public:
   explicit error_document_handler(error_document& out) : out_(out) {}
 
   bool is_error() const noexcept { return is_error_; }
 
-  void enter(std::string_view path) {
+  void enter(std::string_view path) override {
     if (path == "Error" || path == "ErrorResponse/Error") is_error_ = true;
   }
-  void leave(std::string_view) {}
-  void leaf(std::string_view path, const std::string& text) {
+  void leaf(std::string_view path, const std::string& text) override {
     if (path == "ErrorResponse/RequestId") return assign(out_.request_id, text);
     static constexpr std::string_view outer = "ErrorResponse/";
     if (path.substr(0, outer.size()) == outer) path.remove_prefix(outer.size());

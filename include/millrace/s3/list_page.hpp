@@ -45,15 +45,14 @@ namespace detail {
 
 /// Collects a listing as it stands; list_page::parse() makes sense of it afterwards, since EncodingType may follow the
 /// keys that it speaks of.
-class list_handler {
+class list_handler final : public xml_handler {
  public:
-  void enter(std::string_view path) {
+  void enter(std::string_view path) override {
     if (path.find('/') == std::string_view::npos) root_ = path;
     if (path == "ListBucketResult/Contents") objects_.emplace_back();
     error_.enter(path);
   }
-  void leave(std::string_view) {}
-  void leaf(std::string_view path, const std::string& text) {
+  void leaf(std::string_view path, const std::string& text) override {
     static constexpr std::string_view outer = "ListBucketResult/";
     if (path.substr(0, outer.size()) != outer) return error_.leaf(path, text);
     path.remove_prefix(outer.size());

@@ -53,7 +53,7 @@ class profile {
     return result;
   }
 
-  void set(std::string name, std::string value) { properties_.insert_or_assign(std::move(name), std::move(value)); }
+  void set(std::string name, std::string value) { properties_[std::move(name)] = std::move(value); }
   bool empty() const noexcept { return properties_.empty(); }
   const table& properties() const noexcept { return properties_; }
 

@@ -64,7 +64,7 @@ class profile_file {
   }
   static void merge(profile& into, detail::raw_section& section) {
     for (detail::raw_property& p : section.properties) {
-      if (!p.name.empty()) into.set(std::move(p.name), p.value);
+      if (!p.first.empty()) into.set(std::move(p.first), p.second);
     }
   }
   void add_config(std::vector<detail::raw_section>& sections);
@@ -90,7 +90,7 @@ inline std::optional<std::string_view> name_behind(std::string_view title, std::
 /// Overwrites the values of a file that has been merged: they may be secrets.
 inline void wipe(std::vector<raw_section>& sections) noexcept {
   for (raw_section& section : sections) {
-    for (raw_property& p : section.properties) OPENSSL_cleanse(p.value.data(), p.value.size());
+    for (raw_property& p : section.properties) OPENSSL_cleanse(p.second.data(), p.second.size());
   }
 }
 
@@ -131,7 +131,7 @@ inline void profile_file::add_config(std::vector<detail::raw_section>& sections)
 
 inline void profile_file::add_credentials(std::vector<detail::raw_section>& sections) {
   for (detail::raw_section& section : sections) {
-    if (detail::is_profile_name(section.title)) merge(profiles_[section.title], section);
+    if (detail::is_profile_name(section.title)) merge(profiles_[std::move(section.title)], section);
   }
 }
 

@@ -22,7 +22,7 @@ template <class Generator>
 async_generator<object_chunk> counted(object_chunk first, Generator rest, std::uint64_t* total) {
   *total += first.data.size();
   co_yield give(first);
-  while (std::optional<object_chunk> next = co_await rest.next()) {
+  while (auto next = co_await rest.next()) {
     *total += next->data.size();
     co_yield give(*next);
   }

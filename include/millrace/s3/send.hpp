@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/s3/date.hpp>
@@ -51,7 +51,7 @@ namespace detail {
 class loop_signer final : public executor_service {
  public:
   static signer& of(executor& ex) {
-    return ex.service<loop_signer>([] { return std::make_unique<loop_signer>(); }).signer_;
+    return ex.service<loop_signer>([] { return make_owned<loop_signer>(); }).signer_;
   }
 
  private:
@@ -96,7 +96,7 @@ inline http::request signed_request(executor& ex, const session& s, const operat
   q.host = to.host();
   q.path = path;
   q.query = op.query;
-  q.headers = fields;
+  q.headers = {static_cast<const header_field*>(fields.data()), fields.size()};
   q.region = to.region();
   q.service = to.service();
   q.payload = payload;

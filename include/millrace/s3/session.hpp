@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/s3/config.hpp>
@@ -29,12 +30,12 @@ class session {
   session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
       : config_(std::move(c)),
         provider_(std::move(provider)),
-        transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+        transport_(make_shared_object<const http::transport_options>(std::move(transport))),
         retries_(config_.retry),
         jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
         quota_(config_.retry.quota) {
     retries_.max_attempts = config_.max_attempts;
-    if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
+    if (config_.retries == retry_mode::adaptive) limiter_ = make_owned<rate_limiter>();
   }
 
   const config& base() const noexcept { return config_; }
@@ -75,7 +76,7 @@ class session {
   /// Remembers a bucket's region; false when that is the one in use already.
   bool learn_region(const std::string& bucket, const std::string& region) const {
     std::lock_guard lock(mutex_);
-    std::string& known = regions_[bucket];
+    std::string& known = regions_[std::string(bucket)];
     const std::string& default_region = config_.region.empty() ? own_region_ : config_.region;
     if (region.empty() || (known.empty() ? default_region : known) == region) return false;
     known = region;
@@ -97,9 +98,9 @@ class session {
   const std::uint64_t jitter_seed_;
   mutable std::atomic<std::uint64_t> jitter_count_{0};
   mutable retry_quota quota_;
-  std::unique_ptr<rate_limiter> limiter_;
+  owned<rate_limiter> limiter_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::string> regions_;
+  mutable std::map<std::string, std::string, std::less<>> regions_;
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
 };

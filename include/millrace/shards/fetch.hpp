@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
@@ -90,14 +91,14 @@ class part_scheduler {
     started<bytes> reading;
   };
   struct open_object {
-    explicit open_object(shard s) : info(std::make_shared<shard>(std::move(s))) {}
+    explicit open_object(shard s) : info(make_shared_object<shard>(std::move(s))) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
     const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
     std::uint64_t next_offset = 0;
     bool learning = false;  // the first part of an object of unknown size is under way
-    std::unique_ptr<sequential_rest> rest;
+    owned<sequential_rest> rest;
     bool rest_ended = false;
     bool reading_rest = false;
     std::deque<job> jobs;  // declared last: jobs refer to the object

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/io/file.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage.hpp>
@@ -55,7 +56,7 @@ using file_storage = basic_file_storage<>;
 /// The store of local files, for fetch().
 template <class = void>
 std::shared_ptr<const storage> files(file_storage_options options = {}) {
-  return std::make_shared<const file_storage>(options);
+  return make_shared_object<const file_storage>(options);
 }
 
 namespace detail {

@@ -17,12 +17,12 @@ namespace millrace {
 
 namespace detail {
 
-template <class = void>
-async_generator<sample> group_members(async_generator<member> in) {
+template <class Members>
+async_generator<sample> group_members(Members in) {
   sample current;
   bool open = false;
   std::uint64_t ordinal = 0;
-  while (std::optional<member> m = co_await in.next()) {
+  while (auto m = co_await in.next()) {
     const sample_name name = sample_name::parse(m->entry.name);
     if (!name.is_sample()) continue;
     const bool same_shard = open && current.from.from == m->from.from;

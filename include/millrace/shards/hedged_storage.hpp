@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/shards/detail/part_times.hpp>
@@ -101,9 +102,9 @@ std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& o
     throw configuration_error("hedged() needs a factor of 1 or more and a share of extra requests from 0 to 1");
   }
   if constexpr (std::is_convertible_v<const Store&, std::shared_ptr<const storage>>) {
-    return std::make_shared<const hedged_storage>(store, options);
+    return make_shared_object<const hedged_storage>(store, options);
   } else {
-    return std::make_shared<const hedged_storage>(as_storage(store), options);
+    return make_shared_object<const hedged_storage>(as_storage(store), options);
   }
 }
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -13,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/minmax.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
@@ -36,7 +37,7 @@ class basic_http_storage final : public storage {
  public:
   explicit basic_http_storage(http::transport_options transport = http::transport_options(),
                               const s3::retry_options& retries = s3::retry_options())
-      : transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+      : transport_(make_shared_object<const http::transport_options>(std::move(transport))),
         retries_(retries),
         quota_(retries.quota) {}
 
@@ -65,7 +66,7 @@ class basic_http_storage final : public storage {
         const bool kept = e.kind() == http::failure::broken || e.kind() == http::failure::timeout;
         if (d.partial.filled != before && (!kept || !strong(d.seen))) d.forget();
       }
-      if (d.partial.filled > before && d.partial.filled - before >= std::max(64 * KiB, length / 16)) {
+      if (d.partial.filled > before && d.partial.filled - before >= max_of(64 * KiB, length / 16)) {
         policy.made_progress();
       }
       const std::optional<duration> pause = policy.after_failure(failed, jitter());
@@ -139,7 +140,7 @@ class basic_http_storage final : public storage {
       if (head.status == 200) {
         if (first != 0) throw http::error(http::failure::protocol, "the server stopped serving ranges", at, 200);
         result.data = co_await x.read();  // in memory that no later request may go on with
-        result.rest = std::make_unique<rest>(std::move(x));
+        result.rest = make_owned<rest>(std::move(x));
         co_return result;
       }
       d.seen = result.etag;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -46,7 +47,7 @@ namespace s3 {
 /// What fetch(client) reads from.
 template <class = void>
 std::shared_ptr<const storage> as_storage(const client& c) {
-  return std::make_shared<const s3_storage>(c);
+  return make_shared_object<const s3_storage>(c);
 }
 }  // namespace s3
 

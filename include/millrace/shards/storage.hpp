@@ -4,13 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/shard.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/coro/task.hpp>
@@ -29,10 +29,10 @@ class sequential_rest {
 class part {
  public:
   part() = default;
-  bytes data;                             ///< at most what was asked for; shorter only where the object ends
-  std::optional<std::uint64_t> total;     ///< size of the whole object, when the store told
-  std::string etag;                       ///< of the object that was read; empty when the store has none
-  std::unique_ptr<sequential_rest> rest;  ///< set when the store answered with the whole object instead
+  bytes data;                          ///< at most what was asked for; shorter only where the object ends
+  std::optional<std::uint64_t> total;  ///< size of the whole object, when the store told
+  std::string etag;                    ///< of the object that was read; empty when the store has none
+  owned<sequential_rest> rest;         ///< set when the store answered with the whole object instead
 };
 
 /// Reads objects by parts: a store behind `fetch`. Stateless towards its callers: read() may be called from several

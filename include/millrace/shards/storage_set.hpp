@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -58,7 +59,7 @@ std::shared_ptr<const storage> stores(const Stores&... each) {
     }
   };
   (add(each), ...);
-  return std::make_shared<const storage_set>(std::move(all));
+  return make_shared_object<const storage_set>(std::move(all));
 }
 
 }  // namespace millrace

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +9,8 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/tar/archive_options.hpp>
@@ -55,7 +55,7 @@ class archive_reader {
       forward(std::move(piece));
       return;
     }
-    head_.append(piece.data(), std::min(piece.size(), detect_bytes - head_.size()));
+    head_.append(piece.data(), min_of(piece.size(), detect_bytes - head_.size()));
     waiting_.push_back(std::move(piece));
     if (head_.size() == detect_bytes) decide(detect(head_));
   }
@@ -113,7 +113,7 @@ class archive_reader {
       return;
     }
     if (kind != format::tar) {
-      unpacker_ = std::make_unique<detail::unpacker>(kind, options_, pool_);
+      unpacker_ = make_owned<detail::unpacker>(kind, options_, pool_);
       reader_options inner = options_.members;
       inner.object_bytes = 0;
       reader_ = reader(object_, inner);
@@ -199,7 +199,7 @@ class archive_reader {
   std::string head_;  // the first bytes, until the format is known
   std::vector<bytes> waiting_;
   reader reader_;
-  std::unique_ptr<detail::unpacker> unpacker_;
+  owned<detail::unpacker> unpacker_;
   entry pending_;  // found by finish(), not taken yet
 };
 

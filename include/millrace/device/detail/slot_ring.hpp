@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -69,7 +68,9 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
       if (!quiet(slots_[i])) continue;
       empty(slots_[i]);
       const std::lock_guard lock(mutex_);
-      draining_.erase(std::find(draining_.begin(), draining_.end(), i));
+      std::size_t at = 0;
+      while (draining_[at] != i) ++at;
+      draining_.erase(draining_.begin() + static_cast<std::ptrdiff_t>(at));
       free_.push_back(i);
     }
   }

@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/flow/detail/puller.hpp>
 #include <millrace/flow/order.hpp>
 
@@ -50,9 +49,10 @@ class open_sources {
   /// Drops a source that has ended; throws what it ended with.
   void close(source& ended) {
     ended.rethrow();
-    const auto here = std::find_if(all_.begin(), all_.end(), [&](const auto& s) { return s.get() == &ended; });
-    if (static_cast<std::size_t>(here - all_.begin()) < given_) --given_;
-    all_.erase(here);
+    std::size_t at = 0;
+    while (all_[at].get() != &ended) ++at;
+    if (at < given_) --given_;
+    all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(at));
     room_.notify();
   }
 
@@ -79,9 +79,8 @@ class open_sources {
         while (self.all_.size() >= self.width_) co_await self.room_.wait();
         std::optional<async_generator<T>> next = co_await self.stream_.next();
         if (!next) break;
-        self.all_.push_back(std::make_unique<source>(ex, stage, std::move(*next), self.ahead_, self.bytes_,
-                                                     self.yielded_, self.changed_,
-                                                     self.log_arrivals_ ? &self.arrivals_ : nullptr));
+        self.all_.push_back(make_owned<source>(ex, stage, std::move(*next), self.ahead_, self.bytes_, self.yielded_,
+                                               self.changed_, self.log_arrivals_ ? &self.arrivals_ : nullptr));
         self.changed_.notify();
       }
     } catch (...) {
@@ -103,9 +102,9 @@ class open_sources {
   bool stream_ended_ = false;
   std::exception_ptr error_;  // of the stream
   std::deque<source*> arrivals_;
-  std::vector<std::unique_ptr<source>> all_;  // at most `width`, in the order of their opening
-  std::size_t given_ = 0;                     // of those, given out by new_source()
-  started<void> opener_;                      // declared last: destroyed first
+  std::vector<owned<source>> all_;  // at most `width`, in the order of their opening
+  std::size_t given_ = 0;           // of those, given out by new_source()
+  started<void> opener_;            // declared last: destroyed first
 };
 
 template <class T>

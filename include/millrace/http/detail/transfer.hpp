@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/minmax.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/http/detail/head_parser.hpp>
 #include <millrace/http/engine.hpp>
@@ -185,7 +186,7 @@ class transfer final : public engine::client, private timer_node {
     try {
       t.touch();
       if (!t.parser_.any()) t.watch(t.progress_ + t.transport_->stall_timeout);  // from now on the shorter look-back
-      if (t.parser_.line(std::string_view(data, size * count))) t.wake();
+      if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) t.wake();
       return size * count;
     } catch (...) {
       t.error_ = std::current_exception();
@@ -220,7 +221,7 @@ class transfer final : public engine::client, private timer_node {
   void store(const char* data, std::size_t n) {
     while (n > 0) {
       if (!current_) begin_piece();
-      const std::size_t part = std::min(n, current_.capacity() - filled_);
+      const std::size_t part = min_of(n, current_.capacity() - filled_);
       std::memcpy(current_.data() + filled_, data, part);
       filled_ += part;
       received_ += part;

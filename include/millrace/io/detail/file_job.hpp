@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -23,8 +24,8 @@ struct file_keep {
   explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
   std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
   bytes memory;
-  std::unique_ptr<const std::string> path;
-  std::unique_ptr<struct ::statx> status;
+  owned<const std::string> path;
+  owned<struct ::statx> status;
 };
 
 /// A file operation with one waiter. Owned by its awaiter; by the loop once the awaiter is dropped while it is under
@@ -76,11 +77,11 @@ class file_job final : public file_operation {
 /// cancellation and keeps its memory until the kernel is done.
 class file_wait {
  public:
-  explicit file_wait(std::unique_ptr<file_job>& job) noexcept : job_(&job) {}
+  explicit file_wait(owned<file_job>& job) noexcept : job_(&job) {}
 
   class awaiter {
    public:
-    awaiter(std::unique_ptr<file_job>& job, promise_base& promise)
+    awaiter(owned<file_job>& job, promise_base& promise)
         : job_(job), promise_(promise), loop_(event_loop::of(promise.get_executor())) {}
     awaiter(const awaiter&) = delete;
     awaiter& operator=(const awaiter&) = delete;
@@ -99,7 +100,7 @@ class file_wait {
     }
 
    private:
-    std::unique_ptr<file_job>& job_;
+    owned<file_job>& job_;
     promise_base& promise_;
     event_loop& loop_;
     ready_node node_;
@@ -108,7 +109,7 @@ class file_wait {
   awaiter awaited_by(promise_base& promise) const { return awaiter(*job_, promise); }
 
  private:
-  std::unique_ptr<file_job>* job_;
+  owned<file_job>* job_;
 };
 
 }  // namespace millrace::detail

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
+#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/executor.hpp>
 
 namespace millrace::detail {
@@ -117,7 +117,7 @@ class pool_state {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  condition changed_;
   list_head head_;
   bool stopping_ = false;
 };

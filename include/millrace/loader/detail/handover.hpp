@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/sync/signal.hpp>
 
@@ -75,7 +75,7 @@ class handover {
   /// Blocks for the next item; nullopt at the end. Throws what the other side failed with, once.
   std::optional<T> pop() {
     std::unique_lock lock(mutex_);
-    filled_.wait(lock, [this] { return !items_.empty() || ended_; });
+    while (items_.empty() && !ended_) filled_.wait(lock);
     if (items_.empty()) {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
       return std::nullopt;
@@ -114,7 +114,7 @@ class handover {
 
   const std::size_t capacity_;
   std::mutex mutex_;
-  std::condition_variable filled_;
+  condition filled_;
   std::deque<T> items_;
   bool ended_ = false;
   bool producer_waits_ = false;

@@ -3,19 +3,18 @@
 #pragma once
 
 #include <cerrno>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <system_error>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/loop/detail/file_queue.hpp>
-#include <millrace/loop/detail/start_thread.hpp>
+#include <millrace/loop/detail/thread.hpp>
 
 namespace millrace::detail {
 
@@ -73,7 +72,7 @@ class file_worker {
 
   bool start() noexcept {
     try {
-      thread_ = start_thread("millrace-file", [this] { work(); });
+      thread_ = thread("millrace-file", [this] { work(); });
       return true;
     } catch (const std::system_error&) {
       return false;
@@ -143,9 +142,9 @@ class file_worker {
 
   executor& executor_;
   messenger home_;
-  std::thread thread_;
+  thread thread_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  condition changed_;
   file_queue waiting_;
   file_queue finished_;
   bool stopping_ = false;

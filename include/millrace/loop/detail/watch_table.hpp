@@ -14,6 +14,7 @@ namespace millrace::detail {
 /// after its watch was changed or ended, or whose descriptor number has come back as another one, finds nothing.
 class watch_table {
  public:
+  static constexpr std::uint32_t no_slot = UINT32_MAX;
   struct slot {
     fd_watch* owner = nullptr;
     int fd = -1;
@@ -23,12 +24,13 @@ class watch_table {
     bool in_epoll = false;  // registered in an epoll set instead
     bool listed = false;    // in the list of slots to arm
     bool broken = false;    // the kernel cannot poll it; reported
+    std::uint32_t next_free = no_slot;
   };
 
   /// Slots go into the upper 29 bits of a half word: the ring's user data needs the lower three.
   static constexpr std::uint32_t max_slots = std::uint32_t(1) << 29;
 
-  std::size_t live() const noexcept { return slots_.size() - free_.size(); }
+  std::size_t live() const noexcept { return live_; }
   slot& at(std::uint32_t index) noexcept { return slots_[index]; }
   std::uint64_t tag(std::uint32_t index) const noexcept {
     return static_cast<std::uint64_t>(slots_[index].generation) << 32 | index;
@@ -41,15 +43,15 @@ class watch_table {
   }
 
   std::uint32_t attach(fd_watch& w) {
-    if (free_.empty()) {
+    if (free_ == no_slot) {
       MILLRACE_ASSERT(slots_.size() < max_slots, "too many watches");
-      free_.reserve(slots_.size() + 1);  // so that detach() never allocates
       slots_.emplace_back();
-      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+      free_ = static_cast<std::uint32_t>(slots_.size() - 1);
     }
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
+    const std::uint32_t index = free_;
+    free_ = slots_[index].next_free;
     slots_[index].owner = &w;
+    ++live_;
     w.slot_ = index;
     return index;
   }
@@ -62,7 +64,9 @@ class watch_table {
     s = slot();
     s.generation = generation;
     s.listed = listed;
-    free_.push_back(w.slot_);
+    s.next_free = free_;
+    free_ = w.slot_;
+    --live_;
     w.slot_ = fd_watch::none;
   }
 
@@ -79,7 +83,8 @@ class watch_table {
 
  private:
   std::vector<slot> slots_;
-  std::vector<std::uint32_t> free_;
+  std::uint32_t free_ = no_slot;  // the first of the free slots, which are chained
+  std::size_t live_ = 0;
 };
 
 }  // namespace millrace::detail

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -12,13 +11,14 @@
 #include <openssl/hmac.h>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 
 namespace millrace::origin_server::detail {
 
 /// A running hash of OpenSSL's by name: "MD5", "SHA1", "SHA256".
 class hasher {
  public:
-  explicit hasher(const char* algorithm) : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+  explicit hasher(const char* algorithm) : context_(EVP_MD_CTX_new()) {
     const EVP_MD* md = EVP_get_digestbyname(algorithm);
     if (context_ == nullptr || md == nullptr || EVP_DigestInit_ex(context_.get(), md, nullptr) != 1) {
       throw configuration_error(std::string("OpenSSL cannot compute ") + algorithm);
@@ -37,7 +37,11 @@ class hasher {
   }
 
  private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+  struct free_context {
+    void operator()(EVP_MD_CTX* p) const noexcept { EVP_MD_CTX_free(p); }
+  };
+
+  owned<EVP_MD_CTX, free_context> context_;
 };
 
 inline std::string digest_of(const char* algorithm, std::string_view data) {

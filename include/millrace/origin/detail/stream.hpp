@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/socket.hpp>
 #include <millrace/origin/detail/tls_session.hpp>
@@ -19,7 +19,7 @@ class stream {
  public:
   /// `context` null: plain. It must outlive the stream.
   stream(socket s, tls_context* context) : socket_(std::move(s)) {
-    if (context != nullptr) tls_ = std::make_unique<tls_session>(socket_, *context);
+    if (context != nullptr) tls_ = make_owned<tls_session>(socket_, *context);
   }
   stream(const stream&) = delete;
   stream& operator=(const stream&) = delete;
@@ -41,7 +41,7 @@ class stream {
 
  private:
   socket socket_;
-  std::unique_ptr<tls_session> tls_;
+  owned<tls_session> tls_;
 };
 
 }  // namespace millrace::origin_server::detail

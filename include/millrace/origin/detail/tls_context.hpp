@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include <openssl/x509v3.h>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/origin/tls_options.hpp>
 
 namespace millrace::origin_server::detail {
@@ -31,7 +31,7 @@ struct tls_free {
   void operator()(FILE* p) const noexcept { std::fclose(p); }
 };
 template <class T>
-using owned = std::unique_ptr<T, tls_free>;
+using tls_handle = owned<T, tls_free>;
 
 /// A fresh key and a self-signed certificate for it; the certificate's PEM lies in a file for clients to trust, removed
 /// with the context unless its path was given.
@@ -40,7 +40,7 @@ class tls_context {
   explicit tls_context(const tls_options& o)
       : key_(EVP_EC_gen("P-256")), context_(SSL_CTX_new(TLS_server_method())), path_(o.certificate_file) {
     if (key_ == nullptr || context_ == nullptr) failed();
-    const owned<X509> certificate = sign(o);
+    const tls_handle<X509> certificate = sign(o);
     if (SSL_CTX_use_certificate(context_.get(), certificate.get()) != 1 ||
         SSL_CTX_use_PrivateKey(context_.get(), key_.get()) != 1) {
       failed();
@@ -61,8 +61,8 @@ class tls_context {
  private:
   [[noreturn]] static void failed() { throw configuration_error("OpenSSL cannot make a key and a certificate"); }
 
-  owned<X509> sign(const tls_options& o) const {
-    owned<X509> x(X509_new());
+  tls_handle<X509> sign(const tls_options& o) const {
+    tls_handle<X509> x(X509_new());
     if (x == nullptr) failed();
     X509_set_version(x.get(), 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x.get()), 1);
@@ -78,7 +78,7 @@ class tls_context {
         o.certificate_name.empty() ? "DNS:localhost,DNS:*.localhost,IP:127.0.0.1" : "DNS:" + o.certificate_name;
     for (const auto& [id, value] : {std::pair<int, std::string>(NID_subject_alt_name, names),
                                     std::pair<int, std::string>(NID_basic_constraints, "critical,CA:TRUE")}) {
-      const owned<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, nullptr, id, value.c_str()));
+      const tls_handle<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, nullptr, id, value.c_str()));
       if (extension == nullptr || X509_add_ext(x.get(), extension.get(), -1) != 1) failed();
     }
     if (X509_sign(x.get(), key_.get(), EVP_sha256()) == 0) failed();
@@ -93,14 +93,14 @@ class tls_context {
       fd = ::mkstemp(path_.data());
       temporary_ = fd >= 0;
     }
-    const owned<FILE> file(fd >= 0 ? ::fdopen(fd, "w") : std::fopen(path_.c_str(), "w"));
+    const tls_handle<FILE> file(fd >= 0 ? ::fdopen(fd, "w") : std::fopen(path_.c_str(), "w"));
     if (file == nullptr || PEM_write_X509(file.get(), &certificate) != 1 || std::fflush(file.get()) != 0) {
       throw configuration_error("the certificate cannot be written", where{path_, std::nullopt, std::string()});
     }
   }
 
-  owned<EVP_PKEY> key_;
-  owned<SSL_CTX> context_;
+  tls_handle<EVP_PKEY> key_;
+  tls_handle<SSL_CTX> context_;
   std::string path_;
   bool temporary_ = false;
 };

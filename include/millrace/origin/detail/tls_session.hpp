@@ -75,7 +75,7 @@ class tls_session {
   }
 
   socket& socket_;
-  owned<SSL> ssl_;
+  tls_handle<SSL> ssl_;
   BIO* in_ = nullptr;  // both belong to ssl_
   BIO* out_ = nullptr;
   std::vector<char> memory_;

@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/s3/detail/canonical_path.hpp>
 #include <millrace/s3/uri_encode.hpp>
 
@@ -30,26 +29,42 @@ class canonical_query {
     rewritten_.clear();
     rewritten_.reserve(query.size() * 3);
     while (!query.empty()) {
-      const std::size_t end = std::min(query.find('&'), query.size());
+      const std::size_t end = min_of(query.find('&'), query.size());
       const std::string_view one = query.substr(0, end);
-      query.remove_prefix(std::min(end + 1, query.size()));
+      query.remove_prefix(min_of(end + 1, query.size()));
       if (one.empty()) continue;
       const std::size_t equals = one.find('=');
       const std::string_view value = equals == std::string_view::npos ? std::string_view() : one.substr(equals + 1);
-      parameters_.emplace_back(canonical(one.substr(0, equals)), canonical(value));
+      insert(parameter{canonical(one.substr(0, equals)), canonical(value)});
     }
-    std::sort(parameters_.begin(), parameters_.end());
     bool first = true;
-    for (const auto& [name, value] : parameters_) {
+    for (const parameter& p : parameters_) {
       if (!first) out += '&';
       first = false;
-      out += name;
+      out += p.name;
       out += '=';
-      out += value;
+      out += p.value;
     }
   }
 
  private:
+  struct parameter {
+    std::string_view name;
+    std::string_view value;
+
+    bool operator<(const parameter& other) const noexcept {
+      return name != other.name ? name < other.name : value < other.value;
+    }
+  };
+
+  /// Keeps the parameters sorted. A request has a handful of them.
+  void insert(const parameter& p) {
+    std::size_t at = parameters_.size();
+    parameters_.push_back(p);
+    for (; at > 0 && p < parameters_[at - 1]; --at) parameters_[at] = parameters_[at - 1];
+    parameters_[at] = p;
+  }
+
   std::string_view canonical(std::string_view text) {
     if (text.find('/') == std::string_view::npos && is_encoded_path(text)) return text;
     const std::optional<std::string> raw = uri_decode(text);
@@ -62,7 +77,7 @@ class canonical_query {
     return std::string_view(rewritten_).substr(begin);
   }
 
-  std::vector<std::pair<std::string_view, std::string_view>> parameters_;
+  std::vector<parameter> parameters_;
   std::string rewritten_;
 };
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +11,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
@@ -41,7 +41,7 @@ class part_buffer {
 
   /// Takes what fits from the front of `piece`.
   void take(bytes& piece) {
-    const std::size_t n = std::min(piece.size(), part_ - filled_);
+    const std::size_t n = min_of(piece.size(), part_ - filled_);
     if (whole_.empty() && filled_ == 0 && n == part_) {
       whole_ = piece.slice(0, n);  // a part in one piece is not copied
     } else {
@@ -62,7 +62,7 @@ class part_buffer {
  private:
   void reserve(std::size_t size) {
     if (memory_.capacity() >= size) return;
-    const std::size_t small = std::min(part_, 256 * KiB);
+    const std::size_t small = min_of(part_, 256 * KiB);
     writable_bytes larger = size <= small ? writable_bytes::allocate(small) : slabs_.acquire();
     if (filled_ > 0) std::memcpy(larger.data(), memory_.data(), filled_);
     memory_ = std::move(larger);
@@ -86,7 +86,7 @@ async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std
   std::uint64_t number = 0;
   std::uint64_t total = 0;
   for (;;) {
-    std::optional<bytes> piece = co_await content.next();
+    auto piece = co_await content.next();
     if (!piece) break;
     total += piece->size();
     if (size && total > *size) {

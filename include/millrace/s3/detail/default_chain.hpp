@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/s3/credentials.hpp>
 #include <millrace/s3/detail/container_source.hpp>
 #include <millrace/s3/detail/environment_copy.hpp>
@@ -42,7 +43,7 @@ template <class World>
 class default_chain {
  public:
   default_chain(std::shared_ptr<World> world, const environment& variables)
-      : world_(std::move(world)), variables_(std::make_unique<environment_copy>(variables)) {}
+      : world_(std::move(world)), variables_(make_owned<environment_copy>(variables)) {}
 
   World& world() const noexcept { return *world_; }
   std::int64_t now() const noexcept { return world_->now(); }
@@ -229,7 +230,7 @@ class default_chain {
   }
 
   const std::shared_ptr<World> world_;
-  const std::unique_ptr<environment_copy> variables_;
+  const owned<environment_copy> variables_;
 };
 
 }  // namespace millrace::s3::detail

@@ -50,7 +50,7 @@ class environment_copy {
         "AWS_METADATA_SERVICE_NUM_ATTEMPTS",
     };
     for (const char* name : names) {
-      if (std::optional<std::string> value = from.get(name)) values_.emplace(name, std::move(*value));
+      if (std::optional<std::string> value = from.get(name)) values_[name] = std::move(*value);
     }
   }
   environment_copy(const environment_copy&) = delete;

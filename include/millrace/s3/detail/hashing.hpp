@@ -8,11 +8,11 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/owned.hpp>
 
 namespace millrace::s3::detail {
 
@@ -45,8 +45,8 @@ class sha256 {
   }
 
  private:
-  std::unique_ptr<EVP_MD, openssl_free> algorithm_;
-  std::unique_ptr<EVP_MD_CTX, openssl_free> context_;
+  owned<EVP_MD, openssl_free> algorithm_;
+  owned<EVP_MD_CTX, openssl_free> context_;
 };
 
 /// HMAC with SHA-256 (RFC 2104), fetched once per object too. The context holds the last key until the next call and
@@ -72,8 +72,8 @@ class hmac_sha256 {
   }
 
  private:
-  std::unique_ptr<EVP_MAC, openssl_free> algorithm_;
-  std::unique_ptr<EVP_MAC_CTX, openssl_free> context_;
+  owned<EVP_MAC, openssl_free> algorithm_;
+  owned<EVP_MAC_CTX, openssl_free> context_;
 };
 
 /// Appends lower-case hexadecimal, as SigV4 wants it.

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/s3/detail/prefix_gate.hpp>
 
@@ -19,7 +19,7 @@ namespace millrace::s3::detail {
 class prefix_gates final : public executor_service {
  public:
   static prefix_gates& of(executor& ex) {
-    return ex.service<prefix_gates>([] { return std::make_unique<prefix_gates>(); });
+    return ex.service<prefix_gates>([] { return make_owned<prefix_gates>(); });
   }
 
   /// Valid while something of it is in use, and until the next call otherwise.

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,7 +51,7 @@ class profile_chain {
     out.file_ = file;
     out.sessions_ = &files;
     if (!out.follow(files, std::string(name))) return std::nullopt;
-    std::reverse(out.roles.begin(), out.roles.end());
+    for (std::size_t a = 0, b = out.roles.size(); a + 1 < b; ++a) std::swap(out.roles[a], out.roles[--b]);
     out.sessions_ = nullptr;
     return out;
   }
@@ -116,7 +115,9 @@ class profile_chain {
         if (visited.empty()) return false;
         refuse("could not find source profile " + name + " referenced from " + visited.back());
       }
-      if (std::find(visited.begin(), visited.end(), name) != visited.end()) {
+      bool again = false;
+      for (const std::string& v : visited) again = again || v == name;
+      if (again) {
         std::string round;
         for (const std::string& v : visited) round += v + " -> ";
         refuse("profile formed an infinite loop: " + round + name);

@@ -12,12 +12,9 @@
 
 namespace millrace::s3::detail {
 
-/// A property as it stands in a file. `name` is lower case and empty when the name is none that anything reads.
-struct raw_property {
-  raw_property(std::string n, std::string v) : name(std::move(n)), value(std::move(v)) {}
-  std::string name;
-  std::string value;
-};
+/// A property as it stands in a file: name and value. The name is lower case and empty when it is none that anything
+/// reads.
+using raw_property = std::pair<std::string, std::string>;
 
 /// A section as it stands in a file: what is between the brackets, trimmed.
 struct raw_section {
@@ -108,7 +105,7 @@ class profile_parser {
       if (equals == std::string_view::npos) refuse("Expected an '=' sign defining a sub-property");
       if (trim_blanks(line.substr(0, equals)).empty()) refuse("Sub-property did not have a name");
     }
-    std::string& value = sections_.back().properties.back().value;
+    std::string& value = sections_.back().properties.back().second;
     value += '\n';
     value += line;
   }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/http/headers.hpp>
 #include <millrace/s3/config.hpp>
 #include <millrace/s3/put_options.hpp>
@@ -31,7 +31,7 @@ class put_plan {
       if (needed > 5 * GiB) throw configuration_error("put: no object may be that large");
       part = static_cast<std::size_t>((needed + MiB - 1) / MiB * MiB);
     }
-    limit = std::max<std::size_t>(1, std::min(o.parts, o.window / part));
+    limit = max_of<std::size_t>(1, min_of(o.parts, o.window / part));
     if (!o.content_type.empty()) {
       check_text(o.content_type, "the content type");
       fields.add("content-type", std::string(o.content_type));

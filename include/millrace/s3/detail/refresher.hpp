@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/credentials.hpp>
@@ -161,8 +161,8 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
     } else {
       // Between an eighth and a quarter of their life before the end, at most 15 minutes: a thousand ranks that began
       // together do not ask together.
-      const double ahead = static_cast<double>(std::min(left / 4, std::int64_t(900)));
-      usable_until_ = *end - std::min(left / 10, std::int64_t(10));
+      const double ahead = static_cast<double>(min_of(left / 4, std::int64_t(900)));
+      usable_until_ = *end - min_of(left / 10, std::int64_t(10));
       refresh_at_ = *end - static_cast<std::int64_t>(ahead * (1.0 - 0.5 * source_->random()));
       warned_ = false;
     }
@@ -198,7 +198,7 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
   std::optional<credentials> outcome() {
     std::lock_guard lock(mutex_);
     const std::int64_t end = current_ ? current_->expires_at().value_or(never) : 0;
-    if (current_ && !invalid_ && source_->now() < std::max(usable_until_, end)) return current_;
+    if (current_ && !invalid_ && source_->now() < max_of(usable_until_, end)) return current_;
     if (error_) std::rethrow_exception(error_);
     return std::nullopt;
   }

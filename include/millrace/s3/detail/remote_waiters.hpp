@@ -4,10 +4,10 @@
 
 #include <coroutine>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace::s3::detail {
@@ -101,7 +101,7 @@ class remote_waiters::awaitable {
       return counter_ > seen_;
     }
     bool await_suspend(std::coroutine_handle<> handle) {
-      auto made = std::make_unique<ticket>(promise_.get_executor());
+      auto made = make_owned<ticket>(promise_.get_executor());
       node_.set(handle, promise_.stage());
       made->waiter = &node_;
       std::lock_guard lock(mutex_);

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/minmax.hpp>
 #include <millrace/base/writable_bytes.hpp>
 #include <millrace/s3/credentials.hpp>
 #include <millrace/s3/date.hpp>
@@ -26,7 +26,7 @@
 namespace millrace::s3::detail {
 
 /// Collects the credentials of an answer of STS.
-class sts_answer {
+class sts_answer final : public xml_handler {
  public:
   sts_answer() = default;
   sts_answer(const sts_answer&) = delete;
@@ -34,9 +34,7 @@ class sts_answer {
   ~sts_answer() {
     for (std::string* s : {&secret, &token}) OPENSSL_cleanse(s->data(), s->size());
   }
-  void enter(std::string_view) {}
-  void leave(std::string_view) {}
-  void leaf(std::string_view path, const std::string& text) {
+  void leaf(std::string_view path, const std::string& text) override {
     const std::size_t at = path.find("Result/Credentials/");
     if (at == std::string_view::npos) return;
     path.remove_prefix(at + 19);
@@ -70,8 +68,8 @@ inline credentials credentials_of_sts(std::string_view body, const std::string& 
 inline error refusal_of_sts(const http::response& answer, const std::string& url) {
   error_document document = error_document::parse(answer.body).value_or(error_document());
   // Some refusals repeat what was signed, with the session token in it.
-  document.message.resize(std::min(document.message.size(), document.message.find("\n")));
-  document.message.resize(std::min(document.message.size(), document.message.find("The Canonical String")));
+  document.message.resize(min_of(document.message.size(), document.message.find("\n")));
+  document.message.resize(min_of(document.message.size(), document.message.find("The Canonical String")));
   if (document.code.empty() && document.message.empty()) document.message = "STS refused the request";
   return error(answer.head.status, document.code, document.message, document.request_id,
                where{url, std::nullopt, std::string()});
@@ -129,7 +127,7 @@ task<credentials> assume_role(World& world, const settings& s, role_request role
     q.method = "POST";
     q.host = to.authority;
     q.path = path;
-    q.headers = std::span<const header_field>(&type, 1);
+    q.headers = {&type, 1};
     q.region = region;
     q.service = "sts";
     q.payload = hash;

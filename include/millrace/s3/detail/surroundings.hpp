@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/timeout.hpp>
@@ -40,7 +41,7 @@ class surroundings {
     if (limits.direct) options.proxy.clear();  // whatever the variables say
     options.connect_timeout = limits.connect;
     options.first_byte_timeout = options.stall_timeout = limits.total;
-    return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
+    return send_within(std::move(r), make_shared_object<const http::transport_options>(std::move(options)), limits);
   }
 
   template <class = void>

@@ -94,12 +94,10 @@ inline std::string composite_etag(const std::vector<stored_part>& parts) {
 }
 
 /// Keeps the text of one element.
-class element_handler {
+class element_handler final : public xml_handler {
  public:
   explicit element_handler(std::string_view path) noexcept : path_(path) {}
-  void enter(std::string_view) {}
-  void leave(std::string_view) {}
-  void leaf(std::string_view path, const std::string& text) {
+  void leaf(std::string_view path, const std::string& text) override {
     if (path == path_) value = text;
   }
   std::string value;

@@ -7,13 +7,14 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <millrace/base/owned.hpp>
 
 namespace millrace::s3::detail {
 
@@ -24,20 +25,30 @@ struct xml_limits {
   std::size_t text = 64u << 10;      ///< bytes of text in one element
 };
 
+/// Told what a document contains. `path` is the element from the root on, `ListBucketResult/Contents/Key`. May throw.
+class xml_handler {
+ public:
+  /// An element begins, a leaf or not.
+  virtual void enter(std::string_view) {}
+  /// An element that has no others in it has ended.
+  virtual void leaf(std::string_view path, const std::string& text) = 0;
+
+ protected:
+  ~xml_handler() = default;
+};
+
 /// Reads one small XML document and reports its leaves: elements with text and no elements in them.
 ///
 /// No document type (so no entities beyond the five of XML and numeric ones), no encoding but UTF-8, nothing fetched.
-/// Name prefixes are dropped. `Handler` has enter(path), leaf(path, text) and leave(path), where `path` is the element
-/// from the root on, `ListBucketResult/Contents/Key`; it may throw.
-template <class Handler>
+/// Name prefixes are dropped. The handler must live as long as the reader.
 class xml_reader {
  public:
-  explicit xml_reader(Handler& handler, xml_limits limits = xml_limits()) : handler_(handler), limits_(limits) {}
+  explicit xml_reader(xml_handler& handler, xml_limits limits = xml_limits()) : handler_(handler), limits_(limits) {}
 
   /// Empty when the document was read to its end, else what is wrong with it. `offset()` says where.
   std::string read(std::string_view document) {
     if (document.size() > limits_.document) return "the XML answer is longer than " + std::to_string(limits_.document);
-    const std::unique_ptr<XML_ParserStruct, freer> parser(XML_ParserCreate("UTF-8"));
+    const owned<XML_ParserStruct, freer> parser(XML_ParserCreate("UTF-8"));
     if (parser == nullptr) throw std::bad_alloc();
     parser_ = parser.get();
     XML_SetUserData(parser_, this);
@@ -95,7 +106,6 @@ class xml_reader {
     auto& r = *static_cast<xml_reader*>(self);
     r.guarded([&] {
       if (r.is_leaf_) r.handler_.leaf(std::string_view(r.path_), r.text_);
-      r.handler_.leave(std::string_view(r.path_));
       r.is_leaf_ = false;
       r.path_.resize(r.lengths_.back());
       r.lengths_.pop_back();
@@ -116,7 +126,7 @@ class xml_reader {
     r.guarded([&] { r.refuse("the XML answer has a document type, which S3 never sends"); });
   }
 
-  Handler& handler_;
+  xml_handler& handler_;
   xml_limits limits_;
   XML_Parser parser_ = nullptr;
   std::string path_;

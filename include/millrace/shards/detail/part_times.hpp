@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/minmax.hpp>
+#include <millrace/base/owned.hpp>
 #include <millrace/shards/hedge_options.hpp>
 
 namespace millrace::detail {
@@ -25,14 +26,12 @@ class part_times {
   /// One more request begins: after which time it is slow; nothing while that is not known.
   std::optional<duration> patience(std::size_t length) {
     std::lock_guard lock(mutex_);
-    allowed_ = std::min(allowed_ + options_.extra, most_allowed);
+    allowed_ = min_of(allowed_ + options_.extra, most_allowed);
     const sizes& s = of(length);
-    if (s.times.size() < least) return std::nullopt;
-    std::vector<duration> sorted = s.times;
-    const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 95 / 100);
-    std::nth_element(sorted.begin(), p95, sorted.end());
-    const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95->count()) * options_.factor));
-    return std::max(slow, options_.least);
+    if (s.count < least) return std::nullopt;
+    const duration p95 = s.percentile_95();
+    const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95.count()) * options_.factor));
+    return max_of(slow, options_.least);
   }
 
   /// The right to a second request.
@@ -47,17 +46,28 @@ class part_times {
   void came(std::size_t length, duration took) {
     std::lock_guard lock(mutex_);
     sizes& s = of(length);
-    if (s.times.size() < kept) {
-      s.times.push_back(took);
-    } else {
-      s.times[s.next++ % kept] = took;
-    }
+    s.times[s.next++ % kept] = took;
+    if (s.count < kept) ++s.count;
   }
 
  private:
   static constexpr double most_allowed = 4;  // saved up in quiet times
   struct sizes {
-    std::vector<duration> times;
+    /// The one that 95 of 100 do not exceed: among at most 64 one of the four longest.
+    duration percentile_95() const noexcept {
+      const std::size_t from_top = count - count * 95 / 100;
+      duration longest[kept - kept * 95 / 100] = {};  // the longest first
+      for (std::size_t i = 0; i < count; ++i) {
+        duration d = times[i];
+        for (std::size_t k = 0; k < from_top; ++k) {
+          if (d > longest[k]) std::swap(d, longest[k]);
+        }
+      }
+      return longest[from_top - 1];
+    }
+
+    duration times[kept];
+    std::size_t count = 0;
     std::size_t next = 0;
   };
   /// Parts of similar size: within a factor of two.
@@ -67,13 +77,13 @@ class part_times {
       length >>= 1;
       ++doublings;
     }
-    if (by_size_.size() <= doublings) by_size_.resize(doublings + 1);
-    return by_size_[doublings];
+    if (by_size_[doublings] == nullptr) by_size_[doublings] = make_owned<sizes>();
+    return *by_size_[doublings];
   }
 
   const hedge_options options_;
   std::mutex mutex_;
-  std::vector<sizes> by_size_;
+  owned<sizes> by_size_[64];
   double allowed_ = 0;
 };
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/base/writable_bytes.hpp>
 
 namespace millrace::tar::detail {
@@ -60,7 +60,7 @@ class input {
   std::size_t copy(char* to, std::size_t most) {
     std::size_t done = 0;
     while (done < most) {
-      const std::size_t n = std::min(together(), most - done);
+      const std::size_t n = min_of(together(), most - done);
       if (n == 0) break;
       std::memcpy(to + done, here(), n);
       advance(n);
@@ -73,7 +73,7 @@ class input {
   std::uint64_t skip(std::uint64_t most) {
     std::uint64_t done = 0;
     while (done < most) {
-      const std::uint64_t n = std::min<std::uint64_t>(together(), most - done);
+      const std::uint64_t n = min_of<std::uint64_t>(together(), most - done);
       if (n == 0) break;
       advance(static_cast<std::size_t>(n));
       done += n;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/minmax.hpp>
 
 namespace millrace::tar::detail {
 
@@ -68,7 +68,7 @@ class packed_input {
                     .substr(current_used > count ? static_cast<std::size_t>(current_used) - count : 0));
     if (consumed < given_) {
       const std::uint64_t unread = given_ - consumed;
-      text.resize(text.size() - static_cast<std::size_t>(std::min<std::uint64_t>(unread, text.size())));
+      text.resize(text.size() - static_cast<std::size_t>(min_of<std::uint64_t>(unread, text.size())));
     }
     return text.size() > count ? text.substr(text.size() - count) : text;
   }

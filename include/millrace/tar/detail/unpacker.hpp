@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/writable_bytes.hpp>
@@ -129,7 +129,7 @@ class unpacker {
   }
 
   bool broken(::archive* a, std::uint64_t at) {
-    const auto consumed = static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
+    const auto consumed = static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
     return fail(std::string("the ") + format_name(kind_) + " data is broken or cut near its byte " +
                     std::to_string(consumed) + ": " + archive_words(a),
                 at);
@@ -139,7 +139,7 @@ class unpacker {
     if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
       return fail("the object unpacks to more than max_output_bytes", at);
     }
-    const auto consumed = static_cast<std::uint64_t>(std::max<la_int64_t>(1, ::archive_filter_bytes(a, -1)));
+    const auto consumed = static_cast<std::uint64_t>(max_of<la_int64_t>(1, ::archive_filter_bytes(a, -1)));
     if (output_ > options_.free_bytes && output_ / consumed > options_.max_ratio) {
       return fail("the object unpacks to more than max_ratio times its size", at);
     }
@@ -181,7 +181,7 @@ class unpacker {
         slab_ = pool_.acquire();
         filled_ = taken_ = 0;
       }
-      const std::size_t n = std::min(data.size(), slab_.capacity() - filled_);
+      const std::size_t n = min_of(data.size(), slab_.capacity() - filled_);
       std::memcpy(slab_.data() + filled_, data.data(), n);
       filled_ += n;
       data.remove_prefix(n);

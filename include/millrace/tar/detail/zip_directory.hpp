@@ -22,7 +22,7 @@ class zip_directory {
     std::size_t at = 0;
     while (text_.size() - at >= record_bytes) {
       const std::string_view record = std::string_view(text_).substr(at);
-      if (record.substr(0, 4) != std::string_view("PK\x01\x02", 4)) {
+      if (record.substr(0, 4) != "PK\x01\x02") {
         ended_ = true;
         break;
       }
@@ -40,8 +40,8 @@ class zip_directory {
   bool complete() const noexcept {
     const std::string_view rest = text_;
     if (rest.size() < end_bytes) return false;
-    return rest.substr(0, 4) == std::string_view("PK\x05\x06", 4) ||  // or its 64-bit form
-           rest.substr(0, 4) == std::string_view("PK\x06\x06", 4);
+    return rest.substr(0, 4) == "PK\x05\x06" ||  // or its 64-bit form
+           rest.substr(0, 4) == "PK\x06\x06";
   }
 
  private:

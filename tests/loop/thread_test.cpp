@@ -1,18 +1,17 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/loop/detail/start_thread.hpp>
+#include <millrace/loop/detail/thread.hpp>
 
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 
 #include "tests/support/catch.hpp"
-
-using millrace::detail::start_thread;
 
 namespace {
 
@@ -22,11 +21,11 @@ struct seen {
   bool takes_signals = true;
 };
 
-/// What a thread of ours is like once start_thread() has returned.
+/// What a thread of ours is like once it has been made.
 seen look_at_thread() {
   seen result;
   std::promise<void> started;
-  std::thread thread = start_thread("millrace-test", [&result, gate = started.get_future()]() mutable {
+  millrace::detail::thread thread("millrace-test", [&result, gate = started.get_future()]() mutable {
     gate.wait();
     char name[16] = {};
     ::pthread_getname_np(::pthread_self(), name, sizeof name);
@@ -44,7 +43,7 @@ seen look_at_thread() {
 
 }  // namespace
 
-TEST_CASE("start_thread: a thread of the library has a name, no signals, and does not preempt who wakes it") {
+TEST_CASE("thread: a thread of the library has a name, no signals, and does not preempt who wakes it") {
   sigset_t before;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
   const seen s = look_at_thread();
@@ -60,7 +59,7 @@ TEST_CASE("start_thread: a thread of the library has a name, no signals, and doe
   CHECK(s.policy == SCHED_BATCH);
 }
 
-TEST_CASE("start_thread: a policy that the program has chosen is inherited") {
+TEST_CASE("thread: a policy that the program has chosen is inherited") {
   int chosen = -1;
   int inherited = -1;
   std::thread program([&] {
@@ -71,4 +70,26 @@ TEST_CASE("start_thread: a policy that the program has chosen is inherited") {
   program.join();
   REQUIRE(chosen == 0);
   CHECK(inherited == SCHED_IDLE);
+}
+
+TEST_CASE("thread: the body is destroyed on the thread, and what it did is seen after join()") {
+  struct body {
+    explicit body(std::thread::id& where) : ended_on(&where) {}
+    body(body&& other) noexcept : ended_on(std::exchange(other.ended_on, nullptr)) {}
+    ~body() {
+      if (ended_on != nullptr) *ended_on = std::this_thread::get_id();
+    }
+    void operator()() noexcept { *ended_on = std::thread::id(); }
+    std::thread::id* ended_on;
+  };
+  std::thread::id ended_on;
+  millrace::detail::thread first("millrace-test", body(ended_on));
+  CHECK(first.joinable());
+  millrace::detail::thread second(std::move(first));
+  CHECK_FALSE(first.joinable());  // NOLINT: promised
+  second.join();
+  CHECK_FALSE(second.joinable());
+  CHECK(ended_on != std::thread::id());
+  CHECK(ended_on != std::this_thread::get_id());
+  second = millrace::detail::thread();
 }
