@@ -110,6 +110,12 @@ TEST_CASE("wrong options are refused", "[fill_batches]") {
   cpu_pool cores(1);
   CHECK_THROWS_AS(fill_batches(batch_pool(numbers(4)), &square), configuration_error);
   CHECK_THROWS_AS(fill_batches(batch_pool(batch_layout()), &square, {.on = &cores}), configuration_error);
+  // Every place of the limit has memory of its own from the start.
+  for (std::size_t limit : {std::size_t(1'000'001), SIZE_MAX}) {
+    CHECK_THROWS_WITH(fill_batches(batch_pool(numbers(4)), &square, {.on = &cores, .limit = limit}),
+                      Contains("fill_batches: .limit is beyond a million"));
+  }
+  CHECK_NOTHROW(fill_batches(batch_pool(numbers(4)), &square, {.on = &cores, .limit = 1'000'000}));
 }
 
 TEST_CASE("from items to the device with one copy a batch, few batches, and dropped mid-way", "[fill_batches]") {

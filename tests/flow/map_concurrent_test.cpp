@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/flow/map_concurrent.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -306,6 +307,12 @@ TEST_CASE("what cannot work is refused when the pipeline is made") {
   mill::cpu_pool pool(1);
   CHECK_THROWS_AS(mill::iota(3) | mill::map_concurrent([](int x) { return x; }), mill::configuration_error);
   CHECK_THROWS_AS(mill::iota(3) | mill::map_concurrent(slow_if_even, {.on = &pool}), mill::configuration_error);
+  // Every place of the limit has memory of its own from the start.
+  for (std::size_t limit : {std::size_t(1'000'001), SIZE_MAX}) {
+    CHECK_THROWS_WITH(mill::map_concurrent(slow_if_even, {.limit = limit}),
+                      Catch::Matchers::Contains("map_concurrent: .limit is beyond a million"));
+  }
+  CHECK_NOTHROW(mill::map_concurrent(slow_if_even, {.limit = 1'000'000}));
 }
 
 TEST_CASE("the stage declares its bound") {

@@ -122,7 +122,7 @@ TEST_CASE("a generator lists what its stages declared, sources first") {
   for (const mill::stage_bounds& b : source.bounds()) {
     lines.push_back(b.name + (" " + std::to_string(b.items) + " " + std::to_string(b.bytes)));
   }
-  CHECK(lines == std::vector<std::string>{"hold 7 70", "again 7 70", "batch 4 0"});
+  CHECK(lines == std::vector<std::string>{"hold 7 70", "again 7 70", "batch 4 16"});
   CHECK(mill::iota(3).bounds().empty());
 }
 

@@ -144,6 +144,7 @@ class fill_batches_stage : public detail::library_stage {
     if (options.on == nullptr)
       throw configuration_error("fill_batches: the function needs a pool to run on, .on = &pool");
     if (options_.limit == 0) options_.limit = 2 * std::size_t(options_.on->threads());
+    if (options_.limit > 1'000'000) throw configuration_error("fill_batches: .limit is beyond a million");
     if (pool_.layout().samples() == 0) throw configuration_error("fill_batches: the layout has no samples");
   }
 

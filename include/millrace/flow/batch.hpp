@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/coro/item_bytes.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -17,6 +20,9 @@ enum class last_batch { keep, drop };
 
 struct batch_options {
   last_batch last = last_batch::keep;  ///< drop: every batch has the full size
+  /// What the items of one batch take at most, for run_options::budget: stated, not counted. Not needed for items of a
+  /// fixed size.
+  std::size_t bytes = 0;
 };
 
 namespace detail {
@@ -49,10 +55,22 @@ class batch_stage : public detail::library_stage {
 
   template <class T>
   async_generator<std::vector<T>> operator()(async_generator<T> source) && {
-    return detail::batch_items<T>(std::move(source), size_, options_.last).named("batch").bounded(size_, 0);
+    return detail::batch_items<T>(std::move(source), size_, options_.last)
+        .named("batch")
+        .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }
 
  private:
+  /// Of a full batch, where the type alone tells; else 0.
+  template <class T>
+  std::size_t fixed_bytes() const noexcept {
+    if constexpr (detail::counts_bytes_v<T> || !std::is_trivially_copyable_v<T>) {
+      return 0;
+    } else {
+      return size_ > SIZE_MAX / sizeof(T) ? SIZE_MAX : size_ * sizeof(T);
+    }
+  }
+
   std::size_t size_;
   batch_options options_;
 };

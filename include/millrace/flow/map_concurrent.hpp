@@ -82,6 +82,7 @@ class map_concurrent_stage : public detail::library_stage {
  public:
   map_concurrent_stage(F f, map_concurrent_options options) : f_(std::move(f)), options_(options) {
     if (options_.limit == 0) options_.limit = options_.on != nullptr ? 2 * std::size_t(options_.on->threads()) : 16;
+    if (options_.limit > 1'000'000) throw configuration_error("map_concurrent: .limit is beyond a million");
   }
 
   template <class T>

@@ -123,6 +123,7 @@ class concurrent {
   void settle() noexcept {
     if (handed_ == nullptr || yielded_.pending()) return;
     window_.remove(std::exchange(handed_, nullptr)->bytes);
+    space_.notify();  // the pump may have found the result still there: a next() was dropped
   }
   // While a task runs, its input and a result as large as the largest so far are counted.
   void begin(slot& s, std::size_t input_bytes) noexcept {

@@ -82,11 +82,17 @@ class puller {
     if (!handed_ || yielded_.pending()) return;
     handed_ = false;
     window_.remove(handed_bytes_);
+    space_.notify();  // the task may have found the item still there: a next() was dropped
   }
   void push(T&& item) {
     const std::size_t bytes = item_bytes(item);
-    queue_.push_back(std::move(item));
     if (log_ != nullptr) log_->push_back(this);
+    try {
+      queue_.push_back(std::move(item));
+    } catch (...) {
+      if (log_ != nullptr) log_->pop_back();  // an arrival that no item follows would be waited for
+      throw;
+    }
     window_.add(bytes);
     arrived_.notify();
   }
