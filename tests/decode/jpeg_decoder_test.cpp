@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/decode/jpeg_decoder.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <millrace/base/rng.hpp>
 #include <millrace/decode/parse_label.hpp>
 
 #include "tests/support/catch.hpp"
@@ -16,8 +19,19 @@ using namespace millrace;
 
 namespace {
 
+bytes encode(const std::vector<unsigned char>& pixels, int width, int height, int flags = 0) {
+  tjhandle handle = tjInitCompress();
+  unsigned char* data = nullptr;
+  unsigned long size = 0;
+  REQUIRE(tjCompress2(handle, pixels.data(), width, 0, height, TJPF_RGB, &data, &size, TJSAMP_444, 95, flags) == 0);
+  bytes out = bytes::copy(std::string_view(reinterpret_cast<const char*>(data), size));
+  tjFree(data);
+  tjDestroy(handle);
+  return out;
+}
+
 /// A JPEG of a smooth ramp, made here so that most of the tests need no files.
-bytes ramp(int width, int height) {
+bytes ramp(int width, int height, int flags = 0) {
   std::vector<unsigned char> pixels;
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
@@ -26,14 +40,7 @@ bytes ramp(int width, int height) {
       pixels.push_back(100);
     }
   }
-  tjhandle handle = tjInitCompress();
-  unsigned char* data = nullptr;
-  unsigned long size = 0;
-  REQUIRE(tjCompress2(handle, pixels.data(), width, 0, height, TJPF_RGB, &data, &size, TJSAMP_444, 95, 0) == 0);
-  bytes out = bytes::copy(std::string_view(reinterpret_cast<const char*>(data), size));
-  tjFree(data);
-  tjDestroy(handle);
-  return out;
+  return encode(pixels, width, height, flags);
 }
 
 }  // namespace
@@ -111,6 +118,66 @@ TEST_CASE("mutated JPEGs never do worse than fail") {
     }
   }
   CHECK(failed > 0);
+}
+
+TEST_CASE("damage is tolerated only where pixels came of it") {
+  // Of a progressive JPEG no row is written before all of it has been read, so an error leaves the rows as they were;
+  // and where libjpeg warned before the error, the code that it leaves is the one of a warning.
+  const bytes jpeg = ramp(64, 64, TJFLAG_PROGRESSIVE);
+  const jpeg_decoder decode({.tolerate_corruption = true});
+  const std::size_t first_scan = std::string(jpeg.view()).find("\xff\xda");
+  REQUIRE(first_scan != std::string::npos);
+  const std::size_t from = first_scan + 14;  // behind the scan's header: what is damaged is data and later headers
+  std::vector<std::uint8_t> rows(64 * 64 * 3);
+  const auto last_row = rows.end() - 64 * 3;
+  int accepted = 0;
+  int refused = 0;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::string text(jpeg.view());
+    for (int k = 0; k < 6; ++k) text[from + random.below(text.size() - from)] = static_cast<char>(random.below(256));
+    std::fill(rows.begin(), rows.end(), std::uint8_t(0xab));
+    try {
+      decode.into(rows, 64, 64, bytes::copy(text));
+      ++accepted;
+      REQUIRE_FALSE(std::all_of(last_row, rows.end(), [](std::uint8_t b) { return b == 0xab; }));
+    } catch (const decode_error&) {
+      ++refused;
+    }
+  }
+  CHECK(accepted > 0);
+  CHECK(refused > 0);
+}
+
+TEST_CASE("damaged images whose last row is black, or white, are tolerated as well") {
+  for (unsigned char colour : {0x00, 0xff}) {
+    CAPTURE(int(colour));
+    const std::vector<unsigned char> pixels(32 * 32 * 3, colour);
+    const bytes jpeg = encode(pixels, 32, 32);
+    const bytes without_end = jpeg.slice(0, jpeg.size() - 2);
+    CHECK_THROWS_AS(jpeg_decoder()(without_end), decode_error);
+    CHECK(jpeg_decoder({.tolerate_corruption = true})(without_end).pixels == jpeg_decoder()(jpeg).pixels);
+  }
+}
+
+TEST_CASE("a warning in the header is damage like any other") {
+  const bytes jpeg = ramp(32, 32);
+  const image sound = jpeg_decoder()(jpeg);
+  std::string between(jpeg.view());
+  between.insert(2, "abc");  // bytes that belong to no marker
+  std::string version(jpeg.view());
+  const std::size_t jfif = version.find("JFIF");
+  REQUIRE(jfif != std::string::npos);
+  version[jfif + 5] = 3;  // the major version
+  for (const std::string& text : {between, version}) {
+    CHECK_THROWS_AS(jpeg_decoder()(bytes::copy(text)), decode_error);
+    CHECK(jpeg_decoder({.tolerate_corruption = true})(bytes::copy(text)).pixels == sound.pixels);
+  }
+  // What is an error and no warning stays one.
+  std::string cut(jpeg.view());
+  cut.resize(cut.find("\xff\xc0"));  // ends before the size is known
+  CHECK_THROWS_AS(jpeg_decoder({.tolerate_corruption = true})(bytes::copy(cut)), decode_error);
 }
 
 TEST_CASE("one decoder serves many threads") {

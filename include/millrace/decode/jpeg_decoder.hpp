@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -93,7 +94,8 @@ class jpeg_decoder {
     if (jpeg.size() < 2 || data[0] != 0xff || data[1] != 0xd8) {
       throw decode_error("not a JPEG: it does not begin with the marker ff d8", at);
     }
-    if (tjDecompressHeader3(decoder.get(), data, jpeg.size(), &width, &height, &subsampling, &colours) != 0) {
+    if (tjDecompressHeader3(decoder.get(), data, jpeg.size(), &width, &height, &subsampling, &colours) != 0 &&
+        (!tolerated(decoder.get()) || width <= 0)) {
       fail("the JPEG's header cannot be read", decoder.get(), at);
     }
     if (width <= 0 || height <= 0 ||
@@ -105,17 +107,39 @@ class jpeg_decoder {
     const int w = (width + options_.scale - 1) / options_.scale;
     const int h = (height + options_.scale - 1) / options_.scale;
     unsigned char* const pixels = place(h, w, options_.channels);
-    const int format = options_.channels == 3 ? TJPF_RGB : TJPF_GRAY;
-    if (tjDecompress2(decoder.get(), data, jpeg.size(), pixels, w, 0, h, format, 0) != 0) {
-      if (!options_.tolerate_corruption || tjGetErrorCode(decoder.get()) != TJERR_WARNING) {
-        fail("the JPEG is corrupt", decoder.get(), at);
+    if (!decode_rows(decoder.get(), jpeg, pixels, w, h)) fail("the JPEG is corrupt", decoder.get(), at);
+    give_back(std::move(decoder));
+  }
+
+  /// False when there is no image, or only a part of it: libjpeg-turbo calls an error that follows a warning a warning,
+  /// too, and an error ends the decoding in any row. Rows are written from the top, so the last one tells: where it
+  /// keeps two different fillings it was not reached.
+  bool decode_rows(void* decoder, const bytes& jpeg, unsigned char* pixels, int w, int h) const {
+    const auto once = [&] {
+      const auto* data = reinterpret_cast<const unsigned char*>(jpeg.data());
+      const int format = options_.channels == 3 ? TJPF_RGB : TJPF_GRAY;
+      return tjDecompress2(decoder, data, jpeg.size(), pixels, w, 0, h, format, 0) == 0;
+    };
+    if (!options_.tolerate_corruption) return once();
+    const std::size_t row_bytes = static_cast<std::size_t>(w) * static_cast<std::size_t>(options_.channels);
+    unsigned char* const last_row = pixels + (static_cast<std::size_t>(h) - 1) * row_bytes;
+    for (const unsigned char filling : {0x00, 0xff}) {
+      std::memset(last_row, filling, row_bytes);
+      if (once()) return true;
+      if (!tolerated(decoder)) return false;
+      for (std::size_t i = 0; i < row_bytes; ++i) {
+        if (last_row[i] != filling) return true;
       }
     }
-    give_back(std::move(decoder));
+    return false;
   }
 
   [[noreturn]] static void fail(const char* what, void* decoder, const where& at) {
     throw decode_error(std::string(what) + ": " + tjGetErrorStr2(decoder), at);
+  }
+
+  bool tolerated(void* decoder) const noexcept {
+    return options_.tolerate_corruption && tjGetErrorCode(decoder) == TJERR_WARNING;
   }
 
   handle take() const {
