@@ -3,6 +3,7 @@
 #include <millrace/cuda/cuda_device.hpp>
 #include <millrace/device/to_device.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -276,6 +277,74 @@ TEST_CASE("a device that fails for good ends the pipeline and hangs nothing", "[
     CHECK(fake_cuda::violations().empty());
   }
   fake_cuda::reset();
+}
+
+TEST_CASE("a stream of another GPU is refused before its first use", "[cuda][to_device]") {
+  // Its end could not be fenced with the events of the copies' GPU: the memory would be freed under its kernels.
+  fake_cuda::options with;
+  with.device_count = 2;
+  const test::cuda_session session(with);
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  const cuda::stream foreign{cuda::device{1}};
+  auto stream = points(80) | batch(4) | to_device(copies, {.slots = 2});
+  int batches = 0;
+  for (;;) {
+    device_batch b = block_on(loop, next_of(stream));
+    if (!b) break;
+    ++batches;
+    cudaError_t code = cudaSuccess;
+    try {
+      b.wait(foreign.get());
+      fake_cuda::kernel_read(foreign.get(), b.field("id").data(), b.field("id").bytes());
+    } catch (const cuda::error& e) {
+      code = e.code();
+    }
+    CHECK(code == cudaErrorInvalidResourceHandle);
+    // The batch is as good as before, and so is the pipeline.
+    if (batches % 2 == 0) {
+      b.wait(training.get());
+      fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
+    }
+  }
+  CHECK(batches == 20);
+}
+
+TEST_CASE("a new stream for every step leaves no events behind", "[cuda][to_device]") {
+  const test::cuda_session session;
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  auto stream = points(150) | batch(1) | to_device(copies, {.slots = 2});
+  std::vector<cuda::stream> streams;  // all kept, so that no two have the same handle
+  std::size_t most = 0;
+  for (int i = 0; i < 150; ++i) {
+    device_batch b = block_on(loop, next_of(stream));
+    REQUIRE(b);
+    streams.emplace_back(cuda::device{0});
+    b.wait(streams.back().get());
+    fake_cuda::kernel_read(streams.back().get(), b.field("id").data(), 8);
+    b.release();
+    most = std::max(most, fake_cuda::now().events);
+  }
+  CHECK(most < 50);  // the copy's and at most 17 streams' for each slot
+}
+
+TEST_CASE("a batch may be read by any number of streams", "[cuda][to_device]") {
+  const test::cuda_session session;
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  std::vector<cuda::stream> streams;
+  for (int i = 0; i < 24; ++i) streams.emplace_back(cuda::device{0});
+  auto stream = points(12) | batch(2) | to_device(copies, {.slots = 2});
+  for (int i = 0; i < 6; ++i) {
+    device_batch b = block_on(loop, next_of(stream));
+    REQUIRE(b);
+    for (const cuda::stream& s : streams) {
+      b.wait(s.get());
+      fake_cuda::kernel_read(s.get(), b.field("id").data(), 16);
+    }
+  }
 }
 
 #endif

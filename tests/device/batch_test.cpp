@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/device/labelled_image.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -94,6 +95,26 @@ TEST_CASE("the fields of a batch lie aligned behind each other", "[device]") {
   CHECK_THROWS_WITH(batch_layout(1, {{"a", dtype::u8}, {"a", dtype::u8}}), Contains("two fields named a"));
   CHECK_THROWS_WITH(batch_layout(std::size_t(1) << 60, {{"a", dtype::u8, {1 << 20}}}), Contains("too large"));
   CHECK(batch_layout().bytes() == 0);
+}
+
+TEST_CASE("a shape whose bytes do not fit is refused", "[device]") {
+  // The number of elements fits into 64 bits, times their size it is 2^64: as a small number it would be a batch with
+  // room for nothing, whose rows are taken for long ones.
+  const batch_field wraps("x", dtype::f64, {std::int64_t(1) << 61});
+  CHECK_THROWS_WITH(wraps.row_bytes(), Contains("too large"));
+  CHECK_THROWS_WITH(batch_layout(4, {wraps}), Contains("too large"));
+  CHECK_THROWS_AS(batch_layout(0, {wraps}), configuration_error);
+  const batch_field fits("x", dtype::u8, {std::int64_t(1) << 61});
+  CHECK(fits.row_bytes() == std::size_t(1) << 61);
+  CHECK_THROWS_WITH(batch_layout(4, {fits}), Contains("too large"));
+  // Before there is a place to write to.
+  bool placed = false;
+  const auto lay_out = [&placed](int, sample_writer& out) {
+    static_cast<void>(out.place<double>("x", {std::int64_t(1) << 61}));
+    placed = true;
+  };
+  CHECK_THROWS_WITH(layout_of(1, 2, lay_out), Contains("too large"));
+  CHECK_FALSE(placed);
 }
 
 TEST_CASE("a batch is filled row by row, in any order, from many threads", "[device]") {
@@ -200,6 +221,34 @@ TEST_CASE("one function lays out a user's type", "[device]") {
   CHECK(b.field("pcm").values<std::int16_t>()[3] == 4);
   CHECK(b.keys()[1] == "b");
   CHECK(b.tags<std::string>()[1] == "caption of b");
+}
+
+TEST_CASE("the places of a sample are all there until its end", "[device]") {
+  // Filled only after all places are known. Two of one size, which memory used twice would put at one address, and one
+  // that is larger.
+  int calls = 0;
+  const auto lay_out = [&calls](int n, sample_writer& out) {
+    ++calls;
+    const std::span<std::uint8_t> image = out.place<std::uint8_t>("image", {16});
+    const std::span<float> mask = out.place<float>("mask", {4});
+    const std::span<double> depth = out.place<double>("depth", {4096});
+    CHECK(static_cast<void*>(image.data()) != static_cast<void*>(mask.data()));
+    std::fill(image.begin(), image.end(), static_cast<std::uint8_t>(n));
+    std::fill(mask.begin(), mask.end(), static_cast<float>(n) + 0.5f);
+    std::fill(depth.begin(), depth.end(), n + 0.25);
+    CHECK(std::count(image.begin(), image.end(), n) == 16);
+    CHECK(std::count(mask.begin(), mask.end(), static_cast<float>(n) + 0.5f) == 4);
+    CHECK(std::count(depth.begin(), depth.end(), n + 0.25) == 4096);
+  };
+  const std::vector<int> items{1, 2};
+  const batch_layout layout = layout_of(items.front(), 2, lay_out);
+  CHECK(calls == 1);
+  CHECK(layout.fields()[2].text() == "depth f64 4096");
+  batch_pool pool(layout);
+  const host_batch b = collate_batch(items, pool, lay_out);
+  CHECK(b.field("image").values<std::uint8_t>()[16] == 2);
+  CHECK(b.field("mask").values<float>()[3] == 1.5f);
+  CHECK(b.field("depth").values<double>()[4096] == 2.25);
 }
 
 TEST_CASE("a sample unlike the first is an error with its key", "[device]") {

@@ -24,7 +24,11 @@ class batch_field {
   dtype type() const noexcept { return type_; }
   const shape& dims() const noexcept { return dims_; }
   /// Bytes of one sample's part.
-  std::size_t row_bytes() const { return dims_.elements() * size_of(type_); }
+  std::size_t row_bytes() const {
+    std::size_t n = 0;
+    if (__builtin_mul_overflow(dims_.elements(), size_of(type_), &n)) throw configuration_error("a shape is too large");
+    return n;
+  }
   /// "image u8 224x224x3".
   std::string text() const { return name_ + " " + name_of(type_) + " " + dims_.text(); }
   friend bool operator==(const batch_field&, const batch_field&) = default;

@@ -55,8 +55,9 @@ class sample_writer {
     const tensor_view there = field(name, dtype_of<T>, dims);
     if (there.data() != nullptr) return there.template values<T>();
     static_assert(alignof(T) <= alignof(std::max_align_t));
-    scratch_.resize(dims.elements() * sizeof(T));
-    return std::span<T>(reinterpret_cast<T*>(scratch_.data()), dims.elements());
+    // Memory of its own: the places of a sample are all valid until its end.
+    scratch_.emplace_back(fields_.back().row_bytes());
+    return std::span<T>(reinterpret_cast<T*>(scratch_.back().data()), dims.elements());
   }
 
   /// The sample's key: kept on the host, and named by errors.
@@ -105,7 +106,7 @@ class sample_writer {
   std::size_t next_ = 0;
   std::string key_;
   std::vector<batch_field> fields_;
-  std::vector<std::uint8_t> scratch_;
+  std::vector<std::vector<std::uint8_t>> scratch_;
 };
 
 namespace detail {

@@ -167,7 +167,10 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     for (user& u : s.users) {
       if (u.stream == stream) return u;
     }
-    s.users.emplace_back(stream, device_.make_event());
+    user made(stream, device_.make_event());
+    // A stream that cannot be fenced (another GPU's) is refused before its first use.
+    device_.record(made.done, stream);
+    s.users.push_back(std::move(made));
     return s.users.back();
   }
   bool quiet(const slot& s) const {
@@ -179,6 +182,7 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
   static void empty(slot& s) noexcept {
     s.host = host_batch();
     for (user& u : s.users) u.active = false;
+    if (s.users.size() > 16) s.users.clear();  // a program that makes a stream for every step would fill it for ever
   }
   // Twice, because an error of earlier work may be reported by whatever call comes first. A device that still fails is
   // broken for good: nothing runs on it any more, so there is nothing to wait for.
