@@ -30,9 +30,9 @@ macro(_millrace_pkg_config name module what package)
 endmacro()
 
 macro(_millrace_curl)
-  find_package(CURL 7.85 QUIET)
+  find_package(CURL 7.88 QUIET)
   if(NOT CURL_FOUND)
-    _millrace_lacks("libcurl 7.85" "libcurl4-openssl-dev")
+    _millrace_lacks("libcurl 7.88" "libcurl4-openssl-dev")
   endif()
 endmacro()
 

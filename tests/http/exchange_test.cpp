@@ -193,6 +193,38 @@ TEST_CASE("messages show the URL without its query") {
   }
 }
 
+TEST_CASE("a proxy that libcurl would misread is refused") {
+  for (const char* proxy : {"http://127.0.0.1:12/den@127.0.0.1:9", "a:b?c@proxy", "http://us%00er:x@127.0.0.1:9"}) {
+    http::transport_options t;
+    t.proxy = proxy;
+    CHECK_THROWS_AS(outcome(http::request("http://127.0.0.1:1/x"), std::make_shared<const http::transport_options>(t)),
+                    millrace::configuration_error);
+  }
+  CHECK(http::misread_proxy("http://user:p%2Fass@proxy:3128/path") == nullptr);
+  CHECK(http::misread_proxy("proxy:3128/path") == nullptr);
+}
+
+TEST_CASE("messages show no part of a proxy's password") {
+  for (const char* proxy :
+       {"http://user:hid/den@127.0.0.1:9", "http://user:hid den@127.0.0.1:9", "foo://user:hidden@127.0.0.1:9",
+        "user:hid/den@proxy:3128", "http://user:hid#den@127.0.0.1:9", "http://user:hidden@127.0.0.1:1",
+        "http://127.0.0.1:12/den@127.0.0.1:9"}) {
+    http::transport_options t;
+    t.proxy = proxy;
+    std::string said;
+    try {
+      said = outcome(http::request("http://127.0.0.1:1/x"), std::make_shared<const http::transport_options>(t));
+    } catch (const millrace::configuration_error& e) {
+      said = std::string("refused: ") + e.what();
+    }
+    INFO(proxy << ": " << said);
+    CHECK(said.find(": ") != std::string::npos);  // some failure, with its reason
+    CHECK(said.find("hid") == std::string::npos);
+    CHECK(said.find("den") == std::string::npos);
+    CHECK(said.find("user:") == std::string::npos);
+  }
+}
+
 namespace {
 
 task<void> read_slowly(std::string url, std::size_t& most, std::size_t& total) {

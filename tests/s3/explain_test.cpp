@@ -98,6 +98,25 @@ TEST_CASE("it is said which source won, which are overruled, and no secret", "[s
   CHECK_THAT(text, !Contains("hidden"));
 }
 
+TEST_CASE("a proxy is shown without any part of its password, whatever is in that", "[s3][explain]") {
+  const struct {
+    const char* proxy;
+    const char* shown;
+  } cases[] = {{"http://user:hid/den@127.0.0.1:9", "http://127.0.0.1:9"},
+               {"http://user:hid den@127.0.0.1:9", "http://127.0.0.1:9"},
+               {"foo://user:hidden@127.0.0.1:9", "foo://127.0.0.1:9"},
+               {"user:hid/den@proxy:3128", "http://proxy:3128"},
+               {"http://user:hid#den@127.0.0.1:9", "http://127.0.0.1:9"},
+               {"http://user:hid@den@127.0.0.1:9", "http://127.0.0.1:9"},
+               {"http://user:hid?den@127.0.0.1:9", "http://127.0.0.1:9"},
+               {"https://127.0.0.1:9", "https://127.0.0.1:9"}};
+  for (const auto& c : cases) {
+    const std::string text = explained({{"https_proxy", c.proxy}});
+    CHECK_THAT(text, Contains("proxy: " + std::string(c.shown) + " (https_proxy)\n"));
+    CHECK_THAT(text, !Contains("hid") && !Contains("den@"));
+  }
+}
+
 TEST_CASE("what is broken is said in its place", "[s3][explain]") {
   CHECK_THAT(explained({{"AWS_ACCESS_KEY_ID", "half"}}),
              Contains("credentials: environment: broken: AWS_ACCESS_KEY_ID is set but"));

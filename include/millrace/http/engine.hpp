@@ -111,12 +111,19 @@ class engine final : public executor_service {
   /// Takes a transfer back, whatever its state: libcurl touches none of its memory afterwards.
   void stop(CURL* easy, client* who) noexcept {
     curl_multi_remove_handle(multi_, easy);
-    if (--transfers_ == 0) account_ = nullptr;  // the record may end with the pipeline
+    --transfers_;
+    if (charged_by_ == who) {  // the record may end with the pipeline
+      account_ = nullptr;
+      charged_by_ = nullptr;
+    }
     who->unlink();
   }
 
   /// On whose account libcurl works from now on: the stage that waited last. Approximate where several stages share it.
-  void charge_to(stage_record* stage) noexcept { account_ = stage; }
+  void charge_to(stage_record* stage, client* who) noexcept {
+    account_ = stage;
+    charged_by_ = who;
+  }
 
   /// Bytes that libcurl has handed over in the current action: the bound on how long one busy socket holds the loop.
   std::size_t action_bytes = 0;
@@ -177,26 +184,34 @@ class engine final : public executor_service {
       }
       return 0;
     }
-    if (e.sockets_.size() <= place) e.sockets_.resize(place + 1);
-    owned<socket_watch>& watch = e.sockets_[place];
-    if (watch == nullptr) {
-      watch = make_owned<socket_watch>(e);
-      watch->fd = fd;
+    try {
+      if (e.sockets_.size() <= place) e.sockets_.resize(place + 1);
+      owned<socket_watch>& watch = e.sockets_[place];
+      if (watch == nullptr) {
+        watch = make_owned<socket_watch>(e);
+        watch->fd = fd;
+      }
+      unsigned events = 0;
+      if (what & CURL_POLL_IN) events |= POLLIN;
+      if (what & CURL_POLL_OUT) events |= POLLOUT;
+      e.loop_.watch(*watch, fd, events);
+    } catch (...) {
+      // No memory, or nothing more to be watched. libcurl is C, and a refusal would end its multi handle for good:
+      // unwatched, the transfer ends by its time-outs.
     }
-    unsigned events = 0;
-    if (what & CURL_POLL_IN) events |= POLLIN;
-    if (what & CURL_POLL_OUT) events |= POLLOUT;
-    e.loop_.watch(*watch, fd, events);
     return 0;
   }
 
   static int on_timer(CURLM*, long ms, void* self) {
     auto& e = *static_cast<engine*>(self);
     e.due_at_once_ = ms == 0;
-    if (ms < 0) {
-      e.loop_.remove_timer(e.timer_);
-    } else {
-      e.loop_.add_timer(e.timer_, e.loop_.now() + std::chrono::milliseconds(ms));
+    try {
+      if (ms < 0) {
+        e.loop_.remove_timer(e.timer_);
+      } else {
+        e.loop_.add_timer(e.timer_, e.loop_.now() + std::chrono::milliseconds(ms));
+      }
+    } catch (...) {  // as in on_socket()
     }
     return 0;
   }
@@ -247,6 +262,7 @@ class engine final : public executor_service {
   turn_timer next_turn_;
   bool due_at_once_ = false;
   stage_record* account_ = nullptr;
+  client* charged_by_ = nullptr;
   std::size_t transfers_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,21 @@
 #include <millrace/http/options.hpp>
 
 namespace millrace::http {
+
+/// Why libcurl would misread a proxy's URL; null when it would not. It ends the host at the first `/`, `?` or `#`, even
+/// one in a password, and then connects to the user as a host with the password as its port; a user or password with
+/// %00 makes it go past the proxy.
+inline const char* misread_proxy(std::string_view url) noexcept {
+  const std::size_t at = url.rfind('@');
+  if (at == std::string_view::npos) return nullptr;
+  const std::size_t scheme = url.find("://");
+  const std::string_view user = url.substr(0, at).substr(scheme < at ? scheme + 3 : 0);
+  if (user.find_first_of("/?#") != std::string_view::npos) {
+    return "the proxy's user or password holds a / ? or # that is not percent-encoded";
+  }
+  if (user.find("%00") != std::string_view::npos) return "the proxy's user or password holds a NUL";
+  return nullptr;
+}
 
 /// The proxy that the environment names for one scheme, with the variables that said so.
 class proxy_choice {

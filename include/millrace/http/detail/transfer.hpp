@@ -15,6 +15,7 @@
 #include <millrace/http/detail/head_parser.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/error.hpp>
+#include <millrace/http/proxy.hpp>
 #include <millrace/http/request.hpp>
 #include <millrace/http/response_head.hpp>
 
@@ -55,16 +56,17 @@ class transfer final : public engine::client, private timer_node {
         body_(std::move(body)),
         parser_(request_) {
     easy_ = engine_.take_handle();
+    progress_ = engine_.loop().now();
     try {
       configure();
-      engine_.start(easy_);
+      watch(progress_ + transport_->first_byte_timeout);
+      engine_.start(easy_);  // last: once libcurl has it, only the destructor takes it back
     } catch (...) {
+      engine_.loop().remove_timer(*this);
       curl_slist_free_all(fields_);
       engine_.give_back_handle(easy_);
       throw;
     }
-    progress_ = engine_.loop().now();
-    watch(progress_ + transport_->first_byte_timeout);
   }
   ~transfer() override {
     leave_partial();
@@ -81,7 +83,7 @@ class transfer final : public engine::client, private timer_node {
   const request& asked() const noexcept { return request_; }
   /// The one coroutine that waits, for the head or for a piece of the body; null: nobody.
   void set_waiter(ready_node* node, bool for_head, stage_record* stage = nullptr) noexcept {
-    if (stage != nullptr) engine_.charge_to(stage);
+    if (stage != nullptr) engine_.charge_to(stage, this);
     waiter_ = node;
     waits_for_head_ = for_head;
   }
@@ -140,7 +142,8 @@ class transfer final : public engine::client, private timer_node {
     set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(transport_->connect_timeout / std::chrono::milliseconds(1)));
     set(CURLOPT_TCP_KEEPALIVE, 1L);
-    set(CURLOPT_MAXAGE_CONN, 5L);                   // S3 closes connections that idle for about that long
+    set(CURLOPT_MAXAGE_CONN, 5L);  // S3 closes connections that idle for about that long
+    if (const char* why = misread_proxy(transport_->proxy)) throw configuration_error(why, at());
     set(CURLOPT_PROXY, transport_->proxy.c_str());  // set even when empty: libcurl reads the environment otherwise
     set(CURLOPT_NOPROXY, transport_->no_proxy.c_str());
     set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // what the proxy says to CONNECT is not the answer
@@ -152,6 +155,8 @@ class transfer final : public engine::client, private timer_node {
     set(CURLOPT_HEADERDATA, this);
     set(CURLOPT_WRITEFUNCTION, &transfer::on_body);
     set(CURLOPT_WRITEDATA, this);
+    set(CURLOPT_PREREQFUNCTION, &transfer::on_sending);
+    set(CURLOPT_PREREQDATA, this);
     if (request_.method == "HEAD") {
       set(CURLOPT_NOBODY, 1L);
     } else if (!request_.body.empty() || request_.method == "PUT" || request_.method == "POST") {
@@ -179,6 +184,12 @@ class transfer final : public engine::client, private timer_node {
   }
 
   // ---- libcurl's callbacks: they keep books and post; an exception must not pass through C
+
+  /// There is a connection, and the request goes out: what it waited before does not count.
+  static int on_sending(void* self, char*, char*, int, int) noexcept {
+    static_cast<transfer*>(self)->touch();
+    return CURL_PREREQFUNC_OK;
+  }
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept {
     auto& t = *static_cast<transfer*>(self);
@@ -309,7 +320,9 @@ class transfer final : public engine::client, private timer_node {
   std::exception_ptr verdict(CURLcode result) {
     try {
       if (result != CURLE_OK) {
-        const std::string reason = message_[0] != '\0' ? message_ : curl_easy_strerror(result);
+        std::string reason = message_[0] != '\0' ? message_ : curl_easy_strerror(result);
+        // libcurl repeats a proxy's URL that it cannot read, password and all, as far as its buffer goes.
+        if (reason.compare(0, 17, "Unsupported proxy") == 0) reason = "libcurl does not know such a proxy";
         throw error(failure_of(result), reason, parser_.any() ? at(received_) : at(), parser_.head().status);
       }
       // libcurl answers OK to heads cut short and to bodies without an end: judged here.

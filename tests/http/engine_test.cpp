@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/http/engine.hpp>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/http/response.hpp>
+#include <millrace/loop/epoll_loop.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/server.hpp>
+#include <millrace/testing/jumping_loop.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using origin_server::fault;
+using test::scripted_server;
+using then = test::scripted_answer::then;
+
+namespace {
+
+task<std::string> fetch(std::string url, http::transport_options t = http::transport_options()) {
+  auto transport = std::make_shared<const http::transport_options>(std::move(t));
+  http::request r(std::move(url));
+  http::response a = co_await http::send(std::move(r), std::move(transport), 1 * MiB);
+  co_return std::to_string(a.head.status) + " " + a.body;
+}
+
+/// A server that does not answer before it is told to.
+class patient_server {
+ public:
+  patient_server() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listener_, 8) == 0);
+    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+  }
+  ~patient_server() {
+    if (peer_ >= 0) ::close(peer_);
+    ::close(listener_);
+  }
+  /// Answers the first request, which must have been started.
+  void answer(std::string_view text) {
+    peer_ = ::accept(listener_, nullptr, nullptr);
+    REQUIRE(peer_ >= 0);
+    REQUIRE(::send(peer_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
+  }
+
+  std::string url;
+
+ private:
+  const int listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int peer_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("what libcurl does after a transfer is not charged to the stage that waited for it") {
+  patient_server later;
+  const scripted_server quick({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::keep}});
+  const auto loop = make_event_loop();
+  stage_recorder first;  // of two pipelines on one loop: the records of either may end at any time
+  stage_recorder second;
+  started<std::string> waiting(*loop, fetch(later.url), first.find_or_add("first", nullptr));
+  stage_record* const ended = second.find_or_add("second", nullptr);
+  CHECK(block_on(*loop, fetch(quick.url()), ended) == "200 ok");
+  REQUIRE(http::engine::of(*loop).transfers() == 1);
+  const std::int64_t busy = ended->busy_ns;
+  CHECK(busy > 0);
+  later.answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlater");
+  loop->run_until([&] { return waiting.done(); });
+  CHECK(waiting.take() == "200 later");
+  CHECK(ended->busy_ns == busy);
+}
+
+namespace {
+
+/// Two requests for one connection: what becomes of the second.
+task<std::string> second_of_two(std::string url, http::transport_options t) {
+  executor& ex = co_await this_executor();
+  http::engine_options one_at_a_time;
+  one_at_a_time.connections_per_host = 1;
+  http::engine::of(ex, one_at_a_time);
+  const started<std::string> first(ex, fetch(url, t));
+  started<std::string> second(ex, fetch(std::move(url), std::move(t)));
+  std::string outcome;
+  try {
+    outcome = co_await second;
+  } catch (const http::error& e) {
+    outcome = e.reason();
+  }
+  CHECK(first.done());
+  co_return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a request's time for its answer begins when it has a connection") {
+  http::transport_options t;
+  t.first_byte_timeout = 3s;
+  for (const bool answered : {true, false}) {
+    testing::jumping_loop loop;
+    origin_server::options open_to_all;
+    open_to_all.anonymous = origin_server::anonymous_access::read;
+    origin_server::server origin(open_to_all);
+    const started<void> serving(loop, origin.serve());
+    origin.objects().put("b", "k", std::string("content"));
+    origin.faults().add({.key = "k", .nth = 1}, fault::delay_head(2500ms));
+    origin.faults().add({.key = "k", .nth = 2}, answered ? fault::delay_head(2s) : fault::stall_head());
+    const std::string outcome = block_on(loop, second_of_two(origin.endpoint() + "/b/k", t));
+    CHECK(outcome == (answered ? "200 content" : "no answer within 3000 ms"));
+    CHECK(loop.elapsed() >= (answered ? 4500ms : 5500ms));
+  }
+}
+
+namespace {
+
+/// Refuses to watch descriptors while told so, as the kernel does at fs.epoll.max_user_watches; time that nothing can
+/// happen in is jumped over then.
+class full_loop final : public epoll_loop {
+ public:
+  ~full_loop() override { shut_down(); }
+  std::int64_t now_ns() const noexcept override { return monotonic_ns() + jumped_; }
+  void watch(fd_watch& w, int fd, unsigned events) override {
+    if (full) {
+      ++refused;
+      throw io_error(ENOSPC, "watching a descriptor");
+    }
+    epoll_loop::watch(w, fd, events);
+  }
+
+  bool full = false;
+  int refused = 0;
+
+ protected:
+  void poll(bool block, std::optional<time_point> deadline) override {
+    if (!full) return epoll_loop::poll(block, deadline);
+    if (block && deadline && *deadline > now()) jumped_ += (*deadline - now()).count();
+  }
+
+ private:
+  std::int64_t jumped_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a loop that cannot watch a socket fails its transfer by the time-outs, and no other") {
+  const scripted_server silent({{"", then::stall}});
+  const scripted_server server({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::keep}});
+  http::transport_options t;
+  t.connect_timeout = 50ms;  // libcurl's own clock is real
+  full_loop loop;
+  loop.full = true;
+  try {
+    block_on(loop, fetch(silent.url(), t));
+    FAIL("an answer came through a socket that nobody watches");
+  } catch (const http::error& e) {
+    CHECK(e.kind() == http::failure::timeout);
+  }
+  CHECK(loop.refused > 0);
+  loop.full = false;
+  CHECK(block_on(loop, fetch(server.url())) == "200 ok");
+}
