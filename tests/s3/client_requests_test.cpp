@@ -201,6 +201,22 @@ TEST_CASE("what is asked of an object is never asked of its bucket") {
   CHECK(origin.log().size() == 0);
 }
 
+TEST_CASE("a part of no bytes is refused before anything is sent: no range can ask for it") {
+  origin_server::background origin(small_part_server());
+  const s3::client c = client_of(origin);
+  origin.put("b", "k", std::string_view("content"));
+  const auto loop = make_event_loop();
+  for (const std::uint64_t offset : {0, 5}) {
+    try {
+      block_on(*loop, c.get("s3://b/k", offset, 0, "", slab_pool(64 * KiB)));
+      FAIL("a part of no bytes was read");
+    } catch (const configuration_error& e) {
+      CHECK_THAT(e.what(), Catch::Matchers::Contains("s3://b/k") && Catch::Matchers::Contains("at least one byte"));
+    }
+  }
+  CHECK(origin.log().size() == 0);
+}
+
 TEST_CASE("a redirect to another host is never followed: no signature leaves for it") {
   origin_server::background elsewhere;
   for (const int status : {301, 302, 303, 307, 308}) {

@@ -8,8 +8,12 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/origin/background.hpp>
+#include <millrace/origin/server.hpp>
+#include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/scripted_server.hpp"
@@ -180,10 +184,74 @@ TEST_CASE("redirects are followed, a few of them, never from https to http", "[h
   CHECK_THAT(w.read_from(ftp.url(), 0, 10), Contains("not an http(s) URL"));
 }
 
+TEST_CASE("a redirect to a path stays at the host, whatever the query of the URL holds", "[http_storage]") {
+  test::scripted_server server(
+      {scripted_answer{"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: /p\r\n\r\n", then::keep},
+       scripted_answer{"HTTP/1.1 206 P\r\nContent-Length: 2\r\nContent-Range: bytes 0-1/2\r\n\r\nok", then::keep}});
+  web w;
+  CHECK(w.read_from(server.url("?sig=a/b"), 0, 2) == "ok");
+  REQUIRE(server.requests().size() == 2);
+  CHECK_THAT(server.requests()[0], Contains("GET /?sig=a/b HTTP/1.1\r\n"));
+  CHECK_THAT(server.requests()[1], Contains("GET /p HTTP/1.1\r\n"));
+}
+
 TEST_CASE("an object sent in one go that breaks off is an error", "[http_storage]") {
   web w;
   test::scripted_server server({scripted_answer{
       "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 100000\r\n\r\n" + std::string(70'000, 'x'), then::fin}});
   CHECK_THAT(w.read_from(server.url(), 0, 1000), Contains("127.0.0.1"));
   CHECK(server.requests().size() == 1);
+}
+
+namespace {
+
+task<part> read_part(std::string url, std::size_t length, slab_pool slabs) {
+  http_storage store;
+  shard object(std::move(url), length);
+  part p = co_await store.read(std::move(object), std::string(), 0, length, std::move(slabs));
+  co_return p;
+}
+
+/// What is left of an object that came in one go, by a reader that lets the server do all it can before each piece.
+task<std::size_t> read_rest_slowly(std::string url, slab_pool slabs) {
+  http_storage store;
+  part p = co_await store.read(shard(std::move(url)), std::string(), 0, slabs.slab_bytes(), slabs);
+  std::size_t total = p.data.size();
+  p.data = bytes();
+  for (;;) {
+    co_await sleep_for(std::chrono::milliseconds(10));  // the loop jumps there when nothing more can be sent
+    const bytes more = co_await p.rest->next();
+    if (more.empty()) break;
+    total += more.size();
+  }
+  co_return total;
+}
+
+}  // namespace
+
+TEST_CASE("a small object takes memory of its own size, a large part a slab", "[http_storage]") {
+  web w;
+  w.origin.put("b", "small", std::string(1000, 's'));
+  const auto loop = make_event_loop();
+  const slab_pool slabs(64 * KiB);
+  const part small = block_on(*loop, read_part(w.origin.endpoint() + "/b/small", 1000, slabs));
+  CHECK(small.data.size() == 1000);
+  CHECK(small.data.retained() < 2000);
+  CHECK(slabs.peak() == 0);
+  const part large = block_on(*loop, read_part(w.origin.endpoint() + "/b/k", 64 * KiB, slabs));
+  CHECK(large.data.size() == 64 * KiB);
+  CHECK(slabs.peak() == 1);
+}
+
+TEST_CASE("an object that comes in one go holds a few slabs, however fast it comes", "[http_storage]") {
+  testing::jumping_loop loop;
+  origin_server::options open_to_all;
+  open_to_all.anonymous = origin_server::anonymous_access::read;
+  origin_server::server origin(open_to_all);
+  const started<void> serving(loop, origin.serve());
+  origin.objects().put("b", "k", std::string(1 * MiB, 'x'));
+  origin.faults().add({.key = "k"}, fault::ignore_range());
+  const slab_pool slabs(64 * KiB);
+  CHECK(block_on(loop, read_rest_slowly(origin.endpoint() + "/b/k", slabs)) == 1 * MiB);
+  CHECK(slabs.peak() <= 3);  // one of window, one with the reader, one being filled
 }

@@ -91,11 +91,12 @@ class part_scheduler {
     started<bytes> reading;
   };
   struct open_object {
-    explicit open_object(shard s) : info(make_shared_object<shard>(std::move(s))) {}
+    explicit open_object(shard s) : info(make_shared_object<shard>(std::move(s))), etag(info->etag) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
     const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
+    std::string etag;                   // of the version that is read; empty: not known yet
     std::uint64_t next_offset = 0;
     bool learning = false;  // the first part of an object of unknown size is under way
     owned<sequential_rest> rest;
@@ -144,13 +145,12 @@ class part_scheduler {
     part p;
     executor* const other = elsewhere();
     if (other != nullptr) {
-      auto reading = [store = store_, object = *o.info, offset, length, slabs = slabs_]() mutable {
-        std::string etag = object.etag;
+      auto reading = [store = store_, object = *o.info, etag = o.etag, offset, length, slabs = slabs_]() mutable {
         return store->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
       };
       p = co_await run_on(*other, std::move(reading));
     } else {
-      p = co_await store_->read(*o.info, o.info->etag, offset, length, slabs_);
+      p = co_await store_->read(*o.info, o.etag, offset, length, slabs_);
     }
     check(o, p, offset, length);
     if (o.learning) {
@@ -185,11 +185,13 @@ class part_scheduler {
   /// All parts must be of one version of the object, whole, and of one size.
   void check(open_object& o, const part& p, std::uint64_t offset, std::size_t length) {
     const where at{o.info->url, offset, std::string()};
-    if (o.info->etag.empty()) {
-      o.info->etag = p.etag;
-    } else if (!p.etag.empty() && p.etag != o.info->etag) {
-      throw changed_error("the object changed while it was read: ETag " + o.info->etag + " became " + p.etag, at);
+    if (o.etag.empty()) {
+      o.etag = p.etag;
+    } else if (!p.etag.empty() && p.etag != o.etag) {
+      throw changed_error("the object changed while it was read: ETag " + o.etag + " became " + p.etag, at);
     }
+    // Chunks show the shard to other threads: it is written before the first of them, and never again.
+    if (offset == 0 && o.info->etag.empty() && !o.etag.empty()) o.info->etag = o.etag;
     if (p.rest) {
       if (o.learning) return;
       throw changed_error("the store stopped serving ranges of the object", at);

@@ -35,6 +35,9 @@ async_generator<sample> group_members(Members in) {
       current = sample(std::string(name.key()), origin(m->from.from, m->from.offset, ordinal));
       open = true;
     }
+    if (current.fields.size() >= 4096) {  // each is compared with all
+      throw archive_error("the sample has more than 4096 members", m->from.at(m->entry.name));
+    }
     std::string extension = name.lower_extension();
     if (current.find(extension) != nullptr) {
       throw archive_error("the sample has two members with the extension \"" + extension + "\"",

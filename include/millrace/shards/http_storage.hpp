@@ -111,7 +111,13 @@ class basic_http_storage final : public storage {
       r.range = http::byte_range{first, d.offset + d.length - 1};
       if (strong(version)) r.fields.add("If-Match", version);
       http::body_options body;
-      body.pool = d.slabs;
+      if (d.length > d.slabs.slab_bytes() / 8) {
+        body.pool = d.slabs;
+      } else {
+        // A whole slab would be mostly empty, and fetch() has not reserved one.
+        body.heap_chunk = max_of<std::size_t>(d.length, 1);
+      }
+      body.window = d.slabs.slab_bytes();
       body.resume = &d.partial;
       http::exchange x(http::engine::of(ex), std::move(r), transport_, std::move(body));
       const http::response_head& head = co_await x.head();
@@ -172,7 +178,7 @@ class basic_http_storage final : public storage {
     if (location == nullptr) throw http::error(http::failure::protocol, "a redirect without Location", at, head.status);
     if (hop >= 5) throw http::error(http::failure::protocol, "too many redirects", at, head.status);
     if (!location->empty() && location->front() == '/' && location->substr(0, 2) != "//") {
-      return from.substr(0, from.find('/', from.find("://") + 3)) + *location;
+      return from.substr(0, from.find_first_of("/?#", from.find("://") + 3)) + *location;
     }
     const bool https = location->substr(0, 8) == "https://";
     if (!https && location->substr(0, 7) != "http://") {
