@@ -3,18 +3,14 @@
 #include <millrace/loop/make_event_loop.hpp>
 
 #include <cerrno>
-#include <cstddef>
 #include <string>
 #include <vector>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "tests/loop/loops.hpp"
+#include "tests/loop/refuse_call.hpp"
 
 namespace millrace::test {
 namespace {
@@ -49,24 +45,12 @@ TEST_CASE("a ring, where there is one, says nothing", "[loop]") {
   CHECK(static_cast<ring_loop&>(*loop).capacity() >= 4096);
 }
 
-/// From here on io_uring_setup(2) fails in this process.
-bool forbid_io_uring() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog program{sizeof filter / sizeof *filter, filter};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST_CASE("in a process that may not use io_uring a loop works and says so on standard error", "[loop]") {
   two_ends said;
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    if (!forbid_io_uring()) ::_exit(2);
+    if (!refuse({SYS_io_uring_setup, EPERM})) ::_exit(2);
     ::dup2(said.out.get(), 2);
     const auto loop = make_event_loop();
     turns(*loop, 3);

@@ -3,6 +3,7 @@
 #include <millrace/loop/detail/thread.hpp>
 
 #include <future>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "tests/coro/support.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -18,7 +20,7 @@ namespace {
 struct seen {
   std::string name;
   int policy = -1;
-  bool takes_signals = true;
+  sigset_t blocked{};
 };
 
 /// What a thread of ours is like once it has been made.
@@ -32,9 +34,7 @@ seen look_at_thread() {
     result.name = name;
     sched_param parameters{};
     ::pthread_getschedparam(::pthread_self(), &result.policy, &parameters);
-    sigset_t blocked;
-    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
-    result.takes_signals = ::sigismember(&blocked, SIGINT) == 0 || ::sigismember(&blocked, SIGTERM) == 0;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &result.blocked);
   });
   started.set_value();
   thread.join();
@@ -43,15 +43,22 @@ seen look_at_thread() {
 
 }  // namespace
 
-TEST_CASE("thread: a thread of the library has a name, no signals, and does not preempt who wakes it") {
+TEST_CASE("thread: a thread of the library has a name, the signals it raises itself, and lets who wakes it run") {
   sigset_t before;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
   const seen s = look_at_thread();
   CHECK(s.name == "millrace-test");
-  CHECK_FALSE(s.takes_signals);
   sigset_t after;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
-  CHECK(::sigismember(&after, SIGINT) == ::sigismember(&before, SIGINT));
+  const std::set<int> own_fault = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+  sigset_t blockable;  // all but those that the C library keeps for itself
+  ::sigfillset(&blockable);
+  for (int number = 1; number <= SIGRTMAX; ++number) {
+    INFO("signal " << number);
+    CHECK(::sigismember(&after, number) == ::sigismember(&before, number));
+    if (number == SIGKILL || number == SIGSTOP || ::sigismember(&blockable, number) != 1) continue;
+    CHECK(::sigismember(&s.blocked, number) == (own_fault.count(number) == 0 ? 1 : 0));
+  }
   int own = -1;
   sched_param parameters{};
   REQUIRE(::pthread_getschedparam(::pthread_self(), &own, &parameters) == 0);
@@ -92,4 +99,18 @@ TEST_CASE("thread: the body is destroyed on the thread, and what it did is seen 
   CHECK(ended_on != std::thread::id());
   CHECK(ended_on != std::this_thread::get_id());
   second = millrace::detail::thread();
+}
+
+TEST_CASE("thread: one that waits for its own end says so and aborts") {
+  const std::string message = millrace::test::death_message([] {
+    std::promise<millrace::detail::thread*> made;
+    std::promise<void> joined;
+    millrace::detail::thread thread("millrace-test", [&, itself = made.get_future()]() mutable {
+      itself.get()->join();
+      joined.set_value();
+    });
+    made.set_value(&thread);
+    joined.get_future().wait();  // never: the process ends
+  });
+  CHECK_THAT(message, Catch::Matchers::Contains("a thread was to wait for its own end"));
 }

@@ -51,7 +51,7 @@ class file {
     co_await f.size();
     ::fcntl(f.plain_->get(), F_SETFL, 0);
     if (o.direct) {
-      detail::opened direct = co_await open_as(f.path_, access | O_DIRECT, 0);
+      detail::opened direct = co_await open_as(f.path_, access | O_DIRECT | O_NONBLOCK, 0);
       if (direct.error == 0 && same_file(direct.fd.get(), f.plain_->get())) {
         f.direct_ = make_shared_object<detail::owned_fd>(std::move(direct.fd));
         ::posix_fadvise(f.plain_->get(), 0, 0, POSIX_FADV_RANDOM);  // it serves ragged ends only: no read-ahead

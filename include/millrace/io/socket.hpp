@@ -225,9 +225,12 @@ inline void socket::state::ready(unsigned reported) noexcept {
   bool woken = false;
   if (reader != nullptr && (broken || (reported & POLLIN) != 0)) woken |= reader->step();
   if (writer != nullptr && (broken || (reported & POLLOUT) != 0)) woken |= writer->step();
-  if (woken || (events() == interest_ && !broken)) return;
-  if (events() == 0) {
+  const bool refused = (reported & POLLNVAL) != 0;  // the loop cannot watch it: who still waits would wait for ever
+  if (!refused && (woken || (events() == interest_ && !broken))) return;
+  if (refused || events() == 0) {
     stop();
+    if (reader != nullptr) reader->fail(ENOMEM);
+    if (writer != nullptr) writer->fail(ENOMEM);
     return;
   }
   try {
@@ -265,9 +268,9 @@ class socket::accepting final : public operation {
   }
   socket await_resume() {
     result("accepting a connection");
-    socket s(accepted_);
-    accepted_ = -1;
-    return s;
+    const int fd = accepted_;
+    accepted_ = -1;  // first: a socket that cannot be made closes it
+    return socket(fd);
   }
 
  private:

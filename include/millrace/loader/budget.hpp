@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -13,6 +14,11 @@
 
 namespace millrace {
 
+namespace detail {
+/// The sum, or the largest number where it would wrap around.
+inline std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
+}  // namespace detail
+
 /// What the stages of a pipeline have declared to hold at most, as a table: `budget_table(pipeline.bounds())`.
 inline std::string budget_table(const std::vector<stage_bounds>& bounds) {
   std::string text = "stage                 items       bytes\n";
@@ -22,30 +28,31 @@ inline std::string budget_table(const std::vector<stage_bounds>& bounds) {
     std::snprintf(line, sizeof line, "%-16.16s %10zu %11s\n", b.name, b.items,
                   b.bytes > 0 ? format_bytes(static_cast<double>(b.bytes)).c_str() : "not stated");
     text += line;
-    total += b.bytes;
+    total = detail::added(total, b.bytes);
   }
   std::snprintf(line, sizeof line, "%-16s %10s %11s\n", "together", "",
                 format_bytes(static_cast<double>(total)).c_str());
   return text + line;
 }
 
-/// Throws configuration_error with the table when the declared bounds do not fit into `budget` bytes, or when a stage
-/// that works ahead states no bound in bytes. 0: no budget.
+/// Throws configuration_error that lists the bounds when the declared bounds do not fit into `budget` bytes, or when a
+/// stage that works ahead states no bound in bytes. 0: no budget.
 inline void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
   if (budget == 0) return;
   std::size_t total = 0;
+  std::string list;
   for (const stage_bounds& b : bounds) {
     if (b.bytes == 0 && b.items > 0) {
       throw configuration_error("stage " + std::string(b.name) +
-                                " states no bound in bytes, so a memory budget cannot be kept: give it one\n" +
-                                budget_table(bounds));
+                                " states no bound in bytes, so a memory budget cannot be kept: give it one");
     }
-    total += b.bytes;
+    total = detail::added(total, b.bytes);
+    // One line: what() escapes line breaks, so the table cannot be part of it.
+    list += (list.empty() ? "" : ", ") + std::string(b.name) + ' ' + format_bytes(static_cast<double>(b.bytes));
   }
   if (total > budget) {
     throw configuration_error("the stages may hold " + format_bytes(static_cast<double>(total)) +
-                              ", more than the budget of " + format_bytes(static_cast<double>(budget)) + ":\n" +
-                              budget_table(bounds));
+                              ", more than the budget of " + format_bytes(static_cast<double>(budget)) + ": " + list);
   }
 }
 

@@ -54,7 +54,7 @@ class running {
       item = shared_->queue.pop();
     } catch (...) {
       shared_->account.add_wait(monotonic_ns() - asked, false);
-      finish();
+      stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
       throw;
     }
     shared_->account.add_wait(monotonic_ns() - asked, item.has_value());
@@ -120,11 +120,16 @@ class running {
         {
           detail::progress_line line(*loop, account, options);
           started<void> pump(*loop, fill(std::move(pipeline)), account.sink());
+          struct leave_loop {
+            shared& self;
+            ~leave_loop() {
+              self.queue.attach(nullptr);
+              self.queue.clear();  // before the pipeline: items may refer to what its stages own
+              self.account.end();
+            }
+          } guard{*this};  // also when the loop fails: the training thread must not post to a loop that is gone
           queue.attach(loop.get());
           loop->run_until([&] { return stop.arrived || pump.done(); });
-          queue.attach(nullptr);
-          queue.clear();  // before the pipeline: items may refer to what its stages own
-          account.end();
         }
         loop->drain();
       } catch (...) {

@@ -105,6 +105,8 @@ class ring_loop final : public event_loop {
   void poll(bool block, std::optional<time_point> deadline) override {
     own_ring();
     submit_changes();
+    if (!to_arm_.empty() || told_) block = false;  // who was told of a refusal may have made something ready
+    told_ = false;
     std::optional<duration> timeout;
     if (block && deadline) {
       timeout = *deadline - now();
@@ -250,7 +252,7 @@ class ring_loop final : public event_loop {
 
   void arm_watches() {
     std::size_t done = 0;
-    for (; done < to_arm_.size(); ++done) {
+    for (const std::size_t listed = to_arm_.size(); done < listed; ++done) {  // what is listed meanwhile: next turn
       const std::uint32_t index = to_arm_[done];
       slot& s = watches_.at(index);
       if (s.owner == nullptr || s.polled || s.in_epoll || s.broken) {
@@ -363,19 +365,21 @@ class ring_loop final : public event_loop {
   std::size_t others_ = 0;
   bool wake_armed_ = false;
   bool overflow_armed_ = false;
+  bool told_ = false;  // a watch of its refusal, outside take_completions()
 };
 
 inline void ring_loop::move_to_epoll(std::uint32_t index) {
   slot& s = watches_.at(index);
-  if (!overflow_) {
-    overflow_ = make_owned<detail::epoll_set>();
-    arm_overflow();
-  }
   try {
+    if (!overflow_) {
+      overflow_ = make_owned<detail::epoll_set>();
+      arm_overflow();
+    }
     overflow_->set(s.fd, s.events, watches_.tag(index), false);
     s.in_epoll = true;
-  } catch (const io_error&) {
+  } catch (...) {  // out of descriptors, or of what a user may watch: this watch's trouble, not the loop's
     s.broken = true;
+    told_ = true;
     detail::watch_table::report(*s.owner, POLLNVAL);
   }
 }

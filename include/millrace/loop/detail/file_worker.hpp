@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -74,7 +73,7 @@ class file_worker {
     try {
       thread_ = thread("millrace-file", [this] { work(); });
       return true;
-    } catch (const std::system_error&) {
+    } catch (...) {  // no thread, or no memory for one
       return false;
     }
   }

@@ -56,7 +56,8 @@ class thread {
   /// Waits for the end of the body.
   void join() noexcept {
     MILLRACE_ASSERT(joinable_, "there is no thread to be joined");
-    ::pthread_join(id_, nullptr);
+    const int failed = ::pthread_join(id_, nullptr);
+    MILLRACE_ASSERT(failed == 0, "a thread was to wait for its own end");
     joinable_ = false;
   }
 
@@ -72,6 +73,8 @@ class thread {
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
+    // Not those that a thread raises by what it does itself: blocked, they end the program past its crash handler.
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) ::sigdelset(&all, own);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread begins with the mask of its maker
     const int failed = ::pthread_create(&id_, nullptr, entry, argument);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
