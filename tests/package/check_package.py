@@ -100,7 +100,7 @@ class package:
     def case_missing(self):
         jpeg = r"millrace::jpeg needs libjpeg-turbo 2\.1 \(Debian: libturbojpeg0-dev\)"
         tar = r"millrace::tar needs libarchive 3\.6 \(Debian: libarchive-dev\)"
-        curl = r"libcurl 7\.85 \(Debian: libcurl4-openssl-dev\)"
+        curl = r"libcurl 7\.88 \(Debian: libcurl4-openssl-dev\)"
         no_tar, no_curl = "-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON"
         no_openssl = "-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"
         cases = [
