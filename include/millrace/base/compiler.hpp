@@ -22,6 +22,16 @@
 #define MILLRACE_AWAIT_IN_CONDITION_UNSAFE 0
 #endif
 
+/// g++ 14 cannot find out for the first time inside a template whether a type is swappable, as the constructor of
+/// std::string_view from two arguments asks it to: "used before its definition" (seen in 14.2; treated as present in
+/// every g++ from 13 on). Here it finds out outside of one.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 13
+#include <concepts>
+#include <cstddef>
+static_assert(std::swappable<const char*> && std::swappable<char*> && std::swappable<int> && std::swappable<unsigned> &&
+              std::swappable<std::size_t> && std::swappable<std::ptrdiff_t>);
+#endif
+
 /// 1 under AddressSanitizer, whichever compiler.
 #if defined(__SANITIZE_ADDRESS__)
 #define MILLRACE_ASAN 1

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
+
 namespace millrace {
 
 /// What an error is about. Empty parts are left out of the message.
