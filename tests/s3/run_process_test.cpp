@@ -99,9 +99,15 @@ TEST_CASE("dropping a command kills it", "[s3][process]") {
       const auto loop = make_loop(ring);
       lifeline alive;
       millrace::started<process_result> running(*loop, run_process("echo 1; sleep 1000", minute, 100));
-      // Asked before the kernel is waited for, and again when it has reported the output.
+      // Asked before the kernel is waited for, and again when it has reported the output; or soon, where the output was
+      // there at the first look.
+      struct nudge final : millrace::timer_node {
+        void fire() noexcept override {}
+      } soon;
+      loop->add_timer(soon, loop->now() + millrace::duration(50'000'000));
       int asked = 0;
       loop->run_until([&] { return ++asked > (written ? 2 : 1); });
+      loop->remove_timer(soon);
       running = millrace::started<process_result>();
       loop->drain();
       alive.wait_for_end();
