@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #include <sys/mman.h>
 

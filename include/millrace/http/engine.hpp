@@ -174,35 +174,37 @@ class engine final : public executor_service {
     engine& engine_;
   };
 
-  static int on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) {
-    auto& e = *static_cast<engine*>(self);
-    const auto place = static_cast<std::size_t>(fd);
-    if (what == CURL_POLL_REMOVE) {
-      if (place < e.sockets_.size() && e.sockets_[place] != nullptr) {
-        e.loop_.unwatch(*e.sockets_[place]);
-        e.retired_.push_back(std::move(e.sockets_[place]));  // it may be the one whose ready() we are in
-      }
-      return 0;
-    }
+  // What may be thrown below is about memory, or that nothing more can be watched. libcurl is C, and a refusal would
+  // end its multi handle for good: unwatched, a transfer ends by its time-outs.
+  static int on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) noexcept {
     try {
-      if (e.sockets_.size() <= place) e.sockets_.resize(place + 1);
-      owned<socket_watch>& watch = e.sockets_[place];
-      if (watch == nullptr) {
-        watch = make_owned<socket_watch>(e);
-        watch->fd = fd;
-      }
-      unsigned events = 0;
-      if (what & CURL_POLL_IN) events |= POLLIN;
-      if (what & CURL_POLL_OUT) events |= POLLOUT;
-      e.loop_.watch(*watch, fd, events);
+      static_cast<engine*>(self)->follow(fd, what);
     } catch (...) {
-      // No memory, or nothing more to be watched. libcurl is C, and a refusal would end its multi handle for good:
-      // unwatched, the transfer ends by its time-outs.
     }
     return 0;
   }
+  void follow(curl_socket_t fd, int what) {
+    const auto place = static_cast<std::size_t>(fd);
+    if (what == CURL_POLL_REMOVE) {
+      if (place < sockets_.size() && sockets_[place] != nullptr) {
+        loop_.unwatch(*sockets_[place]);
+        retired_.push_back(std::move(sockets_[place]));  // it may be the one whose ready() we are in
+      }
+      return;
+    }
+    if (sockets_.size() <= place) sockets_.resize(place + 1);
+    owned<socket_watch>& watch = sockets_[place];
+    if (watch == nullptr) {
+      watch = make_owned<socket_watch>(*this);
+      watch->fd = fd;
+    }
+    unsigned events = 0;
+    if (what & CURL_POLL_IN) events |= POLLIN;
+    if (what & CURL_POLL_OUT) events |= POLLOUT;
+    loop_.watch(*watch, fd, events);
+  }
 
-  static int on_timer(CURLM*, long ms, void* self) {
+  static int on_timer(CURLM*, long ms, void* self) noexcept {
     auto& e = *static_cast<engine*>(self);
     e.due_at_once_ = ms == 0;
     try {
