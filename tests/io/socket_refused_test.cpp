@@ -11,22 +11,12 @@
 
 #include <sys/epoll.h>
 
+#include "tests/io/read_error.hpp"
 #include "tests/loop/loops.hpp"
 #include "tests/loop/refuse_call.hpp"
 
 namespace millrace::test {
 namespace {
-
-/// 0 at the end of the stream, else the error.
-task<int> read_to_end(socket& s) {
-  try {
-    char memory[16];
-    while (co_await s.read_some(memory) > 0) continue;
-    co_return 0;
-  } catch (const io_error& e) {
-    co_return e.code();
-  }
-}
 
 /// Writes more than the socket takes: 0 never, else the error.
 task<int> write_for_ever(socket& s) {
@@ -64,7 +54,7 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
       peers.emplace_back(ends[1]);
     }
     std::vector<started<int>> readings;
-    for (int i = 0; i < sockets; ++i) readings.emplace_back(*loop, read_to_end(ours[static_cast<std::size_t>(i)]));
+    for (int i = 0; i < sockets; ++i) readings.emplace_back(*loop, read_error(ours[static_cast<std::size_t>(i)]));
     struct alarm final : timer_node {
       void fire() noexcept override { fired = true; }
       bool fired = false;
@@ -80,7 +70,7 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
 
     // Both directions of one socket wait, and both learn of it.
     started<int> writing(*loop, write_for_ever(ours.back()));
-    started<int> reading(*loop, read_to_end(ours.back()));
+    started<int> reading(*loop, read_error(ours.back()));
     turns(*loop, 5);
     if (writing.done()) seen.writer = writing.take();
     if (reading.done()) seen.reader_beside = reading.take();

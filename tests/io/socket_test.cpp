@@ -10,6 +10,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/testing/census.hpp>
 
+#include "tests/io/read_error.hpp"
 #include "tests/loop/loops.hpp"
 
 namespace millrace::test {
@@ -63,16 +64,6 @@ task<void> write(socket& s, std::vector<std::string_view> pieces) {
 }
 
 task<socket> accept_one(socket& listener) { co_return co_await listener.accept(); }
-
-task<int> read_error(socket& s) {
-  try {
-    char memory[16];
-    while (co_await s.read_some(memory) > 0) continue;
-    co_return 0;
-  } catch (const io_error& e) {
-    co_return e.code();
-  }
-}
 
 task<int> write_error(socket& s, std::string_view text) {
   try {

@@ -134,67 +134,63 @@ TEST_CASE("a watch for which there is no descriptor left is refused alone: the l
   CHECK(seen.again_events == POLLIN);
 }
 
-TEST_CASE("a watch that is refused and asks again gets one answer per turn", "[loop]") {
-  struct {
-    bool ring = false;
-    bool timer = false;
-    int after_one = 0;
-    int calls = 0;
-  } seen;
-  constexpr int patience = 1000;  // an end also for a loop that would never leave its turn
+/// Calls look(loop, watch) with a watch that the loop refuses and that asks again `patience - 1` times. Null, or why it
+/// could not be tried.
+template <class Look>
+const char* with_refused_watch(int patience, Look look) {
+  bool ring = false;
   const bool filtered = where_refused(no_epoll_set, [&] {
     const auto loop = make_loop(loop_kind::tiny);
     if (loop == nullptr) return;
-    seen.ring = true;
+    ring = true;
     full_share polled(*loop);
     const detail::owned_fd event = new_event();
     stubborn_watch w(*loop, event.get(), patience);
     loop->watch(w, event.get(), POLLIN);
-    alarm timer;
-    loop->add_timer(timer, loop->now());
-    turns(*loop, 1);
-    seen.after_one = w.calls;
-    turns(*loop, 5);
-    seen.calls = w.calls;
-    seen.timer = timer.fired;
+    look(*loop, w);
     loop->unwatch(w);
   });
-  if (!filtered) MILLRACE_SKIP("no seccomp here");
-  if (!seen.ring) MILLRACE_SKIP("no tiny ring here");
-  CHECK(seen.after_one == 1);
-  CHECK(seen.timer);
-  CHECK(seen.calls > 1);
-  CHECK(seen.calls <= 7);
+  if (!filtered) return "no seccomp here";
+  return ring ? nullptr : "no tiny ring here";
+}
+
+TEST_CASE("a watch that is refused and asks again gets one answer per turn", "[loop]") {
+  bool fired = false;
+  int after_one = 0;
+  int calls = 0;
+  constexpr int patience = 1000;  // an end also for a loop that would never leave its turn
+  const char* const untried = with_refused_watch(patience, [&](event_loop& loop, stubborn_watch& w) {
+    alarm timer;
+    loop.add_timer(timer, loop.now());
+    turns(loop, 1);
+    after_one = w.calls;
+    turns(loop, 5);
+    calls = w.calls;
+    fired = timer.fired;
+  });
+  if (untried != nullptr) MILLRACE_SKIP(untried);
+  CHECK(after_one == 1);
+  CHECK(fired);
+  CHECK(calls > 1);
+  CHECK(calls <= 7);
 }
 
 TEST_CASE("a loop does not sleep while a watch that was refused has asked again", "[loop]") {
-  struct {
-    bool ring = false;
-    bool slept = false;
-    int calls = 0;
-  } seen;
-  const bool filtered = where_refused(no_epoll_set, [&] {
-    const auto loop = make_loop(loop_kind::tiny);
-    if (loop == nullptr) return;
-    seen.ring = true;
-    full_share polled(*loop);
-    const detail::owned_fd event = new_event();
-    stubborn_watch w(*loop, event.get(), 3);
-    loop->watch(w, event.get(), POLLIN);
+  bool slept = false;
+  int calls = 0;
+  const char* const untried = with_refused_watch(3, [&](event_loop& loop, stubborn_watch& w) {
     // Nothing else is ready. The timer is there to end a loop that sleeps, and for nothing else.
     alarm too_late;
-    const time_point began = loop->now();
-    loop->add_timer(too_late, loop->now() + std::chrono::seconds(60));
-    loop->run_until([&] { return w.calls == 3 || too_late.fired; });
-    seen.slept = too_late.fired || loop->now() >= began + std::chrono::seconds(60);
-    seen.calls = w.calls;
-    loop->remove_timer(too_late);
-    loop->unwatch(w);
+    const time_point began = loop.now();
+    loop.add_timer(too_late, began + std::chrono::seconds(60));
+    loop.run_until([&] { return w.calls == 3 || too_late.fired; });
+    slept = too_late.fired || loop.now() >= began + std::chrono::seconds(60);
+    calls = w.calls;
+    loop.remove_timer(too_late);
   });
-  if (!filtered) MILLRACE_SKIP("no seccomp here");
-  if (!seen.ring) MILLRACE_SKIP("no tiny ring here");
-  CHECK_FALSE(seen.slept);
-  CHECK(seen.calls == 3);
+  if (untried != nullptr) MILLRACE_SKIP(untried);
+  CHECK_FALSE(slept);
+  CHECK(calls == 3);
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ inline void let_waker_run(pthread_t thread) noexcept {
   }
 }
 
-/// One of the library's own threads: it runs with every signal blocked, so that the program's handlers run on the
-/// program's threads; with a name for top(1) and debuggers; and behind the program's threads, see let_waker_run().
+/// One of the library's own threads: it runs with every signal blocked but those that it raises by a fault of its own,
+/// so that the program's handlers run on the program's threads; with a name for top(1) and debuggers; and behind the
+/// program's threads, see let_waker_run().
 ///
 /// Made of pthreads and not of std::thread, whose header takes 30 ms to compile and each body of a thread 15 more
 /// (g++ 12, -O0); the name and the scheduling would need pthreads all the same.
