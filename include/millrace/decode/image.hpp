@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <utility>
-#include <vector>
+
+#include <millrace/base/pixel_buffer.hpp>
 
 namespace millrace {
 
@@ -13,10 +13,10 @@ namespace millrace {
 class image {
  public:
   image() = default;
-  image(std::vector<std::uint8_t> data, int h, int w, int c)
-      : pixels(std::move(data)), height(h), width(w), channels(c) {}
+  /// Pixels of a decoder, or a std::vector<std::uint8_t> of your own.
+  image(pixel_buffer data, int h, int w, int c) noexcept : pixels(std::move(data)), height(h), width(w), channels(c) {}
 
-  std::vector<std::uint8_t> pixels;  ///< height * width * channels bytes
+  pixel_buffer pixels;  ///< height * width * channels bytes
   int height = 0;
   int width = 0;
   int channels = 0;

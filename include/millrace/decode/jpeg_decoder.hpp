@@ -9,14 +9,15 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/pixel_pool.hpp>
 #include <millrace/decode/image.hpp>
 
 namespace millrace {
@@ -31,14 +32,19 @@ struct jpeg_options {
   std::uint64_t max_pixels = std::uint64_t(1) << 28;
   /// Accepts images with corrupt or missing data, as libjpeg does with a warning; else they are an error.
   bool tolerate_corruption = false;
+  /// Memory of images that are gone is kept for the next ones, up to so many bytes, by a decoder and its copies
+  /// together.
+  std::size_t idle_bytes = pixel_pool::default_idle_bytes;
 };
 
 /// Decodes JPEGs with libjpeg-turbo. Thread-safe: calls on several threads use decoders of their own, kept for reuse.
-/// Copies share them. Errors are decode_error that names the place given by the caller, before any pixel is handed on:
-/// not a JPEG, cut short, corrupt, too large, or a kind that libjpeg-turbo cannot decode to 8 bits.
+/// Copies share them, and the memory of the images (pixel_pool), which may outlive them all. Errors are decode_error
+/// that names the place given by the caller, before any pixel is handed on: not a JPEG, cut short, corrupt, too large,
+/// or a kind that libjpeg-turbo cannot decode to 8 bits.
 class jpeg_decoder {
  public:
-  explicit jpeg_decoder(jpeg_options options = {}) : options_(options), pool_(make_shared_object<pool>()) {
+  explicit jpeg_decoder(jpeg_options options = {})
+      : options_(options), pool_(make_shared_object<pool>(options.idle_bytes)) {
     if (options.scale != 1 && options.scale != 2 && options.scale != 4 && options.scale != 8) {
       throw configuration_error("a JPEG can be decoded at 1, 1/2, 1/4 or 1/8 of its size");
     }
@@ -49,10 +55,9 @@ class jpeg_decoder {
   /// The whole image.
   image operator()(const bytes& jpeg, const where& at = where()) const {
     image out;
-    decode(jpeg, at, [&out](int h, int w, int c) {
-      out = image(std::vector<std::uint8_t>(static_cast<std::size_t>(h) * static_cast<std::size_t>(w) *
-                                            static_cast<std::size_t>(c)),
-                  h, w, c);
+    decode(jpeg, at, [this, &out](int h, int w, int c) {
+      const std::size_t size = static_cast<std::size_t>(h) * static_cast<std::size_t>(w) * static_cast<std::size_t>(c);
+      out = image(pool_->pixels.acquire(size), h, w, c);
       return out.pixels.data();
     });
     return out;
@@ -74,18 +79,28 @@ class jpeg_decoder {
   const jpeg_options& options() const noexcept { return options_; }
 
  private:
-  struct free_handle {
-    void operator()(void* h) const noexcept { tjDestroy(h); }
+  // A libjpeg-turbo handle, in a chain while it is idle.
+  struct handle {
+    handle() : tj(tjInitDecompress()) {
+      if (tj == nullptr) throw std::bad_alloc();
+    }
+    handle(const handle&) = delete;
+    handle& operator=(const handle&) = delete;
+    ~handle() { tjDestroy(tj); }
+    const tjhandle tj;
+    owned<handle> next;
   };
-  using handle = owned<void, free_handle>;
   struct pool {
+    explicit pool(std::size_t idle_bytes) : pixels(idle_bytes) {}
+    pixel_pool pixels;
     std::mutex mutex;
-    std::vector<handle> idle;
+    owned<handle> idle;
   };
 
   template <class Place>
   void decode(const bytes& jpeg, const where& at, Place&& place) const {
-    handle decoder = take();
+    owned<handle> taken = take();
+    const tjhandle decoder = taken->tj;
     const auto* data = reinterpret_cast<const unsigned char*>(jpeg.data());
     int width = 0;
     int height = 0;
@@ -94,9 +109,9 @@ class jpeg_decoder {
     if (jpeg.size() < 2 || data[0] != 0xff || data[1] != 0xd8) {
       throw decode_error("not a JPEG: it does not begin with the marker ff d8", at);
     }
-    if (tjDecompressHeader3(decoder.get(), data, jpeg.size(), &width, &height, &subsampling, &colours) != 0 &&
-        (!tolerated(decoder.get()) || width <= 0)) {
-      fail("the JPEG's header cannot be read", decoder.get(), at);
+    if (tjDecompressHeader3(decoder, data, jpeg.size(), &width, &height, &subsampling, &colours) != 0 &&
+        (!tolerated(decoder) || width <= 0)) {
+      fail("the JPEG's header cannot be read", decoder, at);
     }
     if (width <= 0 || height <= 0 ||
         static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height) > options_.max_pixels) {
@@ -107,8 +122,8 @@ class jpeg_decoder {
     const int w = (width + options_.scale - 1) / options_.scale;
     const int h = (height + options_.scale - 1) / options_.scale;
     unsigned char* const pixels = place(h, w, options_.channels);
-    if (!decode_rows(decoder.get(), jpeg, pixels, w, h)) fail("the JPEG is corrupt", decoder.get(), at);
-    give_back(std::move(decoder));
+    if (!decode_rows(decoder, jpeg, pixels, w, h)) fail("the JPEG is corrupt", decoder, at);
+    give_back(std::move(taken));
   }
 
   /// False when there is no image, or only a part of it: libjpeg-turbo calls an error that follows a warning a warning,
@@ -142,22 +157,21 @@ class jpeg_decoder {
     return options_.tolerate_corruption && tjGetErrorCode(decoder) == TJERR_WARNING;
   }
 
-  handle take() const {
+  owned<handle> take() const {
     {
       std::lock_guard lock(pool_->mutex);
-      if (!pool_->idle.empty()) {
-        handle h = std::move(pool_->idle.back());
-        pool_->idle.pop_back();
+      if (pool_->idle) {
+        owned<handle> h = std::move(pool_->idle);
+        pool_->idle = std::move(h->next);
         return h;
       }
     }
-    handle h(tjInitDecompress());
-    if (h == nullptr) throw std::bad_alloc();
-    return h;
+    return make_owned<handle>();
   }
-  void give_back(handle h) const {
+  void give_back(owned<handle> h) const noexcept {
     std::lock_guard lock(pool_->mutex);
-    pool_->idle.push_back(std::move(h));
+    h->next = std::move(pool_->idle);
+    pool_->idle = std::move(h);
   }
 
   jpeg_options options_;

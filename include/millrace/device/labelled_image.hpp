@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include <millrace/base/pixel_buffer.hpp>
 #include <millrace/device/collate.hpp>
 
 namespace millrace {
@@ -16,12 +16,13 @@ namespace millrace {
 /// (u8, height x width x channels) and "label" (i64).
 class labelled_image {
  public:
-  labelled_image(std::string name, std::vector<std::uint8_t> data, std::int64_t h, std::int64_t w, std::int64_t c,
+  /// `data`: of an image, or a std::vector<std::uint8_t> of your own.
+  labelled_image(std::string name, pixel_buffer data, std::int64_t h, std::int64_t w, std::int64_t c,
                  std::int64_t number)
       : key(std::move(name)), pixels(std::move(data)), height(h), width(w), channels(c), label(number) {}
 
   std::string key;
-  std::vector<std::uint8_t> pixels;  ///< row by row, channels innermost
+  pixel_buffer pixels;  ///< row by row, channels innermost
   std::int64_t height, width, channels;
   std::int64_t label;
 

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/decode/image.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <millrace/decode/jpeg_decoder.hpp>
+#include <millrace/device/labelled_image.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+
+namespace {
+
+/// A JPEG of one grey.
+bytes grey(int width, int height, unsigned char value) {
+  const std::vector<unsigned char> pixels(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3,
+                                          value);
+  const tjhandle encoder = tjInitCompress();
+  unsigned char* data = nullptr;
+  unsigned long size = 0;
+  REQUIRE(tjCompress2(encoder, pixels.data(), width, 0, height, TJPF_RGB, &data, &size, TJSAMP_444, 95, 0) == 0);
+  bytes out = bytes::copy(std::string_view(reinterpret_cast<const char*>(data), size));
+  tjFree(data);
+  tjDestroy(encoder);
+  return out;
+}
+
+bool is_all(const image& i, unsigned char value) {
+  return std::all_of(i.pixels.begin(), i.pixels.end(), [value](std::uint8_t p) { return p == value; });
+}
+
+}  // namespace
+
+TEST_CASE("an image without pixels, and one of a vector") {
+  const image none;
+  CHECK(none.pixels.empty());
+  CHECK(byte_size(none) == 0);
+  std::vector<std::uint8_t> mine(2 * 3 * 3, 7);
+  const std::uint8_t* const where = mine.data();
+  image of_mine(std::move(mine), 2, 3, 3);
+  CHECK(of_mine.pixels.data() == where);
+  CHECK(byte_size(of_mine) == 18);
+  const image copy = of_mine;
+  CHECK(copy.pixels == of_mine.pixels);
+  CHECK(copy.pixels.data() != where);
+  const labelled_image labelled("k", std::move(of_mine.pixels), 2, 3, 3, 1);
+  CHECK(labelled.pixels.data() == where);
+  CHECK(byte_size(labelled) == 18);
+}
+
+TEST_CASE("a decoder and its copies use the memory of images again that are gone") {
+  const bytes dark = grey(100, 80, 10);
+  const bytes light = grey(100, 80, 200);
+  const jpeg_decoder decode;
+  const jpeg_decoder copy = decode;
+  image kept = decode(dark);
+  std::vector<const std::uint8_t*> seen;
+  std::vector<pixel_buffer> heap;
+  for (int i = 0; i < 4; ++i) {
+    {
+      const image next = (i % 2 == 0 ? copy : decode)(light);
+      CHECK(is_all(next, 200));
+      seen.push_back(next.pixels.data());
+    }
+    heap.push_back(pixel_buffer::allocate(100 * 80 * 3));  // it would take what went back to the heap
+  }
+  CHECK(std::count(seen.begin(), seen.end(), seen[0]) == 4);
+  CHECK(seen[0] != kept.pixels.data());
+  CHECK(is_all(kept, 10));
+  const std::uint8_t* const first = kept.pixels.data();
+  kept = image();
+  CHECK(decode(dark).pixels.data() == first);
+}
+
+TEST_CASE("an image that failed gives its memory back") {
+  const bytes jpeg = grey(100, 80, 10);
+  const bytes cut = jpeg.slice(0, jpeg.size() - 2);
+  const jpeg_decoder decode;
+  const std::uint8_t* const where = decode(jpeg).pixels.data();
+  std::vector<pixel_buffer> heap;
+  for (int i = 0; i < 3; ++i) {
+    CHECK_THROWS_AS(decode(cut), decode_error);
+    heap.push_back(pixel_buffer::allocate(100 * 80 * 3));
+    CHECK(decode(jpeg).pixels.data() == where);
+  }
+}
+
+TEST_CASE("images outlive the decoder, whether it keeps memory or not") {
+  for (const std::size_t idle : {std::size_t(0), std::size_t(1) << 20}) {
+    std::vector<image> images;
+    {
+      const jpeg_decoder decode({.idle_bytes = idle});
+      for (int i = 0; i < 3; ++i) images.push_back(decode(grey(100, 80, static_cast<unsigned char>(50 * i))));
+      decode(grey(100, 80, 1));
+    }
+    for (int i = 0; i < 3; ++i) CHECK(is_all(images[static_cast<std::size_t>(i)], static_cast<unsigned char>(50 * i)));
+  }
+}
+
+TEST_CASE("images of several threads are dropped on others") {
+  const bytes small = grey(64, 64, 40);
+  const bytes large = grey(90, 70, 90);
+  std::mutex mutex;
+  std::vector<image> shared;
+  std::vector<int> wrong(3, 0);
+  std::vector<std::thread> threads;
+  {
+    const jpeg_decoder decode({.idle_bytes = 60000});  // less than is in use at times
+    for (std::size_t t = 0; t < 3; ++t) {
+      threads.emplace_back([&, decode, t] {
+        for (int i = 0; i < 60; ++i) {
+          const bool one = (i + static_cast<int>(t)) % 2 == 0;
+          image mine = decode(one ? small : large);
+          if (!is_all(mine, one ? 40 : 90)) ++wrong[t];
+          std::lock_guard lock(mutex);
+          shared.push_back(std::move(mine));
+          // The oldest goes, most likely another thread's.
+          if (shared.size() > 4) shared.erase(shared.begin());
+        }
+      });
+    }
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == std::vector<int>(3, 0));
+  for (const image& i : shared) CHECK(is_all(i, i.height == 64 ? 40 : 90));
+}
