@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include <time.h>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -103,12 +106,18 @@ class executor {
   /// Thread-safe: runs node.run() on the executor's thread soon. The executor must stay alive until then: whoever will
   /// post has been announced by operation_started().
   void post_remote(remote_node& node) noexcept {
-    std::lock_guard lock(inbox_mutex_);  // held across wake(): the executor cannot be destroyed between the two
-    node.next_ = nullptr;
-    const bool was_empty = inbox_head_ == nullptr;
-    (was_empty ? inbox_head_ : inbox_tail_->next_) = &node;
-    inbox_tail_ = &node;
+    senders_.fetch_add(1, std::memory_order_relaxed);  // shut_down() waits for those that are in here
+    bool was_empty;
+    {
+      std::lock_guard lock(inbox_mutex_);
+      node.next_ = nullptr;
+      was_empty = inbox_head_ == nullptr;
+      (was_empty ? inbox_head_ : inbox_tail_->next_) = &node;
+      inbox_tail_ = &node;
+    }
+    // Not under the lock: the executor's thread often wakes up on this very core, and would have to wait for it.
     if (was_empty) wake();
+    senders_.fetch_sub(1, std::memory_order_release);
   }
 
   /// Announces an operation that outlives its awaitable and that another thread or the kernel will end (a pool job, a
@@ -177,7 +186,7 @@ class executor {
  protected:
   /// Waits for the kernel: until something happened or `deadline` when `block`, without waiting otherwise.
   virtual void poll(bool block, std::optional<time_point> deadline) = 0;
-  /// Makes a blocked poll() return. Thread-safe. Called with the inbox locked.
+  /// Makes a blocked poll() return. Thread-safe. Called after the inbox was locked, with a message put into it.
   virtual void wake() noexcept = 0;
 
   bool inbox_empty() {
@@ -197,6 +206,11 @@ class executor {
       drain();
     }
     run_inbox();  // what nobody had announced
+    // Senders whose messages have run may still be in wake().
+    while (senders_.load(std::memory_order_acquire) != 0) {
+      const timespec moment{0, 20000};
+      ::nanosleep(&moment, nullptr);
+    }
   }
 
  private:
@@ -269,7 +283,8 @@ class executor {
   std::size_t background_ = 0;
   std::vector<held_service> services_;
 
-  // any thread, under the mutex
+  // any thread, the list under the mutex
+  std::atomic<unsigned> senders_{0};
   std::mutex inbox_mutex_;
   remote_node* inbox_head_ = nullptr;
   remote_node* inbox_tail_ = nullptr;

@@ -16,8 +16,8 @@ namespace millrace::detail {
 /// Wakes a loop that sleeps in the kernel, and costs a loop that does not nothing.
 ///
 /// The handshake: the loop announces its sleep, then looks into the inbox once more (locking it), then sleeps. A sender
-/// puts its message into the inbox (locking it), then calls wake() with the lock held. Whoever locked first is seen by
-/// the other, so relaxed order is enough for the flag.
+/// puts its message into the inbox (locking it), then calls wake(). Whoever locked first is seen by the other, so
+/// relaxed order is enough for the flag.
 class wake_event {
  public:
   wake_event() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -28,7 +28,7 @@ class wake_event {
   void sleep_begins() noexcept { sleeping_.store(true, std::memory_order_relaxed); }
   void sleep_ends() noexcept { sleeping_.store(false, std::memory_order_relaxed); }
 
-  /// Any thread, with the inbox locked.
+  /// Any thread, after it has locked the inbox.
   void wake() noexcept {
     if (!sleeping_.load(std::memory_order_relaxed)) return;
     const std::uint64_t one = 1;
