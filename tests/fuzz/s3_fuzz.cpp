@@ -79,7 +79,7 @@ void configuration(std::string_view text) {
     for (const auto& [name, profile] : file.profiles()) {
       require(file.find(name) == &profile);
       allow<mill::configuration_error>([&file, &name = name] {
-        const auto chain = s3::detail::profile_chain::of(file, name, "config");
+        const auto chain = s3::detail::profile_chain<>::of(file, name, "config");
         if (chain) require(!chain->description().empty());
       });
     }
@@ -133,7 +133,7 @@ void values(std::string_view text) {
   s3::parse_http_date(text, 1'800'000'000);
   s3::parse_iso8601(text);
   allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
-  if (const std::optional<s3::detail::json_leaves> json = s3::detail::json_leaves::parse(text)) {
+  if (const std::optional<s3::detail::json_leaves<>> json = s3::detail::json_leaves<>::parse(text)) {
     allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });
     json->find("Expiration");
     json->find_number("expiresAt");

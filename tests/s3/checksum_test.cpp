@@ -18,7 +18,7 @@
 using namespace millrace;
 using Catch::Matchers::Contains;
 using origin_server::fault;
-using s3::detail::body_checksum;
+using body_checksum = s3::detail::body_checksum<>;
 
 namespace {
 

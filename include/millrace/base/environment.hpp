@@ -20,6 +20,7 @@ class environment {
   environment(getter lookup, void* context) noexcept : get_(lookup), context_(context) {}
 
   /// The value of `name`; a variable that is empty or holds nothing but white space counts as unset.
+  template <class = void>
   std::optional<std::string> get(const char* name) const {
     const char* value = get_(context_, name);
     if (value == nullptr) return std::nullopt;

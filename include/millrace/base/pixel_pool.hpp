@@ -30,15 +30,16 @@ namespace millrace {
 ///
 /// Buffers may outlive the pool; its end frees what is idle, and what comes back later is freed at once. Thread-safe.
 /// Under AddressSanitizer idle memory is poisoned, and so is what a buffer occupies beyond its size.
-class pixel_pool {
+template <class = void>
+class basic_pixel_pool {
  public:
   static constexpr std::size_t default_idle_bytes = std::size_t(64) << 20;
 
   /// 0 keeps nothing.
-  explicit pixel_pool(std::size_t idle_bytes = default_idle_bytes) : state_(new state(idle_bytes)) {}
-  pixel_pool(const pixel_pool&) = delete;
-  pixel_pool& operator=(const pixel_pool&) = delete;
-  ~pixel_pool() {
+  explicit basic_pixel_pool(std::size_t idle_bytes = default_idle_bytes) : state_(new state(idle_bytes)) {}
+  basic_pixel_pool(const basic_pixel_pool&) = delete;
+  basic_pixel_pool& operator=(const basic_pixel_pool&) = delete;
+  ~basic_pixel_pool() {
     state_->close();
     state_->release();
   }
@@ -215,5 +216,6 @@ class pixel_pool {
 
   state* state_;
 };
+using pixel_pool = basic_pixel_pool<>;
 
 }  // namespace millrace

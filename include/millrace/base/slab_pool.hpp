@@ -44,12 +44,13 @@ class plain_slab_source final : public slab_source {
 /// acquire() hands out a free slab or allocates one: it never waits, so a pool cannot deadlock a pipeline. How many
 /// slabs exist at once is bounded by the stages that hold them; peak() tells how many that were. A copy of the pool is
 /// the same pool. Slabs may outlive every copy; they are then freed when dropped. Thread-safe.
-class slab_pool {
+template <class = void>
+class basic_slab_pool {
  public:
   static constexpr std::size_t default_slab_bytes = std::size_t(8) << 20;
 
-  explicit slab_pool(std::size_t slab_bytes = default_slab_bytes,
-                     std::shared_ptr<slab_source> source = make_shared_object<plain_slab_source>())
+  explicit basic_slab_pool(std::size_t slab_bytes = default_slab_bytes,
+                           std::shared_ptr<slab_source> source = make_shared_object<plain_slab_source>())
       : state_(make_shared_object<state>(slab_bytes, std::move(source))) {}
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
@@ -135,5 +136,6 @@ class slab_pool {
 
   std::shared_ptr<state> state_;
 };
+using slab_pool = basic_slab_pool<>;
 
 }  // namespace millrace

@@ -15,21 +15,21 @@ namespace millrace {
 /// destructor cannot wait, so it hands a task to the executor's root scope, which runs it; executor::drain() and the
 /// executor's end wait for it. And work for everybody (fetching credentials): drain() has little patience with that.
 /// Nothing is ever detached and forgotten.
-class root_scope final : public executor_service, private timer_node {
+template <class = void>
+class basic_root_scope final : public executor_service, private timer_node {
  public:
   /// How long drain() waits for what adopt_droppable() took, on the executor's clock.
   static constexpr duration patience = duration(50'000'000);
 
   /// The root scope of `ex`.
-  static root_scope& of(executor& ex) {
-    return ex.service<root_scope>([&ex] { return make_owned<root_scope>(ex); });
+  static basic_root_scope& of(executor& ex) {
+    return ex.service<basic_root_scope>([&ex] { return make_owned<basic_root_scope>(ex); });
   }
 
-  explicit root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
-  ~root_scope() override { executor_.remove_timer(*this); }
+  explicit basic_root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
+  ~basic_root_scope() override { executor_.remove_timer(*this); }
 
   /// Runs `t` to its end. What it throws is counted and dropped: clean-up has nobody to report to.
-  template <class = void>
   void adopt(task<void> t) {
     add(std::move(t), false);
     executor_.background_started();
@@ -37,7 +37,6 @@ class root_scope final : public executor_service, private timer_node {
 
   /// The same for what can be begun again elsewhere: when the executor has nothing else to wait for, and `patience` has
   /// passed since, `t` is dropped where it stands.
-  template <class = void>
   void adopt_droppable(task<void> t) {
     add(std::move(t), true);
     ++droppable_;
@@ -56,7 +55,7 @@ class root_scope final : public executor_service, private timer_node {
   // A task cannot free its own frame, nor a timer another coroutine's: this message is run between coroutines.
   class reaper final : public remote_node {
    public:
-    explicit reaper(root_scope& scope) noexcept : scope_(scope) {}
+    explicit reaper(basic_root_scope& scope) noexcept : scope_(scope) {}
     void send() noexcept {
       if (!std::exchange(sent_, true)) scope_.executor_.post_remote(*this);
     }
@@ -66,16 +65,14 @@ class root_scope final : public executor_service, private timer_node {
       sent_ = false;
       scope_.sweep();
     }
-    root_scope& scope_;
+    basic_root_scope& scope_;
     bool sent_ = false;
   };
 
-  template <class = void>
   void add(task<void> t, bool droppable) {
     tasks_.emplace_back(started<void>(executor_, run(std::move(t), *this), nullptr), droppable);
   }
-  template <class = void>
-  static task<void> run(task<void> t, root_scope& self) {
+  static task<void> run(task<void> t, basic_root_scope& self) {
     try {
       co_await std::move(t);
     } catch (...) {
@@ -128,5 +125,6 @@ class root_scope final : public executor_service, private timer_node {
   bool lingering_ = false;  // in a drain, counted as background
   bool impatient_ = false;  // whose patience is at its end
 };
+using root_scope = basic_root_scope<>;
 
 }  // namespace millrace

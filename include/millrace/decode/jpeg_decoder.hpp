@@ -41,9 +41,10 @@ struct jpeg_options {
 /// Copies share them, and the memory of the images (pixel_pool), which may outlive them all. Errors are decode_error
 /// that names the place given by the caller, before any pixel is handed on: not a JPEG, cut short, corrupt, too large,
 /// or a kind that libjpeg-turbo cannot decode to 8 bits.
-class jpeg_decoder {
+template <class = void>
+class basic_jpeg_decoder {
  public:
-  explicit jpeg_decoder(jpeg_options options = {})
+  explicit basic_jpeg_decoder(jpeg_options options = {})
       : options_(options), pool_(make_shared_object<pool>(options.idle_bytes)) {
     if (options.scale != 1 && options.scale != 2 && options.scale != 4 && options.scale != 8) {
       throw configuration_error("a JPEG can be decoded at 1, 1/2, 1/4 or 1/8 of its size");
@@ -177,5 +178,6 @@ class jpeg_decoder {
   jpeg_options options_;
   std::shared_ptr<pool> pool_;
 };
+using jpeg_decoder = basic_jpeg_decoder<>;
 
 }  // namespace millrace

@@ -18,10 +18,11 @@ namespace millrace {
 /// go on writing after everybody else has lost interest.
 ///
 /// Rows of different samples may be written at once from different threads; one row by one thread at a time.
-class batch_row {
+template <class = void>
+class basic_batch_row {
  public:
-  batch_row() noexcept = default;
-  batch_row(std::shared_ptr<detail::batch_parts> parts, std::size_t index) noexcept
+  basic_batch_row() noexcept = default;
+  basic_batch_row(std::shared_ptr<detail::batch_parts<>> parts, std::size_t index) noexcept
       : parts_(std::move(parts)), index_(index) {}
 
   std::size_t index() const noexcept { return index_; }
@@ -53,18 +54,20 @@ class batch_row {
   void done() const noexcept { parts_->filled[index_] = 1; }
 
  private:
-  std::shared_ptr<detail::batch_parts> parts_;
+  std::shared_ptr<detail::batch_parts<>> parts_;
   std::size_t index_ = 0;
 };
+using batch_row = basic_batch_row<>;
 
 /// A batch being filled, row by row, in any order, from any threads: decoders write straight into the memory that will
 /// be copied to the device. Made by batch_pool::start().
-class batch_builder {
+template <class = void>
+class basic_batch_builder {
  public:
-  batch_builder() noexcept = default;
-  explicit batch_builder(std::shared_ptr<detail::batch_parts> parts) noexcept : parts_(std::move(parts)) {}
-  batch_builder(batch_builder&&) noexcept = default;
-  batch_builder& operator=(batch_builder&&) noexcept = default;
+  basic_batch_builder() noexcept = default;
+  explicit basic_batch_builder(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
+  basic_batch_builder(basic_batch_builder&&) noexcept = default;
+  basic_batch_builder& operator=(basic_batch_builder&&) noexcept = default;
 
   explicit operator bool() const noexcept { return parts_ != nullptr; }
   const batch_layout& layout() const noexcept { return parts_->layout; }
@@ -79,7 +82,7 @@ class batch_builder {
   /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be
   /// decoded leaves no hole). No row may be written any more: whoever wrote one must have handed over to this thread.
   host_batch seal() && {
-    detail::batch_parts& p = *parts_;
+    detail::batch_parts<>& p = *parts_;
     std::size_t n = 0;
     for (std::size_t i = 0; i < p.filled.size(); ++i) {
       if (p.filled[i] == 0) continue;
@@ -92,7 +95,7 @@ class batch_builder {
 
  private:
   void move_row(std::size_t from, std::size_t to) {
-    detail::batch_parts& p = *parts_;
+    detail::batch_parts<>& p = *parts_;
     for (std::size_t f = 0; f < p.layout.fields().size(); ++f) {
       const std::size_t size = p.layout.fields()[f].row_bytes();
       char* const begin = p.memory.data() + p.layout.offset(f);
@@ -102,7 +105,8 @@ class batch_builder {
     p.tags.move_row(from, to);
   }
 
-  std::shared_ptr<detail::batch_parts> parts_;
+  std::shared_ptr<detail::batch_parts<>> parts_;
 };
+using batch_builder = basic_batch_builder<>;
 
 }  // namespace millrace

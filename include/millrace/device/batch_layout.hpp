@@ -41,17 +41,18 @@ class batch_field {
 
 /// Where the tensors of a batch lie in its one piece of memory: field behind field, each for all samples, each at a
 /// multiple of `alignment`. Immutable; a copy is the same layout.
-class batch_layout {
+template <class = void>
+class basic_batch_layout {
  public:
   /// Bytes; what cudaMalloc aligns to, and enough for vector loads and the tensor copy engines.
   static constexpr std::size_t alignment = 256;
 
   /// No fields, no samples.
-  batch_layout() : batch_layout(0, std::vector<batch_field>()) {}
+  basic_batch_layout() : basic_batch_layout(0, std::vector<batch_field>()) {}
 
   /// `samples` is the most a batch holds. Throws configuration_error for two fields of one name or a size that does
   /// not fit.
-  batch_layout(std::size_t samples, std::vector<batch_field> fields) {
+  basic_batch_layout(std::size_t samples, std::vector<batch_field> fields) {
     auto made = make_shared_object<state>();
     made->samples = samples;
     made->fields = std::move(fields);
@@ -107,7 +108,7 @@ class batch_layout {
                        fields()[i].dims());
   }
 
-  friend bool operator==(const batch_layout& a, const batch_layout& b) {
+  friend bool operator==(const basic_batch_layout& a, const basic_batch_layout& b) {
     return a.state_ == b.state_ || (a.samples() == b.samples() && a.fields() == b.fields());
   }
 
@@ -120,5 +121,6 @@ class batch_layout {
   };
   std::shared_ptr<const state> state_;
 };
+using batch_layout = basic_batch_layout<>;
 
 }  // namespace millrace

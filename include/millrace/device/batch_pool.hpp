@@ -49,21 +49,22 @@ auto device_of(const Target& target) {
 ///     mill::batch_pool pool(layout, copies);    // page-locked, for the device of that stream
 ///
 /// start() never waits; what bounds the number of batches is whoever holds them (pool.peak() tells how many that were).
-class batch_pool {
+template <class = void>
+class basic_batch_pool {
  public:
   /// Ordinary memory: for host_device, or for batches that never go to a device.
-  explicit batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
+  explicit basic_batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
 
   /// Page-locked memory of a device, or of a stream's device.
   template <class Target>
-  batch_pool(const batch_layout& layout, const Target& target)
+  basic_batch_pool(const batch_layout& layout, const Target& target)
       : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))), pinned_(true) {}
 
   const batch_layout& layout() const noexcept { return layout_; }
 
   /// An empty batch to fill. Throws what the allocation throws.
   batch_builder start() {
-    return batch_builder(make_shared_object<detail::batch_parts>(layout_, slabs_.acquire(), pinned_));
+    return batch_builder(make_shared_object<detail::batch_parts<>>(layout_, slabs_.acquire(), pinned_));
   }
 
   /// Batches that exist now, and the most that did at once.
@@ -83,5 +84,6 @@ class batch_pool {
   slab_pool slabs_;
   bool pinned_ = false;
 };
+using batch_pool = basic_batch_pool<>;
 
 }  // namespace millrace

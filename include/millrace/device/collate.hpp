@@ -25,7 +25,8 @@ namespace millrace {
 ///
 /// The same fields in the same order for every sample; names, types and shapes of the first sample make the layout of
 /// the batches, so the function is called for it twice. A later sample that differs throws decode_error.
-class sample_writer {
+template <class = void>
+class basic_sample_writer {
  public:
   /// Copies a contiguous tensor of shape `dims`.
   template <class T>
@@ -72,9 +73,9 @@ class sample_writer {
   }
 
   /// Notes the fields instead of writing. For collate_batch().
-  sample_writer() = default;
+  basic_sample_writer() = default;
   /// Writes into `row`, which must outlive the writer.
-  explicit sample_writer(const batch_row& row) : row_(&row) {}
+  explicit basic_sample_writer(const batch_row& row) : row_(&row) {}
   std::vector<batch_field> take_fields() { return std::move(fields_); }
   /// Marks the row as complete. Throws decode_error when fields are missing.
   void finish() {
@@ -108,6 +109,7 @@ class sample_writer {
   std::vector<batch_field> fields_;
   std::vector<std::vector<std::uint8_t>> scratch_;
 };
+using sample_writer = basic_sample_writer<>;
 
 namespace detail {
 

@@ -24,13 +24,14 @@ namespace millrace {
 /// streams must be alive at the release. On the host, keys, tags and the staged tensors stay readable as long as the
 /// batch. One owner; used by one thread at a time, which may be another than the pipeline's. It may outlive the
 /// pipeline and its loop; the last one frees the slots, and waits for the device to be done with them.
-class device_batch {
+template <class = void>
+class basic_device_batch {
  public:
-  device_batch() noexcept = default;
-  device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
+  basic_device_batch() noexcept = default;
+  basic_device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
       : ring_(std::move(ring)), slot_(slot) {}
-  device_batch(device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
-  device_batch& operator=(device_batch&& other) noexcept {
+  basic_device_batch(basic_device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
+  basic_device_batch& operator=(basic_device_batch&& other) noexcept {
     if (this != &other) {
       release();
       ring_ = std::move(other.ring_);
@@ -39,7 +40,7 @@ class device_batch {
     return *this;
   }
   /// Releases. Waits for nothing (unless it is the last of a pipeline that is gone).
-  ~device_batch() { release(); }
+  ~basic_device_batch() { release(); }
 
   /// False after release() or for a batch that was moved from: there is nothing to look at then.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
@@ -59,11 +60,14 @@ class device_batch {
   tensor_view host_field(std::size_t i) const { return host().field(i); }
   tensor_view host_field(std::string_view name) const { return host().field(name); }
   /// The keys of the samples; empty strings where none was given.
-  std::span<const std::string> keys() const noexcept { return host().keys(); }
+  template <class Text = std::string>
+  std::span<const Text> keys() const noexcept {
+    return host().keys();
+  }
   /// The tags of type T, one a sample; empty when no sample has one.
   template <class T>
   std::span<const T> tags() const {
-    return host().tags<T>();
+    return host().template tags<T>();
   }
 
   /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
@@ -97,6 +101,7 @@ class device_batch {
   std::shared_ptr<detail::slot_ring_base> ring_;
   std::size_t slot_ = 0;
 };
+using device_batch = basic_device_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }

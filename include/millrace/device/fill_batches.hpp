@@ -85,12 +85,12 @@ class row_writer {
   F f_;
 };
 
-template <class = void>
-async_generator<host_batch> seal_batches(async_generator<written> source, last_batch last) {
+template <class Rows>
+async_generator<host_batch> seal_batches(Rows source, last_batch last) {
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
   for (;;) {
-    std::optional<written> w = co_await source.next();
+    auto w = co_await source.next();
     if (!w && (current == nullptr || last == last_batch::drop)) co_return;
     const bool ended = !w;
     if (w) {

@@ -19,6 +19,7 @@ namespace millrace {
 
 namespace detail {
 /// What a batch consists of, whoever fills it or reads it.
+template <class = void>
 struct batch_parts {
   batch_parts(const batch_layout& l, writable_bytes m, bool p)
       : layout(l), memory(std::move(m)), pinned(p), keys(l.samples()), filled(l.samples()), tags(l.samples()) {}
@@ -37,12 +38,13 @@ struct batch_parts {
 ///
 /// The memory goes back to its pool when the batch is dropped; to_device() keeps the batch until the copy from it is
 /// done.
-class host_batch {
+template <class = void>
+class basic_host_batch {
  public:
-  host_batch() noexcept = default;
-  explicit host_batch(std::shared_ptr<detail::batch_parts> parts) noexcept : parts_(std::move(parts)) {}
-  host_batch(host_batch&&) noexcept = default;
-  host_batch& operator=(host_batch&&) noexcept = default;
+  basic_host_batch() noexcept = default;
+  explicit basic_host_batch(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
+  basic_host_batch(basic_host_batch&&) noexcept = default;
+  basic_host_batch& operator=(basic_host_batch&&) noexcept = default;
 
   explicit operator bool() const noexcept { return parts_ != nullptr; }
   /// How many samples there are; at most layout().samples().
@@ -64,7 +66,10 @@ class host_batch {
   tensor_view field(std::size_t i) const { return layout().tensor(data(), i, size()); }
   tensor_view field(std::string_view name) const { return field(layout().find(name)); }
   /// The keys of the samples, in order; empty strings where none was given.
-  std::span<const std::string> keys() const noexcept { return {parts_->keys.data(), parts_->size}; }
+  template <class Text = std::string>
+  std::span<const Text> keys() const noexcept {
+    return {parts_->keys.data(), parts_->size};
+  }
   /// The tags of type T, one a sample in order; empty when no sample has one.
   template <class T>
   std::span<const T> tags() const {
@@ -72,8 +77,9 @@ class host_batch {
   }
 
  private:
-  std::shared_ptr<detail::batch_parts> parts_;
+  std::shared_ptr<detail::batch_parts<>> parts_;
 };
+using host_batch = basic_host_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }

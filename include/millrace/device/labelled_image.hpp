@@ -30,7 +30,8 @@ class labelled_image {
 };
 
 /// Throws decode_error when the pixels do not fill the image.
-inline void collate(const labelled_image& image, sample_writer& out) {
+template <class = void>
+void collate(const labelled_image& image, sample_writer& out) {
   const shape dims{image.height, image.width, image.channels};
   if (dims.elements() != image.pixels.size()) {
     throw decode_error("an image of " + dims.text() + " has " + std::to_string(image.pixels.size()) + " bytes",

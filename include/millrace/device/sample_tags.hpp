@@ -18,9 +18,10 @@ namespace millrace {
 /// origin, a caption, a weight). A sample without one has a default-constructed value.
 ///
 /// set() may be called for different samples from several threads at once; get() only when nobody sets any more.
-class sample_tags {
+template <class = void>
+class basic_sample_tags {
  public:
-  explicit sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(make_owned<std::mutex>()) {}
+  explicit basic_sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(make_owned<std::mutex>()) {}
 
   template <class T>
   void set(std::size_t sample, T value) {
@@ -76,5 +77,6 @@ class sample_tags {
   owned<std::mutex> mutex_;
   std::vector<owned<column>> columns_;
 };
+using sample_tags = basic_sample_tags<>;
 
 }  // namespace millrace

@@ -53,7 +53,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<U> yielded = co_await this_delivery<U>();
-  failures bad(options.failures, ex, stage, "map_concurrent");
+  failures<> bad(options.failures, ex, stage, "map_concurrent");
   concurrent<U, T, F> work(source, f, options.limit, options.bytes, options.order, yielded,
                            options.failures.then == on_failure::skip);
   work.start(ex, stage);

@@ -22,7 +22,8 @@ namespace millrace::http {
 /// libcurl's callbacks never resume a coroutine, they only post. After every socket action, the timer's too, finished
 /// transfers are collected, and the action is repeated while libcurl asks for a timer of 0 ms: a transfer that ends
 /// inside the timer's action would otherwise be lost until the next one. Connections are kept and reused.
-class engine final : public executor_service {
+template <class = void>
+class basic_engine final : public executor_service {
  public:
   /// Told on the loop, outside of libcurl, when a transfer has ended.
   class client : public waiter {
@@ -36,21 +37,22 @@ class engine final : public executor_service {
   };
 
   /// The engine of the event loop `ex`; `options` count when this call makes it.
-  static engine& of(executor& ex, engine_options options = {}) {
+  static basic_engine& of(executor& ex, engine_options options = {}) {
     event_loop& loop = event_loop::of(ex);
-    return ex.service<engine>([&] { return make_owned<engine>(loop, options); });
+    return ex.service<basic_engine>([&] { return make_owned<basic_engine>(loop, options); });
   }
 
-  engine(event_loop& loop, engine_options options) : loop_(loop), options_(options), timer_(*this), next_turn_(*this) {
+  basic_engine(event_loop& loop, engine_options options)
+      : loop_(loop), options_(options), timer_(*this), next_turn_(*this) {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
       throw configuration_error("libcurl could not be initialised");
     multi_ = curl_multi_init();
     share_ = curl_share_init();
     if (multi_ == nullptr || share_ == nullptr) throw std::bad_alloc();
     curl_share_setopt(share_, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);  // one thread: needs no lock functions
-    curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &engine::on_socket);
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &basic_engine::on_socket);
     curl_multi_setopt(multi_, CURLMOPT_SOCKETDATA, this);
-    curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, &engine::on_timer);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, &basic_engine::on_timer);
     curl_multi_setopt(multi_, CURLMOPT_TIMERDATA, this);
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
     // Pinned: the default grows and shrinks with the number of handles and closes connections that are about to be
@@ -59,7 +61,7 @@ class engine final : public executor_service {
     curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, options_.connections);
     curl_multi_setopt(multi_, CURLMOPT_MAX_HOST_CONNECTIONS, options_.connections_per_host);
   }
-  ~engine() override {
+  ~basic_engine() override {
     MILLRACE_ASSERT(transfers_ == 0, "an HTTP engine ended before its exchanges");
     curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, nullptr);
     curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, nullptr);
@@ -137,7 +139,7 @@ class engine final : public executor_service {
  private:
   class socket_watch final : public fd_watch {
    public:
-    explicit socket_watch(engine& e) noexcept : engine_(e) {}
+    explicit socket_watch(basic_engine& e) noexcept : engine_(e) {}
     int fd = -1;
 
    protected:
@@ -150,35 +152,35 @@ class engine final : public executor_service {
     }
 
    private:
-    engine& engine_;
+    basic_engine& engine_;
   };
   class engine_timer final : public timer_node {
    public:
-    explicit engine_timer(engine& e) noexcept : engine_(e) {}
+    explicit engine_timer(basic_engine& e) noexcept : engine_(e) {}
 
    protected:
     // libcurl clears its memory of the last announced time-out on this action, so an early call is harmless.
     void fire() noexcept override { engine_.act(CURL_SOCKET_TIMEOUT, 0); }
 
    private:
-    engine& engine_;
+    basic_engine& engine_;
   };
   class turn_timer final : public timer_node {
    public:
-    explicit turn_timer(engine& e) noexcept : engine_(e) {}
+    explicit turn_timer(basic_engine& e) noexcept : engine_(e) {}
 
    protected:
     void fire() noexcept override { engine_.run_deferred(); }
 
    private:
-    engine& engine_;
+    basic_engine& engine_;
   };
 
   // What may be thrown below is about memory, or that nothing more can be watched. libcurl is C, and a refusal would
   // end its multi handle for good: unwatched, a transfer ends by its time-outs.
   static int on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) noexcept {
     try {
-      static_cast<engine*>(self)->follow(fd, what);
+      static_cast<basic_engine*>(self)->follow(fd, what);
     } catch (...) {
     }
     return 0;
@@ -205,7 +207,7 @@ class engine final : public executor_service {
   }
 
   static int on_timer(CURLM*, long ms, void* self) noexcept {
-    auto& e = *static_cast<engine*>(self);
+    auto& e = *static_cast<basic_engine*>(self);
     e.due_at_once_ = ms == 0;
     try {
       if (ms < 0) {
@@ -267,5 +269,6 @@ class engine final : public executor_service {
   client* charged_by_ = nullptr;
   std::size_t transfers_ = 0;
 };
+using engine = basic_engine<>;
 
 }  // namespace millrace::http

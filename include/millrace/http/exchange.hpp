@@ -31,6 +31,7 @@ using partial_body = detail::partial_body;
 /// read().
 class exchange {
  public:
+  template <class = void>
   exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
       : transfer_(make_owned<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
   exchange(exchange&&) noexcept = default;

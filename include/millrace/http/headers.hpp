@@ -13,7 +13,8 @@
 namespace millrace::http {
 
 /// Header fields in the order of the message. Names compare without regard to ASCII case (RFC 9110, 5.1).
-class headers {
+template <class = void>
+class basic_headers {
  public:
   using field = std::pair<std::string, std::string>;
 
@@ -62,5 +63,6 @@ class headers {
 
   std::vector<field> fields_;
 };
+using headers = basic_headers<>;
 
 }  // namespace millrace::http

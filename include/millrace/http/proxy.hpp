@@ -33,6 +33,7 @@ class proxy_choice {
  public:
   /// For `https`: https_proxy, HTTPS_PROXY; for `http` http_proxy alone (a CGI program's HTTP_PROXY is a header of its
   /// caller's); then all_proxy, ALL_PROXY. Hosts that bypass it: no_proxy, NO_PROXY. The order of curl.
+  template <class = void>
   static proxy_choice from_environment(const environment& variables, std::string_view scheme) {
     proxy_choice out;
     const auto take = [&](const char* name, std::string& value, std::string& said_by) {

@@ -19,6 +19,7 @@ struct content_range {
   bool satisfied = false;  ///< false for the "*" of a 416
 
   /// Strict: anything but the grammar, overflow, first > last or last >= total gives nullopt.
+  template <class = void>
   static std::optional<content_range> parse(std::string_view text) noexcept {
     content_range r;
     if (text.substr(0, 6) != "bytes ") return std::nullopt;

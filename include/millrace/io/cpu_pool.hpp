@@ -31,6 +31,7 @@ class cpu_pool {
  public:
   /// `threads` 0: as many as the cores that this process may run on (sched_getaffinity(2); a CPU quota of a container
   /// does not show there). Throws std::system_error when a thread cannot be started.
+  template <class = void>
   explicit cpu_pool(unsigned threads = 0) {
     if (threads == 0) threads = usable_cores();
     threads_.reserve(threads);

@@ -13,10 +13,11 @@ namespace millrace {
 /// A small fixed group of event loops that work for one pipeline: the pipeline's own and helpers on threads of their
 /// own. The loops share nothing but finished results (see run_on). A service of the pipeline's loop; `fetch` spreads
 /// its transfers over it. The helpers are joined when the pipeline's loop ends.
-class loop_group final : public executor_service {
+template <class = void>
+class basic_loop_group final : public executor_service {
  public:
   /// `count` loops in all, `home` among them.
-  loop_group(executor& home, std::size_t count, const loop_options& options = {}) : home_(home) {
+  basic_loop_group(executor& home, std::size_t count, const loop_options& options = {}) : home_(home) {
     for (std::size_t i = 1; i < count; ++i) helpers_.push_back(make_owned<loop_thread>(options));
   }
 
@@ -33,5 +34,6 @@ class loop_group final : public executor_service {
   std::vector<owned<loop_thread>> helpers_;
   std::size_t turn_ = 0;
 };
+using loop_group = basic_loop_group<>;
 
 }  // namespace millrace

@@ -18,10 +18,11 @@ namespace millrace {
 ///
 /// The destructor lets the loop take everything that was posted before, waits for the operations announced to it
 /// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.
-class loop_thread {
+template <class = void>
+class basic_loop_thread {
  public:
   /// Throws what make_event_loop() throws, and std::system_error when there is no thread.
-  explicit loop_thread(const loop_options& o = {}) : options_(o) {
+  explicit basic_loop_thread(const loop_options& o = {}) : options_(o) {
     thread_ = detail::thread("millrace-loop", [this] { body(); });
     std::unique_lock lock(mutex_);
     while (loop_ == nullptr && !error_) changed_.wait(lock);
@@ -31,9 +32,9 @@ class loop_thread {
       std::rethrow_exception(error_);
     }
   }
-  loop_thread(const loop_thread&) = delete;
-  loop_thread& operator=(const loop_thread&) = delete;
-  ~loop_thread() {
+  basic_loop_thread(const basic_loop_thread&) = delete;
+  basic_loop_thread& operator=(const basic_loop_thread&) = delete;
+  ~basic_loop_thread() {
     loop_->post_remote(stop_message_);
     thread_.join();
   }
@@ -66,8 +67,9 @@ class loop_thread {
   event_loop* loop_ = nullptr;
   std::exception_ptr error_;
   bool stopping_ = false;  // of the loop's thread
-  detail::message<loop_thread, &loop_thread::stop> stop_message_{*this};
+  detail::message<basic_loop_thread, &basic_loop_thread::stop> stop_message_{*this};
   detail::thread thread_;
 };
+using loop_thread = basic_loop_thread<>;
 
 }  // namespace millrace

@@ -20,7 +20,8 @@ inline std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZ
 }  // namespace detail
 
 /// What the stages of a pipeline have declared to hold at most, as a table: `budget_table(pipeline.bounds())`.
-inline std::string budget_table(const std::vector<stage_bounds>& bounds) {
+template <class = void>
+std::string budget_table(const std::vector<stage_bounds>& bounds) {
   std::string text = "stage                 items       bytes\n";
   std::size_t total = 0;
   char line[128];
@@ -37,7 +38,8 @@ inline std::string budget_table(const std::vector<stage_bounds>& bounds) {
 
 /// Throws configuration_error that lists the bounds when the declared bounds do not fit into `budget` bytes, or when a
 /// stage that works ahead states no bound in bytes. 0: no budget.
-inline void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
+template <class = void>
+void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
   if (budget == 0) return;
   std::size_t total = 0;
   std::string list;

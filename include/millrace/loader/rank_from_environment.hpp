@@ -23,7 +23,8 @@ struct rank_source {
   const char* local_world_size;
 };
 
-inline std::optional<std::uint32_t> rank_number(const environment& variables, const char* name) {
+template <class = void>
+std::optional<std::uint32_t> rank_number(const environment& variables, const char* name) {
   if (name == nullptr) return std::nullopt;
   const std::optional<std::string> text = variables.get(name);
   if (!text) return std::nullopt;
@@ -38,7 +39,8 @@ inline std::optional<std::uint32_t> rank_number(const environment& variables, co
   return static_cast<std::uint32_t>(value);
 }
 
-inline std::optional<rank> rank_from(const environment& variables, const rank_source& source) {
+template <class = void>
+std::optional<rank> rank_from(const environment& variables, const rank_source& source) {
   const std::optional<std::uint32_t> index = rank_number(variables, source.index);
   const std::optional<std::uint32_t> size = rank_number(variables, source.world_size);
   if (!index || !size) return std::nullopt;  // both, or the launcher is not there
@@ -62,7 +64,8 @@ inline std::optional<rank> rank_from(const environment& variables, const rank_so
 /// Launchers that contradict each other about index or size are refused with both values, except that an explicit
 /// MILLRACE_RANK wins. Slurm counts only inside a step (SLURM_STEP_ID): in a batch script every process would be rank
 /// 0.
-inline rank rank_from_environment(const environment& variables = process_environment()) {
+template <class = void>
+rank rank_from_environment(const environment& variables = process_environment()) {
   static constexpr detail::rank_source sources[] = {
       {"MILLRACE_RANK", "MILLRACE_RANK", "MILLRACE_WORLD_SIZE", "MILLRACE_LOCAL_RANK", "MILLRACE_LOCAL_WORLD_SIZE"},
       {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},

@@ -118,7 +118,7 @@ class running {
           loop->service<loop_group>([&] { return make_owned<loop_group>(*loop, options.loops, how); });
         }
         {
-          detail::progress_line line(*loop, account, options);
+          detail::progress_line<> line(*loop, account, options);
           started<void> pump(*loop, fill(std::move(pipeline)), account.sink());
           struct leave_loop {
             shared& self;
@@ -155,7 +155,7 @@ class running {
     }
 
     const run_options options;
-    detail::run_account account;
+    detail::run_account<> account;
     detail::handover<T> queue;
     stop_message stop;
   };

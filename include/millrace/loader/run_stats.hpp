@@ -26,7 +26,8 @@ class stage_stats {
 };
 
 /// What a run has done so far: cheap to take at any moment, from any thread.
-class run_stats {
+template <class = void>
+class basic_run_stats {
  public:
   double seconds = 0;            ///< since the run began, or its whole length once it has ended
   std::int64_t items = 0;        ///< taken by the training thread
@@ -92,5 +93,6 @@ class run_stats {
     return "bottleneck: " + slow->name;
   }
 };
+using run_stats = basic_run_stats<>;
 
 }  // namespace millrace

@@ -22,11 +22,12 @@ namespace millrace {
 ///
 /// A derived class may keep another clock (testing::jumping_loop does): it overrides now_ns() and poll(), and calls
 /// shut_down() in its destructor.
-class epoll_loop : public event_loop {
+template <class = void>
+class basic_epoll_loop : public event_loop {
  public:
   /// Throws io_error when there are no descriptors left.
-  epoll_loop() { epoll_.set(wake_.fd(), POLLIN, wake_tag, false); }
-  ~epoll_loop() override {
+  basic_epoll_loop() { epoll_.set(wake_.fd(), POLLIN, wake_tag, false); }
+  ~basic_epoll_loop() override {
     shut_down();
     MILLRACE_ASSERT(watches_.live() == 0, "an event loop was destroyed before its watches");
   }
@@ -113,9 +114,10 @@ class epoll_loop : public event_loop {
   }
 
   detail::wake_event wake_;
-  detail::epoll_set epoll_;
+  detail::epoll_set<> epoll_;
   detail::watch_table watches_;
-  detail::file_worker files_{*this};
+  detail::file_worker<> files_{*this};
 };
+using epoll_loop = basic_epoll_loop<>;
 
 }  // namespace millrace

@@ -14,7 +14,8 @@ namespace millrace {
 
 /// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
 /// told once per loop, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
-inline owned<event_loop> make_event_loop(const loop_options& o = {}) {
+template <class = void>
+owned<event_loop> make_event_loop(const loop_options& o = {}) {
   if (o.force_epoll) return make_owned<epoll_loop>();
   int refused = o.pretend_ring_error;
   if (refused == 0) {

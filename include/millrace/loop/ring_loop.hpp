@@ -32,19 +32,20 @@ namespace millrace {
 /// which therefore cannot overflow: file operations beyond their share wait in the loop, watches beyond theirs are
 /// polled through an epoll set inside the ring, and a share is kept for cancellations, which never wait for anything.
 /// The ring belongs to the thread that polls it first; when another thread goes on with the loop, it is made anew.
-class ring_loop final : public event_loop {
+template <class = void>
+class basic_ring_loop final : public event_loop {
  public:
-  using flavour = detail::ring::flavour;
+  using flavour = detail::ring<>::flavour;
 
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
-  static owned<ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
-    owned<ring_loop> made(new ring_loop(o, best));
+  static owned<basic_ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
+    owned<basic_ring_loop> made(new basic_ring_loop(o, best));
     refused = made->open();
     if (refused != 0) made.reset();
     return made;
   }
-  ~ring_loop() override {
+  ~basic_ring_loop() override {
     shut_down();
     MILLRACE_ASSERT(watches_.live() == 0, "an event loop was destroyed before its watches");
     settle();
@@ -127,7 +128,7 @@ class ring_loop final : public event_loop {
   using slot = detail::watch_table::slot;
   using tag = detail::ring_tag;
 
-  ring_loop(const loop_options& o, flavour best) : options_(o), best_(best) {}
+  basic_ring_loop(const loop_options& o, flavour best) : options_(o), best_(best) {}
 
   int open() noexcept {
     const unsigned completions = max_of(options_.completion_entries, 16u);
@@ -279,7 +280,7 @@ class ring_loop final : public event_loop {
 
   void take_completions() {
     for (unsigned n = ring_.completions_ready(); n > 0; --n) {
-      const detail::ring::completion c = ring_.take();
+      const detail::ring<>::completion c = ring_.take();
       switch (static_cast<tag>(c.data & detail::ring_tag_mask)) {
         case tag::file:
           finish(*reinterpret_cast<file_operation*>(c.data), c.result);
@@ -349,7 +350,7 @@ class ring_loop final : public event_loop {
   const loop_options options_;
   const flavour best_;
   detail::wake_event wake_;
-  detail::ring ring_;
+  detail::ring<> ring_;
   std::size_t capacity_ = 0;
   pthread_t owner_{};
   bool owned_ = false;
@@ -357,7 +358,7 @@ class ring_loop final : public event_loop {
   detail::watch_table watches_;
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;
-  owned<detail::epoll_set> overflow_;
+  owned<detail::epoll_set<>> overflow_;
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
   std::size_t polls_ = 0;
@@ -367,12 +368,14 @@ class ring_loop final : public event_loop {
   bool overflow_armed_ = false;
   bool told_ = false;  // a watch of its refusal, outside take_completions()
 };
+using ring_loop = basic_ring_loop<>;
 
-inline void ring_loop::move_to_epoll(std::uint32_t index) {
+template <class T>
+void basic_ring_loop<T>::move_to_epoll(std::uint32_t index) {
   slot& s = watches_.at(index);
   try {
     if (!overflow_) {
-      overflow_ = make_owned<detail::epoll_set>();
+      overflow_ = make_owned<detail::epoll_set<>>();
       arm_overflow();
     }
     overflow_->set(s.fd, s.events, watches_.tag(index), false);

@@ -27,7 +27,8 @@ namespace millrace {
 ///
 /// Lines of one batch may come from several pieces; each is a view that the batch keeps alive. A batch retains the
 /// slabs its lines lie in.
-class line_batch {
+template <class = void>
+class basic_line_batch {
  public:
   std::vector<std::string_view> lines;
   origin from;  ///< of the first line: offset of its first byte, ordinal of the line in its shard
@@ -39,7 +40,7 @@ class line_batch {
   /// Keeps the memory that views of this batch point into.
   void retain(bytes memory) { memory_.push_back(std::move(memory)); }
 
-  friend std::size_t byte_size(const line_batch& b) noexcept {
+  friend std::size_t byte_size(const basic_line_batch& b) noexcept {
     std::size_t total = 0;
     for (std::string_view l : b.lines) total += l.size();
     return total;
@@ -48,6 +49,7 @@ class line_batch {
  private:
   std::vector<bytes> memory_;
 };
+using line_batch = basic_line_batch<>;
 
 /// How text is cut into lines.
 struct lines_options {
@@ -58,9 +60,10 @@ struct lines_options {
 namespace detail {
 
 /// Cuts chunks at line feeds. A line that straddles pieces is copied once, into memory of its own.
-class line_splitter {
+template <class = void>
+class basic_line_splitter {
  public:
-  explicit line_splitter(const lines_options& options) : options_(options) {}
+  explicit basic_line_splitter(const lines_options& options) : options_(options) {}
 
   /// Takes a piece; lines that end in it can then be asked for.
   void feed(chunk&& c) {
@@ -140,6 +143,7 @@ class line_splitter {
   std::uint64_t position_ = 0;  // of the next line in the shard
   std::uint64_t ordinal_ = 0;
 };
+using line_splitter = basic_line_splitter<>;
 
 template <class Chunks>
 async_generator<line_batch> split_lines(Chunks in, lines_options options) {

@@ -18,6 +18,7 @@ struct arn {
   std::string_view resource;
 
   /// Nothing when `text` has not six parts, does not start with `arn`, or lacks partition, service or resource.
+  template <class = void>
   static std::optional<arn> parse(std::string_view text) noexcept {
     std::string_view parts[5];
     for (std::string_view& part : parts) {
@@ -31,6 +32,7 @@ struct arn {
   }
 
   /// The n-th component of the resource, between `:` or `/`; nothing behind the last one.
+  template <class = void>
   std::optional<std::string_view> resource_part(std::size_t n) const noexcept {
     std::string_view rest = resource;
     while (true) {

@@ -30,6 +30,7 @@ class client {
   template <class = void>
   explicit client(config c, credentials who = credentials())
       : client(std::move(c), make_shared_object<fixed_credentials>(std::move(who))) {}
+  template <class = void>
   client(config c, std::shared_ptr<credentials_provider> provider,
          http::transport_options transport = http::transport_options()) {
     if (transport.ca_file.empty()) transport.ca_file = c.ca_bundle;

@@ -51,6 +51,7 @@ struct config_options {
 class config {
  public:
   /// Explicit values and defaults alone; reads no environment.
+  template <class = void>
   explicit config(const config_options& given = config_options())
       : region(given.region),
         endpoint_url(given.endpoint),
@@ -71,10 +72,12 @@ class config {
 
   /// Explicit values, then the variables of the AWS SDKs, then the selected profile of their files, then defaults.
   /// Throws configuration_error that names the variable or property whose value cannot be understood, or file and line.
+  template <class = void>
   static config from_environment(const environment& variables, const config_options& given = config_options()) {
     return from_settings(settings(variables), given);
   }
-  static config from_settings(const settings& s, const config_options& given = config_options());
+  template <class Settings>
+  static config from_settings(const Settings& s, const config_options& given = config_options());
 
   // Where each comes from: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
   std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION, region; may be empty with a custom endpoint
@@ -101,7 +104,8 @@ class config {
 namespace detail {
 
 /// A number of attempts: 1 to 999.
-inline std::optional<int> parse_attempts(std::string_view text) noexcept {
+template <class = void>
+std::optional<int> parse_attempts(std::string_view text) noexcept {
   if (text.empty() || text.size() > 3) return std::nullopt;
   int value = 0;
   for (char c : text) {
@@ -112,7 +116,8 @@ inline std::optional<int> parse_attempts(std::string_view text) noexcept {
   return value;
 }
 
-inline std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcept {
+template <class = void>
+std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcept {
   if (equal_ignoring_case(text, "standard")) return retry_mode::standard;
   if (equal_ignoring_case(text, "adaptive")) return retry_mode::adaptive;
   if (equal_ignoring_case(text, "legacy")) return retry_mode::legacy;
@@ -121,7 +126,8 @@ inline std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcep
 
 }  // namespace detail
 
-inline config config::from_settings(const settings& s, const config_options& given) {
+template <class Settings>
+config config::from_settings(const Settings& s, const config_options& given) {
   config result(given);
   if (given.region.empty()) result.region = detail::choose_region(s).value_or_empty();
   if (given.endpoint.empty()) {

@@ -92,7 +92,8 @@ class credentials {
 /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (else the old AWS_SECURITY_TOKEN) and
 /// AWS_CREDENTIAL_EXPIRATION. Nothing when neither half of the key pair is set (blank counts as unset); half a pair or
 /// an expiration that is no date is an error and not a reason to look elsewhere.
-inline std::optional<credentials> credentials_from_environment(const environment& variables) {
+template <class = void>
+std::optional<credentials> credentials_from_environment(const environment& variables) {
   std::optional<std::string> key = variables.get("AWS_ACCESS_KEY_ID");
   std::optional<std::string> secret = variables.get("AWS_SECRET_ACCESS_KEY");
   if (!key && !secret) return std::nullopt;

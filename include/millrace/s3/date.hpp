@@ -50,7 +50,8 @@ class amz_date {
 /// Unix seconds of an HTTP date, the `Date` header of a server: IMF-fixdate, and the two obsolete forms that every
 /// recipient must accept (RFC 9110, section 5.6.7). Nothing when the text is none of them. `now` (unix seconds) decides
 /// the century of the obsolete two-digit years.
-inline std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0) {
+template <class = void>
+std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0) {
   detail::date_cursor in(text);
   detail::civil_time t;
   const std::size_t comma = text.find(',');
@@ -86,7 +87,8 @@ inline std::optional<std::int64_t> parse_http_date(std::string_view text, std::i
 
 /// Unix seconds of `2013-01-10T21:45:09.000Z` or with an offset `+01:00`; fractions of a second are dropped (RFC 3339).
 /// S3 writes it in listings, credential services in `Expiration`.
-inline std::optional<std::int64_t> parse_iso8601(std::string_view text) {
+template <class = void>
+std::optional<std::int64_t> parse_iso8601(std::string_view text) {
   detail::date_cursor in(text);
   detail::civil_time t;
   if (!in.number(t.year, 4) || !in.literal('-') || !in.number(t.month, 2) || !in.literal('-')) return std::nullopt;

@@ -26,7 +26,8 @@ class endpoint {
   /// `bucket` is a name or the ARN of an access point; empty for the service itself. Throws configuration_error for
   /// what cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
   /// supported: directory buckets (S3 Express), Outposts, Object Lambda and multi-region access points.
-  endpoint(const config& c, std::string_view bucket);
+  template <class Config>
+  endpoint(const Config& c, std::string_view bucket);
 
   /// `http` or `https`.
   std::string_view scheme() const noexcept { return scheme_; }
@@ -57,7 +58,8 @@ class endpoint {
   }
 
  private:
-  void use_access_point(const config& c, std::string_view text);
+  template <class Config>
+  void use_access_point(const Config& c, std::string_view text);
   static void refuse_unsupported(std::string_view bucket);
   [[noreturn]] static void refuse(std::string why, std::string_view bucket = {}) {
     where at;
@@ -66,7 +68,8 @@ class endpoint {
   }
 
   /// `s3.us-east-1.amazonaws.com`, `s3-accesspoint-fips.dualstack.eu-west-1.amazonaws.com`.
-  static std::string regional_host(const config& c, std::string_view service, std::string_view region) {
+  template <class Config>
+  static std::string regional_host(const Config& c, std::string_view service, std::string_view region) {
     std::string host(service);
     if (c.fips) host += "-fips";
     if (c.dual_stack) host += ".dualstack";
@@ -90,7 +93,8 @@ class endpoint {
 
 // ---------------------------------------------------------------------------------------------- implementation
 
-inline endpoint::endpoint(const config& c, std::string_view bucket) {
+template <class Config>
+endpoint::endpoint(const Config& c, std::string_view bucket) {
   const bool custom = !c.endpoint_url.empty();
   region_ = c.region;
   if (region_.empty() && custom) region_ = "us-east-1";  // what S3-alikes without regions expect
@@ -139,7 +143,8 @@ inline endpoint::endpoint(const config& c, std::string_view bucket) {
   lower_host();
 }
 
-inline void endpoint::use_access_point(const config& c, std::string_view text) {
+template <class Config>
+void endpoint::use_access_point(const Config& c, std::string_view text) {
   const std::optional<arn> name = arn::parse(text);
   if (!name) refuse("not a complete ARN: expected arn:partition:s3:region:account:accesspoint:name", text);
   if (name->service == "s3-outposts") refuse("S3 on Outposts is not supported", text);

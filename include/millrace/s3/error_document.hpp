@@ -19,6 +19,7 @@ class error_document {
 
   /// Nothing when `body` is not an intact error document with a code: empty (HEAD), a proxy's HTML page, cut short.
   /// Never throws for the sake of the body. Texts are cut to 1 KiB.
+  template <class = void>
   static std::optional<error_document> parse(std::string_view body);
 
   std::string code;
@@ -62,13 +63,14 @@ class error_document_handler final : public xml_handler {
 
 }  // namespace detail
 
-inline std::optional<error_document> error_document::parse(std::string_view body) {
+template <class>
+std::optional<error_document> error_document::parse(std::string_view body) {
   error_document out;
   detail::error_document_handler handler(out);
   detail::xml_limits limits;
   limits.document = std::size_t(1) << 20;
   if (body.size() > limits.document) return std::nullopt;
-  detail::xml_reader reader(handler, limits);
+  detail::xml_reader<> reader(handler, limits);
   if (!reader.read(detail::xml_legal(body)).empty() || !handler.is_error() || out.code.empty()) return std::nullopt;
   return out;
 }

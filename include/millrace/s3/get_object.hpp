@@ -81,8 +81,9 @@ task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string
   if (length == 0) throw configuration_error("a part of an object has at least one byte", op.at());
   const bool whole = s->base().validate_checksums && offset == 0 && size && *size > 0 && *size <= length;
   if (whole) length = static_cast<std::size_t>(*size);
-  detail::part_download download(*s, std::move(op), offset, length, whole, std::move(if_match), std::move(slabs));
-  const detail::part_download::attempt attempt(download);
+  detail::part_download<Session> download(*s, std::move(op), offset, length, whole, std::move(if_match),
+                                          std::move(slabs));
+  const typename detail::part_download<Session>::attempt attempt(download);
   bool changed = false;
   try {
     co_return co_await with_retries<object_part>(*s, attempt);
@@ -94,7 +95,7 @@ task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string
   operation asked = download.asked();
   if (changed) {
     const std::string now = co_await detail::version_now(*s, asked);
-    throw detail::part_download::changed(download.version(), now, asked.at());
+    throw detail::part_download<Session>::changed(download.version(), now, asked.at());
   }
   // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
   asked.range.reset();

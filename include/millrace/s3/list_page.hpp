@@ -31,6 +31,7 @@ class list_page {
   /// Throws s3::error with S3's own code when the answer is an error document behind a status of 200, and with an
   /// empty code when it is not a whole listing: cut short, another document, an object without a key, a size that is
   /// no number, "truncated" without a token to go on from. A page is never shorter than the store said.
+  template <class = void>
   static list_page parse(std::string_view xml, std::string_view bucket);
 
   std::vector<listed_object> objects;
@@ -45,6 +46,7 @@ namespace detail {
 
 /// Collects a listing as it stands; list_page::parse() makes sense of it afterwards, since EncodingType may follow the
 /// keys that it speaks of.
+template <class = void>
 class list_handler final : public xml_handler {
  public:
   void enter(std::string_view path) override {
@@ -151,12 +153,13 @@ class list_handler final : public xml_handler {
 
 }  // namespace detail
 
-inline list_page list_page::parse(std::string_view xml, std::string_view bucket) {
-  detail::list_handler handler;
-  detail::xml_reader reader(handler);
+template <class>
+list_page list_page::parse(std::string_view xml, std::string_view bucket) {
+  detail::list_handler<> handler;
+  detail::xml_reader<> reader(handler);
   const std::string problem = reader.read(xml);
   if (!problem.empty()) {
-    detail::list_handler::broken(bucket, problem + " (byte " + std::to_string(reader.offset()) + " of the answer)");
+    detail::list_handler<>::broken(bucket, problem + " (byte " + std::to_string(reader.offset()) + " of the answer)");
   }
   return handler.page(bucket);
 }

@@ -16,16 +16,19 @@ namespace millrace::s3 {
 /// The properties of one section of the AWS configuration files, merged from both files.
 ///
 /// Names are lower case. Values may be secrets: they are overwritten on destruction, and nothing here prints them.
-class profile {
+///
+/// A template, as all of this floor that few programs use: it is compiled where it is used.
+template <class = void>
+class basic_profile {
  public:
   using table = std::map<std::string, std::string, std::less<>>;
 
-  profile() = default;
-  profile(profile&&) noexcept = default;
-  profile& operator=(profile&&) noexcept = default;
-  profile(const profile&) = delete;
-  profile& operator=(const profile&) = delete;
-  ~profile() {
+  basic_profile() = default;
+  basic_profile(basic_profile&&) noexcept = default;
+  basic_profile& operator=(basic_profile&&) noexcept = default;
+  basic_profile(const basic_profile&) = delete;
+  basic_profile& operator=(const basic_profile&) = delete;
+  ~basic_profile() {
     for (auto& [name, value] : properties_) OPENSSL_cleanse(value.data(), value.size());
   }
 
@@ -66,5 +69,6 @@ class profile {
 
   table properties_;
 };
+using profile = basic_profile<>;
 
 }  // namespace millrace::s3

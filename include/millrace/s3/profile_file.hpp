@@ -23,6 +23,7 @@ class profile_location {
  public:
   /// AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE, HOME. Paths may start with `~/`. A path is empty when
   /// there is no way to know it; a file that does not exist counts as an empty one.
+  template <class = void>
   static profile_location from_environment(const environment& variables);
 
   std::string config_path;
@@ -35,17 +36,18 @@ class profile_location {
 /// Pure parsing: the caller reads the files. `[default]` and `[profile x]` come from the configuration file, `[x]` from
 /// the credentials file, whose values win. `[profile default]` beats `[default]`; the last of repeated properties wins;
 /// sections and properties with names that nothing could ask for are skipped.
-class profile_file {
+template <class = void>
+class basic_profile_file {
  public:
   using table = std::map<std::string, profile, std::less<>>;
 
-  profile_file() = default;
+  basic_profile_file() = default;
 
   /// The texts of both files, empty for a file that does not exist; the names are for messages. Throws
   /// configuration_error that names file and line when one of them is broken, but never repeats what stands there.
-  static profile_file parse(std::string_view config, std::string_view credentials,
-                            std::string_view config_name = "~/.aws/config",
-                            std::string_view credentials_name = "~/.aws/credentials");
+  static basic_profile_file parse(std::string_view config, std::string_view credentials,
+                                  std::string_view config_name = "~/.aws/config",
+                                  std::string_view credentials_name = "~/.aws/credentials");
 
   /// Null when there is none of that name; names are case-sensitive. Valid as long as this object.
   const profile* find(std::string_view name) const noexcept { return look_up(profiles_, name); }
@@ -74,13 +76,15 @@ class profile_file {
   table sso_sessions_;
   table services_;
 };
+using profile_file = basic_profile_file<>;
 
 // ---------------------------------------------------------------------------------------------- implementation
 
 namespace detail {
 
 /// The name behind a word and a blank: `foo` of `profile foo`. Nothing when the title does not start with the word.
-inline std::optional<std::string_view> name_behind(std::string_view title, std::string_view word) noexcept {
+template <class = void>
+std::optional<std::string_view> name_behind(std::string_view title, std::string_view word) noexcept {
   if (title.substr(0, word.size()) != word || title.size() <= word.size() || !is_blank(title[word.size()])) {
     return std::nullopt;
   }
@@ -88,7 +92,8 @@ inline std::optional<std::string_view> name_behind(std::string_view title, std::
 }
 
 /// Overwrites the values of a file that has been merged: they may be secrets.
-inline void wipe(std::vector<raw_section>& sections) noexcept {
+template <class = void>
+void wipe(std::vector<raw_section>& sections) noexcept {
   for (raw_section& section : sections) {
     for (raw_property& p : section.properties) OPENSSL_cleanse(p.second.data(), p.second.size());
   }
@@ -96,19 +101,21 @@ inline void wipe(std::vector<raw_section>& sections) noexcept {
 
 }  // namespace detail
 
-inline profile_file profile_file::parse(std::string_view config, std::string_view credentials,
-                                        std::string_view config_name, std::string_view credentials_name) {
-  profile_file out;
-  std::vector<detail::raw_section> sections = detail::profile_parser(config_name).parse(config);
+template <class T>
+basic_profile_file<T> basic_profile_file<T>::parse(std::string_view config, std::string_view credentials,
+                                                   std::string_view config_name, std::string_view credentials_name) {
+  basic_profile_file out;
+  std::vector<detail::raw_section> sections = detail::profile_parser<>(config_name).parse(config);
   out.add_config(sections);
   detail::wipe(sections);
-  sections = detail::profile_parser(credentials_name).parse(credentials);
+  sections = detail::profile_parser<>(credentials_name).parse(credentials);
   out.add_credentials(sections);
   detail::wipe(sections);
   return out;
 }
 
-inline void profile_file::add_config(std::vector<detail::raw_section>& sections) {
+template <class T>
+void basic_profile_file<T>::add_config(std::vector<detail::raw_section>& sections) {
   bool prefixed_default = false;
   for (const detail::raw_section& section : sections) {
     if (detail::name_behind(section.title, "profile") == std::string_view("default")) prefixed_default = true;
@@ -129,13 +136,15 @@ inline void profile_file::add_config(std::vector<detail::raw_section>& sections)
   }
 }
 
-inline void profile_file::add_credentials(std::vector<detail::raw_section>& sections) {
+template <class T>
+void basic_profile_file<T>::add_credentials(std::vector<detail::raw_section>& sections) {
   for (detail::raw_section& section : sections) {
     if (detail::is_profile_name(section.title)) merge(profiles_[std::move(section.title)], section);
   }
 }
 
-inline profile_location profile_location::from_environment(const environment& variables) {
+template <class>
+profile_location profile_location::from_environment(const environment& variables) {
   const std::string home = variables.get("HOME").value_or(std::string());
   const auto path = [&](const char* variable, const char* name) {
     std::string given = variables.get(variable).value_or(std::string());

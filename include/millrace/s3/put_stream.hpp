@@ -42,15 +42,14 @@ async_generator<object_chunk> counted(object_chunk first, Generator rest, std::u
 /// while the last request is on its way, the object may be there or not. An upload is left behind only when the answer
 /// to its creation was lost: its id is known to nobody, and stores have a lifecycle rule for these. With only_new, a
 /// retry whose first attempt had succeeded is refused as any other: PreconditionFailed.
-template <class Session>
-task<object_info> put_stream(std::shared_ptr<const Session> s, std::string bucket, std::string key,
-                             async_generator<bytes> content, detail::put_plan plan) {
+template <class Session, class Content>
+task<object_info> put_stream(std::shared_ptr<const Session> s, std::string bucket, std::string key, Content content,
+                             detail::put_plan plan) {
   executor& ex = co_await this_executor();
   where at;
   at.object = "s3://" + bucket + "/" + key;
-  async_generator<detail::object_chunk> chunks =
-      detail::cut_parts(std::move(content), plan.part, plan.size, std::move(at));
-  std::optional<detail::object_chunk> first = co_await chunks.next();
+  auto chunks = detail::cut_parts(std::move(content), plan.part, plan.size, std::move(at));
+  auto first = co_await chunks.next();
   object_info stored;
   if (first->last) {
     stored.size = first->data.size();
@@ -63,10 +62,9 @@ task<object_info> put_stream(std::shared_ptr<const Session> s, std::string bucke
     return detail::store_part(s, bucket, key, id, std::move(chunk), plan.checksums);
   };
   const map_concurrent_options bound{.limit = plan.limit, .bytes = plan.limit * plan.part};
-  async_generator<detail::stored_part> storing =
-      detail::counted(std::move(*first), std::move(chunks), &stored.size) | map_concurrent(store, bound);
+  auto storing = detail::counted(std::move(*first), std::move(chunks), &stored.size) | map_concurrent(store, bound);
   std::vector<detail::stored_part> parts;
-  while (std::optional<detail::stored_part> part = co_await storing.next()) parts.push_back(std::move(*part));
+  while (auto part = co_await storing.next()) parts.push_back(std::move(*part));
   stored.etag = co_await detail::complete_upload(s, bucket, key, id, std::move(parts), plan.only_new);
   upload.completed();
   co_return stored;

@@ -15,7 +15,8 @@
 namespace millrace::s3 {
 
 /// The value of the header x-amz-retry-after: milliseconds. Nothing when it is not a plain number.
-inline std::optional<duration> parse_retry_after(std::string_view text) noexcept {
+template <class = void>
+std::optional<duration> parse_retry_after(std::string_view text) noexcept {
   if (text.empty() || text.size() > 9) return std::nullopt;
   std::int64_t value = 0;
   for (char c : text) {
@@ -27,7 +28,8 @@ inline std::optional<duration> parse_retry_after(std::string_view text) noexcept
 
 /// The pause that an answer asks for: x-amz-retry-after, else Retry-After with seconds or a date (RFC 9110, 10.2.3).
 /// `now` is the store's clock in unix seconds. Nothing when there is neither or it cannot be read.
-inline std::optional<duration> retry_hint(const http::headers& fields, std::int64_t now) {
+template <class = void>
+std::optional<duration> retry_hint(const http::headers& fields, std::int64_t now) {
   if (const std::string* ms = fields.find("x-amz-retry-after")) return parse_retry_after(*ms);
   const std::string* value = fields.find("retry-after");
   if (value == nullptr) return std::nullopt;

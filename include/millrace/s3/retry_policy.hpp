@@ -31,6 +31,7 @@ class retry_policy {
   retry_policy(const retry_options& options, retry_quota& quota) noexcept : options_(options), quota_(&quota) {}
 
   /// The pause before the next attempt, or nothing: give up and report this failure. `jitter` is uniform in [0, 1].
+  template <class = void>
   std::optional<duration> after_failure(const failed_attempt& failed, double jitter) noexcept {
     switch (failed.what) {
       case retry_class::permanent:

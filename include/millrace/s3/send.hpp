@@ -50,6 +50,7 @@ namespace detail {
 /// The signer of a loop: signers are for one thread, clients are for all.
 class loop_signer final : public executor_service {
  public:
+  template <class = void>
   static signer& of(executor& ex) {
     return ex.service<loop_signer>([] { return make_owned<loop_signer>(); }).signer_;
   }
@@ -61,14 +62,16 @@ class loop_signer final : public executor_service {
 /// The payload line of the signature: the hash of the body, unless TLS carries it and a checksum of its own, which the
 /// store compares, is among the signed fields. An upload takes 0.8 CPU seconds a GB that way, 1.2 with the hash; AWS's
 /// SDKs leave it out, too.
-inline std::string payload_line(signer& sign, const operation& op, std::string_view scheme) {
+template <class = void>
+std::string payload_line(signer& sign, const operation& op, std::string_view scheme) {
   if (op.body.empty()) return std::string(empty_payload_sha256);
   if (scheme == "https" && op.fields.find("x-amz-checksum-crc32c") != nullptr) return std::string(unsigned_payload);
   return sign.payload_sha256(op.body.view());
 }
 
 /// Signs `op` for this moment, with credentials of one snapshot.
-inline http::request signed_request(executor& ex, const session& s, const operation& op, const credentials& who) {
+template <class = void>
+http::request signed_request(executor& ex, const session& s, const operation& op, const credentials& who) {
   const endpoint to(s.for_bucket(op.bucket), op.bucket);
   const std::string path = to.path(op.key);
   std::string url(to.scheme());
@@ -108,7 +111,8 @@ inline http::request signed_request(executor& ex, const session& s, const operat
 }
 
 /// Whether the server's Date is so far from ours that this is why it refuses signatures: S3 allows 15 minutes.
-inline bool clock_differs(const session& s, const http::response_head& head) {
+template <class = void>
+bool clock_differs(const session& s, const http::response_head& head) {
   const std::string* date = head.fields.find("date");
   if (date == nullptr) return false;
   const std::optional<std::int64_t> theirs = parse_http_date(*date, s.now());

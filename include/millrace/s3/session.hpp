@@ -25,9 +25,10 @@ namespace millrace::s3 {
 
 /// What the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from the
 /// store (regions of buckets, the offset of its clock). Thread-safe.
-class session {
+template <class = void>
+class basic_session {
  public:
-  session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
+  basic_session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
       : config_(std::move(c)),
         provider_(std::move(provider)),
         transport_(make_shared_object<const http::transport_options>(std::move(transport))),
@@ -104,5 +105,6 @@ class session {
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
 };
+using session = basic_session<>;
 
 }  // namespace millrace::s3

@@ -21,11 +21,12 @@ namespace millrace::s3 {
 /// A file that is not there counts as empty, and so does one in its default place that may not be read (a container
 /// whose HOME is another user's). One that a variable names must be readable, and a file that cannot be parsed is an
 /// error that names file and line: configured but broken is not the same as not configured.
-class settings {
+template <class = void>
+class basic_settings {
  public:
   /// `read_file(path)` gives a detail::file_text. `variables` must outlive the settings. Throws configuration_error.
   template <class ReadFile>
-  settings(const environment& variables, ReadFile&& read_file)
+  basic_settings(const environment& variables, ReadFile&& read_file)
       : variables_(variables), location_(profile_location::from_environment(variables)) {
     const detail::file_text config = text_of(location_.config_path, "AWS_CONFIG_FILE", read_file);
     const detail::file_text keys = text_of(location_.credentials_path, "AWS_SHARED_CREDENTIALS_FILE", read_file);
@@ -33,7 +34,7 @@ class settings {
     named_ = variables.get("AWS_PROFILE").has_value();
   }
   /// From the files of this machine.
-  explicit settings(const environment& variables) : settings(variables, detail::read_small_file) {}
+  explicit basic_settings(const environment& variables) : basic_settings(variables, detail::read_small_file) {}
 
   std::optional<std::string> variable(const char* name) const { return variables_.get(name); }
   const environment& variables() const noexcept { return variables_; }
@@ -98,5 +99,6 @@ class settings {
   bool named_ = false;
   std::vector<std::string> notes_;
 };
+using settings = basic_settings<>;
 
 }  // namespace millrace::s3

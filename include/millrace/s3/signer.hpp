@@ -37,15 +37,16 @@ struct signing_options {
 /// keys of the day. Sign every attempt anew, with a fresh time and the present credentials: a signature is good for
 /// one request within fifteen minutes. Keys and everything they went through are overwritten on destruction.
 /// Throws configuration_error for a request that must not be signed; no message contains a secret.
-class signer {
+template <class = void>
+class basic_signer {
  public:
-  explicit signer(signing_options options = signing_options()) : options_(options) {
+  explicit basic_signer(signing_options options = signing_options()) : options_(options) {
     // Grown once: a reallocation would leave copies of session tokens behind.
     canonical_.reserve(16384);
   }
-  signer(signer&&) noexcept = default;
-  signer& operator=(signer&&) noexcept = default;
-  ~signer() {
+  basic_signer(basic_signer&&) noexcept = default;
+  basic_signer& operator=(basic_signer&&) noexcept = default;
+  ~basic_signer() {
     canonical_.resize(canonical_.capacity());  // an earlier, longer request may lie behind the last one
     OPENSSL_cleanse(canonical_.data(), canonical_.size());
   }
@@ -239,13 +240,14 @@ class signer {
   detail::sha256 sha256_;
   detail::hmac_sha256 hmac_;
   detail::signing_key_cache keys_;
-  detail::canonical_headers headers_;
-  detail::canonical_query query_;
+  detail::canonical_headers<> headers_;
+  detail::canonical_query<> query_;
   amz_date date_{0};
   detail::digest signature_{};
   std::string canonical_;
   std::string string_to_sign_;
   std::string authorization_;
 };
+using signer = basic_signer<>;
 
 }  // namespace millrace::s3

@@ -32,7 +32,8 @@ inline int hex_digit(char c) noexcept {
   return -1;
 }
 
-inline void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
+template <class = void>
+void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
   static constexpr char hex[] = "0123456789ABCDEF";
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -60,20 +61,23 @@ inline void append_encoded_query(std::string& out, std::string_view text) {
   detail::append_uri_encoded(out, text, false);
 }
 
-inline std::string encode_path(std::string_view text) {
+template <class = void>
+std::string encode_path(std::string_view text) {
   std::string out;
   append_encoded_path(out, text);
   return out;
 }
 
-inline std::string encode_query(std::string_view text) {
+template <class = void>
+std::string encode_query(std::string_view text) {
   std::string out;
   append_encoded_query(out, text);
   return out;
 }
 
 /// Appends `name=value` to a query string, both encoded, with `&` when something is there already.
-inline void append_query_parameter(std::string& query, std::string_view name, std::string_view value) {
+template <class = void>
+void append_query_parameter(std::string& query, std::string_view name, std::string_view value) {
   if (!query.empty()) query += '&';
   append_encoded_query(query, name);
   query += '=';
@@ -87,7 +91,8 @@ enum class plus_sign {
 };
 
 /// The bytes behind percent-encoded text; nothing when a `%` is not followed by two hexadecimal digits.
-inline std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal) {
+template <class = void>
+std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {

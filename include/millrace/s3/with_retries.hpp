@@ -21,20 +21,23 @@ namespace millrace::s3 {
 
 namespace detail {
 
-inline failed_attempt attempt_that(const error& e) noexcept {
+template <class = void>
+failed_attempt attempt_that(const error& e) noexcept {
   failed_attempt failed;
   failed.what = classify(e.status(), e.code());
   failed.hint = e.retry_after();
   return failed;
 }
-inline failed_attempt attempt_that(const http::error& e) noexcept {
+template <class = void>
+failed_attempt attempt_that(const http::error& e) noexcept {
   failed_attempt failed;
   failed.what = classify(e.kind());
   failed.timed_out = e.kind() == http::failure::timeout;
   return failed;
 }
 
-inline void succeeded(const session& s, retry_policy& policy, const executor& ex) {
+template <class = void>
+void succeeded(const session& s, retry_policy& policy, const executor& ex) {
   policy.after_success();
   if (s.limiter() != nullptr) s.limiter()->ended(ex.now(), false);
 }

@@ -42,10 +42,10 @@ namespace detail {
 /// are known, until the byte bound is reached: one large object gets as many connections as many small ones. The bound
 /// covers what is in flight and what has arrived and is not yet taken. One part is always left to the object that is
 /// delivered next, so that later objects cannot hold all of the bound while the consumer waits for an earlier one.
-template <class = void>
+template <class Shards>
 class part_scheduler {
  public:
-  part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store, fetch_options options, executor& ex,
+  part_scheduler(Shards in, std::shared_ptr<const storage> store, fetch_options options, executor& ex,
                  stage_record* stage)
       : in_(std::move(in)),
         store_(std::move(store)),
@@ -213,7 +213,7 @@ class part_scheduler {
     try {
       for (;;) {
         while (open_.size() >= options_.shards) co_await changed_.wait();
-        std::optional<shard> s = co_await in_.next();
+        auto s = co_await in_.next();
         if (!s) break;
         if (!store_->serves(s->url)) {
           throw configuration_error("no store is configured for this URL", where{s->url, std::nullopt, std::string()});
@@ -229,7 +229,7 @@ class part_scheduler {
     changed_.notify();
   }
 
-  async_generator<shard> in_;
+  Shards in_;
   const std::shared_ptr<const storage> store_;
   const fetch_options options_;
   executor& executor_;
@@ -245,14 +245,13 @@ class part_scheduler {
   started<void> puller_;         // declared last: it refers to all of the above
 };
 
-template <class = void>
-async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
-                                    fetch_options options) {
+template <class Shards>
+async_generator<chunk> fetch_chunks(Shards in, std::shared_ptr<const storage> store, fetch_options options) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
-  part_scheduler<> parts(std::move(in), std::move(store), options, ex, stage);
+  part_scheduler<Shards> parts(std::move(in), std::move(store), options, ex, stage);
   for (;;) {
-    std::optional<chunk> c = co_await parts.next();
+    auto c = co_await parts.next();
     if (!c) break;
     co_yield give(*c);
   }

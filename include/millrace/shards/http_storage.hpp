@@ -98,7 +98,6 @@ class basic_http_storage final : public storage {
   static bool strong(const std::string& etag) noexcept { return !etag.empty() && etag.compare(0, 2, "W/") != 0; }
   double jitter() const noexcept { return rng(static_cast<std::uint64_t>(monotonic_ns())).uniform(); }
 
-  template <class = void>
   task<part> attempt(const shard& object, download& d) const {
     executor& ex = co_await this_executor();
     std::string url = object.url;

@@ -29,6 +29,7 @@ class origin {
   }
 
   /// The location for an error about `key`.
+  template <class = void>
   where at(std::string key = std::string()) const {
     where w;
     w.object = url();

@@ -17,7 +17,8 @@ namespace millrace {
 /// Expands WebDataset's brace lists: "train-{0000..1023}.tar" (numbers keep the width of the first one) and
 /// "{a,b}.tar", several to a name, not nested. Text without braces is one name. Throws configuration_error for an
 /// unclosed brace, an empty list, a range that is not ascending numbers, or more than ten million names.
-inline std::vector<std::string> expand_braces(std::string_view text) {
+template <class = void>
+std::vector<std::string> expand_braces(std::string_view text) {
   const auto fail = [&](std::string why) {
     throw configuration_error(std::move(why), where{std::string(text), std::nullopt, std::string()});
   };

@@ -26,10 +26,10 @@ struct shuffle_shards_options {
 
 namespace detail {
 
-template <class = void>
-async_generator<shard> permute_shards(async_generator<shard> in, shuffle_shards_options options) {
+template <class Shards>
+async_generator<shard> permute_shards(Shards in, shuffle_shards_options options) {
   std::vector<shard> all;
-  while (std::optional<shard> s = co_await in.next()) all.push_back(std::move(*s));
+  while (auto s = co_await in.next()) all.push_back(std::move(*s));
   rng random(options.seed, options.epoch, 0x7368617264u);  // "shard"
   permute(all, random);
   for (shard& s : all) co_yield give(s);
@@ -43,11 +43,11 @@ inline void say_rank(const rank& r, std::size_t mine, std::uint64_t count) {
                static_cast<unsigned long long>(count));
 }
 
-template <class = void>
-async_generator<shard> take_every(async_generator<shard> in, rank r) {
+template <class Shards>
+async_generator<shard> take_every(Shards in, rank r) {
   std::vector<shard> mine;
   std::uint64_t count = 0;
-  while (std::optional<shard> s = co_await in.next()) {
+  while (auto s = co_await in.next()) {
     if (count++ % r.world_size == r.index) mine.push_back(std::move(*s));
   }
   say_rank(r, mine.size(), count);

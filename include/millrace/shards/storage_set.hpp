@@ -16,9 +16,10 @@
 namespace millrace {
 
 /// Several stores behind one: each URL is read by the first that serves it.
-class storage_set final : public storage {
+template <class = void>
+class basic_storage_set final : public storage {
  public:
-  explicit storage_set(std::vector<std::shared_ptr<const storage>> stores) : stores_(std::move(stores)) {}
+  explicit basic_storage_set(std::vector<std::shared_ptr<const storage>> stores) : stores_(std::move(stores)) {}
 
   bool serves(std::string_view url) const noexcept override { return find(url) != nullptr; }
   bool may_be_sequential() const noexcept override {
@@ -46,6 +47,7 @@ class storage_set final : public storage {
 
   const std::vector<std::shared_ptr<const storage>> stores_;
 };
+using storage_set = basic_storage_set<>;
 
 /// One store made of several: `fetch(stores(s3, files()))`. Each argument is a storage or what as_storage() takes.
 template <class... Stores>

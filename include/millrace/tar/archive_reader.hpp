@@ -37,12 +37,13 @@ namespace millrace::tar {
 /// it seems to be made of several streams and does not fit, which warning() then says.
 ///
 /// Use it on one thread only. Moving it is possible, dropping it at any time too.
-class archive_reader {
+template <class = void>
+class basic_archive_reader {
  public:
   /// `object` names the archive in errors. `pool` is used for compressed archives; slabs that hold several members
   /// spare copies.
-  explicit archive_reader(std::string object, archive_options options = archive_options(),
-                          slab_pool pool = slab_pool(MiB))
+  explicit basic_archive_reader(std::string object, archive_options options = archive_options(),
+                                slab_pool pool = slab_pool(MiB))
       : object_(std::move(object)), options_(options), pool_(std::move(pool)), reader_(object_, options.members) {
     // In the middle there is nothing to recognise, and only a plain tar can be entered there.
     if (options_.members.start != 0) decide(format::tar);
@@ -202,5 +203,6 @@ class archive_reader {
   owned<detail::unpacker> unpacker_;
   entry pending_;  // found by finish(), not taken yet
 };
+using archive_reader = basic_archive_reader<>;
 
 }  // namespace millrace::tar

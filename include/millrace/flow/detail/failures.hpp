@@ -16,6 +16,7 @@
 namespace millrace::detail {
 
 /// Keeps the account of one stage's failure_policy. Used on the loop, in the order of delivery.
+template <class = void>
 class failures {
  public:
   failures(failure_policy policy, executor& ex, stage_record* stage, const char* name) noexcept

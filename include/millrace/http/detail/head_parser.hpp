@@ -14,6 +14,7 @@ namespace millrace::http::detail {
 
 /// Reads header lines as libcurl passes them on and judges the head against the request. libcurl itself accepts heads
 /// cut short, repeated Content-Length fields, ignored ranges and wrong Content-Range fields; this does not.
+template <class = void>
 class head_parser {
  public:
   explicit head_parser(const request& r) : request_(r) {}

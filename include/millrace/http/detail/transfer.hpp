@@ -43,13 +43,14 @@ class body_options {
 
 /// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
 /// Lives on the heap, owned by an `exchange`; destroying it at any moment takes the transfer out of libcurl.
-class transfer final : public engine::client, private timer_node {
+template <class = void>
+class basic_transfer final : public engine::client, private timer_node {
  public:
   /// libcurl may drain a fast socket for tens of megabytes in one call; after this many bytes the transfer is paused
   /// until the next turn, so that timers and other sockets are served.
   static constexpr std::size_t action_limit = 8 * MiB;
 
-  transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
+  basic_transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
       : engine_(e),
         request_(std::move(r)),
         transport_(std::move(transport)),
@@ -68,7 +69,7 @@ class transfer final : public engine::client, private timer_node {
       throw;
     }
   }
-  ~transfer() override {
+  ~basic_transfer() override {
     leave_partial();
     engine_.loop().remove_timer(*this);
     engine_.stop(easy_, this);
@@ -151,11 +152,11 @@ class transfer final : public engine::client, private timer_node {
     set(CURLOPT_SSL_VERIFYHOST, 2L);
     if (!transport_->ca_file.empty()) set(CURLOPT_CAINFO, transport_->ca_file.c_str());
     set(CURLOPT_ERRORBUFFER, message_);
-    set(CURLOPT_HEADERFUNCTION, &transfer::on_header);
+    set(CURLOPT_HEADERFUNCTION, &basic_transfer::on_header);
     set(CURLOPT_HEADERDATA, this);
-    set(CURLOPT_WRITEFUNCTION, &transfer::on_body);
+    set(CURLOPT_WRITEFUNCTION, &basic_transfer::on_body);
     set(CURLOPT_WRITEDATA, this);
-    set(CURLOPT_PREREQFUNCTION, &transfer::on_sending);
+    set(CURLOPT_PREREQFUNCTION, &basic_transfer::on_sending);
     set(CURLOPT_PREREQDATA, this);
     if (request_.method == "HEAD") {
       set(CURLOPT_NOBODY, 1L);
@@ -187,12 +188,12 @@ class transfer final : public engine::client, private timer_node {
 
   /// There is a connection, and the request goes out: what it waited before does not count.
   static int on_sending(void* self, char*, char*, int, int) noexcept {
-    static_cast<transfer*>(self)->touch();
+    static_cast<basic_transfer*>(self)->touch();
     return CURL_PREREQFUNC_OK;
   }
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept {
-    auto& t = *static_cast<transfer*>(self);
+    auto& t = *static_cast<basic_transfer*>(self);
     if (t.ended_) return 0;  // timed out: libcurl learns it here
     try {
       t.touch();
@@ -206,7 +207,7 @@ class transfer final : public engine::client, private timer_node {
   }
 
   static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) noexcept {
-    auto& t = *static_cast<transfer*>(self);
+    auto& t = *static_cast<basic_transfer*>(self);
     if (t.ended_) return 0;
     try {
       const std::size_t n = size * count;
@@ -368,7 +369,7 @@ class transfer final : public engine::client, private timer_node {
   request request_;
   const std::shared_ptr<const transport_options> transport_;
   body_options body_;
-  head_parser parser_;
+  head_parser<> parser_;
   CURL* easy_ = nullptr;
   curl_slist* fields_ = nullptr;
   ready_node* waiter_ = nullptr;
@@ -385,5 +386,6 @@ class transfer final : public engine::client, private timer_node {
   bool ended_ = false;
   char message_[CURL_ERROR_SIZE] = {};
 };
+using transfer = basic_transfer<>;
 
 }  // namespace millrace::http::detail

@@ -16,9 +16,10 @@ namespace millrace::detail {
 
 /// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
 /// table at the end.
+template <class = void>
 class progress_line final : private timer_node {
  public:
-  progress_line(executor& ex, const run_account& account, const run_options& options)
+  progress_line(executor& ex, const run_account<>& account, const run_options& options)
       : executor_(ex), account_(account), terminal_(::isatty(STDERR_FILENO) == 1) {
     shown_ =
         options.show == progress::on || (options.show == progress::automatic && terminal_ && options.rank.index == 0);
@@ -56,7 +57,7 @@ class progress_line final : private timer_node {
   }
 
   executor& executor_;
-  const run_account& account_;
+  const run_account<>& account_;
   const bool terminal_;
   bool shown_ = false;
 };

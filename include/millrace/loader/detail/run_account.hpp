@@ -16,6 +16,7 @@
 namespace millrace::detail {
 
 /// The account of one run: the stages' records and the training thread's waits. snapshot() is for any thread.
+template <class = void>
 class run_account {
  public:
   stage_recorder& recorder() noexcept { return recorder_; }

@@ -22,6 +22,7 @@ static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLERR == EPOLLERR &&
               "epoll and poll name the same events with the same bits");
 
 /// A level-triggered epoll set whose events carry a tag.
+template <class = void>
 class epoll_set {
  public:
   epoll_set() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {

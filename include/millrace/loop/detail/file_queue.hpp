@@ -44,9 +44,15 @@ class file_queue {
   }
 
   void swap(file_queue& other) noexcept {
-    std::swap(head_, other.head_);
-    std::swap(tail_, other.tail_);
-    std::swap(size_, other.size_);
+    file_operation* const head = head_;
+    file_operation* const tail = tail_;
+    const std::size_t size = size_;
+    head_ = other.head_;
+    tail_ = other.tail_;
+    size_ = other.size_;
+    other.head_ = head;
+    other.tail_ = tail;
+    other.size_ = size;
   }
 
   static place place_of(const file_operation& op) noexcept { return op.place_; }

@@ -21,6 +21,7 @@ namespace millrace::detail {
 /// the first operation. (Regular files cannot be polled: reading on the loop's own thread would stop sockets and timers
 /// for as long as the disk takes, hence the thread; one is enough to keep a disk's read-ahead going, and the ring is
 /// there for more.)
+template <class = void>
 class file_worker {
  public:
   explicit file_worker(executor& ex) noexcept : executor_(ex), home_(*this) {}

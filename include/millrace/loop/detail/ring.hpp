@@ -16,6 +16,7 @@
 namespace millrace::detail {
 
 /// An io_uring: setting it up as the kernel allows, entering the kernel as seldom as possible.
+template <class = void>
 class ring {
  public:
   /// Ways to set a ring up, best first. `deferred` (Linux 6.1): one thread submits, completions are prepared when it

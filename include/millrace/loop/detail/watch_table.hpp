@@ -42,6 +42,7 @@ class watch_table {
     return w.slot_;
   }
 
+  template <class = void>
   std::uint32_t attach(fd_watch& w) {
     if (free_ == no_slot) {
       MILLRACE_ASSERT(slots_.size() < max_slots, "too many watches");

@@ -19,6 +19,7 @@
 namespace millrace::s3::detail {
 
 /// A checksum that a store declares for a whole object.
+template <class = void>
 class body_checksum {
  public:
   /// The cheapest of those in the fields of an answer. Nothing when none can be checked: there is none, its algorithm

@@ -14,6 +14,7 @@
 namespace millrace::s3::detail {
 
 /// The headers of one SigV4 signature: checked, lower-cased, sorted, repeated ones joined. Keeps its scratch memory.
+template <class = void>
 class canonical_headers {
  public:
   /// Forgets the last request and takes the caller's headers. Throws configuration_error for what must not be there.

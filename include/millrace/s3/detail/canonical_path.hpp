@@ -26,7 +26,8 @@ inline bool is_encoded_path(std::string_view path) noexcept {
 
 /// Removes empty, `.` and `..` segments the way the services other than S3 sign paths; a slash at the end stays.
 /// Never used for S3, where `a//b` and `a/../b` are keys of their own.
-inline std::string normalized_path(std::string_view path) {
+template <class = void>
+std::string normalized_path(std::string_view path) {
   std::string out;
   std::size_t at = 0;
   while (at < path.size()) {

@@ -19,6 +19,7 @@ namespace millrace::s3::detail {
 ///
 /// Keeps its scratch memory between calls. Text that is not encoded canonically (`/` left as it is, lower-case
 /// hexadecimal) is signed in its canonical form, as the server will compute it from the request.
+template <class = void>
 class canonical_query {
  public:
   /// Appends to `out`. Throws configuration_error for a broken escape and for `+`, which some servers read as a space

@@ -22,7 +22,9 @@ inline bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept
   return true;
 }
 
-/// One setting, and all the places that could have said it, in their order: the first that does wins.
+/// One setting, and all the places that could have said it, in their order: the first that does wins. `Settings` is
+/// s3::settings.
+template <class Settings>
 class choice {
  public:
   class place {
@@ -32,7 +34,7 @@ class choice {
     bool set;
   };
 
-  explicit choice(const settings& s) : settings_(&s) {}
+  explicit choice(const Settings& s) : settings_(&s) {}
 
   choice& variable(const char* name) {
     offer(name, settings_->variable(name));
@@ -88,23 +90,26 @@ class choice {
     source_ = std::move(name);
   }
 
-  const settings* settings_;
+  const Settings* settings_;
   std::optional<std::string> value_;
   std::string source_;
   std::vector<place> places_;
 };
 
-inline choice choose_region(const settings& s) {
+template <class Settings>
+choice<Settings> choose_region(const Settings& s) {
   return choice(s).variable("AWS_REGION").variable("AWS_DEFAULT_REGION").property("region");
 }
-inline bool ignores_endpoints(const settings& s) {
+template <class Settings>
+bool ignores_endpoints(const Settings& s) {
   return choice(s)
       .variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
       .property("ignore_configured_endpoint_urls")
       .flag(false);
 }
 /// `service` as in AWS_ENDPOINT_URL_<variable> and in a services section.
-inline choice choose_endpoint(const settings& s, const char* variable, std::string_view service) {
+template <class Settings>
+choice<Settings> choose_endpoint(const Settings& s, const char* variable, std::string_view service) {
   if (ignores_endpoints(s)) return choice(s);
   choice c(s);
   c.variable(variable).variable("AWS_ENDPOINT_URL");
@@ -112,36 +117,50 @@ inline choice choose_endpoint(const settings& s, const char* variable, std::stri
   if (!c.value()) c.service(service, "endpoint_url").property("endpoint_url");
   return c;
 }
-inline choice choose_dual_stack(const settings& s) {
+template <class Settings>
+choice<Settings> choose_dual_stack(const Settings& s) {
   return choice(s)
       .variable("AWS_USE_DUALSTACK_ENDPOINT")
       .property("use_dualstack_endpoint")
       .property("s3", "use_dualstack_endpoint");
 }
-inline choice choose_fips(const settings& s) {
+template <class Settings>
+choice<Settings> choose_fips(const Settings& s) {
   return choice(s).variable("AWS_USE_FIPS_ENDPOINT").property("use_fips_endpoint");
 }
-inline choice choose_use_arn_region(const settings& s) {
+template <class Settings>
+choice<Settings> choose_use_arn_region(const Settings& s) {
   return choice(s).variable("AWS_S3_USE_ARN_REGION").property("s3_use_arn_region").property("s3", "use_arn_region");
 }
-inline choice choose_us_east_1(const settings& s) {
+template <class Settings>
+choice<Settings> choose_us_east_1(const Settings& s) {
   return choice(s)
       .variable("AWS_S3_US_EAST_1_REGIONAL_ENDPOINT")
       .property("s3_us_east_1_regional_endpoint")
       .property("s3", "us_east_1_regional_endpoint");
 }
-inline choice choose_addressing(const settings& s) { return choice(s).property("s3", "addressing_style"); }
-inline choice choose_ca_bundle(const settings& s) { return choice(s).variable("AWS_CA_BUNDLE").property("ca_bundle"); }
-inline choice choose_attempts(const settings& s) {
+template <class Settings>
+choice<Settings> choose_addressing(const Settings& s) {
+  return choice(s).property("s3", "addressing_style");
+}
+template <class Settings>
+choice<Settings> choose_ca_bundle(const Settings& s) {
+  return choice(s).variable("AWS_CA_BUNDLE").property("ca_bundle");
+}
+template <class Settings>
+choice<Settings> choose_attempts(const Settings& s) {
   return choice(s).variable("AWS_MAX_ATTEMPTS").property("max_attempts");
 }
-inline choice choose_retry_mode(const settings& s) {
+template <class Settings>
+choice<Settings> choose_retry_mode(const Settings& s) {
   return choice(s).variable("AWS_RETRY_MODE").property("retry_mode");
 }
-inline choice choose_checksum_validation(const settings& s) {
+template <class Settings>
+choice<Settings> choose_checksum_validation(const Settings& s) {
   return choice(s).variable("AWS_RESPONSE_CHECKSUM_VALIDATION").property("response_checksum_validation");
 }
-inline choice choose_checksum_calculation(const settings& s) {
+template <class Settings>
+choice<Settings> choose_checksum_calculation(const Settings& s) {
   return choice(s).variable("AWS_REQUEST_CHECKSUM_CALCULATION").property("request_checksum_calculation");
 }
 

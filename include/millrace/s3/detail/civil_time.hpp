@@ -55,7 +55,8 @@ inline constexpr civil_time civil_from_unix(std::int64_t seconds) noexcept {
 }
 
 /// Nothing for dates that do not exist and for years before 1970. A leap second counts as the second before it.
-inline std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept {
+template <class = void>
+std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept {
   if (t.year < 1970 || t.year > 9999 || t.month < 1 || t.month > 12 || t.day < 1) return std::nullopt;
   if (t.day > days_in_month(t.year, t.month) || t.hour > 23 || t.minute > 59 || t.second > 60) return std::nullopt;
   std::int64_t days = days_before_year(t.year) + t.day - 1;

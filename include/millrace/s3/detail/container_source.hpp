@@ -17,7 +17,8 @@ namespace millrace::s3::detail {
 /// Where the agent of this container gives credentials (ECS tasks, EKS Pod Identity and others of that form); nothing
 /// when neither variable is set. AWS_CONTAINER_CREDENTIALS_RELATIVE_URI wins over ..._FULL_URI, which must be https or
 /// lead to this machine or one of the agents' addresses: its answer is a secret, and a token may go there.
-inline std::optional<std::string> container_url(const settings& s) {
+template <class = void>
+std::optional<std::string> container_url(const settings& s) {
   static constexpr const char* relative = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
   static constexpr const char* full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
   const auto printable = [](const std::string& text, const char* name) {
@@ -92,7 +93,7 @@ task<credentials> container_credentials(World& world, const settings& s, std::st
   limits.direct = true;
   http::response answer = co_await send_until(world, make, limits, is_overload);
   const wiped_text wiped(answer.body);
-  const std::optional<json_leaves> body = json_leaves::parse(answer.body);
+  const std::optional<json_leaves<>> body = json_leaves<>::parse(answer.body);
   if (answer.head.status != 200) {
     const auto part = [&](const char* name) {
       return std::string(body ? body->find(name).value_or(std::string_view()) : std::string_view());

@@ -43,7 +43,7 @@ template <class World>
 class default_chain {
  public:
   default_chain(std::shared_ptr<World> world, const environment& variables)
-      : world_(std::move(world)), variables_(make_owned<environment_copy>(variables)) {}
+      : world_(std::move(world)), variables_(make_owned<environment_copy<>>(variables)) {}
 
   World& world() const noexcept { return *world_; }
   std::int64_t now() const noexcept { return world_->now(); }
@@ -55,7 +55,6 @@ class default_chain {
 
   /// Throws configuration_error that says why each source was passed over when none has any, and what the source threw
   /// when one is broken. Must outlive the task.
-  template <class = void>
   task<sourced_credentials> resolve() {
     std::string skipped;
     if (std::optional<credentials> who = credentials_from_environment(variables_->view())) {
@@ -103,9 +102,8 @@ class default_chain {
   }
 
   /// The selected profile alone. Nothing when it says nothing of credentials.
-  template <class = void>
   task<std::optional<sourced_credentials>> from_profile(const settings& s) {
-    std::optional<profile_chain> chain = profile_chain::of(s.files(), s.profile_name(), s.location().config_path);
+    std::optional<profile_chain<>> chain = profile_chain<>::of(s.files(), s.profile_name(), s.location().config_path);
     if (!chain) {
       if (s.profile_named() && s.selected() == nullptr) {
         throw configuration_error("AWS_PROFILE is \"" + s.profile_name() + "\", but there is no such profile",
@@ -125,7 +123,6 @@ class default_chain {
   }
 
   /// The region that the instance is in. Throws configuration_error when there is none.
-  template <class = void>
   task<std::string> region() {
     const settings s = read_settings();
     std::string why = "AWS_EC2_METADATA_DISABLED is true";
@@ -162,8 +159,7 @@ class default_chain {
   }
 
  private:
-  template <class = void>
-  task<credentials> base_of(const settings& s, const profile_chain& chain) {
+  task<credentials> base_of(const settings& s, const profile_chain<>& chain) {
     task<credentials> asking;
     switch (chain.base) {
       case profile_base::keys:
@@ -210,8 +206,7 @@ class default_chain {
   }
 
   /// credential_process: a shell command that writes JSON of version 1 within a minute.
-  template <class = void>
-  task<credentials> process_credentials(const profile_chain& chain) {
+  task<credentials> process_credentials(const profile_chain<>& chain) {
     const where at{"credential_process of profile " + chain.base_profile, std::nullopt, std::string()};
     auto running = world_->run(chain.command, duration(60'000'000'000), 64 * KiB);
     const auto result = co_await std::move(running);
@@ -221,7 +216,7 @@ class default_chain {
                                                        : "it exited with status " + std::to_string(result.exit_status),
                                 at);
     }
-    const std::optional<json_leaves> body = json_leaves::parse(result.output);
+    const std::optional<json_leaves<>> body = json_leaves<>::parse(result.output);
     if (!body) throw configuration_error("invalid JSON in what it wrote", at);
     if (body->find_number("Version") != std::int64_t(1)) throw configuration_error("its Version is not 1", at);
     std::optional<credentials> who = json_credentials(*body, "SessionToken", at);
@@ -230,7 +225,7 @@ class default_chain {
   }
 
   const std::shared_ptr<World> world_;
-  const owned<environment_copy> variables_;
+  const owned<environment_copy<>> variables_;
 };
 
 }  // namespace millrace::s3::detail

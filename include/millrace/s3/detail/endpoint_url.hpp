@@ -18,6 +18,7 @@ class endpoint_url {
  public:
   /// Throws configuration_error for anything that requests could not be sent to as it stands: another scheme, user
   /// info, a query, a broken port.
+  template <class = void>
   static endpoint_url parse(std::string_view text) {
     endpoint_url out;
     std::string_view rest = text;

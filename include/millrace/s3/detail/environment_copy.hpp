@@ -15,6 +15,7 @@ namespace millrace::s3::detail {
 
 /// The variables that credentials may come from, as they were when this was made: what is refreshed hours later must
 /// neither depend on a table that has gone nor call getenv(3) beside threads. Overwritten on destruction.
+template <class = void>
 class environment_copy {
  public:
   explicit environment_copy(const environment& from) {

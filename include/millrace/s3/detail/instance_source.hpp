@@ -28,7 +28,8 @@ class no_instance_metadata : public millrace::error {
 /// How the instance metadata service is reached.
 class instance_place {
  public:
-  explicit instance_place(const settings& s) {
+  template <class Settings>
+  explicit instance_place(const Settings& s) {
     disabled = http::headers::equal(s.variable("AWS_EC2_METADATA_DISABLED").value_or(std::string()), "true");
     const auto find = [&s](const char* variable, const char* property) {
       std::optional<std::string> value = s.variable(variable);
@@ -185,13 +186,13 @@ task<credentials> instance_credentials(World& world, instance_place place) {
   const std::string path = folder + encode_path(first_line(names));
   const where at{root + path, std::nullopt, std::string()};
   const auto is_answer = [&](std::string_view text) {
-    const std::optional<json_leaves> body = json_leaves::parse(text);
+    const std::optional<json_leaves<>> body = json_leaves<>::parse(text);
     return body && (body->find("Code").value_or("Success") != "Success" || body->find("AccessKeyId"));
   };
   asking = session.get(path, "the role of this instance has no credentials", is_answer);
   std::string text = co_await std::move(asking);
   const wiped_text wiped(text);
-  const std::optional<json_leaves> body = json_leaves::parse(text);
+  const std::optional<json_leaves<>> body = json_leaves<>::parse(text);
   const std::string code(body->find("Code").value_or("Success"));
   if (code != "Success") {
     const std::string why(body->find("Message").value_or("the role of this instance cannot be used"));

@@ -39,7 +39,6 @@ class open_upload {
   }
 
   /// The id, once the store has given it; throws what creating it has thrown. The upload must outlive the task.
-  template <class = void>
   task<std::string> id() const {
     co_await state_->settled.wait();
     if (state_->error) std::rethrow_exception(state_->error);
@@ -56,7 +55,6 @@ class open_upload {
     bool abandoned = false;
   };
 
-  template <class = void>
   static task<void> create(std::shared_ptr<state> st, std::shared_ptr<const Session> s, std::string bucket,
                            std::string key, put_plan plan) {
     std::string id;

@@ -21,11 +21,12 @@ namespace millrace::s3::detail {
 
 /// One part of an object on its way, over as many answers as it takes. Every answer but the first goes on at the byte
 /// that is due, in the same memory, and only when it is of the same version.
+template <class Session>
 class part_download {
  public:
   /// Bytes [offset, offset + length) of the object that `op` names, or all of it when it is known to be `length` bytes
   /// long: then its checksum comes with it. `s` must outlive the download.
-  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, bool whole,
+  part_download(const Session& s, operation op, std::uint64_t offset, std::size_t length, bool whole,
                 std::string if_match, slab_pool slabs)
       : session_(s),
         op_(std::move(op)),
@@ -39,10 +40,7 @@ class part_download {
   class attempt {
    public:
     explicit attempt(part_download& d) noexcept : download_(&d) {}
-    template <class = void>
-    task<object_part> operator()() const {
-      return download_->once();
-    }
+    task<object_part> operator()() const { return download_->once(); }
     bool progressed() const noexcept { return download_->progressed_; }
 
    private:
@@ -56,10 +54,9 @@ class part_download {
   const operation& asked() const noexcept { return op_; }
 
  private:
-  template <class = void>
   task<object_part> once() {
     executor& ex = co_await this_executor();
-    prefix_gate& gate = prefix_gates::of(ex).gate(session_.base().endpoint_url, op_.bucket, op_.key);
+    prefix_gate& gate = prefix_gates<prefix_gate>::of(ex).gate(session_.base().endpoint_url, op_.bucket, op_.key);
     prefix_gate::pass pass = co_await gate.enter();
     const std::size_t before = partial_.filled;
     prepare();
@@ -158,7 +155,7 @@ class part_download {
                               std::to_string(now.size),
                           op_.at());
     }
-    if (!op_.range) declared_ = body_checksum::of(head.fields);
+    if (!op_.range) declared_ = body_checksum<>::of(head.fields);
     if (!seen_) seen_ = std::move(now);
   }
 
@@ -186,7 +183,7 @@ class part_download {
   }
 
  private:
-  const session& session_;
+  const Session& session_;
   operation op_;
   const std::uint64_t offset_;
   const std::size_t length_;
@@ -195,7 +192,7 @@ class part_download {
   const slab_pool slabs_;
   http::partial_body partial_;
   std::optional<object_info> seen_;  // by the answer whose bytes are kept
-  std::optional<body_checksum> declared_;
+  std::optional<body_checksum<>> declared_;
   bool resumed_ = false;
   bool progressed_ = false;
 };

@@ -13,7 +13,8 @@ struct partition {
 };
 
 /// The partition of a region, told by its prefix; regions that nobody has heard of are of the main one.
-inline partition partition_of(std::string_view region) noexcept {
+template <class = void>
+partition partition_of(std::string_view region) noexcept {
   struct row {
     std::string_view prefix;
     partition where;

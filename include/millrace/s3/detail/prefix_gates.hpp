@@ -16,6 +16,7 @@ namespace millrace::s3::detail {
 
 /// The gates of one executor, one per endpoint, bucket and first component of the key: S3 counts requests per prefix,
 /// and this is the one that a data set has to itself. Each loop of a group learns from its own refusals.
+template <class Gate>
 class prefix_gates final : public executor_service {
  public:
   static prefix_gates& of(executor& ex) {
@@ -23,7 +24,7 @@ class prefix_gates final : public executor_service {
   }
 
   /// Valid while something of it is in use, and until the next call otherwise.
-  prefix_gate& gate(const std::string& endpoint, const std::string& bucket, const std::string& key) {
+  Gate& gate(const std::string& endpoint, const std::string& bucket, const std::string& key) {
     if (gates_.size() >= 256) forget_idle();
     std::string name = endpoint;
     name += '\n';
@@ -40,7 +41,7 @@ class prefix_gates final : public executor_service {
     for (auto i = gates_.begin(); i != gates_.end();) i = i->second.idle() ? gates_.erase(i) : std::next(i);
   }
 
-  std::map<std::string, prefix_gate> gates_;
+  std::map<std::string, Gate> gates_;
 };
 
 }  // namespace millrace::s3::detail

@@ -42,6 +42,7 @@ enum class profile_base { keys, environment, instance, container, web_identity, 
 /// The rules are those of the AWS SDKs: a profile with role_arn takes its base from exactly one of source_profile and
 /// credential_source; static keys in a profile that is somebody's source end the chain there; a profile may name itself
 /// as source for its own keys; loops are errors.
+template <class = void>
 class profile_chain {
  public:
   /// Nothing when there is no such profile or it says nothing about credentials; configuration_error when it does and

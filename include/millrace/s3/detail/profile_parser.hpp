@@ -43,6 +43,7 @@ inline bool is_profile_name(std::string_view text) noexcept {
 
 /// Reads one AWS configuration or credentials file into its sections, in the order and with the repetitions of the
 /// file. Errors name the file and the line, never what stands there: it may be a secret.
+template <class = void>
 class profile_parser {
  public:
   explicit profile_parser(std::string_view file) : file_(file) {}

@@ -22,7 +22,8 @@ inline constexpr std::uint64_t max_parts = 10000;
 class put_plan {
  public:
   /// Throws configuration_error for sizes that cannot work and for text that no header may carry.
-  put_plan(const config& c, const put_options& o)
+  template <class Config>
+  put_plan(const Config& c, const put_options& o)
       : part(o.part), size(o.size), only_new(o.only_new), checksums(o.checksums.value_or(c.send_checksums)) {
     if (part == 0 || part > 5 * GiB) throw configuration_error("put: a part has 1 byte to 5 GiB");
     if (c.endpoint_url.empty() && part < 5 * MiB) throw configuration_error("put: AWS wants parts of 5 MiB or more");

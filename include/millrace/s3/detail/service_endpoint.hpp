@@ -19,7 +19,8 @@ class service_endpoint {
  public:
   /// `host` is `sts` or `portal.sso`; `variable` AWS_ENDPOINT_URL_STS or the like, `section` its block in a services
   /// section. Order: that variable, AWS_ENDPOINT_URL, the services section, endpoint_url of the profile, AWS.
-  service_endpoint(const settings& s, std::string_view host, const char* variable, std::string_view section,
+  template <class Settings>
+  service_endpoint(const Settings& s, std::string_view host, const char* variable, std::string_view section,
                    const std::string& region) {
     if (const choice url = choose_endpoint(s, variable, section); url.value()) {
       const endpoint_url parts = endpoint_url::parse(*url.value());

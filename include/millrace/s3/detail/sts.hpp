@@ -26,6 +26,7 @@
 namespace millrace::s3::detail {
 
 /// Collects the credentials of an answer of STS.
+template <class = void>
 class sts_answer final : public xml_handler {
  public:
   sts_answer() = default;
@@ -50,12 +51,13 @@ class sts_answer final : public xml_handler {
   std::string expiration;
 };
 
-inline credentials credentials_of_sts(std::string_view body, const std::string& url) {
+template <class = void>
+credentials credentials_of_sts(std::string_view body, const std::string& url) {
   const where at{url, std::nullopt, std::string()};
-  sts_answer answer;
+  sts_answer<> answer;
   xml_limits limits;
   limits.document = 64 * KiB;
-  xml_reader reader(answer, limits);
+  xml_reader<> reader(answer, limits);
   const std::string wrong = reader.read(body);
   if (!wrong.empty()) throw error(200, std::string(), wrong, std::string(), at);
   const std::optional<std::int64_t> end = parse_iso8601(answer.expiration);
@@ -65,7 +67,8 @@ inline credentials credentials_of_sts(std::string_view body, const std::string& 
   return credentials(answer.key, answer.secret, answer.token, end);
 }
 
-inline error refusal_of_sts(const http::response& answer, const std::string& url) {
+template <class = void>
+error refusal_of_sts(const http::response& answer, const std::string& url) {
   error_document document = error_document::parse(answer.body).value_or(error_document());
   // Some refusals repeat what was signed, with the session token in it.
   document.message.resize(min_of(document.message.size(), document.message.find("\n")));
@@ -76,7 +79,8 @@ inline error refusal_of_sts(const http::response& answer, const std::string& url
 }
 
 /// The form that STS is sent; in the order of its documentation.
-inline std::string sts_form(std::string_view action, const role_request& role, std::int64_t now) {
+template <class = void>
+std::string sts_form(std::string_view action, const role_request& role, std::int64_t now) {
   std::string form;
   append_query_parameter(form, "Action", action);
   append_query_parameter(form, "Version", "2011-06-15");
@@ -89,7 +93,8 @@ inline std::string sts_form(std::string_view action, const role_request& role, s
   return form;
 }
 
-inline http::request sts_request(const service_endpoint& to, std::string_view form) {
+template <class = void>
+http::request sts_request(const service_endpoint& to, std::string_view form) {
   http::request r("POST", to.url("/"));
   r.fields.add("content-type", "application/x-www-form-urlencoded");
   writable_bytes body = writable_bytes::allocate(form.size());
@@ -99,7 +104,8 @@ inline http::request sts_request(const service_endpoint& to, std::string_view fo
 }
 
 /// The region whose STS is asked. Without any, the one that is always there.
-inline std::string sts_region(const settings& s) {
+template <class = void>
+std::string sts_region(const settings& s) {
   std::string region = choose_region(s).value_or_empty();
   return region.empty() ? "us-east-1" : region;
 }

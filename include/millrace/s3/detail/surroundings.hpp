@@ -35,7 +35,6 @@ class surroundings {
 
   file_text read_file(const std::string& path) const { return read_small_file(path); }
 
-  template <class = void>
   task<http::response> send(http::request r, request_limits limits) const {
     http::transport_options options = services_;
     if (limits.direct) options.proxy.clear();  // whatever the variables say
@@ -44,7 +43,6 @@ class surroundings {
     return send_within(std::move(r), make_shared_object<const http::transport_options>(std::move(options)), limits);
   }
 
-  template <class = void>
   task<process_result> run(std::string command, duration longest, std::size_t limit) const {
     return run_process(std::move(command), longest, limit);
   }
@@ -56,7 +54,6 @@ class surroundings {
 
  private:
   /// An answer that drips is no answer.
-  template <class = void>
   static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);

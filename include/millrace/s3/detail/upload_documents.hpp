@@ -31,7 +31,8 @@ class stored_part {
 };
 
 /// The value of x-amz-checksum-crc32c: base64 of the big-endian CRC.
-inline std::string crc32c_value(std::string_view data) {
+template <class = void>
+std::string crc32c_value(std::string_view data) {
   const std::uint32_t crc = crc32c(0, data.data(), data.size());
   const unsigned char raw[4] = {static_cast<unsigned char>(crc >> 24), static_cast<unsigned char>(crc >> 16),
                                 static_cast<unsigned char>(crc >> 8), static_cast<unsigned char>(crc)};
@@ -41,7 +42,8 @@ inline std::string crc32c_value(std::string_view data) {
 }
 
 /// The body of CompleteMultipartUpload.
-inline std::string complete_document(const std::vector<stored_part>& parts) {
+template <class = void>
+std::string complete_document(const std::vector<stored_part>& parts) {
   std::string text = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
   for (const stored_part& p : parts) {
     text += "<Part><PartNumber>";
@@ -68,7 +70,8 @@ inline std::string complete_document(const std::vector<stored_part>& parts) {
 
 /// The ETag that an object made of these parts has at stores whose ETags are MD5 sums: the MD5 of the parts' MD5s, and
 /// their number. Empty where the parts' ETags are something else.
-inline std::string composite_etag(const std::vector<stored_part>& parts) {
+template <class = void>
+std::string composite_etag(const std::vector<stored_part>& parts) {
   std::string sums;
   for (const stored_part& p : parts) {
     std::string_view tag = p.etag;
@@ -109,12 +112,13 @@ class element_handler final : public xml_handler {
 /// The text of the element `path` in an answer that began as a success. S3 sends the status before it knows how the
 /// request ends: an error document in its place, a document that lacks the element, or none at all is an s3::error with
 /// the status 200.
-inline std::string element_of(std::string_view body, std::string_view path, where at) {
+template <class = void>
+std::string element_of(std::string_view body, std::string_view path, where at) {
   if (std::optional<error_document> refused = error_document::parse(body)) {
     throw error(200, refused->code, refused->message, refused->request_id, std::move(at));
   }
   element_handler found(path);
-  xml_reader reader(found);
+  xml_reader<> reader(found);
   std::string wrong = reader.read(xml_legal(body));
   if (wrong.empty() && found.value.empty()) wrong = "the answer lacks " + std::string(path);
   if (!wrong.empty()) throw error(200, std::string(), std::move(wrong), std::string(), std::move(at));

@@ -54,11 +54,13 @@ task<void> discard_once(const Session& s, const operation& op) {
   co_await http::read_all(x, 64 * KiB);
 }
 
-inline void add_checksum(operation& op, const std::string& sum) {
+template <class = void>
+void add_checksum(operation& op, const std::string& sum) {
   if (!sum.empty()) op.fields.add("x-amz-checksum-crc32c", sum);
 }
 
-inline void add_fields(operation& op, const http::headers& fields) {
+template <class = void>
+void add_fields(operation& op, const http::headers& fields) {
   for (const auto& [name, value] : fields) op.fields.add(name, value);
 }
 

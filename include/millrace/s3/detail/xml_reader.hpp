@@ -41,6 +41,7 @@ class xml_handler {
 ///
 /// No document type (so no entities beyond the five of XML and numeric ones), no encoding but UTF-8, nothing fetched.
 /// Name prefixes are dropped. The handler must live as long as the reader.
+template <class = void>
 class xml_reader {
  public:
   explicit xml_reader(xml_handler& handler, xml_limits limits = xml_limits()) : handler_(handler), limits_(limits) {}

@@ -24,6 +24,7 @@ class part_times {
   explicit part_times(const hedge_options& options) noexcept : options_(options) {}
 
   /// One more request begins: after which time it is slow; nothing while that is not known.
+  template <class = void>
   std::optional<duration> patience(std::size_t length) {
     std::lock_guard lock(mutex_);
     allowed_ = min_of(allowed_ + options_.extra, most_allowed);

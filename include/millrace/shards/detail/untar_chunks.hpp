@@ -14,12 +14,12 @@ namespace millrace::detail {
 
 /// The loop behind untar() and untar_plain(). `Open(shard)` gives the reader of an object: anything with the interface
 /// of tar::reader.
-template <class Open>
-async_generator<member> untar_chunks(async_generator<chunk> in, Open open) {
+template <class Chunks, class Open>
+async_generator<member> untar_chunks(Chunks in, Open open) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
   std::uint64_t ordinal = 0;
-  while (std::optional<chunk> c = co_await in.next()) {
+  while (auto c = co_await in.next()) {
     if (!reader) {
       reader.emplace(open(*c->from));
       ordinal = 0;

@@ -18,6 +18,7 @@ inline bool is_zero(std::string_view text) noexcept { return text.find_first_not
 
 /// The pieces fed to a library that wants one whole piece at a time and keeps looking at it until it asks for the next.
 /// Remembers a little of what went before, to look at what the library left unread at its end.
+template <class = void>
 class packed_input {
  public:
   packed_input() { before_.reserve(2 * remembered); }

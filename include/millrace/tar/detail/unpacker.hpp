@@ -225,7 +225,7 @@ class unpacker {
   format kind_;
   archive_options options_;
   slab_pool pool_;
-  packed_input input_;
+  packed_input<> input_;
   gzip_check gzip_;
   event event_ = event::hungry;
   bool cancelled_ = false;
