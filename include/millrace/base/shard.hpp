@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/detail/shown_url.hpp>
+
 namespace millrace {
 
 /// One object of a store that holds samples: what sources list and `fetch` reads.
@@ -20,6 +22,13 @@ class shard {
   std::string url;                    ///< s3://bucket/key (the key's raw bytes), http(s)://..., or a file's path
   std::optional<std::uint64_t> size;  ///< in bytes, when the source knows it
   std::string etag;  ///< as the store sends it, quotes included; empty when the source does not know it
+
+  /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
+  /// objects in S3 and of files are shown whole: there `?` and `#` are part of the name.
+  template <class = void>
+  std::string shown() const {
+    return detail::shown_url(url);
+  }
 
   friend bool operator==(const shard& a, const shard& b) {
     return a.url == b.url && a.size == b.size && a.etag == b.etag;

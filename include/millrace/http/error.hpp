@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
 
 namespace millrace::http {
@@ -51,15 +52,9 @@ class error : public millrace::error {
 };
 
 /// `url` up to its query string or fragment, without user information: fit for messages.
-inline std::string displayed(const std::string& url) {
-  std::string text = url.substr(0, url.find_first_of("?#"));
-  const std::size_t scheme = text.find("://");
-  if (scheme != std::string::npos) {
-    const std::size_t path = text.find('/', scheme + 3);
-    const std::size_t at = text.rfind('@', path);
-    if (at != std::string::npos && at > scheme) text.erase(scheme + 3, at - scheme - 2);
-  }
-  return text;
+template <class = void>
+std::string displayed(const std::string& url) {
+  return millrace::detail::without_secrets(url);
 }
 
 }  // namespace millrace::http

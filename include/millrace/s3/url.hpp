@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
 
 namespace millrace::s3 {
@@ -61,7 +62,7 @@ class url {
  private:
   static where named(std::string_view text) {
     where at;
-    at.object = text;
+    at.object = millrace::detail::shown_url(std::string(text));  // it may be a presigned URL
     return at;
   }
 

@@ -184,7 +184,7 @@ class part_scheduler {
 
   /// All parts must be of one version of the object, whole, and of one size.
   void check(open_object& o, const part& p, std::uint64_t offset, std::size_t length) {
-    const where at{o.info->url, offset, std::string()};
+    const where at{o.info->shown(), offset, std::string()};
     if (o.etag.empty()) {
       o.etag = p.etag;
     } else if (!p.etag.empty() && p.etag != o.etag) {
@@ -216,7 +216,8 @@ class part_scheduler {
         auto s = co_await in_.next();
         if (!s) break;
         if (!store_->serves(s->url)) {
-          throw configuration_error("no store is configured for this URL", where{s->url, std::nullopt, std::string()});
+          throw configuration_error("no store is configured for this URL",
+                                    where{s->shown(), std::nullopt, std::string()});
         }
         open_.emplace_back(std::move(*s));
         issue();

@@ -32,8 +32,10 @@ class origin {
   template <class = void>
   where at(std::string key = std::string()) const {
     where w;
-    w.object = url();
-    if (from != nullptr) w.offset = offset;
+    if (from != nullptr) {
+      w.object = from->shown();
+      w.offset = offset;
+    }
     w.key = std::move(key);
     return w;
   }

@@ -32,7 +32,7 @@ class basic_storage_set final : public storage {
                   slab_pool slabs) const override {
     const storage* s = find(object.url);
     if (s == nullptr) {
-      throw configuration_error("no store is configured for this URL", where{object.url, offset, std::string()});
+      throw configuration_error("no store is configured for this URL", where{object.shown(), offset, std::string()});
     }
     return s->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }

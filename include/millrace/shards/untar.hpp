@@ -24,7 +24,7 @@ auto untar(tar::archive_options options = {}) {
     auto open = [options, pool = slab_pool(MiB)](const shard& s) {
       tar::archive_options own = options;
       if (s.size) own.members.object_bytes = *s.size;
-      return tar::archive_reader(s.url, own, pool);
+      return tar::archive_reader(s.shown(), own, pool);
     };
     return detail::untar_chunks(std::move(in), std::move(open)).named("untar");
   };

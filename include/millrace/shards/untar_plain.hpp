@@ -17,7 +17,7 @@ auto untar_plain(tar::reader_options options = {}) {
     auto open = [options](const shard& s) {
       tar::reader_options own = options;
       if (s.size) own.object_bytes = *s.size;
-      return tar::reader(s.url, own);
+      return tar::reader(s.shown(), own);
     };
     return detail::untar_chunks(std::move(in), std::move(open)).named("untar");
   };

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/s3/detail/canonical_path.hpp>
 #include <millrace/s3/detail/host_name.hpp>
@@ -85,7 +86,7 @@ class endpoint_url {
  private:
   [[noreturn]] static void refuse(std::string_view text, const char* why) {
     where at;
-    at.object = text;
+    at.object = millrace::detail::without_secrets(std::string(text));
     throw configuration_error(std::string("not a usable endpoint URL: ") + why, at);
   }
 

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace millrace::detail {
+
+/// `url` up to its query string or fragment, and without user information: fit for messages, since both may be secrets
+/// (a presigned URL carries its signature in the query).
+template <class = void>
+std::string without_secrets(const std::string& url) {
+  const std::size_t scheme = url.find("://");
+  if (scheme == std::string::npos) return url.substr(0, url.find_first_of("?#"));
+  const std::size_t begin = scheme + 3;
+  const std::size_t end = url.find_first_of("/?#", begin);  // of the authority (RFC 3986, 3.2)
+  const std::size_t at = url.rfind('@', end);
+  if (at != std::string::npos && at >= begin) {
+    std::string text = url.substr(0, url.find_first_of("?#", at));
+    return text.erase(begin, at + 1 - begin);
+  }
+  // A password with a ? or # that should have been encoded: nobody can tell where it ends.
+  if (end != std::string::npos && url[end] != '/' && url.find('@', end) != std::string::npos) {
+    return url.substr(0, begin) + "...";
+  }
+  return url.substr(0, url.find_first_of("?#", begin));
+}
+
+/// The same for the URLs of shards: names of objects in S3 and of files are shown whole, because `?`, `#` and `@` are
+/// parts of names there.
+template <class = void>
+std::string shown_url(const std::string& url) {
+  const bool name = url.find("://") == std::string::npos || url.compare(0, 5, "s3://") == 0 ||
+                    url.compare(0, 5, "S3://") == 0 || url.compare(0, 7, "file://") == 0;
+  return name ? url : without_secrets(url);
+}
+
+}  // namespace millrace::detail
