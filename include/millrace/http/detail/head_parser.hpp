@@ -22,7 +22,11 @@ class head_parser {
   /// Takes one line; true when it completed the final head (interim 1xx heads are skipped). Throws http::error.
   bool line(std::string_view text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-    if (complete_) return false;  // trailer of a chunked body
+    if (complete_) {  // trailer of a chunked body; libcurl keeps it, however long it is
+      trailer_ += text.size() + 2;
+      if (trailer_ > 64 * 1024) throw problem("the trailer is too long");
+      return false;
+    }
     if (text.substr(0, 5) == "HTTP/") {
       head_ = response_head();
       any_ = true;
@@ -129,6 +133,7 @@ class head_parser {
   response_head head_;
   bool any_ = false;
   bool complete_ = false;
+  std::size_t trailer_ = 0;  // bytes
 };
 
 }  // namespace millrace::http::detail

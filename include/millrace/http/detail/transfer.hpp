@@ -60,7 +60,7 @@ class basic_transfer final : public engine::client, private timer_node {
     progress_ = engine_.loop().now();
     try {
       configure();
-      watch(progress_ + transport_->first_byte_timeout);
+      watch(after(transport_->first_byte_timeout));
       engine_.start(easy_);  // last: once libcurl has it, only the destructor takes it back
     } catch (...) {
       engine_.loop().remove_timer(*this);
@@ -138,6 +138,10 @@ class basic_transfer final : public engine::client, private timer_node {
     set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    // Dropped or timed out while its host is looked up: libcurl would wait, on the loop's thread, for getaddrinfo().
+    set(CURLOPT_QUICK_EXIT, 1L);
+#endif
     set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
     set(CURLOPT_HTTP_CONTENT_DECODING, 0L);
     set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
@@ -197,7 +201,7 @@ class basic_transfer final : public engine::client, private timer_node {
     if (t.ended_) return 0;  // timed out: libcurl learns it here
     try {
       t.touch();
-      if (!t.parser_.any()) t.watch(t.progress_ + t.transport_->stall_timeout);  // from now on the shorter look-back
+      if (!t.parser_.any()) t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
       if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) t.wake();
       return size * count;
     } catch (...) {
@@ -282,7 +286,7 @@ class basic_transfer final : public engine::client, private timer_node {
   void unpause() noexcept {
     paused_ = false;
     touch();
-    watch(progress_ + transport_->stall_timeout);
+    watch(after(transport_->stall_timeout));
     engine_.action_bytes = 0;  // this is an action of its own: with the last one's count on_body would pause again
     curl_easy_pause(easy_, CURLPAUSE_CONT);  // may call on_body at once
   }
@@ -290,6 +294,10 @@ class basic_transfer final : public engine::client, private timer_node {
   // ---- time-outs: one timer that looks back at the last progress instead of being moved by every packet
 
   void touch() noexcept { progress_ = engine_.loop().now(); }
+  static time_point later(time_point from, duration d) noexcept {
+    return d > time_point::max() - from ? time_point::max() : from + d;
+  }
+  time_point after(duration d) const noexcept { return later(progress_, d); }
   void watch(time_point due) { engine_.loop().add_timer(*this, due); }
   void fire() noexcept override {
     if (ended_ || paused_) return;  // unpause() watches again
@@ -298,13 +306,13 @@ class basic_transfer final : public engine::client, private timer_node {
     const bool started = parser_.any();
     const duration limit = started ? transport_->stall_timeout : transport_->first_byte_timeout;
     const time_point now = engine_.loop().now();
-    if (sent == 0) return watch(now + limit);  // queued or connecting: libcurl's connect time-out counts
-    if (now - progress_ < limit) return watch(progress_ + limit);
+    if (sent == 0) return watch(later(now, limit));  // queued or connecting: libcurl's connect time-out counts
+    if (now - progress_ < limit) return watch(after(limit));
     curl_off_t uploaded = 0;
     curl_easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &uploaded);
     if (std::exchange(uploaded_, uploaded) != uploaded) {  // a large body, a slow link: it goes on
       progress_ = now;
-      return watch(now + limit);
+      return watch(later(now, limit));
     }
     error_ = std::make_exception_ptr(error(failure::timeout,
                                            (started ? "no byte of the answer for " : "no answer within ") +
