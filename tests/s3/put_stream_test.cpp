@@ -391,8 +391,8 @@ TEST_CASE("options that cannot work, and text that no header may carry, are refu
   const auto session = std::make_shared<const s3::session>(
       c.configuration(), std::make_shared<s3::fixed_credentials>(s3::credentials()), http::transport_options());
   const auto loop = make_event_loop();
-  s3::detail::object_chunk chunk(10001, bytes::copy("x"), false);
-  CHECK_THROWS_AS(block_on(*loop, s3::detail::store_part(session, "b", "k", "id", std::move(chunk), true)),
-                  configuration_error);
+  s3::detail::object_chunk chunk(10001, 1000000, bytes::copy("x"), false);
+  CHECK_THROWS_WITH(block_on(*loop, s3::detail::store_part(session, "b", "k", "id", std::move(chunk), true)),
+                    Contains("s3://b/k at byte 1000000"));
   CHECK(origin.log().size() == 0);
 }

@@ -21,10 +21,11 @@ namespace millrace::s3::detail {
 /// A part of an object that is being stored.
 class object_chunk {
  public:
-  object_chunk(std::uint64_t part_number, bytes body, bool is_last)
-      : number(part_number), data(std::move(body)), last(is_last) {}
+  object_chunk(std::uint64_t part_number, std::uint64_t first_byte, bytes body, bool is_last)
+      : number(part_number), offset(first_byte), data(std::move(body)), last(is_last) {}
 
   std::uint64_t number;  ///< from 1
+  std::uint64_t offset;  ///< of its first byte in the object
   bytes data;
   bool last;
 
@@ -96,7 +97,8 @@ async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std
     }
     while (!piece->empty()) {
       if (buffer.full()) {
-        object_chunk chunk(++number, buffer.release(), false);
+        object_chunk chunk(number + 1, number * part, buffer.release(), false);
+        ++number;
         co_yield give(chunk);
       }
       buffer.take(*piece);
@@ -106,7 +108,7 @@ async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std
     at.offset = total;
     throw millrace::error("the stream ends before the " + std::to_string(*size) + " bytes that it was to hold", at);
   }
-  object_chunk chunk(++number, buffer.release(), true);
+  object_chunk chunk(number + 1, number * part, buffer.release(), true);
   co_yield give(chunk);
 }
 

@@ -84,7 +84,7 @@ task<stored_part> store_part(std::shared_ptr<const Session> s, std::string bucke
   if (chunk.number > max_parts) {
     where at;
     at.object = "s3://" + bucket + "/" + key;
-    at.offset = (chunk.number - 1) * chunk.data.size();
+    at.offset = chunk.offset;
     throw configuration_error("the stream does not fit into 10000 parts: make them larger, or tell its size", at);
   }
   operation op("PUT", std::move(bucket), std::move(key));

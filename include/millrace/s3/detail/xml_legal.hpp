@@ -11,11 +11,29 @@
 
 namespace millrace::s3::detail {
 
-/// `document` with a question mark for every control character that XML 1.0 has no way to write, be it raw or a
-/// character reference. Stores repeat keys in their answers as they are, and keys may hold any of them; where the key
+/// Bytes of the character that begins at `text[0]`, one above 0x7f; 0 when it is no UTF-8 or none that XML 1.0 allows.
+inline std::size_t xml_character(std::string_view text) noexcept {
+  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned a = at(0);
+  if (a < 0xc2 || a > 0xf4) return 0;
+  const std::size_t length = a >= 0xf0 ? 4 : a >= 0xe0 ? 3 : 2;
+  std::uint32_t c = a & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+    c = c << 6 | (at(i) & 0x3f);
+  }
+  static constexpr std::uint32_t first[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool bad = c < first[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) || c == 0xfffe || c == 0xffff;
+  return bad ? 0 : length;
+}
+
+/// `document` with a question mark for every character that XML 1.0 has no way to write, be it raw or a character
+/// reference, and for every byte that is not UTF-8. Stores repeat keys in their answers as they are, and keys may hold any of them; where the key
 /// is not what one wants to know, the rest of the answer is good.
 inline std::string xml_legal(std::string_view document) {
-  const auto legal = [](std::uint32_t c) { return c >= 0x20 || c == '\t' || c == '\n' || c == '\r'; };
+  const auto legal = [](std::uint32_t c) {
+    return (c >= 0x20 && c != 0xfffe && c != 0xffff) || c == '\t' || c == '\n' || c == '\r';
+  };
   std::string out;
   out.reserve(document.size());
   for (std::size_t i = 0; i < document.size(); ++i) {
@@ -37,6 +55,16 @@ inline std::string xml_legal(std::string_view document) {
           continue;
         }
       }
+    }
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      const std::size_t n = xml_character(document.substr(i));
+      if (n == 0) {
+        out += '?';
+      } else {
+        out += document.substr(i, n);
+        i += n - 1;
+      }
+      continue;
     }
     out += legal(static_cast<unsigned char>(c)) ? c : '?';
   }
