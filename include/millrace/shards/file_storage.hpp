@@ -4,6 +4,8 @@
 
 #include <glob.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -63,16 +65,25 @@ namespace detail {
 template <class = void>
 async_generator<shard> glob_files(std::string pattern) {
   ::glob_t found{};
-  const int rc = ::glob(pattern.c_str(), GLOB_MARK, nullptr, &found);
+  // A folder that cannot be read (no descriptor left, no permission, a broken disk) would be passed over in silence.
+  const auto refuse = [](const char*, int error) { return error == ENOENT || error == ENOTDIR ? 0 : 1; };
+  const int rc = ::glob(pattern.c_str(), GLOB_MARK | GLOB_NOSORT, refuse, &found);
+  const int error = errno;
+  // By bytes: glob(3) sorts by the locale, which may differ between ranks.
+  const auto by_bytes = [](const void* a, const void* b) {
+    return std::strcmp(*static_cast<char* const*>(a), *static_cast<char* const*>(b));
+  };
+  if (rc == 0) std::qsort(found.gl_pathv, found.gl_pathc, sizeof(char*), by_bytes);
   std::vector<std::string> names;
   for (std::size_t i = 0; rc == 0 && i < found.gl_pathc; ++i) {
     std::string name = found.gl_pathv[i];
     if (name.back() != '/') names.push_back(std::move(name));  // GLOB_MARK: folders end in a slash
   }
   ::globfree(&found);
-  if (names.empty()) {
-    throw configuration_error("no file matches the pattern", where{pattern, std::nullopt, std::string()});
-  }
+  const where at{pattern, std::nullopt, std::string()};
+  if (rc == GLOB_ABORTED) throw io_error(error, std::string("cannot read a folder: ") + std::strerror(error), at);
+  if (rc == GLOB_NOSPACE) throw std::bad_alloc();
+  if (names.empty()) throw configuration_error("no file matches the pattern", at);
   for (std::string& n : names) {
     shard s(std::move(n));
     co_yield give(s);

@@ -32,6 +32,7 @@ std::vector<std::string> expand_braces(std::string_view text) {
     const std::size_t close = text.find('}', open);
     if (close == std::string_view::npos) fail("the brace list has no closing brace");
     const std::string_view list = text.substr(open + 1, close - open - 1);
+    if (list.find('{') != std::string_view::npos) fail("brace lists cannot be nested");
     std::vector<std::string> choices;
     if (const std::size_t dots = list.find(".."); dots != std::string_view::npos) {
       const std::string_view low = list.substr(0, dots);
