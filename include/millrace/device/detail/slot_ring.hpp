@@ -117,15 +117,30 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     u.active = true;
   }
   void mark(std::size_t i, stream_ref stream) override {
-    user& u = find_or_add(slots_[i], stream);
-    device_.record(u.done, stream);
-    u.active = true;
+    slot& s = slots_[i];
+    try {
+      find_or_add(s, stream).active = true;  // recorded by release(), too
+      device_.record(find_or_add(s, stream).done, stream);
+    } catch (const configuration_error&) {
+      throw;  // of another runtime: it cannot have used the slot
+    } catch (...) {
+      s.unmarked.push_back(stream);  // it may use the slot: release() tries again
+      throw;
+    }
   }
   bool ready(std::size_t i) const override { return device_.query(*slots_[i].copied); }
   void synchronize(std::size_t i) const override { device_.synchronize(*slots_[i].copied); }
   void release(std::size_t i) noexcept override {
     slot& s = slots_[i];
     std::exception_ptr failed;
+    for (const stream_ref stream : s.unmarked) {
+      try {
+        find_or_add(s, stream).active = true;
+      } catch (...) {
+        failed = std::current_exception();
+      }
+    }
+    s.unmarked.clear();
     for (user& u : s.users) {
       if (!u.active) continue;
       try {
@@ -160,7 +175,8 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     std::optional<typename D::event_type> copied;
     std::vector<user> users;
     host_batch host;
-    bool unfenced = false;  // something may be enqueued that no event tells about
+    std::vector<stream_ref> unmarked;  // use the slot, and could not be marked
+    bool unfenced = false;             // something may be enqueued that no event tells about
   };
 
   user& find_or_add(slot& s, stream_ref stream) {
