@@ -20,7 +20,7 @@ namespace millrace {
 template <class = void>
 std::vector<std::string> expand_braces(std::string_view text) {
   const auto fail = [&](std::string why) {
-    throw configuration_error(std::move(why), where{std::string(text), std::nullopt, std::string()});
+    throw configuration_error(std::move(why), where{detail::shown_url(std::string(text)), std::nullopt, std::string()});
   };
   std::vector<std::string> names{std::string()};
   std::size_t at = 0;

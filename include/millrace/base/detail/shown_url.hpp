@@ -8,21 +8,24 @@
 namespace millrace::detail {
 
 /// `url` up to its query string or fragment, and without user information: fit for messages, since both may be secrets
-/// (a presigned URL carries its signature in the query).
+/// (a presigned URL carries its signature in the query). The scheme may be missing.
 template <class = void>
 std::string without_secrets(const std::string& url) {
   const std::size_t scheme = url.find("://");
-  if (scheme == std::string::npos) return url.substr(0, url.find_first_of("?#"));
-  const std::size_t begin = scheme + 3;
+  // One behind a slash or in the query is of another URL.
+  const std::size_t begin = scheme == std::string::npos || url.find_first_of("/?#") < scheme ? 0 : scheme + 3;
   const std::size_t end = url.find_first_of("/?#", begin);  // of the authority (RFC 3986, 3.2)
   const std::size_t at = url.rfind('@', end);
   if (at != std::string::npos && at >= begin) {
     std::string text = url.substr(0, url.find_first_of("?#", at));
     return text.erase(begin, at + 1 - begin);
   }
-  // A password with a ? or # that should have been encoded: nobody can tell where it ends.
-  if (end != std::string::npos && url[end] != '/' && url.find('@', end) != std::string::npos) {
-    return url.substr(0, begin) + "...";
+  // A password with a slash, ? or # that should have been encoded: nobody can tell where it ends.
+  if (end != std::string::npos && url.find('@', end) != std::string::npos) {
+    const std::size_t colon = url.rfind(':', end);
+    const bool port = colon == std::string::npos || colon < begin || url[begin] == '[' ||
+                      url.find_first_not_of("0123456789", colon + 1) == end;
+    if (url[end] != '/' || !port) return url.substr(0, begin) + "...";
   }
   return url.substr(0, url.find_first_of("?#", begin));
 }

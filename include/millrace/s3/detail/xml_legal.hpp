@@ -28,8 +28,8 @@ inline std::size_t xml_character(std::string_view text) noexcept {
 }
 
 /// `document` with a question mark for every character that XML 1.0 has no way to write, be it raw or a character
-/// reference, and for every byte that is not UTF-8. Stores repeat keys in their answers as they are, and keys may hold any of them; where the key
-/// is not what one wants to know, the rest of the answer is good.
+/// reference, and for every byte that is not UTF-8. Stores repeat keys in their answers as they are, and keys may hold
+/// any of them; where the key is not what one wants to know, the rest of the answer is good.
 inline std::string xml_legal(std::string_view document) {
   const auto legal = [](std::uint32_t c) {
     return (c >= 0x20 && c != 0xfffe && c != 0xffff) || c == '\t' || c == '\n' || c == '\r';
