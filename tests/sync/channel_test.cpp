@@ -46,6 +46,9 @@ task<std::string> receive_one(channel<int>& c) {
 
 }  // namespace
 
+// Its queue allocates: noexcept would end the program where there is no memory.
+static_assert(!std::is_nothrow_constructible_v<channel<int>, std::size_t>);
+
 TEST_CASE("a channel is a bounded queue") {
   testing::virtual_loop loop;
   channel<int> c(3);

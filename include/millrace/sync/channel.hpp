@@ -23,7 +23,7 @@ namespace millrace {
 template <class T>
 class channel {
  public:
-  explicit channel(std::size_t capacity) noexcept : capacity_(capacity == 0 ? 1 : capacity) {}
+  explicit channel(std::size_t capacity) : capacity_(capacity == 0 ? 1 : capacity) {}  // a deque allocates
   channel(const channel&) = delete;
   channel& operator=(const channel&) = delete;
 

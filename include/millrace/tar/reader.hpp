@@ -62,7 +62,7 @@ class reader {
       has_pending_ = false;
       return true;
     }
-    return step(out);
+    return step_or_break(out);
   }
 
   /// Says that no more input comes. Throws where the archive is cut short, unless complete members have not been taken
@@ -70,7 +70,7 @@ class reader {
   void finish() {
     if (ended_) return;
     ended_ = true;
-    has_pending_ = step(pending_);
+    has_pending_ = step_or_break(pending_);
   }
 
   /// True once no further member can come: the end-of-archive block has been read, or finish() was called and every
@@ -88,6 +88,23 @@ class reader {
   enum class state : unsigned char { header, extended, body, skip, sparse_map, end, failed };
 
   bool step(entry& out);
+  bool step_or_break(entry& out) {
+    try {
+      return step(out);
+    } catch (...) {
+      if (state_ != state::failed) break_off();
+      throw;
+    }
+  }
+  /// Out of memory in the middle of a member: what comes next must not be taken for a header.
+  void break_off() noexcept {
+    failure_ = "failed before";  // no longer than a string holds without allocating
+    failed_name_.clear();
+    failed_at_ = in_.offset();
+    state_ = state::failed;
+    in_.drop();
+    body_.drop();
+  }
   bool on_header(const char* block, entry& out);
   void on_zero_block(std::uint64_t at);
   bool begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out);

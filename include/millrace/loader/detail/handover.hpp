@@ -55,9 +55,13 @@ class handover {
   }
   /// Drops what nobody will take; for a consumer that has left.
   void clear() {
-    std::deque<T> dropped;  // destroyed after the lock is gone
-    std::lock_guard lock(mutex_);
-    dropped.swap(items_);
+    for (;;) {  // one by one: an empty deque would allocate, and nobody could be told
+      std::optional<T> dropped;  // destroyed after the lock is gone
+      std::lock_guard lock(mutex_);
+      if (items_.empty()) return;
+      dropped.emplace(std::move(items_.front()));
+      items_.pop_front();
+    }
   }
   /// The executor behind the queue; null before it runs and after it has ended.
   void attach(executor* ex) {

@@ -52,6 +52,23 @@ inline la_int64_t cpio_end_bytes(::archive* a) noexcept {
   }
 }
 
+/// Bytes of a cpio header with a name and, of a symbolic link, its target, which libarchive reads with the header.
+inline la_int64_t cpio_header_bytes(::archive* a, std::size_t name, std::size_t target) noexcept {
+  const auto both = static_cast<la_int64_t>(name + 1 + target);
+  switch (::archive_format(a)) {
+    case ARCHIVE_FORMAT_CPIO_SVR4_NOCRC:
+    case ARCHIVE_FORMAT_CPIO_SVR4_CRC:
+      return 110 + both + static_cast<la_int64_t>(-(110 + name + 1) & 3);
+    case ARCHIVE_FORMAT_CPIO_POSIX:
+      return 76 + both;
+    case ARCHIVE_FORMAT_CPIO_BIN_LE:
+    case ARCHIVE_FORMAT_CPIO_BIN_BE:
+      return 26 + both + static_cast<la_int64_t>((name + 1) & 1);
+    default:
+      return 116 + both;
+  }
+}
+
 inline bool unpacker::read_members(::archive* a) {
   for (std::uint64_t members = 0;; ++members) {
     ::archive_entry* e = nullptr;
@@ -98,6 +115,16 @@ inline bool unpacker::read_member(::archive* a, ::archive_entry* e) {
   member_.type = type_of(e);
   member_.size = 0;
   const std::uint64_t at = member_.header_offset;
+  if (kind_ == format::cpio) {
+    // libarchive searches for a header where none is, and warns of that, but when the search goes beyond a piece.
+    const char* target = member_.type == '2' ? ::archive_entry_symlink(e) : nullptr;
+    const std::size_t target_bytes = target == nullptr ? 0 : std::strlen(target);
+    const la_int64_t passed = ::archive_filter_bytes(a, -1) - static_cast<la_int64_t>(at);
+    if (passed > cpio_header_bytes(a, member_.name.size(), target_bytes)) {
+      member_.name.clear();  // it is not known whose header was passed over
+      return fail("something before the member's cpio header was passed over", at);
+    }
+  }
   if (member_.name.size() > options_.members.max_name_bytes) return fail("a name is longer than max_name_bytes", at);
   if (::archive_entry_is_encrypted(e) != 0) return fail("encrypted members are not supported", at);
   if (!member_.is_regular()) return true;
