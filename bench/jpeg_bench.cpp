@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // JPEGs per second: map_concurrent(decode on a pool) beside bare tjDecompress2 on as many threads, in turns; images of
-// 500x375 and about 100 KB. The bare threads write into one buffer each, or into a new one per image, as a pipeline that
-// hands its images on must; the decoder's come from its pool. Then the time to the next batch at a training thread
+// 500x375 and about 100 KB. The bare threads write into one buffer each, or into a new one per image, as a pipeline
+// that hands its images on must; the decoder's come from its pool. Then the time to the next batch at a training thread
 // whose steps take longer than decoding.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/jpeg_bench.cpp -o jpeg_bench -luring -lturbojpeg
 //
