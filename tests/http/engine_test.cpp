@@ -13,10 +13,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/http/response.hpp>
+#include <millrace/io/timeout.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/origin/server.hpp>
@@ -130,6 +132,48 @@ TEST_CASE("a request's time for its answer begins when it has a connection") {
     CHECK(outcome == (answered ? "200 content" : "no answer within 3000 ms"));
     CHECK(loop.elapsed() >= (answered ? 4500ms : 5500ms));
   }
+}
+
+namespace {
+
+/// Opens `n` bodies of one server, larger than what is received ahead, and reads the last before the others. Gives how
+/// many bytes came.
+task<std::size_t> last_before_first(std::string url, std::size_t n) {
+  executor& ex = co_await this_executor();
+  http::engine_options two;
+  two.connections_per_host = 2;
+  http::engine& engine = http::engine::of(ex, two);
+  const auto transport = std::make_shared<const http::transport_options>();
+  http::body_options little;
+  little.window = little.heap_chunk = 4 * KiB;
+  std::vector<http::exchange> open;
+  for (std::size_t i = 0; i < n; ++i) {
+    http::request r(url);
+    open.emplace_back(engine, std::move(r), transport, little);
+  }
+  std::size_t got = 0;
+  for (std::size_t i = n; i > 0; --i) {
+    for (;;) {
+      const bytes piece = co_await open[i - 1].read();
+      if (piece.empty()) break;
+      got += piece.size();
+    }
+  }
+  co_return got;
+}
+
+}  // namespace
+
+TEST_CASE("bodies that nobody reads do not keep others from their turn, however many connections they hold") {
+  testing::jumping_loop loop;
+  origin_server::options open_to_all;
+  open_to_all.anonymous = origin_server::anonymous_access::read;
+  origin_server::server origin(open_to_all);
+  const started<void> serving(loop, origin.serve());
+  origin.objects().put("b", "k", std::string(8 * MiB, 'x'));
+  CHECK(block_on(loop, with_timeout(1h, last_before_first(origin.endpoint() + "/b/k", 7))) == 7 * 8 * MiB);
+  CHECK(loop.elapsed() < 1min);
+  CHECK(http::engine::of(loop).transfers() == 0);
 }
 
 namespace {

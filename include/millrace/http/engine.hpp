@@ -121,6 +121,23 @@ class basic_engine final : public executor_service {
     who->unlink();
   }
 
+  /// A transfer's connection stands still because its reader is behind, or does no longer.
+  void standing_still(bool now) noexcept { standing_ += now ? 1 : -1; }
+  /// For a transfer that waits in libcurl's queue because connections are limited. Those that stand still do not count:
+  /// their readers may be waiting for the very one that is queued, and then nothing would ever go on. It may be queued
+  /// again, at the end. False when libcurl has no memory to take it back.
+  [[nodiscard]] bool make_room_for(CURL* easy) noexcept {
+    if (standing_ != beyond_limit_) {
+      beyond_limit_ = standing_;
+      curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, options_.connections + beyond_limit_);
+      curl_multi_setopt(multi_, CURLMOPT_MAX_HOST_CONNECTIONS, options_.connections_per_host + beyond_limit_);
+    }
+    if (beyond_limit_ == 0) return true;
+    // libcurl looks at its queue only when a transfer ends, and at the limits when one begins.
+    curl_multi_remove_handle(multi_, easy);
+    return curl_multi_add_handle(multi_, easy) == CURLM_OK;
+  }
+
   /// On whose account libcurl works from now on: the stage that waited last. Approximate where several stages share it.
   void charge_to(stage_record* stage, client* who) noexcept {
     account_ = stage;
@@ -268,6 +285,8 @@ class basic_engine final : public executor_service {
   stage_record* account_ = nullptr;
   client* charged_by_ = nullptr;
   std::size_t transfers_ = 0;
+  long standing_ = 0;      // transfers whose connections stand still
+  long beyond_limit_ = 0;  // of those, as many as libcurl's limits know of
 };
 using engine = basic_engine<>;
 

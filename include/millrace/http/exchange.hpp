@@ -8,13 +8,10 @@
 
 #include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
+#include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/transfer.hpp>
 
 namespace millrace::http {
-
-/// Memory for bodies; see detail::body_options. Value type with defaults.
-using body_options = detail::body_options;
-using partial_body = detail::partial_body;
 
 /// One request in flight and its answer.
 ///

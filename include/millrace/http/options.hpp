@@ -28,8 +28,9 @@ class transport_options {
 
 /// Limits of one loop's engine; fixed when the engine is made.
 struct engine_options {
-  long connections_per_host = 64;    ///< open at once; more exchanges wait inside libcurl
-  long connections = 256;            ///< open at once in all, and kept for reuse
+  /// Open at once; more exchanges wait inside libcurl. Those whose readers are behind do not count (after a second).
+  long connections_per_host = 64;
+  long connections = 256;            ///< open at once in all, counted in the same way, and kept for reuse
   long receive_buffer = 256 * 1024;  ///< libcurl's read size per call; 16 KiB would double the CPU cost
 };
 

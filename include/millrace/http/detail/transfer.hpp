@@ -6,12 +6,15 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/minmax.hpp>
 #include <millrace/base/slab_pool.hpp>
+#include <millrace/http/body_options.hpp>
+#include <millrace/http/detail/failure_of.hpp>
 #include <millrace/http/detail/head_parser.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/error.hpp>
@@ -21,26 +24,6 @@
 
 namespace millrace::http::detail {
 
-/// Memory whose first `filled` bytes have come with earlier exchanges.
-class partial_body {
- public:
-  writable_bytes memory;
-  std::size_t filled = 0;
-};
-
-/// Where the body goes: memory from `pool` (or, without one, from the heap), at most `window` bytes ahead of the
-/// reader. Answers that are no success never go into the pool's memory.
-class body_options {
- public:
-  /// When set, and the answer is what was asked for (206 to a range, 200 without one), the first piece goes on behind
-  /// what is filled there, and when the exchange fails or is dropped before that piece is full it is left there instead
-  /// of being read. Must outlive the exchange.
-  partial_body* resume = nullptr;
-  std::optional<slab_pool> pool;
-  std::size_t window = 2 * slab_pool::default_slab_bytes;  ///< at least one slab is always allowed
-  std::size_t heap_chunk = 64 * KiB;
-};
-
 /// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
 /// Lives on the heap, owned by an `exchange`; destroying it at any moment takes the transfer out of libcurl.
 template <class = void>
@@ -49,6 +32,8 @@ class basic_transfer final : public engine::client, private timer_node {
   /// libcurl may drain a fast socket for tens of megabytes in one call; after this many bytes the transfer is paused
   /// until the next turn, so that timers and other sockets are served.
   static constexpr std::size_t action_limit = 8 * MiB;
+  /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
+  static constexpr duration queue_look = std::chrono::seconds(1);
 
   basic_transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
       : engine_(e),
@@ -60,7 +45,7 @@ class basic_transfer final : public engine::client, private timer_node {
     progress_ = engine_.loop().now();
     try {
       configure();
-      watch(after(transport_->first_byte_timeout));
+      watch(after(min_of(transport_->first_byte_timeout, queue_look)));
       engine_.start(easy_);  // last: once libcurl has it, only the destructor takes it back
     } catch (...) {
       engine_.loop().remove_timer(*this);
@@ -71,6 +56,7 @@ class basic_transfer final : public engine::client, private timer_node {
   }
   ~basic_transfer() override {
     leave_partial();
+    stand_still(false);
     engine_.loop().remove_timer(*this);
     engine_.stop(easy_, this);
     engine_.give_back_handle(easy_);
@@ -161,6 +147,10 @@ class basic_transfer final : public engine::client, private timer_node {
     set(CURLOPT_WRITEFUNCTION, &basic_transfer::on_body);
     set(CURLOPT_WRITEDATA, this);
     set(CURLOPT_PREREQFUNCTION, &basic_transfer::on_sending);
+    set(CURLOPT_RESOLVER_START_FUNCTION, &basic_transfer::on_look_up);
+    set(CURLOPT_RESOLVER_START_DATA, this);
+    set(CURLOPT_SOCKOPTFUNCTION, &basic_transfer::on_connecting);
+    set(CURLOPT_SOCKOPTDATA, this);
     set(CURLOPT_PREREQDATA, this);
     if (request_.method == "HEAD") {
       set(CURLOPT_NOBODY, 1L);
@@ -190,6 +180,15 @@ class basic_transfer final : public engine::client, private timer_node {
 
   // ---- libcurl's callbacks: they keep books and post; an exception must not pass through C
 
+  /// It has left libcurl's queue: its host is looked up, or it has a socket.
+  static int on_look_up(void*, void*, void* self) noexcept {
+    static_cast<basic_transfer*>(self)->queued_ = false;
+    return 0;
+  }
+  static int on_connecting(void* self, curl_socket_t, curlsocktype) noexcept {
+    static_cast<basic_transfer*>(self)->queued_ = false;
+    return CURL_SOCKOPT_OK;
+  }
   /// There is a connection, and the request goes out: what it waited before does not count.
   static int on_sending(void* self, char*, char*, int, int) noexcept {
     static_cast<basic_transfer*>(self)->touch();
@@ -217,6 +216,7 @@ class basic_transfer final : public engine::client, private timer_node {
       const std::size_t n = size * count;
       if (t.ahead() + n > t.body_.window && !t.chunks_.empty()) {
         t.paused_ = true;
+        t.stand_still(true);
         return CURL_WRITEFUNC_PAUSE;
       }
       if (t.engine_.action_bytes >= action_limit) {
@@ -263,6 +263,7 @@ class basic_transfer final : public engine::client, private timer_node {
   }
   void end() noexcept {
     ended_ = true;
+    stand_still(false);
     if (error_) leave_partial();
     if (filled_ > 0) push_filled();
     wake();
@@ -283,8 +284,13 @@ class basic_transfer final : public engine::client, private timer_node {
     return total;
   }
 
+  /// Whether the connection stands still because the reader is behind.
+  void stand_still(bool now) noexcept {
+    if (std::exchange(stands_still_, now) != now) engine_.standing_still(now);
+  }
   void unpause() noexcept {
     paused_ = false;
+    stand_still(false);
     touch();
     watch(after(transport_->stall_timeout));
     engine_.action_bytes = 0;  // this is an action of its own: with the last one's count on_body would pause again
@@ -306,7 +312,11 @@ class basic_transfer final : public engine::client, private timer_node {
     const bool started = parser_.any();
     const duration limit = started ? transport_->stall_timeout : transport_->first_byte_timeout;
     const time_point now = engine_.loop().now();
-    if (sent == 0) return watch(later(now, limit));  // queued or connecting: libcurl's connect time-out counts
+    if (sent == 0) {  // queued or connecting: libcurl's connect time-out counts
+      if (!queued_ || engine_.make_room_for(easy_)) return watch(later(now, min_of(limit, queue_look)));
+      error_ = std::make_exception_ptr(std::bad_alloc());
+      return end();
+    }
     if (now - progress_ < limit) return watch(after(limit));
     curl_off_t uploaded = 0;
     curl_easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &uploaded);
@@ -342,33 +352,6 @@ class basic_transfer final : public engine::client, private timer_node {
     }
     return nullptr;
   }
-  static failure failure_of(CURLcode rc) noexcept {
-    switch (rc) {
-      case CURLE_COULDNT_RESOLVE_HOST:
-      case CURLE_COULDNT_RESOLVE_PROXY:
-        return failure::resolve;
-      case CURLE_COULDNT_CONNECT:
-      case CURLE_SSL_CONNECT_ERROR:
-        return failure::connect;
-      case CURLE_OPERATION_TIMEDOUT:
-        return failure::timeout;
-      case CURLE_PEER_FAILED_VERIFICATION:
-      case CURLE_SSL_CACERT_BADFILE:
-      case CURLE_SSL_CERTPROBLEM:
-      case CURLE_SSL_CIPHER:
-        return failure::tls;
-      case CURLE_GOT_NOTHING:
-      case CURLE_RECV_ERROR:
-      case CURLE_SEND_ERROR:
-      case CURLE_PARTIAL_FILE:
-        return failure::broken;
-      case CURLE_FILESIZE_EXCEEDED:
-        return failure::too_large;
-      default:
-        return failure::protocol;
-    }
-  }
-
   void wake() noexcept {
     if (waiter_ != nullptr && (waits_for_head_ ? head_ready() : body_ready())) engine_.loop().post(*waiter_);
   }
@@ -391,6 +374,8 @@ class basic_transfer final : public engine::client, private timer_node {
   time_point progress_{};
   std::exception_ptr error_;
   bool paused_ = false;
+  bool queued_ = true;         // as far as libcurl tells: not once it is resolving, connecting or sending
+  bool stands_still_ = false;  // paused because the reader is behind
   bool ended_ = false;
   char message_[CURL_ERROR_SIZE] = {};
 };
