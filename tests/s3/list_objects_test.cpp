@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/s3/list_objects.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+using namespace millrace;
+using test::scripted_answer;
+using names = std::vector<std::string>;
+
+namespace {
+
+/// A page of one object, and the token of the next page; the last page without one.
+scripted_answer page(const std::string& key, const std::string& next) {
+  const std::string xml = "<ListBucketResult><IsTruncated>" + std::string(next.empty() ? "false" : "true") +
+                          "</IsTruncated><NextContinuationToken>" + next + "</NextContinuationToken><Contents><Key>" +
+                          key + "</Key><Size>1</Size></Contents></ListBucketResult>";
+  return {"HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(xml.size()) + "\r\n\r\n" + xml};
+}
+
+task<void> collect(async_generator<shard> listing, names& out) {
+  while (std::optional<shard> s = co_await listing.next()) out.push_back(s->url);
+}
+
+/// What the listing of bucket "b" gives, and last what ends it if that is an error.
+names listed(const test::scripted_server& server) {
+  const std::string endpoint = server.url("");
+  const s3::client c(s3::config({.region = "us-east-1", .endpoint = endpoint}), s3::credentials("key", "secret"));
+  const auto loop = make_event_loop();
+  names out;
+  try {
+    block_on(*loop, collect(c.list("s3://b/"), out));
+  } catch (const s3::error& e) {
+    out.push_back(e.reason());
+  }
+  return out;
+}
+
+const std::string repeats = "200: the listing repeats its continuation token";
+
+}  // namespace
+
+TEST_CASE("a server that does not understand continuation tokens lists nothing twice", "[s3][list]") {
+  const test::scripted_server server({page("first", "next")});
+  CHECK(listed(server) == names{"s3://b/first", repeats});
+  CHECK(server.requests().size() == 2);
+}
+
+TEST_CASE("a listing whose pages go in circles ends", "[s3][list]") {
+  const test::scripted_server two({page("1", "A"), page("2", "B"), page("3", "A"), page("2", "B"), page("3", "A"),
+                                   page("2", "B"), page("3", "A"), page("4", "")});
+  CHECK(listed(two) == names{"s3://b/1", "s3://b/2", "s3://b/3", repeats});
+
+  for (const std::size_t before : {0, 1, 4, 9}) {
+    for (const std::size_t around : {1, 2, 3, 8, 11}) {
+      INFO(before << " pages, then a circle of " << around);
+      std::vector<scripted_answer> pages;
+      for (std::size_t i = 0; i < 100; ++i) {
+        const std::size_t n = i < before ? i : before + (i - before) % around;
+        pages.push_back(page("k", "token-" + std::to_string(n)));
+      }
+      pages.push_back(page("k", ""));
+      const test::scripted_server server(pages);
+      CHECK(listed(server).back() == repeats);
+      CHECK(server.requests().size() <= 3 * (before + around) + 3);
+    }
+  }
+}
+
+TEST_CASE("a long listing is no circle", "[s3][list]") {
+  std::vector<scripted_answer> pages;
+  names expected;
+  for (int i = 0; i < 70; ++i) {
+    pages.push_back(page(std::to_string(i), i == 69 ? "" : "token-" + std::to_string(i)));
+    expected.push_back("s3://b/" + std::to_string(i));
+  }
+  const test::scripted_server server(pages);
+  CHECK(listed(server) == expected);
+  REQUIRE(server.requests().size() == 70);
+  CHECK_THAT(server.requests()[69], Catch::Matchers::Contains("continuation-token=token-68"));
+}
