@@ -153,7 +153,7 @@ TEST_CASE("presigned URLs of temporary credentials carry their token, and use th
   CHECK(plain.read().body == "content");
 }
 
-TEST_CASE("line ends and NUL in keys and prefixes reach the store as part of the name, and nothing else") {
+TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the name, and nothing else") {
   origin_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const auto loop = make_event_loop();
@@ -163,12 +163,16 @@ TEST_CASE("line ends and NUL in keys and prefixes reach the store as part of the
                               "\n",
                               "a?acl",
                               "a#b",
-                              "../other/k"};
+                              "../other/k",
+                              "caf\xe9",          // Latin-1
+                              "caf\xef\xbf\xbf",  // U+FFFF: UTF-8, but in no XML
+                              "\xed\xa0\x80"};    // a surrogate
   for (const std::string& key : evil) {
     origin.log().clear();
     block_on(*loop, c.put("s3://b/" + key, bytes::copy("body")));
     CHECK(block_on(*loop, c.put("s3://b/" + key, pieces_of(pattern(2500), 700), small_parts)).size == 2500);
     CHECK((content_of(origin, key) == pattern(2500)));
+    CHECK(origin.objects().open_uploads() == 0);
     CHECK(block_on(*loop, c.head("s3://b/" + key)).size == 2500);
     CHECK(first_of(c, "s3://b/" + key)->url == "s3://b/" + key);
     for (const origin_server::logged_request& r : origin.log().entries()) {

@@ -58,6 +58,33 @@ TEST_CASE("keys in error documents may hold what XML cannot", "[s3][xml]") {
   CHECK(d->code == "NoSuchKey");
 }
 
+TEST_CASE("keys in error documents may hold bytes that are no text", "[s3][xml]") {
+  const auto legal = [](const std::string& text) { return s3::detail::xml_legal("[" + text + "]"); };
+  // The first and the last character of each length, and those beside the gap of the surrogates.
+  for (const char* text : {"\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbd",
+                           "\xf0\x90\x80\x80", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "caf\xc3\xa9\xe2\x82\xac"}) {
+    CHECK(legal(text) == "[" + std::string(text) + "]");
+  }
+  CHECK(legal("caf\xe9") == "[caf?]");                              // Latin-1
+  CHECK(legal("\x80\xbf\xc3\xa9") == "[??\xc3\xa9]");               // no first byte
+  CHECK(legal("\xc3") == "[?]");                                    // cut short
+  CHECK(legal("\xe2\x82\xc3\xa9") == "[??\xc3\xa9]");               // cut short by the next character
+  CHECK(legal("\xf0\x9f\x98") == "[???]");                          // also at its end
+  CHECK(legal("\xc0\x80 \xc1\xbf \xe0\x9f\xbf") == "[?? ?? ???]");  // longer than need be
+  CHECK(legal("\xf0\x8f\xbf\xbf") == "[????]");
+  CHECK(legal("\xed\xa0\x80 \xed\xbf\xbf") == "[??? ???]");                   // surrogates
+  CHECK(legal("\xf4\x90\x80\x80 \xf5\x80\x80\x80 \xff") == "[???? ???? ?]");  // behind the last character
+  CHECK(legal("\xef\xbf\xbe \xef\xbf\xbf") == "[??? ???]");                   // U+FFFE and U+FFFF are UTF-8, but no XML
+  CHECK(legal("&#xfffe;&#xFFFF;&#65534;&#65535;") == "[????]");
+  CHECK(legal("&#xfffd;&#x10000;&#xd7ff;&#xe000;") == "[&#xfffd;&#x10000;&#xd7ff;&#xe000;]");
+  CHECK(legal("&#xd800;&#xdfff;") == "[??]");
+
+  const auto d =
+      s3::error_document::parse("<Error><Key>caf\xe9 \xef\xbf\xbf &#xffff;</Key><Code>NoSuchKey</Code></Error>");
+  REQUIRE(d.has_value());
+  CHECK(d->code == "NoSuchKey");
+}
+
 TEST_CASE("error documents carry what a redirect needs", "[s3][xml]") {
   const auto d = s3::error_document::parse(
       "<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong</Message>"

@@ -40,3 +40,9 @@ TEST_CASE("what is no S3 URL is refused with its text", "[s3][url]") {
   CHECK_THROWS_AS(url::parse("s3://a b/k"), millrace::configuration_error);
   CHECK_THROWS_AS(url::parse("s3://a\nb/k"), millrace::configuration_error);
 }
+
+TEST_CASE("the refusal of a presigned URL does not show its signature", "[s3][url]") {
+  CHECK_THROWS_WITH(url::parse("https://user:PASSWORD@b.s3.amazonaws.com/k?X-Amz-Signature=0123"),
+                    Contains("https://b.s3.amazonaws.com/k: not an S3 URL") && !Contains("?"));
+  CHECK_THROWS_WITH(url::parse("s3:///k?a@b"), Contains("s3:///k?a@b"));  // part of a key
+}

@@ -32,7 +32,8 @@ inline std::size_t xml_character(std::string_view text) noexcept {
 /// any of them; where the key is not what one wants to know, the rest of the answer is good.
 inline std::string xml_legal(std::string_view document) {
   const auto legal = [](std::uint32_t c) {
-    return (c >= 0x20 && c != 0xfffe && c != 0xffff) || c == '\t' || c == '\n' || c == '\r';
+    const bool control = c < 0x20 && c != '\t' && c != '\n' && c != '\r';
+    return !control && (c < 0xd800 || c > 0xdfff) && c != 0xfffe && c != 0xffff;
   };
   std::string out;
   out.reserve(document.size());
