@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Answers and time-outs without a bound of their own.
+
+#include <millrace/http/response.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/server.hpp>
+#include <millrace/testing/jumping_loop.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/scripted_server.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using origin_server::fault;
+using then = test::scripted_answer::then;
+
+namespace {
+
+task<std::string> fetch(std::string url, http::transport_options t = http::transport_options()) {
+  auto transport = std::make_shared<const http::transport_options>(std::move(t));
+  http::request r(std::move(url));
+  http::response a = co_await http::send(std::move(r), std::move(transport), 1 * MiB);
+  co_return std::to_string(a.head.status) + " " + a.body;
+}
+
+/// What becomes of an answer with a trailer of that many lines of 1024 bytes.
+std::string with_trailer(std::size_t lines) {
+  std::string text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n";
+  for (std::size_t i = 0; i < lines; ++i) text += "X-Trailer: " + std::string(1011, 't') + "\r\n";
+  const test::scripted_server server({{text + "\r\n", then::keep}});
+  const auto loop = make_event_loop();
+  try {
+    return block_on(*loop, fetch(server.url()));
+  } catch (const http::error& e) {
+    CHECK(e.kind() == http::failure::protocol);
+    return e.reason();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a trailer may be as long as 64 KiB and no longer") {
+  CHECK(with_trailer(0) == "200 body");
+  CHECK(with_trailer(63) == "200 body");
+  CHECK(with_trailer(65) == "the trailer is too long");
+  CHECK(with_trailer(1000) == "the trailer is too long");
+}
+
+TEST_CASE("time-outs as long as time can be told are never reached, and cost no turns of the loop") {
+  for (const duration d : {duration::max(), duration::max() - 1h}) {
+    for (const fault& f : {fault::delay_head(10s), fault::delay_body(3, 10s)}) {
+      testing::jumping_loop loop;
+      origin_server::options open_to_all;
+      open_to_all.anonymous = origin_server::anonymous_access::read;
+      origin_server::server origin(open_to_all);
+      const started<void> serving(loop, origin.serve());
+      origin.objects().put("b", "k", std::string("content"));
+      origin.faults().add({.key = "k"}, f);
+      http::transport_options t;
+      t.connect_timeout = 1h;  // libcurl keeps that one, by its own clock
+      t.first_byte_timeout = d;
+      t.stall_timeout = d;
+      started<std::string> running(loop, fetch(origin.endpoint() + "/b/k", t));
+      int turns = 0;
+      loop.run_until([&] { return running.done() || ++turns > 10000; });
+      REQUIRE(running.done());
+      CHECK(running.take() == "200 content");
+      CHECK(loop.elapsed() >= 10s);
+    }
+  }
+}
