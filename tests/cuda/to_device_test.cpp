@@ -347,4 +347,50 @@ TEST_CASE("a batch may be read by any number of streams", "[cuda][to_device]") {
   }
 }
 
+namespace {
+
+/// Whether releasing it behind the stream fails.
+bool release_fails(device_batch& b, cudaStream_t stream) {
+  try {
+    b.release(stream);
+  } catch (const cuda::error&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a release that fails gives no slot back before its stream is past it", "[cuda][to_device]") {
+  const std::pair<const char*, int> calls[] = {
+      {"cudaEventCreateWithFlags", 1}, {"cudaEventRecord", 1}, {"cudaEventRecord", 2}};
+  for (const auto& [name, nth] : calls) {
+    for (const bool again : {false, true}) {  // whether the destructor fails, too
+      INFO(name << " " << nth << (again ? ", and again" : ""));
+      const test::cuda_session session;
+      testing::virtual_loop loop;
+      const cuda::stream copies{cuda::device{0}};
+      const cuda::stream training{cuda::device{0}};
+      auto stream = points(40) | batch(5) | to_device(copies, {.slots = 2});
+      device_batch b = block_on(loop, next_of(stream));
+      b.synchronize();  // so that the release is the first that the batch hears of the stream
+      fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
+      fake_cuda::fail_call(name, nth, cudaErrorMemoryAllocation);
+      REQUIRE(release_fails(b, training.get()));
+      CHECK(b);
+      if (again) fake_cuda::fail_call("cudaEventRecord", 1, cudaErrorMemoryAllocation);
+      b = device_batch();
+      int more = 0;
+      try {
+        while ((b = block_on(loop, next_of(stream)))) ++more;
+        CHECK_FALSE(again);
+        CHECK(more == 7);
+      } catch (const cuda::error& e) {
+        CHECK(again);
+        CHECK(e.code() == cudaErrorMemoryAllocation);
+      }
+    }
+  }
+}
+
 #endif

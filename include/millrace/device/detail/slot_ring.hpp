@@ -133,14 +133,11 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
   void release(std::size_t i) noexcept override {
     slot& s = slots_[i];
     std::exception_ptr failed;
-    for (const stream_ref stream : s.unmarked) {
-      try {
-        find_or_add(s, stream).active = true;
-      } catch (...) {
-        failed = std::current_exception();
-      }
+    try {
+      mark_again(s);
+    } catch (...) {
+      failed = std::current_exception();  // and once more in retire()
     }
-    s.unmarked.clear();
     for (user& u : s.users) {
       if (!u.active) continue;
       try {
@@ -189,6 +186,10 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     s.users.push_back(std::move(made));
     return s.users.back();
   }
+  void mark_again(slot& s) {
+    for (const stream_ref stream : s.unmarked) find_or_add(s, stream).active = true;
+    s.unmarked.clear();
+  }
   bool quiet(const slot& s) const {
     for (const user& u : s.users) {
       if (u.active && !device_.query(u.done)) return false;
@@ -204,6 +205,7 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
   // broken for good: nothing runs on it any more, so there is nothing to wait for.
   void retire(slot& s) noexcept {
     const auto settle = [&s, this] {
+      mark_again(s);
       if (s.copied && s.unfenced) device_.record(*s.copied);
       if (s.copied) device_.synchronize(*s.copied);
       for (user& u : s.users) {
