@@ -51,6 +51,17 @@ TEST_CASE("Slurm's variables count inside a step only") {
   CHECK(from({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "batch"}}).world_size == 1);
 }
 
+TEST_CASE("Slurm's tasks may be torchrun's agents, one a machine") {
+  const variables agent{{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}};
+  const rank r = from(agent + torchrun);  // 8 processes, two of them on each machine
+  CHECK(r.index == 3);
+  CHECK(r.world_size == 8);
+  CHECK(std::string(r.source) == "torchrun");
+  // Of another number of machines: it is not known what they count.
+  CHECK_THROWS_AS(from(variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_ID", "0"}} + torchrun),
+                  configuration_error);
+}
+
 TEST_CASE("an explicit rank wins over everything") {
   const rank r = from(variables{{"MILLRACE_RANK", "0"}, {"MILLRACE_WORLD_SIZE", "2"}} + torchrun);
   CHECK(r.index == 0);

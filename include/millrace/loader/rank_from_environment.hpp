@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,7 +64,7 @@ std::optional<rank> rank_from(const environment& variables, const rank_source& s
 /// platforms set RANK and WORLD_SIZE per machine. RANK and WORLD_SIZE alone are refused rather than guessed about.
 /// Launchers that contradict each other about index or size are refused with both values, except that an explicit
 /// MILLRACE_RANK wins. Slurm counts only inside a step (SLURM_STEP_ID): in a batch script every process would be rank
-/// 0.
+/// 0; nor where its tasks are torchrun's agents, one a machine (`srun torchrun`).
 template <class = void>
 rank rank_from_environment(const environment& variables = process_environment()) {
   static constexpr detail::rank_source sources[] = {
@@ -98,6 +99,10 @@ rank rank_from_environment(const environment& variables = process_environment())
           "RANK and WORLD_SIZE are set without torchrun's LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK, so they may "
           "count "
           "machines and not processes: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+    }
+    if (name == "Slurm" && found && std::strcmp(found->source, "torchrun") == 0 &&
+        std::uint64_t(r->world_size) * found->local_world_size == found->world_size) {
+      continue;  // it counts the agents, whose order torchrun decides anew
     }
     if (!found) {
       found = r;
