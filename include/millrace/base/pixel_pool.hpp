@@ -66,7 +66,7 @@ class basic_pixel_pool {
 
   static constexpr unsigned smallest_log = 12;
   static constexpr std::size_t smallest = std::size_t(1) << smallest_log;
-  static constexpr std::size_t largest = SIZE_MAX / 4;  // no capacity overflows below it
+  static constexpr std::size_t largest = SIZE_MAX / 4;                               // no capacity overflows below it
   static constexpr unsigned classes = (sizeof(std::size_t) * 8 - smallest_log) * 4;  // of any size at all
 
   /// Of the sizes in (2^k, 2^(k+1)], cut into four: which one, and its largest size.

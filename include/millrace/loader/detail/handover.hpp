@@ -55,7 +55,7 @@ class handover {
   }
   /// Drops what nobody will take; for a consumer that has left.
   void clear() {
-    for (;;) {  // one by one: an empty deque would allocate, and nobody could be told
+    for (;;) {                   // one by one: an empty deque would allocate, and nobody could be told
       std::optional<T> dropped;  // destroyed after the lock is gone
       std::lock_guard lock(mutex_);
       if (items_.empty()) return;
