@@ -16,22 +16,17 @@
 #include <millrace/origin/server.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
+#include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
 using origin_server::fault;
+using test::fetch;
 using then = test::scripted_answer::then;
 
 namespace {
-
-task<std::string> fetch(std::string url, http::transport_options t = http::transport_options()) {
-  auto transport = std::make_shared<const http::transport_options>(std::move(t));
-  http::request r(std::move(url));
-  http::response a = co_await http::send(std::move(r), std::move(transport), 1 * MiB);
-  co_return std::to_string(a.head.status) + " " + a.body;
-}
 
 /// What becomes of an answer with a trailer of that many lines of 1024 bytes.
 std::string with_trailer(std::size_t lines) {

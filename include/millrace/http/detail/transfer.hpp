@@ -124,10 +124,9 @@ class basic_transfer final : public engine::client, private timer_node {
     set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_NOSIGNAL, 1L);
-#if LIBCURL_VERSION_NUM >= 0x075700
-    // Dropped or timed out while its host is looked up: libcurl would wait, on the loop's thread, for getaddrinfo().
+    // Dropped or timed out while its host is looked up: libcurl would wait, on the loop's thread, for getaddrinfo(). It
+    // leaves its own thread behind until that has returned.
     set(CURLOPT_QUICK_EXIT, 1L);
-#endif
     set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
     set(CURLOPT_HTTP_CONTENT_DECODING, 0L);
     set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
