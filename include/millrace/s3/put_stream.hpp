@@ -30,8 +30,9 @@ async_generator<object_chunk> counted(object_chunk first, Generator rest, std::u
 
 }  // namespace detail
 
-/// Stores what `content` gives, to its end, as one object: in one request when it fits one part (an empty stream makes
-/// an empty object), else as a multipart upload. Gives the size and the ETag. See client::put() for the plan's options.
+/// Stores what `content`, an async_generator<bytes>, gives, to its end, as one object: in one request when it fits one
+/// part (an empty stream makes an empty object), else as a multipart upload. Gives the size and the ETag. See
+/// client::put() for the plan's options.
 ///
 /// Concurrency: `content` is pulled while parts are on their way; at most plan.limit parts, of plan.part bytes each,
 /// are held, the one that is being filled among them. Each part is retried by itself; every request is covered by its
