@@ -7,8 +7,11 @@
 
 Without headers: an empty unit, the core (base, coro, sync), every header that needs liburing at most, and millrace.hpp.
 Each is measured without optimisation three times: parsed only (-fsyntax-only), compiled (-c), and compiled with its
-headers precompiled, which is what target_precompile_headers() does for all units of a program but the first. --json
-appends one line per measurement to FILE.
+headers precompiled, which is what target_precompile_headers() does for all units of a program but the first.
+
+Seconds tell as much of the machine's hour as of the headers. So a header that many know, nlohmann/json.hpp, is measured
+beside each unit, the two in turns; the last column is the median ratio of the two compilations. "-" where it is not
+installed. --json appends one line per unit to FILE.
 """
 
 import argparse
@@ -25,6 +28,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORE_FOLDERS = ("base", "coro", "sync")
 FLAGS = ["-std=c++20", "-O0", f"-I{ROOT}/include"]
+REFERENCE = "nlohmann/json.hpp"
 LIBURING_FOLDERS = CORE_FOLDERS + ("loop", "flow", "io", "device")
 
 
@@ -77,22 +81,39 @@ def main():
     compiler = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True)
     compiler = compiler.stdout.splitlines()[0]
     print(f"{compiler}, -std=c++20 -O0, median of {options.repeat}")
-    print(f"{'unit':28} {'headers':>7} {'parse s':>8} {'MB':>5} {'compile s':>10} {'MB':>5} {'precompiled s':>14} {'MB':>5}")
+    print(f"{'unit':28} {'headers':>7} {'parse s':>8} {'MB':>5} {'compile s':>10} {'MB':>5} {'precompiled s':>14} {'MB':>5} "
+          f"{'/ json.hpp':>11}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, includes in units(options.headers):
-            source = pathlib.Path(folder, "unit.cpp")
-            source.write_text("".join(f"#include <{include}>\n" for include in includes) + "int main() {}\n")
-            row = {"unit": name, "headers": len(includes), "compiler": compiler, "repeat": options.repeat}
-            modes = [("parse", ["-fsyntax-only"]), ("compile", ["-c", "-o", f"{folder}/unit.o"])]
-            modes.append(("precompiled", ["-include", precompile(options.compiler, folder, includes), *modes[-1][1]]))
-            for mode, flags in modes:
-                command = [options.compiler, *FLAGS, *flags, str(source)]
+        def source(name, includes):
+            path = pathlib.Path(folder, name)
+            path.write_text("".join(f"#include <{include}>\n" for include in includes) + "int main() {}\n")
+            return str(path)
+
+        compiled = ["-c", "-o", f"{folder}/unit.o"]
+        reference = [options.compiler, *FLAGS, *compiled, source("reference.cpp", [REFERENCE])]
+        if subprocess.run(reference, capture_output=True, check=False).returncode != 0:
+            reference = None
+        for name, includes in [(REFERENCE, [REFERENCE])] * bool(reference) + units(options.headers):
+            unit = source("unit.cpp", includes)
+            header = precompile(options.compiler, folder, includes)
+            modes = {"parse": ["-fsyntax-only"], "compile": compiled, "precompiled": ["-include", header, *compiled]}
+            commands = {mode: [options.compiler, *FLAGS, *flags, unit] for mode, flags in modes.items()}
+            if reference:
+                commands["reference"] = reference
+            for command in commands.values():
                 measure(command)  # fills the page cache
-                runs = [measure(command) for _ in range(options.repeat)]
-                row[f"{mode}_s"] = round(statistics.median(seconds for seconds, _ in runs), 3)
-                row[f"{mode}_mb"] = round(max(memory for _, memory in runs))
+            # All in turns: whatever slows the machine down meanwhile meets each of them.
+            rounds = [{mode: measure(command) for mode, command in commands.items()} for _ in range(options.repeat)]
+            row = {"unit": name, "headers": len(includes), "compiler": compiler, "repeat": options.repeat}
+            for mode in modes:
+                row[f"{mode}_s"] = round(statistics.median(runs[mode][0] for runs in rounds), 3)
+                row[f"{mode}_mb"] = round(max(runs[mode][1] for runs in rounds))
+            ratio = "-"
+            if reference:
+                row["ratio"] = round(statistics.median(runs["compile"][0] / runs["reference"][0] for runs in rounds), 3)
+                ratio = f"{row['ratio']:.2f}"
             print(f"{name:28} {row['headers']:7} {row['parse_s']:8.2f} {row['parse_mb']:5} {row['compile_s']:10.2f} "
-                  f"{row['compile_mb']:5} {row['precompiled_s']:14.2f} {row['precompiled_mb']:5}")
+                  f"{row['compile_mb']:5} {row['precompiled_s']:14.2f} {row['precompiled_mb']:5} {ratio:>11}", flush=True)
             if options.json:
                 with open(options.json, "a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
