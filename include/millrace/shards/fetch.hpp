@@ -22,6 +22,7 @@
 #include <millrace/io/loop_group.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/shards/chunk.hpp>
+#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/signal.hpp>
 
@@ -263,6 +264,13 @@ class fetch_stage : public library_stage {
  public:
   fetch_stage(std::shared_ptr<const storage> store, fetch_options options)
       : store_(std::move(store)), options_(options) {}
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    static_assert(never_v<T>,
+                  "fetch takes shards: a source of them comes first, as in client.list(\"s3://bucket/prefix\") | "
+                  "fetch(client)");
+  }
   template <class = void>
   async_generator<chunk> operator()(async_generator<shard> in) const {
     return fetch_chunks(std::move(in), store_, options_).named("fetch").bounded(options_.shards, options_.bytes());
@@ -288,11 +296,7 @@ detail::fetch_stage fetch(const Store& store, fetch_options options = {}) {
   if (options.shards == 0 || options.part < 64 * KiB) {
     throw configuration_error("fetch needs at least one shard at a time and parts of 64 KiB or more");
   }
-  if constexpr (std::is_convertible_v<const Store&, std::shared_ptr<const storage>>) {
-    return detail::fetch_stage(store, options);
-  } else {
-    return detail::fetch_stage(as_storage(store), options);
-  }
+  return detail::fetch_stage(detail::storage_of(store), options);
 }
 
 }  // namespace millrace

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <millrace/base/error.hpp>
@@ -17,6 +16,7 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/shards/detail/part_times.hpp>
+#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/hedge_options.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
@@ -101,11 +101,7 @@ std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& o
   if (!(options.factor >= 1) || !(options.extra >= 0 && options.extra <= 1)) {
     throw configuration_error("hedged() needs a factor of 1 or more and a share of extra requests from 0 to 1");
   }
-  if constexpr (std::is_convertible_v<const Store&, std::shared_ptr<const storage>>) {
-    return make_shared_object<const hedged_storage>(store, options);
-  } else {
-    return make_shared_object<const hedged_storage>(as_storage(store), options);
-  }
+  return make_shared_object<const hedged_storage>(detail::storage_of(store), options);
 }
 
 }  // namespace millrace

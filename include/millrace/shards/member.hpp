@@ -18,7 +18,8 @@ class member {
   member(tar::entry e, origin where_from) : entry(std::move(e)), from(std::move(where_from)) {}
 
   tar::entry entry;
-  origin from;  ///< offset of the member's first header, ordinal among the archive's entries
+  origin from;        ///< offset of the member's first header, ordinal among the archive's entries
+  bool last = false;  ///< of its archive, which has been read to its end and is whole
 
   friend std::size_t byte_size(const member& m) noexcept { return m.entry.body.size(); }
   friend member compact(member m) {

@@ -71,12 +71,14 @@ auto shuffle_shards(shuffle_shards_options options = {}) {
 
 /// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
 /// that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own (not
-/// for a single process that says so itself). A rank that would get nothing is an error, not an empty epoch. Bound: the
-/// list.
+/// for a single process that says so itself). run() shows the progress of rank 0 only. A rank that would get nothing is
+/// an error, not an empty epoch. Bound: the list.
 template <class = void>
 auto split_by_rank(rank r) {
   r.check();
-  return [r](async_generator<shard> in) { return detail::take_every(std::move(in), r).named("split_by_rank"); };
+  return [r](async_generator<shard> in) {
+    return detail::take_every(std::move(in), r).named("split_by_rank").of_rank(r.index);
+  };
 }
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -53,14 +54,7 @@ using storage_set = basic_storage_set<>;
 template <class... Stores>
 std::shared_ptr<const storage> stores(const Stores&... each) {
   std::vector<std::shared_ptr<const storage>> all;
-  const auto add = [&all](const auto& s) {
-    if constexpr (requires { std::shared_ptr<const storage>(s); }) {
-      all.push_back(s);
-    } else {
-      all.push_back(as_storage(s));
-    }
-  };
-  (add(each), ...);
+  (all.push_back(detail::storage_of(each)), ...);
   return make_shared_object<const storage_set>(std::move(all));
 }
 

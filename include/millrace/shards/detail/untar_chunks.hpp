@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -14,31 +15,58 @@ namespace millrace::detail {
 
 /// The loop behind untar() and untar_plain(). `Open(shard)` gives the reader of an object: anything with the interface
 /// of tar::reader.
+///
+/// A member is handed on when the next one, the archive's end, or an error has been met: so the last one says that it
+/// is, and whoever groups members need not wait for the next archive, which may be missing.
 template <class Chunks, class Open>
 async_generator<member> untar_chunks(Chunks in, Open open) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
   std::uint64_t ordinal = 0;
-  while (auto c = co_await in.next()) {
-    if (!reader) {
-      reader.emplace(open(*c->from));
-      ordinal = 0;
-    }
-    const bool last = c->last;
-    if (!c->data.empty()) reader->feed(std::move(c->data));
-    for (int round = 0; round < (last ? 2 : 1); ++round) {
-      if (round == 1) reader->finish();
-      tar::entry e;
-      while (reader->next(e)) {
-        const std::uint64_t offset = e.header_offset;
-        const std::uint64_t position = ordinal++;
-        if (!e.is_regular()) continue;
-        member m(std::move(e), origin(c->from, offset, position));
-        co_yield give(m);
-        e = tar::entry();
+  std::optional<member> held;
+  for (;;) {
+    std::optional<chunk> c;
+    std::exception_ptr broken;  // nothing can be yielded where it is caught
+    try {
+      c = co_await in.next();
+      if (c && !reader) {
+        reader.emplace(open(*c->from));
+        ordinal = 0;
       }
+      if (c && !c->data.empty()) reader->feed(std::move(c->data));
+    } catch (...) {
+      broken = std::current_exception();
     }
-    if (last) reader.reset();
+    bool finishing = false;
+    while (!broken && c) {
+      tar::entry e;
+      bool more = false;
+      try {
+        more = reader->next(e);
+        if (!more && c->last && !finishing) {
+          finishing = true;
+          reader->finish();
+          continue;
+        }
+      } catch (...) {
+        broken = std::current_exception();
+      }
+      if (!more) break;
+      const std::uint64_t offset = e.header_offset;
+      const std::uint64_t position = ordinal++;
+      if (!e.is_regular()) continue;
+      if (held) co_yield give(*held);
+      held.emplace(std::move(e), origin(c->from, offset, position));
+    }
+    const bool whole = !broken && c && c->last;
+    if (held && (broken || whole)) {
+      held->last = whole;
+      co_yield give(*held);
+      held.reset();
+    }
+    if (broken) std::rethrow_exception(broken);
+    if (!c) co_return;
+    if (whole) reader.reset();
   }
 }
 
