@@ -4,6 +4,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -169,12 +170,32 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   /// What the stages up to this one have declared, sources first.
   std::vector<stage_bounds> bounds() const {
-    if (!handle_ || !handle_.promise().extras_) return {};
-    return handle_.promise().extras_->bounds;
+    std::vector<stage_bounds> stated;
+    if (!handle_ || !handle_.promise().extras_) return stated;
+    for (const stage_bounds& b : handle_.promise().extras_->bounds) {
+      if (b.rank == no_rank) stated.push_back(b);
+    }
+    return stated;
   }
 
-  /// For stages that consume generators without operator|: what was declared moves on to the generator that they make,
-  /// `return std::move(made).inherit(consumed.take_bounds())`.
+  /// Declares that the items are the share of process `index` among those that train together: run() shows the progress
+  /// of process 0 only.
+  async_generator&& of_rank(std::uint32_t index) && {
+    const char* const name = handle_.promise().name_;
+    extras().bounds.push_back(stage_bounds{name == nullptr ? "stage" : name, 0, 0, index});
+    return std::move(*this);
+  }
+  /// What of_rank() declared here or, first of all, in a stage before; no_rank when nobody did.
+  std::uint32_t declared_rank() const noexcept {
+    if (!handle_ || !handle_.promise().extras_) return no_rank;
+    for (const stage_bounds& b : handle_.promise().extras_->bounds) {
+      if (b.rank != no_rank) return b.rank;
+    }
+    return no_rank;
+  }
+
+  /// For stages that consume generators without operator|: what was declared, a rank too, moves on to the generator
+  /// that they make, `return std::move(made).inherit(consumed.take_bounds())`.
   std::vector<stage_bounds> take_bounds() {
     if (!handle_ || !handle_.promise().extras_) return {};
     return std::exchange(handle_.promise().extras_->bounds, {});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -118,7 +119,8 @@ class running {
           loop->service<loop_group>([&] { return make_owned<loop_group>(*loop, options.loops, how); });
         }
         {
-          detail::progress_line<> line(*loop, account, options);
+          const std::uint32_t rank = options.rank.index == no_rank ? pipeline.declared_rank() : options.rank.index;
+          detail::progress_line<> line(*loop, account, options.show, rank);
           started<void> pump(*loop, fill(std::move(pipeline)), account.sink());
           struct leave_loop {
             shared& self;

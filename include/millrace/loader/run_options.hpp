@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include <millrace/coro/stage_bounds.hpp>
 #include <millrace/shards/rank.hpp>
 
 namespace millrace {
@@ -21,8 +22,8 @@ struct run_options {
   unsigned loops = 1;      ///< event loops; fetch spreads its transfers over them (one loop carries ~16 Gbit/s of TLS)
   std::size_t budget = 0;  ///< bytes; when set, the declared bounds of the stages must fit into it
   progress show = progress::automatic;
-  millrace::rank rank = {};  ///< whose progress it is
-  bool force_epoll = false;  ///< epoll even where io_uring works
+  millrace::rank rank = {.index = no_rank};  ///< whose progress it is; not given: split_by_rank's, else 0
+  bool force_epoll = false;                  ///< epoll even where io_uring works
 };
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -19,10 +20,10 @@ namespace millrace::detail {
 template <class = void>
 class progress_line final : private timer_node {
  public:
-  progress_line(executor& ex, const run_account<>& account, const run_options& options)
+  /// `rank`: the index of the process whose run it is, no_rank where nobody said.
+  progress_line(executor& ex, const run_account<>& account, progress show, std::uint32_t rank)
       : executor_(ex), account_(account), terminal_(::isatty(STDERR_FILENO) == 1) {
-    shown_ =
-        options.show == progress::on || (options.show == progress::automatic && terminal_ && options.rank.index == 0);
+    shown_ = show == progress::on || (show == progress::automatic && terminal_ && (rank == 0 || rank == no_rank));
     if (shown_) arm();
   }
   ~progress_line() override {
