@@ -96,7 +96,10 @@ class basic_engine final : public executor_service {
   }
   void give_back_handle(CURL* easy) noexcept {
     curl_easy_reset(easy);  // keeps connections: they belong to the multi handle
-    if (idle_.size() < 64) {
+    // A transfer that is taken back while libcurl has it queued leaves its receive buffer in the handle (7.88), and
+    // such a handle refuses this option until its end.
+    const bool clean = curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, options_.receive_buffer) == CURLE_OK;
+    if (clean && idle_.size() < 64) {
       idle_.push_back(easy);
     } else {
       curl_easy_cleanup(easy);
