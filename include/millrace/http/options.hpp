@@ -15,7 +15,7 @@ class transport_options {
  public:
   transport_options() = default;
 
-  duration connect_timeout = std::chrono::seconds(5);      ///< name, TCP and TLS together
+  duration connect_timeout = std::chrono::seconds(5);      ///< name, TCP and TLS together; 1 ms at least
   duration first_byte_timeout = std::chrono::seconds(30);  ///< from the request's last byte to the first of the answer
   duration stall_timeout = std::chrono::seconds(30);       ///< without a single byte of progress while we are reading
   /// PEM bundle of the certificate authorities; empty: the system's. Verification itself cannot be turned off.

@@ -130,7 +130,10 @@ class basic_transfer final : public engine::client, private timer_node {
     set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
     set(CURLOPT_HTTP_CONTENT_DECODING, 0L);
     set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
-    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(transport_->connect_timeout / std::chrono::milliseconds(1)));
+    // In whole milliseconds, rounded up: 0 would be libcurl's own 300 s. Bounded: libcurl keeps an int of them.
+    const duration connecting =
+        clamped<duration>(transport_->connect_timeout, duration(1), std::chrono::hours(24 * 20));
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>((connecting - duration(1)) / std::chrono::milliseconds(1) + 1));
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_MAXAGE_CONN, 5L);  // S3 closes connections that idle for about that long
     if (const char* why = misread_proxy(transport_->proxy)) throw configuration_error(why, at());

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How connections are made: time, certificates, and to what at all.
+
+#include <millrace/http/response.hpp>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/server.hpp>
+#include <millrace/testing/jumping_loop.hpp>
+
+#include "tests/http/support.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using test::fetch;
+
+namespace {
+
+/// A port whose queue of connections is full: who asks for one more hears nothing.
+class crowded_port {
+ public:
+  crowded_port() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    sockets_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::bind(sockets_[0], name, size) == 0);
+    REQUIRE(::listen(sockets_[0], 0) == 0);
+    REQUIRE(::getsockname(sockets_[0], name, &size) == 0);
+    for (int i = 0; i < 4; ++i) {
+      sockets_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      ::connect(sockets_.back(), name, size);
+    }
+    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+  }
+  ~crowded_port() {
+    for (int fd : sockets_) ::close(fd);
+  }
+
+  std::string url;
+
+ private:
+  std::vector<int> sockets_;
+};
+
+class patience_ended final : public timer_node {
+ public:
+  bool rang = false;
+
+ protected:
+  void fire() noexcept override { rang = true; }
+};
+
+}  // namespace
+
+TEST_CASE("a time-out for connecting below a millisecond is the shortest one, not libcurl's own") {
+  const crowded_port port;
+  for (const duration d : {duration(500us), duration(1), duration(0), duration(-1s), duration::min()}) {
+    const auto loop = make_event_loop();
+    http::transport_options t;
+    t.connect_timeout = d;
+    started<std::string> running(*loop, fetch(port.url, t));
+    patience_ended patience;
+    loop->add_timer(patience, loop->now() + 20s);  // libcurl's own: five minutes
+    loop->run_until([&] { return running.done() || patience.rang; });
+    loop->remove_timer(patience);
+    REQUIRE(running.done());
+    try {
+      running.take();
+      FAIL("a connection");
+    } catch (const http::error& e) {
+      INFO(e.what());
+      CHECK(e.kind() == http::failure::timeout);
+    }
+  }
+}
+
+TEST_CASE("a time-out for connecting may be as long as time can be told") {
+  testing::jumping_loop loop;
+  origin_server::server origin;
+  const started<void> serving(loop, origin.serve());
+  http::transport_options t;
+  t.connect_timeout = duration::max();
+  CHECK(block_on(loop, fetch(origin.endpoint() + "/b/k", t)).substr(0, 4) == "403 ");
+}
+
+namespace {
+
+/// What a server over TLS has for who trusts `authorities`.
+std::string over_tls(origin_server::server& origin, const std::string& authorities) {
+  testing::jumping_loop loop;
+  const started<void> serving(loop, origin.serve());
+  http::transport_options t;
+  t.ca_file = authorities;
+  try {
+    return block_on(loop, fetch(origin.endpoint() + "/b/k", t));
+  } catch (const http::error& e) {
+    INFO(e.what());
+    CHECK(e.kind() == http::failure::tls);
+    return "refused";
+  }
+}
+
+origin_server::options encrypted(std::string name) {
+  origin_server::options o;
+  o.anonymous = origin_server::anonymous_access::read;
+  o.tls.enabled = true;
+  o.tls.certificate_name = std::move(name);
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("a certificate must be for the host, and of an authority that is trusted") {
+  origin_server::server right(encrypted(""));
+  origin_server::server misnamed(encrypted("other.test"));
+  for (origin_server::server* origin : {&right, &misnamed}) origin->objects().put("b", "k", std::string("content"));
+  CHECK(over_tls(right, right.certificate_file()) == "200 content");
+  CHECK(over_tls(misnamed, misnamed.certificate_file()) == "refused");
+  CHECK(over_tls(right, misnamed.certificate_file()) == "refused");
+  CHECK(over_tls(right, "") == "refused");
+}
+
+TEST_CASE("nothing but HTTP is spoken") {
+  const auto loop = make_event_loop();
+  for (const char* url : {"file:///proc/self/status", "ftp://127.0.0.1:1/x", "gopher://127.0.0.1:1/x"}) {
+    try {
+      block_on(*loop, fetch(url));
+      FAIL(url);
+    } catch (const millrace::error& e) {
+      INFO(e.what());
+      CHECK_THAT(e.what(), Catch::Matchers::Contains("Protocol \""));
+    }
+  }
+}
