@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Exchanges that wait inside libcurl for a connection.
+// Connections: how many there are, how long they are kept, and exchanges that wait inside libcurl for one.
 
 #include <millrace/http/engine.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
@@ -58,5 +60,52 @@ TEST_CASE("exchanges dropped while they are queued leave nothing behind for the 
     for (int i = 0; i < 3; ++i) CHECK(block_on(loop, fetch(url)) == "200 content");
     serving = started<void>();
     CHECK(loop.frames() == 0);
+  }
+}
+
+namespace {
+
+task<void> fetch_at_once(std::string url, std::size_t n) {
+  executor& ex = co_await this_executor();
+  std::vector<started<std::string>> running;
+  for (std::size_t i = 0; i < n; ++i) running.emplace_back(ex, fetch(url));
+  for (started<std::string>& one : running) {
+    const std::string answer = co_await one;
+    CHECK(answer == "200 content");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("connections are kept while fewer are needed for a time") {
+  testing::jumping_loop loop;
+  origin_server::server origin(open_to_all());
+  const started<void> serving(loop, origin.serve());
+  origin.objects().put("b", "k", std::string("content"));
+  for (const std::size_t n : {12, 1, 12}) {
+    block_on(loop, fetch_at_once(origin.endpoint() + "/b/k", n));
+    CHECK(origin.stats().connections == 12);
+  }
+}
+
+TEST_CASE("connections are bounded, for each host and in all") {
+  for (const bool in_all : {true, false}) {
+    testing::jumping_loop loop;
+    origin_server::server one(open_to_all());
+    origin_server::server other(open_to_all());
+    const started<void> serving_one(loop, one.serve());
+    const started<void> serving_other(loop, other.serve());
+    http::engine_options few;
+    (in_all ? few.connections : few.connections_per_host) = 2;
+    http::engine::of(loop, few);
+    std::vector<started<std::string>> waiting;
+    for (origin_server::server* origin : {&one, &other}) {
+      origin->objects().put("b", "k", std::string("content"));
+      origin->faults().add({.key = "k"}, fault::stall_head());
+      for (int i = 0; i < 4; ++i) waiting.emplace_back(loop, fetch(origin->endpoint() + "/b/k"));
+    }
+    block_on(loop, a_while());
+    CHECK(one.stats().connections + other.stats().connections == (in_all ? 2 : 4));
+    CHECK(http::engine::of(loop).transfers() == 8);
   }
 }
