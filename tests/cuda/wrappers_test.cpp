@@ -114,6 +114,62 @@ TEST_CASE("an error names the call, the code and the reason", "[cuda]") {
   CHECK_THROWS_AS(cuda_device{cuda::stream{}}.allocate_device(std::size_t(1) << 60), cuda::error);
 }
 
+namespace {
+
+#ifdef MILLRACE_FAKE_CUDA
+class capture {
+ public:
+  capture() { fake_cuda::begin_capture(); }
+  bool end() { return fake_cuda::end_capture(); }
+};
+#else
+/// A graph of nothing, in the mode that forbids unsafe calls to all threads.
+class capture {
+ public:
+  capture() { REQUIRE(cudaStreamBeginCapture(on_.get(), cudaStreamCaptureModeGlobal) == cudaSuccess); }
+  bool end() {
+    cudaGraph_t graph = nullptr;
+    const bool valid = cudaStreamEndCapture(on_.get(), &graph) == cudaSuccess;
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    return valid;
+  }
+
+ private:
+  cuda::stream on_;
+};
+#endif
+
+}  // namespace
+
+TEST_CASE("the loop's calls neither end a graph capture of another thread nor are refused for it", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda_device gpu{cuda::stream{}};
+  capture graph;
+  std::string failed;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  std::thread([&] {
+    try {
+      cuda::event e = gpu.make_event();
+      void* staging = gpu.allocate_pinned(4096);
+      std::memset(staging, 1, 4096);
+      void* there = gpu.allocate_device(4096);
+      gpu.copy_to_device(there, staging, 4096);
+      gpu.record(e);
+      while (!gpu.query(e)) {
+      }
+      gpu.synchronize(e);
+      gpu.free_device(there, 4096);
+      gpu.free_pinned(staging, 4096);
+    } catch (const cuda::error& error) {
+      failed = error.what();
+    }
+    cudaThreadExchangeStreamCaptureMode(&mode);
+  }).join();
+  CHECK(graph.end());
+  CHECK(failed == "");
+  CHECK(mode == cudaStreamCaptureModeGlobal);  // the thread's own was put back
+}
+
 #ifdef MILLRACE_FAKE_CUDA
 
 TEST_CASE("on a machine without a GPU the error says so", "[cuda]") {
@@ -207,9 +263,9 @@ TEST_CASE("a thread's own device is put back after every call", "[cuda]") {
 }
 
 TEST_CASE("every call's failure becomes an error with its name, and nothing leaks", "[cuda]") {
-  for (const char* name :
-       {"cudaGetDevice", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaHostAlloc", "cudaMalloc",
-        "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventQuery", "cudaEventSynchronize"}) {
+  for (const char* name : {"cudaGetDevice", "cudaThreadExchangeStreamCaptureMode", "cudaStreamCreateWithFlags",
+                           "cudaEventCreateWithFlags", "cudaHostAlloc", "cudaMalloc", "cudaMemcpyAsync",
+                           "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventQuery", "cudaEventSynchronize"}) {
     INFO(name);
     const test::cuda_session session;
     fake_cuda::fail_call(name, 1, cudaErrorIllegalAddress);

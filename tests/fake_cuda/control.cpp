@@ -94,6 +94,18 @@ std::string peek(const void* device_memory, std::size_t n) {
   return std::string(p.bytes, n);
 }
 
+void begin_capture() {
+  const auto held = lock();
+  world::instance().capturing = true;
+  world::instance().capture_invalidated = false;
+}
+
+bool end_capture() {
+  const auto held = lock();
+  world::instance().capturing = false;
+  return !world::instance().capture_invalidated;
+}
+
 bool step() {
   const auto held = lock();
   return world::instance().step();

@@ -67,6 +67,10 @@ void kernel_write(cudaStream_t stream, void* device_memory, std::size_t n, unsig
 /// The contents of device memory as they are now, whatever is pending. For looking at, not for ordering.
 std::string peek(const void* device_memory, std::size_t n);
 
+/// Another thread of the program begins a stream capture of mode global; end_capture() says whether it is still valid.
+void begin_capture();
+bool end_capture();
+
 /// Lets one operation happen whose turn it could be, chosen by the seed; false when nothing is pending.
 bool step();
 

@@ -64,6 +64,8 @@ constexpr named_error known_errors[] = {
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
 };
 
 /// The driver's function, as cudaGetDriverEntryPoint hands it out.
@@ -146,6 +148,13 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
   return entry_point(symbol, function, found);
 }
 #endif
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return call("cudaThreadExchangeStreamCaptureMode", true, [&](world&) {
+    std::swap(*mode, this_thread().capture_mode);
+    return cudaSuccess;
+  });
+}
 
 cudaError_t cudaMalloc(void** memory, std::size_t size) {
   return call("cudaMalloc", true, [&](world& w) {

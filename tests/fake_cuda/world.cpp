@@ -61,6 +61,7 @@ void world::reset(const options& o) {
   sticky_ = cudaSuccess;
   host = knowledge();
   copies = pageable_copies = 0;
+  capturing = capture_invalidated = false;
   ids_ = 0;
   with = o;
   random = rng(o.seed);
@@ -81,6 +82,14 @@ cudaError_t world::enter(const char* name, bool needs_context) {
     if (f->sticky) sticky_ = code;
     failures_.erase(f);
     return code;
+  }
+  if (capturing && this_thread().capture_mode == cudaStreamCaptureModeGlobal) {
+    for (const char* unsafe : {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cudaEventQuery",
+                               "cudaEventSynchronize", "cudaStreamQuery", "cudaStreamSynchronize"}) {
+      if (std::strcmp(name, unsafe) != 0) continue;
+      capture_invalidated = true;
+      return cudaErrorStreamCaptureUnsupported;
+    }
   }
   if (needs_context) contexts.insert(this_thread().device);
   if (with.early_percent > 0 && random.below(100) < static_cast<std::uint64_t>(with.early_percent)) step();

@@ -114,6 +114,7 @@ class world {
   std::set<int> contexts;
   knowledge host;
   std::size_t copies = 0, pageable_copies = 0;
+  bool capturing = false, capture_invalidated = false;
 
   void reset(const options& o);
   void fail_call(const std::string& name, int nth, cudaError_t code, bool sticky);
@@ -166,6 +167,7 @@ struct thread_state {
   int device = 0;
   cudaError_t last = cudaSuccess;
   bool in_callback = false;
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 };
 thread_state& this_thread();
 

@@ -11,24 +11,39 @@ namespace millrace::cuda {
 /// A thread that never chose a device has device 0 as its current one, without a context there. Such a device is
 /// not put back: cudaSetDevice would create the context (hundreds of megabytes), and on a machine with eight ranks all
 /// eight would have one on device 0. So such a thread keeps the device it first worked for.
+///
+/// Within the scope the thread's capture mode is relaxed: what the loop asks and allocates must not end a graph that
+/// another thread of the program captures in the global mode (the default, in which such calls are forbidden to all
+/// threads), nor be refused for it. The calls made here touch no stream that captures.
 class device_guard {
  public:
   /// Throws cuda::error when there is no such device.
   explicit device_guard(device on) {
     int current = 0;
     detail::check(cudaGetDevice(&current), "cudaGetDevice");
-    if (current == on.ordinal()) return;
-    if (has_context(current)) former_ = current;
-    detail::check(cudaSetDevice(on.ordinal()), "cudaSetDevice");
+    if (current != on.ordinal()) {
+      if (has_context(current)) former_ = current;
+      detail::check(cudaSetDevice(on.ordinal()), "cudaSetDevice");
+    }
+    // After cudaSetDevice, since it makes the context of the current device.
+    const cudaError_t code = cudaThreadExchangeStreamCaptureMode(&mode_);
+    if (code == cudaSuccess) return;
+    put_back();
+    detail::check(code, "cudaThreadExchangeStreamCaptureMode");
   }
   device_guard(const device_guard&) = delete;
   device_guard& operator=(const device_guard&) = delete;
   ~device_guard() {
-    if (former_ != none) detail::ignore(cudaSetDevice(former_));
+    detail::ignore(cudaThreadExchangeStreamCaptureMode(&mode_));
+    put_back();
   }
 
  private:
   static constexpr int none = -1;
+
+  void put_back() const noexcept {
+    if (former_ != none) detail::ignore(cudaSetDevice(former_));
+  }
 
   // The runtime has no such question; the driver's function is reached through the runtime, so that nothing links to
   // libcuda. Unknown counts as "yes", which restores.
@@ -51,6 +66,7 @@ class device_guard {
   }
 
   int former_ = none;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the one to put back
 };
 
 namespace detail {

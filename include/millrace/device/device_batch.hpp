@@ -21,9 +21,10 @@ namespace millrace {
 ///
 /// The memory is a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
 /// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
-/// streams must be alive at the release. On the host, keys, tags and the staged tensors stay readable as long as the
-/// batch. One owner; used by one thread at a time, which may be another than the pipeline's. It may outlive the
-/// pipeline and its loop; the last one frees the slots, and waits for the device to be done with them.
+/// streams must be alive at the release, and capture no graph: the calls stand around the launch of one. On the host,
+/// keys, tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
+/// may be another than the pipeline's. It may outlive the pipeline and its loop; the last one frees the slots, and
+/// waits for the device to be done with them.
 template <class = void>
 class basic_device_batch {
  public:
