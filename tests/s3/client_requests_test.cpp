@@ -221,6 +221,30 @@ TEST_CASE("a part of no bytes is refused before anything is sent: no range can a
   CHECK(origin.log().size() == 0);
 }
 
+TEST_CASE("a part that is larger than a slab is refused before anything is sent, whatever is known of the object") {
+  origin_server::background origin(small_part_server());
+  const s3::client c = client_of(origin);
+  const std::string content = pattern(100 * KiB);
+  origin.put("b", "k", std::string_view(content));
+  const auto loop = make_event_loop();
+  const auto get = [&](std::size_t length, std::optional<std::uint64_t> size) {
+    return block_on(*loop, c.get("s3://b/k", 0, length, "", slab_pool(64 * KiB), size)).data.size();
+  };
+  for (const std::optional<std::uint64_t> size : {std::optional<std::uint64_t>(), std::optional(content.size())}) {
+    for (const std::size_t length : {64 * KiB + 1, 100 * KiB, 200 * KiB}) {
+      try {
+        get(length, size);
+        FAIL("a part was read");
+      } catch (const configuration_error& e) {
+        CHECK_THAT(e.what(), Catch::Matchers::Contains("s3://b/k") &&
+                                 Catch::Matchers::Contains("does not fit into a slab of 65536"));
+      }
+    }
+  }
+  CHECK(origin.log().size() == 0);
+  CHECK(get(64 * KiB, content.size()) == 64 * KiB);
+}
+
 TEST_CASE("a redirect to another host is never followed: no signature leaves for it") {
   origin_server::background elsewhere;
   for (const int status : {301, 302, 303, 307, 308}) {

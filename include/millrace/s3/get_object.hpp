@@ -79,6 +79,11 @@ task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string
                                    std::optional<std::uint64_t> size = std::nullopt) {
   operation op("GET", std::move(bucket), std::move(key));
   if (length == 0) throw configuration_error("a part of an object has at least one byte", op.at());
+  if (length > slabs.slab_bytes()) {
+    throw configuration_error("a part of " + std::to_string(length) + " bytes does not fit into a slab of " +
+                                  std::to_string(slabs.slab_bytes()),
+                              op.at());
+  }
   const bool whole = s->base().validate_checksums && offset == 0 && size && *size > 0 && *size <= length;
   if (whole) length = static_cast<std::size_t>(*size);
   detail::part_download<Session> download(*s, std::move(op), offset, length, whole, std::move(if_match),
