@@ -8,6 +8,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -28,6 +29,16 @@ const variables torchrun{
 variables operator+(variables a, const variables& b) {
   a.insert(b.begin(), b.end());
   return a;
+}
+
+/// Why the variables are refused; "" when they are not.
+std::string refusal(const variables& table) {
+  try {
+    from(table);
+    return "";
+  } catch (const configuration_error& e) {
+    return e.what();
+  }
 }
 
 }  // namespace
@@ -60,6 +71,80 @@ TEST_CASE("Slurm's tasks may be torchrun's agents, one a machine") {
   // Of another number of machines: it is not known what they count.
   CHECK_THROWS_AS(from(variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_ID", "0"}} + torchrun),
                   configuration_error);
+}
+
+TEST_CASE("so may those of any launcher behind torchrun") {
+  const variables hydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
+  const variables slurm{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}};
+  const variables open_mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  const variables mvapich{{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "4"}};
+  for (const variables& agents : {hydra, hydra + slurm, open_mpi, open_mpi + slurm, mvapich}) {
+    const rank r = from(agents + torchrun);
+    CHECK(r.index == 3);
+    CHECK(r.world_size == 8);
+    CHECK(std::string(r.source) == "torchrun");
+  }
+  // Of another number of machines: it is not known what they count.
+  CHECK_THAT(refusal(variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}} + torchrun),
+             Contains("torchrun says rank 3 of 8, Hydra says rank 1 of 2"));
+  // Half of what agents were told is no reason to doubt torchrun.
+  CHECK(from(variables{{"PMI_RANK", "1"}} + torchrun).index == 3);
+}
+
+TEST_CASE("Slurm's tasks may be the daemons that mpirun starts, one a machine") {
+  const variables hydra{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  CHECK(from(hydra + variables{{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}).index == 5);
+  const variables open_mpi{{"OMPI_COMM_WORLD_RANK", "5"},
+                           {"OMPI_COMM_WORLD_SIZE", "8"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  CHECK(from(open_mpi + variables{{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}).index == 5);
+  // Open MPI's needs no daemon on the machine that it runs on itself.
+  CHECK(from(open_mpi + variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_ID", "0"}}).index == 5);
+  CHECK_THAT(refusal(open_mpi + variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_ID", "0"}}),
+             Contains("Open MPI says rank 5 of 8, Slurm says rank 1 of 2"));
+  CHECK_THAT(refusal(hydra + variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_ID", "0"}}),
+             Contains("Hydra says rank 5 of 8, Slurm says rank 1 of 3"));
+  // As many tasks as processes are the processes, which srun started: they must have the same ranks.
+  CHECK(from(variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}} +
+             variables{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}})
+            .index == 5);
+  CHECK(refusal(variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}} +
+                variables{{"SLURM_PROCID", "4"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}}) != "");
+}
+
+TEST_CASE("half of what a launcher sets is refused, not taken for a process alone") {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}) {
+    for (const char* value : {"0", "3"}) CHECK_THAT(refusal({{name, value}}), Contains(name));
+  }
+  CHECK_THAT(refusal({{"RANK", "3"}}), Contains("WORLD_SIZE") && Contains("MILLRACE_RANK"));
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    CHECK_THAT(refusal({{name, "4"}}), Contains(name));
+    CHECK(from({{name, "1"}}).world_size == 1);  // true of a process alone
+  }
+  CHECK_THAT(refusal({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}}), Contains("SLURM_NTASKS"));
+  CHECK_THAT(refusal({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "4"}}), Contains("SLURM_PROCID"));
+  CHECK(from({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}}).world_size == 4);
+  // An explicit rank is asked for by these messages, so it must help.
+  CHECK(from({{"RANK", "3"}, {"MILLRACE_RANK", "1"}, {"MILLRACE_WORLD_SIZE", "2"}}).index == 1);
+}
+
+TEST_CASE("half of what one launcher sets must agree with the other launcher that is there") {
+  const variables step{{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}};
+  // Batch scripts export it for the processes that srun starts.
+  CHECK(from(variables{{"WORLD_SIZE", "8"}} + step).index == 3);
+  CHECK_THAT(refusal(variables{{"WORLD_SIZE", "2"}} + step), Contains("WORLD_SIZE is 2") && Contains("rank 3 of 8"));
+  CHECK_THAT(refusal(variables{{"RANK", "1"}} + step), Contains("RANK is 1") && Contains("Slurm"));
+  CHECK(from(variables{{"RANK", "3"}} + step).index == 3);
+}
+
+TEST_CASE("a batch script without srun is one process, whatever the job has") {
+  const variables job{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}};
+  CHECK(from(job).world_size == 1);
+  CHECK(from(variables{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}}).world_size == 1);
+  CHECK(from(variables{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}}).world_size == 1);  // no --ntasks
+  // Unless it says that there should be more: srun was forgotten.
+  CHECK_THAT(refusal(job + variables{{"WORLD_SIZE", "8"}}), Contains("WORLD_SIZE"));
 }
 
 TEST_CASE("an explicit rank wins over everything") {
