@@ -17,7 +17,9 @@ namespace millrace {
 ///
 /// Directories, links and devices are passed over. A broken or cut archive is an archive_error with object and byte
 /// offset, after every member that came before it whole; so is an object of no bytes, unless
-/// options.members.allow_empty.
+/// options.members.allow_empty. What is odd about an archive but no error (no end-of-archive block, as where a tar has
+/// been cut between two members) is said on standard error, with the object: once for each of the first five, then as a
+/// number when the stage ends; not with `.members = {.report = false}`.
 template <class = void>
 auto untar(tar::archive_options options = {}) {
   return [options](async_generator<chunk> in) {
@@ -26,7 +28,7 @@ auto untar(tar::archive_options options = {}) {
       if (s.size) own.members.object_bytes = *s.size;
       return tar::archive_reader(s.shown(), own, pool);
     };
-    return detail::untar_chunks(std::move(in), std::move(open)).named("untar");
+    return detail::untar_chunks(std::move(in), std::move(open), options.members.report).named("untar");
   };
 }
 

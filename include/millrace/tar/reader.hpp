@@ -79,7 +79,7 @@ class reader {
 
   /// What is unusual about the end of the archive, as a sentence; empty when nothing is, or before done().
   std::string_view warning() const noexcept {
-    if (state_ != state::end || end_block_seen_) return {};
+    if (state_ != state::end || end_block_seen_ || in_.offset() == 0) return {};
     return lone_zero_block_ ? "only half of the end-of-archive block is there"
                             : "no end-of-archive block: the archive may have been cut between two members";
   }

@@ -9,6 +9,7 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/chunk.hpp>
+#include <millrace/shards/detail/archive_warnings.hpp>
 #include <millrace/shards/member.hpp>
 
 namespace millrace::detail {
@@ -18,12 +19,15 @@ namespace millrace::detail {
 ///
 /// A member is handed on when the next one, the archive's end, or an error has been met: so the last one says that it
 /// is, and whoever groups members need not wait for the next archive, which may be missing.
+///
+/// With `report`, what is unusual about an archive's end goes to standard error.
 template <class Chunks, class Open>
-async_generator<member> untar_chunks(Chunks in, Open open) {
+async_generator<member> untar_chunks(Chunks in, Open open, bool report) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
   std::uint64_t ordinal = 0;
   std::optional<member> held;
+  archive_warnings<> warnings(report);
   for (;;) {
     std::optional<chunk> c;
     std::exception_ptr broken;  // nothing can be yielded where it is caught
@@ -59,6 +63,7 @@ async_generator<member> untar_chunks(Chunks in, Open open) {
       held.emplace(std::move(e), origin(c->from, offset, position));
     }
     const bool whole = !broken && c && c->last;
+    if (whole) warnings.add(*c->from, reader->warning());
     if (held && (broken || whole)) {
       held->last = whole;
       co_yield give(*held);
