@@ -72,7 +72,10 @@ class basic_run_stats {
 
   /// One sentence: what holds the run back, and what to change.
   std::string verdict() const {
-    if (waited < 0.05) return "the training thread is the bottleneck: the pipeline keeps up with it";
+    if (waited < 0.05) {
+      return items == 0 ? "the training thread has taken no item yet"
+                        : "the training thread is the bottleneck: the pipeline keeps up with it";
+    }
     double loop = 0;
     const stage_stats* slow = nullptr;
     double most = 0;
@@ -84,7 +87,12 @@ class basic_run_stats {
         slow = &s;
       }
     }
-    if (slow == nullptr) return "nothing has run yet";
+    if (slow == nullptr) {
+      if (items == 0) return "the pipeline has given no item yet";
+      return stages.empty()
+                 ? "the pipeline is the bottleneck, and none of its stages has a name: give them one by named()"
+                 : "the pipeline is the bottleneck, but none of its named stages";
+    }
     if (loop > 0.9)
       return "the loop thread is full, most of all by " + slow->name + ": move work to the pool or use more loops";
     if (slow->pool > 0.5) return "bottleneck: " + slow->name + " (its pool jobs): more cores, or less work per item";
