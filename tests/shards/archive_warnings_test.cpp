@@ -95,6 +95,9 @@ TEST_CASE("what is said of an archive comes before its last member is handed on"
 TEST_CASE("half an end-of-archive block, and gzip data that cannot be verified, are reported") {
   const std::vector<object> half = {object("half.tar", tar_of(4).substr(0, 4 * 1024 + 512))};
   CHECK(read(half, untar()).said == "millrace: untar: half.tar: only half of the end-of-archive block is there\n");
+  // Names come from servers: a terminal must not obey them.
+  const std::string hostile = read({object("\x1b[2J.tar", cut_behind(1))}, untar()).said;
+  CHECK(hostile == std::string("millrace: untar: \\x1b[2J.tar") + cut_off);
 
   const std::string whole = tar_of(4);
   const std::string several =

@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/shard.hpp>
 
 namespace millrace::detail {
@@ -28,9 +30,10 @@ class archive_warnings {
   /// An empty `warning` is none.
   void add(const shard& from, std::string_view warning) {
     if (!report_ || warning.empty() || ++count_ > named) return;
-    std::string line = "millrace: untar: " + from.shown() + ": ";
-    line += warning;
-    std::fprintf(stderr, "%s\n", line.c_str());
+    where at;
+    at.object = from.shown();
+    const archive_error text(std::string(warning), std::move(at));  // in the words and the escapes of an error
+    std::fprintf(stderr, "millrace: untar: %s\n", text.what());
   }
 
  private:
