@@ -105,6 +105,10 @@ int main(int argc, char** argv) {
   try {
     if (mill::cuda::device::count() == 0) throw mill::cuda::error(cudaErrorNoDevice, "cudaGetDeviceCount");
   } catch (const mill::cuda::error& e) {
+    if (!e.no_device()) {
+      std::fprintf(stderr, "device_bench: %s\n", e.what());
+      return 1;
+    }
     std::printf("skipped: there is no GPU: %s\n", e.what());
     return 77;
   }

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs one example as the README says and checks what it prints: run_example.py NAME PROGRAM."""
+"""Runs one example as the README says and checks what it prints: run_example.py NAME PROGRAM [GPU_PROBE].
+
+With a program that leaves with 0 where there is a GPU, and with MILLRACE_REQUIRE_GPU=1, the quickstart must train there.
+"""
 
 import io
 import os
@@ -36,8 +39,11 @@ def training_loop(program):
     require("stopped after 500 items" in run([program]), "the early end")
 
 
-def quickstart(program):
+def quickstart(program, gpu_probe=None):
     text = run([program])
+    there_is_one = gpu_probe is not None and subprocess.run([gpu_probe]).returncode == 0
+    if there_is_one or os.environ.get("MILLRACE_REQUIRE_GPU") == "1":
+        require("training on the GPU" in text, "training on the CPU")
     losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", text)]
     require(len(losses) == 5 and losses[-1] < losses[0] / 2, "a loss that does not fall")
     accuracy = float(re.search(r"has not seen: ([0-9.]+)%", text).group(1))
@@ -83,4 +89,4 @@ def checkpoint(program):
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines, checkpoint)}[sys.argv[1]](sys.argv[2])
+    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines, checkpoint)}[sys.argv[1]](*sys.argv[2:])

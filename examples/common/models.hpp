@@ -46,8 +46,9 @@ class host_model {
 inline bool there_is_a_gpu() {
   try {
     return millrace::cuda::device::count() > 0;
-  } catch (const millrace::cuda::error&) {
-    return false;  // no driver
+  } catch (const millrace::cuda::error& e) {
+    if (!e.no_device()) throw;  // there is one, and something is wrong with it
+    return false;
   }
 }
 

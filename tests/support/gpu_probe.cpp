@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// gpu_probe PROGRAM [ARGUMENT...]: runs the program where the CUDA runtime finds a device; else says why not and
-// leaves with 77, which CTest shows as a skipped test.
+// gpu_probe [PROGRAM [ARGUMENT...]]: runs the program where the CUDA runtime finds a device; else says why not and
+// leaves with 77, which CTest shows as a skipped test. Not so where a GPU is there and does not work, nor with
+// MILLRACE_REQUIRE_GPU=1: that is a failure.
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #include <unistd.h>
 
@@ -14,8 +17,13 @@ int main(int argc, char** argv) {
   int devices = 0;
   const cudaError_t result = cudaGetDeviceCount(&devices);
   if (result != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU: %s\n", result == cudaSuccess ? "no device" : cudaGetErrorString(result));
-    return 77;
+    const bool none = result == cudaSuccess || result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver ||
+                      result == cudaErrorStubLibrary;
+    const char* required = std::getenv("MILLRACE_REQUIRE_GPU");
+    const bool may_skip = none && (required == nullptr || std::strcmp(required, "1") != 0);
+    std::printf("%s: no GPU: %s\n", may_skip ? "skipped" : "failed",
+                result == cudaSuccess ? "no device" : cudaGetErrorString(result));
+    return may_skip ? 77 : 1;
   }
   if (argc < 2) return 0;
   ::execv(argv[1], argv + 1);
