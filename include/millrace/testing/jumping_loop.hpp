@@ -11,6 +11,7 @@
 
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/testing/deadlock.hpp>
+#include <millrace/testing/detail/seed_note.hpp>
 
 namespace millrace::testing {
 
@@ -41,18 +42,21 @@ struct jumping_loop_options {
 /// process longer than the grace is overtaken by the timers. Work takes no time: durations measured with the loop's
 /// clock are sums of jumps. libcurl measures its connect time-out in real time: its timer brings the loop forward in
 /// steps of that time-out until it has really passed, while nothing else happens. With a seed the ready queue is
-/// shuffled. Concurrency, watches and file operations: see event_loop.
+/// shuffled, and a test that fails tells it: see virtual_loop. Concurrency, watches and file operations: see
+/// event_loop.
 class jumping_loop final : public epoll_loop {
  public:
   explicit jumping_loop(const jumping_loop_options& o = {}) : options_(o) {}
   /// Shuffles the ready queue, reproducibly from `seed` as far as the kernel reports in the same order.
-  explicit jumping_loop(std::uint64_t seed, const jumping_loop_options& o = {}) : options_(o) {
+  explicit jumping_loop(std::uint64_t seed, const jumping_loop_options& o = {}) : options_(o), seed_(seed) {
     ready_queue().shuffle(seed);
   }
   ~jumping_loop() override { shut_down(); }
 
   std::int64_t now_ns() const noexcept override { return now_; }
   duration elapsed() const noexcept { return duration(now_ - start); }
+  /// "MILLRACE_SEED=42"; "" when nothing is shuffled.
+  const std::string& seed_text() const noexcept { return seed_.text(); }
   /// Lets virtual time pass without running anything.
   void advance(duration d) noexcept { now_ += d.count(); }
 
@@ -61,9 +65,10 @@ class jumping_loop final : public epoll_loop {
     if (!block || (deadline && *deadline <= now())) {
       epoll_loop::poll(false, std::nullopt);
     } else if (operations() > 0) {  // real time first, or a virtual time-out could overtake a real job
-      if (!something_within(options_.patience)) throw deadlock("an announced operation did not report back in time");
+      if (!something_within(options_.patience))
+        throw deadlock(seed_.behind("an announced operation did not report back in time"));
     } else if (!something_within(deadline ? options_.grace : patience_without_timer())) {
-      if (!deadline) throw deadlock(reproach());
+      if (!deadline) throw deadlock(seed_.behind(reproach().c_str()));
       now_ = std::max(now_, deadline->time_since_epoch().count());
     }
   }
@@ -78,7 +83,7 @@ class jumping_loop final : public epoll_loop {
     std::string text = "nothing is ready, no timer is armed, and somebody still waits";
     const char* separator = ": for descriptor ";
     for (std::uint32_t i = 0; i < watches().size(); ++i) {
-      const detail::watch_table::slot& s = watches().at(i);
+      const millrace::detail::watch_table::slot& s = watches().at(i);
       if (s.owner == nullptr) continue;
       text += separator + std::to_string(s.fd);
       if (s.events & POLLIN) text += " to be readable";
@@ -90,6 +95,7 @@ class jumping_loop final : public epoll_loop {
 
   static constexpr std::int64_t start = 1'000'000'000;  // not 0: code that treats 0 as "no time" must not pass by luck
   const jumping_loop_options options_;
+  const detail::seed_note seed_;
   std::int64_t now_ = start;
 };
 

@@ -9,29 +9,36 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include <millrace/coro/executor.hpp>
 #include <millrace/testing/deadlock.hpp>
+#include <millrace/testing/detail/seed_note.hpp>
 
 namespace millrace::testing {
 
 /// An executor on virtual time: no kernel, no network, no waiting. When nothing is ready the clock jumps to the next
 /// timer; when there is no timer either, run_until() and block_on() throw `deadlock` instead of hanging.
 ///
-/// A test asserts elapsed time exactly: `CHECK(loop.elapsed() == 5ms)`. With a seed the ready queue is shuffled: the
-/// seed is printed when a test asks for one from the environment (MILLRACE_SEED), so that a failure can be replayed.
-/// Jobs on real threads work too: the loop waits for the announced ones (at most 10 s of real time, then `deadlock`).
+/// A test asserts elapsed time exactly: `CHECK(loop.elapsed() == 5ms)`. With a seed the ready queue is shuffled. A test
+/// that fails tells the seed, so that it can be replayed with MILLRACE_SEED: where an exception ends the loop (of a
+/// REQUIRE, of the code under test) it is written to standard error, and `deadlock` has it in its text; for a CHECK,
+/// which throws nothing, say `INFO(loop.seed_text())`. Jobs on real threads work too: the loop waits for the announced
+/// ones (at most 10 s of real time, then `deadlock`).
 class virtual_loop final : public executor {
  public:
   virtual_loop() = default;
   /// Shuffles the ready queue, reproducibly from `seed`.
-  explicit virtual_loop(std::uint64_t seed) { ready_queue().shuffle(seed); }
+  explicit virtual_loop(std::uint64_t seed) : seed_(seed) { ready_queue().shuffle(seed); }
   ~virtual_loop() override { shut_down(); }
 
   std::int64_t now_ns() const noexcept override { return now_; }
   duration elapsed() const noexcept { return duration(now_ - start); }
   /// Lets virtual time pass without running anything.
   void advance(duration d) noexcept { now_ += d.count(); }
+
+  /// "MILLRACE_SEED=42"; "" when nothing is shuffled.
+  const std::string& seed_text() const noexcept { return seed_.text(); }
 
   /// The seed of this run: MILLRACE_SEED or `fallback`; printed to standard error when it comes from the environment.
   static std::uint64_t seed_from_environment(std::uint64_t fallback) {
@@ -47,12 +54,12 @@ class virtual_loop final : public executor {
     if (operations() > 0) {  // real time first, or a virtual time-out could overtake a real job
       std::unique_lock lock(mutex_);
       if (!woken_ && !condition_.wait_for(lock, std::chrono::seconds(10), [this] { return woken_; })) {
-        throw deadlock("an announced operation did not report back within 10 s");
+        throw deadlock(seed_.behind("an announced operation did not report back within 10 s"));
       }
       woken_ = false;
       return;
     }
-    if (!deadline) throw deadlock("nothing is ready, no timer is armed, and somebody still waits");
+    if (!deadline) throw deadlock(seed_.behind("nothing is ready, no timer is armed, and somebody still waits"));
     now_ = std::max(now_, deadline->time_since_epoch().count());
   }
   void wake() noexcept override {
@@ -63,6 +70,7 @@ class virtual_loop final : public executor {
 
  private:
   static constexpr std::int64_t start = 1'000'000'000;  // not 0: code that treats 0 as "no time" must not pass by luck
+  const detail::seed_note seed_;
   std::int64_t now_ = start;
   std::mutex mutex_;
   std::condition_variable condition_;
