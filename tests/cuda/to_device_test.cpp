@@ -14,30 +14,15 @@
 #include <millrace/flow/batch.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/cuda/points.hpp"
 #include "tests/cuda/session.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
+using test::next_of;
+using test::points;
 
 namespace {
-
-struct point {
-  point(std::int64_t i, std::vector<float> v) : id(i), values(std::move(v)) {}
-  std::int64_t id;
-  std::vector<float> values;
-};
-void collate(const point& p, sample_writer& out) {
-  out.key("p" + std::to_string(p.id));
-  out.write("values", p.values);
-  out.write("id", p.id);
-}
-
-async_generator<point> points(int n) {
-  for (int i = 0; i < n; ++i) {
-    point p(i, std::vector<float>(50, static_cast<float>(i) / 4));
-    co_yield give(p);
-  }
-}
 
 async_generator<host_batch> pinned_batches(batch_pool pool, int n) {
   for (int i = 0; i < n; ++i) {
@@ -50,13 +35,6 @@ async_generator<host_batch> pinned_batches(batch_pool pool, int n) {
     host_batch b = std::move(builder).seal();
     co_yield give(b);
   }
-}
-
-task<device_batch> next_of(async_generator<device_batch>& source) {
-  std::optional<device_batch> b = co_await source.next();
-  device_batch result;
-  if (b) result = std::move(*b);
-  co_return result;
 }
 
 std::string bytes_of(const tensor_view& t) { return std::string(static_cast<const char*>(t.data()), t.bytes()); }
@@ -343,52 +321,6 @@ TEST_CASE("a batch may be read by any number of streams", "[cuda][to_device]") {
     for (const cuda::stream& s : streams) {
       b.wait(s.get());
       fake_cuda::kernel_read(s.get(), b.field("id").data(), 16);
-    }
-  }
-}
-
-namespace {
-
-/// Whether releasing it behind the stream fails.
-bool release_fails(device_batch& b, cudaStream_t stream) {
-  try {
-    b.release(stream);
-  } catch (const cuda::error&) {
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-TEST_CASE("a release that fails gives no slot back before its stream is past it", "[cuda][to_device]") {
-  const std::pair<const char*, int> calls[] = {
-      {"cudaEventCreateWithFlags", 1}, {"cudaEventRecord", 1}, {"cudaEventRecord", 2}};
-  for (const auto& [name, nth] : calls) {
-    for (const bool again : {false, true}) {  // whether the destructor fails, too
-      INFO(name << " " << nth << (again ? ", and again" : ""));
-      const test::cuda_session session;
-      testing::virtual_loop loop;
-      const cuda::stream copies{cuda::device{0}};
-      const cuda::stream training{cuda::device{0}};
-      auto stream = points(40) | batch(5) | to_device(copies, {.slots = 2});
-      device_batch b = block_on(loop, next_of(stream));
-      b.synchronize();  // so that the release is the first that the batch hears of the stream
-      fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
-      fake_cuda::fail_call(name, nth, cudaErrorMemoryAllocation);
-      REQUIRE(release_fails(b, training.get()));
-      CHECK(b);
-      if (again) fake_cuda::fail_call("cudaEventRecord", 1, cudaErrorMemoryAllocation);
-      b = device_batch();
-      int more = 0;
-      try {
-        while ((b = block_on(loop, next_of(stream)))) ++more;
-        CHECK_FALSE(again);
-        CHECK(more == 7);
-      } catch (const cuda::error& e) {
-        CHECK(again);
-        CHECK(e.code() == cudaErrorMemoryAllocation);
-      }
     }
   }
 }

@@ -101,6 +101,12 @@ class late_device {
     ++script_->synchronized;
     if (e.last != nullptr && !e.last->done) script_->go();
   }
+  void synchronize(stream_ref s) const {
+    s.as<user_stream>();
+    const std::lock_guard lock(script_->mutex);
+    ++script_->synchronized;
+    script_->go();
+  }
   std::string name() const { return "late"; }
 
  private:

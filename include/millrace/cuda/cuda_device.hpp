@@ -45,6 +45,10 @@ class cuda_device {
   }
   bool query(const event_type& e) const { return e.ready(); }
   void synchronize(const event_type& e) const { e.synchronize(); }
+  void synchronize(stream_ref s) const {
+    const cuda::device_guard current(copies_.on());
+    cuda::detail::check(cudaStreamSynchronize(s.as<CUstream_st>()), "cudaStreamSynchronize");
+  }
   std::string name() const { return copies_.on().name(); }
 
   const cuda::stream& copies() const noexcept { return copies_; }

@@ -28,6 +28,7 @@ namespace millrace {
 /// - wait(s, e): whatever is enqueued on the user's stream `s` from now on starts after `e`. Does not wait itself.
 /// - query(e): whether `e`, as last recorded, is reached; an event never recorded is.
 /// - synchronize(e): blocks the calling thread until query(e) would say true.
+/// - synchronize(s): the same until the user's stream `s` has done all that is enqueued on it now.
 /// - copies_any_memory (optional, a static bool): copying from ordinary memory costs no more than from pinned memory.
 /// - name(): "cuda:0", "host": for reports.
 template <class D>
@@ -45,6 +46,7 @@ concept device = std::copy_constructible<D> && std::movable<typename D::event_ty
                    d.wait(s, recorded);
                    { d.query(recorded) } -> std::same_as<bool>;
                    d.synchronize(recorded);
+                   d.synchronize(s);
                    { d.name() } -> std::convertible_to<std::string>;
                  };
 

@@ -45,6 +45,7 @@ class host_device {
   void wait(stream_ref s, const event_type&) const { s.as<host_stream_tag>(); }
   bool query(const event_type&) const noexcept { return true; }
   void synchronize(const event_type&) const noexcept {}
+  void synchronize(stream_ref s) const { s.as<host_stream_tag>(); }
   std::string name() const { return "host"; }
 };
 

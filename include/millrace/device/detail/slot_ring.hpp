@@ -133,23 +133,29 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
   void release(std::size_t i) noexcept override {
     slot& s = slots_[i];
     std::exception_ptr failed;
-    try {
-      mark_again(s);
-    } catch (...) {
-      failed = std::current_exception();  // and once more in retire()
+    // The streams may be gone once this returns: one that cannot be marked is waited for now.
+    for (const stream_ref stream : s.unmarked) {
+      try {
+        find_or_add(s, stream).active = true;
+      } catch (...) {
+        failed = std::current_exception();
+        finish(stream);
+      }
     }
+    s.unmarked.clear();
     for (user& u : s.users) {
       if (!u.active) continue;
       try {
         device_.record(u.done, u.stream);
       } catch (...) {
         failed = std::current_exception();
+        finish(u.stream);
+        u.active = false;
       }
     }
     {
       const std::lock_guard lock(mutex_);
       if (failed) {
-        s.unfenced = true;
         error_ = failed;  // for the stage: a slot fewer, and a device in trouble
       } else {
         draining_.push_back(i);
@@ -173,7 +179,7 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     std::vector<user> users;
     host_batch host;
     std::vector<stream_ref> unmarked;  // use the slot, and could not be marked
-    bool unfenced = false;             // something may be enqueued that no event tells about
+    bool unfenced = false;             // a copy may be enqueued that no event tells about
   };
 
   user& find_or_add(slot& s, stream_ref stream) {
@@ -185,10 +191,6 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
     device_.record(made.done, stream);
     s.users.push_back(std::move(made));
     return s.users.back();
-  }
-  void mark_again(slot& s) {
-    for (const stream_ref stream : s.unmarked) find_or_add(s, stream).active = true;
-    s.unmarked.clear();
   }
   bool quiet(const slot& s) const {
     for (const user& u : s.users) {
@@ -203,17 +205,21 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
   }
   // Twice, because an error of earlier work may be reported by whatever call comes first. A device that still fails is
   // broken for good: nothing runs on it any more, so there is nothing to wait for.
+  template <class Wait>
+  static void settle(Wait wait) noexcept {
+    if (!attempt(wait)) static_cast<void>(attempt(wait));
+  }
+  void finish(stream_ref stream) noexcept {
+    settle([stream, this] { device_.synchronize(stream); });
+  }
   void retire(slot& s) noexcept {
-    const auto settle = [&s, this] {
-      mark_again(s);
+    settle([&s, this] {
       if (s.copied && s.unfenced) device_.record(*s.copied);
       if (s.copied) device_.synchronize(*s.copied);
       for (user& u : s.users) {
-        if (u.active && s.unfenced) device_.record(u.done, u.stream);
         if (u.active) device_.synchronize(u.done);
       }
-    };
-    if (!attempt(settle)) static_cast<void>(attempt(settle));
+    });
     if (s.memory != nullptr) device_.free_device(s.memory, s.size);
   }
   template <class Action>
