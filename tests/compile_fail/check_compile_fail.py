@@ -11,7 +11,15 @@ match the regular expression of each line
 
     // expect: a stage takes an async_generator
 
-in the file (there is at least one). A line
+in the file (there is at least one), and none of the lines
+
+    // not: std::vector
+
+It must be one error: what follows from the first would only bury the sentence. A line
+
+    // errors: 2
+
+says otherwise, for a mistake that the language itself answers with more. A line
 
     // only-if: MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE
 
@@ -58,15 +66,27 @@ def check(command, path):
     for pattern in expected:
         if not re.search(pattern, output):
             return 1, f"the compiler's message does not match '{pattern}':\n{output}"
+    for pattern in re.findall(r"^// not:\s*(.*\S)", text, re.M):
+        if re.search(pattern, output):
+            return 1, f"the compiler's message has '{pattern}':\n{output}"
+    allowed = max([1, *(int(n) for n in re.findall(r"^// errors:\s*(\d+)", text, re.M))])
+    errors = len(re.findall(r"\berror: ", output))
+    if errors > allowed:
+        return 1, f"{errors} errors instead of {allowed}:\n{output}"
     return 0, f"refused with the expected message ({len(expected)} patterns)"
 
 
 GOOD = "#ifdef MILLRACE_MUST_FAIL\nstatic_assert(false, \"a stage takes a generator\");\n#endif\nint main() {}\n"
+TWO = GOOD.replace("#endif", "static_assert(false, \"and that\");\n#endif")
 CASES = [
     # name, text, expected exit status, pattern of the explanation
     ("refused as expected", "// expect: stage takes .* generator\n" + GOOD, 0, "expected message"),
     ("other message", "// expect: no such words\n" + GOOD, 1, "does not match 'no such words'"),
     ("second message missing", "// expect: stage\n// expect: no such words\n" + GOOD, 1, "does not match"),
+    ("words that must not be there", "// expect: stage\n// not: takes a gen\n" + GOOD, 1, "has 'takes a gen'"),
+    ("such words are not there", "// expect: stage\n// not: no such words\n" + GOOD, 0, "expected message"),
+    ("a second error", "// expect: stage\n" + TWO, 1, "2 errors instead of 1"),
+    ("a second error that is allowed", "// expect: stage\n// errors: 2\n" + TWO, 0, "expected message"),
     ("bad variant compiles", "// expect: x\n// MILLRACE_MUST_FAIL\nint main() {}\n", 1, "bad variant compiles"),
     ("good variant broken", "// expect: x\n// MILLRACE_MUST_FAIL\nint main() { return y; }\n", 1, "good variant"),
     ("no expectation", GOOD, 1, "no line"),

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-// expect: the right side of \| is not a stage for these items
+// expect: the function given to this stage cannot be called with the items that come from the left side of \|
 #include <string>
 
 #include <millrace/flow/filter.hpp>

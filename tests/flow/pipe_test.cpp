@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -124,6 +125,16 @@ TEST_CASE("a generator lists what its stages declared, sources first") {
   }
   CHECK(lines == std::vector<std::string>{"hold 7 70", "again 7 70", "batch 4 16"});
   CHECK(mill::iota(3).bounds().empty());
+}
+
+TEST_CASE("ranges of the library's types still go into the adaptors of the standard library") {
+  std::vector<user::item> items;
+  for (int x : {1, 2, 3}) items.emplace_back(x);
+  std::vector<mill::stage_bounds> bounds(3);
+  int sum = 0;
+  for (const user::item& i : items | std::views::take(2)) sum += i.value;
+  CHECK(sum == 3);
+  CHECK(std::ranges::distance(bounds | std::views::drop(1)) == 2);  // millrace's own | is a candidate here
 }
 
 }  // namespace

@@ -64,11 +64,19 @@ class promise_base {
   /// that await_transform returns by reference).
   template <class Awaitable>
   auto await_transform(Awaitable&& awaitable) {
-    static_assert(
-        requires { static_cast<Awaitable&&>(awaitable).awaited_by(*this); },
-        "a millrace coroutine awaits millrace awaitables only: tasks (moved: co_await std::move(t)), next(), and what "
-        "has awaited_by(promise)");
-    return static_cast<Awaitable&&>(awaitable).awaited_by(*this);
+    if constexpr (requires { static_cast<Awaitable&&>(awaitable).awaited_by(*this); }) {
+      return static_cast<Awaitable&&>(awaitable).awaited_by(*this);
+    } else {
+      static_assert(
+          std::is_void_v<Awaitable>,
+          "a millrace coroutine awaits millrace awaitables only: tasks (moved: co_await std::move(t)), next(), and "
+          "what has awaited_by(promise)");
+      if constexpr (requires { std::move(awaitable).awaited_by(*this); }) {
+        return std::move(awaitable).awaited_by(*this);  // what it means, so that no second error hides the sentence
+      } else {
+        return std::suspend_never();
+      }
+    }
   }
 
  private:

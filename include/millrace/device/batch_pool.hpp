@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/owned.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/device/batch_builder.hpp>
 #include <millrace/device/device.hpp>
+#include <millrace/flow/detail/refused.hpp>
 
 namespace millrace {
 
@@ -32,12 +34,14 @@ template <class Target>
 auto device_of(const Target& target) {
   if constexpr (device<Target>) {
     return target;
+  } else if constexpr (requires { as_device(target); }) {
+    return as_device(target);
   } else {
     static_assert(
-        requires { as_device(target); },
+        never_v<Target>,
         "this is neither a device nor a stream: pass a millrace::host_device, a millrace::cuda::stream, or a type that "
         "satisfies millrace::device");
-    return as_device(target);
+    return refused();
   }
 }
 
@@ -77,7 +81,11 @@ class basic_batch_pool {
   }
   template <class D>
   static std::shared_ptr<slab_source> source_for(const D& on) {
-    return make_shared_object<detail::pinned_slab_source<D>>(on);
+    if constexpr (std::is_same_v<D, detail::refused>) {
+      return nullptr;
+    } else {
+      return make_shared_object<detail::pinned_slab_source<D>>(on);
+    }
   }
 
   batch_layout layout_;

@@ -118,11 +118,14 @@ class collate_found {
  public:
   template <class T>
   void operator()(const T& item, sample_writer& out) const {
-    static_assert(
-        requires { collate(item, out); },
-        "items of this type cannot be laid out in a batch: declare void collate(const item&, millrace::sample_writer&) "
-        "beside the type, or pass such a function to the stage");
-    collate(item, out);
+    if constexpr (requires { collate(item, out); }) {
+      collate(item, out);
+    } else {
+      static_assert(never_v<T>,
+                    "items of this type cannot be laid out in a batch: declare void collate(const item&, "
+                    "millrace::sample_writer&) "
+                    "beside the type, or pass such a function to the stage");
+    }
   }
 };
 

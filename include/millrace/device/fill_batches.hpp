@@ -150,20 +150,24 @@ class fill_batches_stage : public detail::library_stage {
 
   template <class T>
   async_generator<host_batch> operator()(async_generator<T> source) && {
-    static_assert(std::is_invocable_v<const F&, T&&, const batch_row&>,
-                  "fill_batches calls f(item, row) on several threads at once: it must take the item and a const "
-                  "millrace::batch_row&, and be callable when const (a lambda that is not mutable)");
-    const std::size_t samples = pool_.layout().samples();
-    const std::size_t batches = (options_.limit + samples - 1) / samples + 1;
-    const std::size_t bytes = batches * pool_.layout().bytes();
-    map_concurrent_options work;
-    work.limit = options_.limit;
-    work.on = options_.on;
-    work.bytes = options_.bytes;
-    auto placing = detail::apply_stage(std::move(source), detail::place_items_stage<T>(std::move(pool_)));
-    auto writing =
-        detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
-    return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, batches, bytes));
+    if constexpr (!std::is_invocable_v<const F&, T&&, const batch_row&>) {
+      static_assert(detail::never_v<F>,
+                    "fill_batches calls f(item, row) on several threads at once: it must take the item and a const "
+                    "millrace::batch_row&, and be callable when const (a lambda that is not mutable)");
+      return {};
+    } else {
+      const std::size_t samples = pool_.layout().samples();
+      const std::size_t batches = (options_.limit + samples - 1) / samples + 1;
+      const std::size_t bytes = batches * pool_.layout().bytes();
+      map_concurrent_options work;
+      work.limit = options_.limit;
+      work.on = options_.on;
+      work.bytes = options_.bytes;
+      auto placing = detail::apply_stage(std::move(source), detail::place_items_stage<T>(std::move(pool_)));
+      auto writing =
+          detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
+      return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, batches, bytes));
+    }
   }
 
  private:

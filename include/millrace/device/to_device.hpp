@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -137,6 +138,12 @@ class to_device_stage : public detail::library_stage {
   to_device_stage(D on, const to_device_options& with, Collate how)
       : device_(std::move(on)), with_(with), how_(std::move(how)) {}
 
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    static_assert(detail::never_v<T>, "to_device copies batches: put batch(n) or fill_batches(pool, f) before it");
+  }
+
   async_generator<device_batch> operator()(async_generator<host_batch> source) && {
     return made_of<host_batch>(std::move(source));
   }
@@ -177,7 +184,11 @@ class to_device_stage : public detail::library_stage {
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
   auto on = detail::device_of(target);
-  return to_device_stage<decltype(on), Collate>(std::move(on), with, std::move(how));
+  if constexpr (std::is_same_v<decltype(on), detail::refused>) {
+    return on;
+  } else {
+    return to_device_stage<decltype(on), Collate>(std::move(on), with, std::move(how));
+  }
 }
 
 }  // namespace millrace

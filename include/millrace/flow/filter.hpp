@@ -35,6 +35,14 @@ class filter_stage : public detail::library_stage {
  public:
   explicit filter_stage(F predicate) : predicate_(std::move(predicate)) {}
 
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    detail::explain_call<F&, const T&>();
+    static_assert(!detail::callable_with<F&, const T&> || detail::tests<F&, const T&>,
+                  "the function given to filter must return a bool: whether the item goes on");
+  }
+
   template <class T>
     requires detail::tests<F&, const T&>
   async_generator<T> operator()(async_generator<T> source) && {

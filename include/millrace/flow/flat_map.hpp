@@ -74,6 +74,15 @@ class flat_map_stage : public detail::library_stage {
  public:
   explicit flat_map_stage(F f) : f_(std::move(f)) {}
 
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    detail::explain_call<F&, T>();
+    static_assert(
+        !detail::callable_with<F&, T> || detail::flat_maps<F&, T>,
+        "the function given to flat_map must return a range or an async_generator: map(f) makes one item of one");
+  }
+
   template <class T>
     requires detail::flat_maps<F&, T>
   auto operator()(async_generator<T> source) && {

@@ -28,6 +28,14 @@ class interleave_stage : public detail::library_stage {
     if (options.ahead == 0) throw configuration_error("interleave: .ahead must not be 0");
   }
 
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    static_assert(detail::never_v<T>,
+                  "interleave takes a stream of generators: make one of each item first, as in shards | map(open) | "
+                  "interleave()");
+  }
+
   template <class T>
   async_generator<T> operator()(async_generator<async_generator<T>> sources) && {
     const std::size_t items = options_.width * options_.ahead;

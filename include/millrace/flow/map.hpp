@@ -73,6 +73,16 @@ class map_stage : public detail::library_stage {
  public:
   explicit map_stage(F f, failure_policy failures = failure_policy()) : f_(std::move(f)), failures_(failures) {}
 
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    detail::explain_call<F&, T>();
+    static_assert(
+        !detail::callable_with<F&, T> || detail::maps<F&, T>,
+        "the function given to map returns nothing: it must return the item that goes on (filter(f) leaves items out, "
+        "flat_map(f) makes several of one)");
+  }
+
   template <class T>
     requires detail::maps<F&, T>
   auto operator()(async_generator<T> source) && {

@@ -85,6 +85,16 @@ class map_concurrent_stage : public detail::library_stage {
     if (options_.limit > 1'000'000) throw configuration_error("map_concurrent: .limit is beyond a million");
   }
 
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    detail::explain_call<F&, T>();
+    static_assert(!detail::callable_with<F&, T> || detail::maps<F&, T>,
+                  "the function given to map_concurrent returns nothing: it must return the item that goes on "
+                  "(filter(f) leaves items out, "
+                  "flat_map(f) makes several of one)");
+  }
+
   template <class T>
     requires detail::maps<F&, T>
   auto operator()(async_generator<T> source) && {
@@ -94,10 +104,12 @@ class map_concurrent_stage : public detail::library_stage {
         throw configuration_error("map_concurrent: .on is for plain functions, this one returns a task");
       }
       return declare<T>(detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_));
-    } else {
-      static_assert(detail::maps<const F&, T>,
+    } else if constexpr (!detail::maps<const F&, T>) {
+      static_assert(detail::never_v<F>,
                     "map_concurrent calls a plain function on several threads at once: it must be callable when const "
                     "(a lambda that is not mutable)");
+      return detail::refused();
+    } else {
       if (options_.on == nullptr) {
         throw configuration_error("map_concurrent: a plain function needs a pool to run on, .on = &pool");
       }

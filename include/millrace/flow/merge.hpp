@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct merge_options {
 /// Every source is pulled ahead by a task of its own. What one of them throws is thrown after the items that came
 /// before, and stops the others. A source is dropped when it has ended. Throws configuration_error when .ahead is 0.
 template <class T>
-async_generator<T> merge(std::vector<async_generator<T>> sources, merge_options options = {}) {
+async_generator<T> merge(std::vector<async_generator<T>>&& sources, merge_options options = {}) {
   const std::size_t width = sources.empty() ? 1 : sources.size();
   std::vector<stage_bounds> bounds = detail::take_all_bounds(sources);
   interleave_stage together =
@@ -33,8 +34,21 @@ async_generator<T> merge(std::vector<async_generator<T>> sources, merge_options 
   return std::move(made).named("merge").inherit(std::move(bounds));
 }
 template <class T, class... More>
-async_generator<T> merge(async_generator<T> first, More... more) {
+  requires(std::is_same_v<More, async_generator<T>> && ...)
+async_generator<T> merge(async_generator<T>&& first, More&&... more) {
   return merge(detail::generators(std::move(first), std::move(more)...));
+}
+/// For the compiler's message: anything else.
+template <class First, class... More>
+  requires(detail::is_generator_v<std::remove_cvref_t<First>>)
+detail::refused merge(First&&, More&&...) {
+  detail::explain_sources<First, More...>();
+  return detail::refused();
+}
+template <class T>
+detail::refused merge(const std::vector<async_generator<T>>&, const merge_options& = {}) {
+  static_assert(detail::never_v<T>, "merge consumes its sources: write merge(std::move(sources))");
+  return detail::refused();
 }
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/call.hpp>
+#include <millrace/flow/detail/refused.hpp>
 
 /// \file
 /// `generator | stage` and `stage | stage`.
@@ -31,21 +32,40 @@ template <class Stage>
 inline constexpr bool keeps_state_v =
     std::is_class_v<Stage> && !std::is_empty_v<Stage> && !std::is_base_of_v<library_stage, Stage>;
 
+/// One sentence on why this stage does not take these items: the stage's own, from its explain<T>(), if it has one.
+template <class T, class Stage>
+constexpr void explain_refusal() {
+  if constexpr (requires { Stage::template explain<T>(); }) {
+    Stage::template explain<T>();
+  } else if constexpr (std::is_function_v<std::remove_pointer_t<Stage>>) {
+    static_assert(never_v<Stage>,
+                  "the function on the right of | is no stage for these items; a stage factory must be called, as in "
+                  "source | untar()");
+  } else {
+    static_assert(never_v<Stage>,
+                  "the right side of | is not a stage for these items: it cannot be called with the async_generator on "
+                  "the left side");
+  }
+}
+
+template <class Stage>
+refused apply_stage(refused, const Stage&) {
+  return refused();
+}
 template <class T, class Stage>
 auto apply_stage(async_generator<T> source, Stage stage) {
-  static_assert(std::is_invocable_v<Stage, async_generator<T>> || !std::is_function_v<std::remove_pointer_t<Stage>>,
-                "the function on the right of | is no stage for these items; a stage factory must be called, as in "
-                "source | untar()");
-  static_assert(std::is_invocable_v<Stage, async_generator<T>> || std::is_function_v<std::remove_pointer_t<Stage>>,
-                "the right side of | is not a stage for these items: it cannot be called with the async_generator on "
-                "the left side");
-  if constexpr (std::is_invocable_v<Stage, async_generator<T>>) {
+  if constexpr (!std::is_invocable_v<Stage, async_generator<T>>) {
+    explain_refusal<T, Stage>();
+    return refused();
+  } else if constexpr (std::is_same_v<std::invoke_result_t<Stage, async_generator<T>>, refused>) {
+    return refused();
+  } else {
     using result = std::invoke_result_t<Stage, async_generator<T>>;
     static_assert(is_generator_v<result>, "the right side of | is not a stage: it does not return an async_generator");
     MILLRACE_ASSERT(source, "an empty generator was piped into a stage");
     std::vector<stage_bounds> upstream = source.take_bounds();
     if constexpr (!is_generator_v<result>) {
-      return;
+      return refused();
     } else if constexpr (keeps_state_v<Stage>) {
       auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
       result made = std::move(*kept)(std::move(source));
@@ -75,23 +95,40 @@ class composed_stage : public detail::library_stage {
   Second second_;
 };
 
-/// See the head of this file. Enumerations are left to the language: flags of system headers are combined here too.
+namespace detail {
+
+/// What the library's `|` leaves alone: enumerations (flags of system headers), and ranges of the library's types on
+/// their way into the adaptors of the standard library.
 template <class Left, class Right>
-  requires(!std::is_enum_v<std::remove_cvref_t<Left>> && !std::is_enum_v<std::remove_cvref_t<Right>>)
+concept piped =
+    !std::is_enum_v<std::remove_cvref_t<Left>> && !std::is_enum_v<std::remove_cvref_t<Right>> &&
+    (!requires(Left& left) { left.begin() != left.end(); } || std::is_base_of_v<library_stage, std::decay_t<Right>>);
+
+}  // namespace detail
+
+/// See the head of this file.
+template <class Left, class Right>
+  requires detail::piped<Left, Right>
 auto operator|(Left&& left, Right&& right) {
   using from = std::remove_cvref_t<Left>;
   using stage = std::decay_t<Right>;
-  if constexpr (detail::is_generator_v<from>) {
+  if constexpr (std::is_same_v<from, detail::refused> || std::is_same_v<stage, detail::refused>) {
+    return detail::refused();
+  } else if constexpr (detail::is_generator_v<from>) {
     static_assert(!std::is_lvalue_reference_v<Left> && !std::is_const_v<std::remove_reference_t<Left>>,
                   "a pipe consumes the generator on its left side: write std::move(generator) | stage");
     if constexpr (std::is_same_v<from, Left>) {
       return detail::apply_stage(std::move(left), stage(std::forward<Right>(right)));
+    } else {
+      return detail::refused();
     }
   } else {
     static_assert(!detail::is_generator_v<stage>,
                   "the generator comes first: write generator | stage, not stage | generator");
-    static_assert(std::is_class_v<from> || std::is_function_v<std::remove_pointer_t<std::decay_t<Left>>>,
+    constexpr bool range = requires { left.begin() != left.end(); };
+    static_assert(range || std::is_class_v<from> || std::is_function_v<std::remove_pointer_t<std::decay_t<Left>>>,
                   "the left side of | is neither an async_generator nor a stage");
+    static_assert(!range, "a range is not a generator: write from_range(std::move(range)) | stage");
     static_assert(std::is_class_v<stage> || std::is_function_v<std::remove_pointer_t<stage>>,
                   "the right side of | is not a stage");
     return composed_stage<std::decay_t<Left>, stage>(std::forward<Left>(left), std::forward<Right>(right));

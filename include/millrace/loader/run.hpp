@@ -14,6 +14,7 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/io/loop_group.hpp>
 #include <millrace/loader/budget.hpp>
+#include <millrace/loader/detail/explain_run.hpp>
 #include <millrace/loader/detail/handover.hpp>
 #include <millrace/loader/detail/progress_line.hpp>
 #include <millrace/loader/detail/run_account.hpp>
@@ -177,7 +178,8 @@ class running {
 /// Runs `pipeline` on a loop thread of its own (`options.loops` threads in all); see running. Throws
 /// configuration_error before anything is requested when the declared bounds do not fit into options.budget.
 template <class T>
-[[nodiscard("dropping it ends the run")]] running<T> run(async_generator<T> pipeline, const run_options& options = {}) {
+[[nodiscard("dropping it ends the run")]] running<T> run(async_generator<T>&& pipeline,
+                                                         const run_options& options = {}) {
   return running<T>(std::move(pipeline), options);
 }
 

@@ -23,8 +23,12 @@ constexpr decltype(auto) call(F&& f, Arg&& arg) {
   }
 }
 template <class F, class Arg>
-concept callable_with = requires(F&& f, Arg&& arg) { detail::call(static_cast<F&&>(f), static_cast<Arg&&>(arg)); } &&
-                        std::is_invocable_v<F, Arg>;
+concept member_callable_with = requires(F&& f, Arg&& arg) { (static_cast<Arg&&>(arg).*f)(); } ||
+                               requires(F&& f, Arg&& arg) { static_cast<Arg&&>(arg).*f; };
+/// Asked without a look at call(), whose result is deduced: an error in there would be no answer.
+template <class F, class Arg>
+concept callable_with =
+    std::is_invocable_v<F, Arg> && (!std::is_member_pointer_v<std::remove_cvref_t<F>> || member_callable_with<F, Arg>);
 template <class F, class Arg>
 using call_result_t = std::remove_cvref_t<std::invoke_result_t<F, Arg>>;
 
@@ -54,5 +58,14 @@ template <class F, class Arg>
 concept maps = callable_with<F, Arg> && !std::is_void_v<mapped_t<F, Arg>>;
 template <class F, class Arg>
 concept tests = callable_with<F, Arg> && std::is_constructible_v<bool, mapped_t<F, Arg>>;
+
+/// For the explain() of stages with a function of the user: why it is no stage for items of type T.
+template <class F, class Arg>
+constexpr void explain_call() {
+  static_assert(
+      callable_with<F, Arg>,
+      "the function given to this stage cannot be called with the items that come from the left side of | (it takes an "
+      "item by value, by const& or by &&)");
+}
 
 }  // namespace millrace::detail

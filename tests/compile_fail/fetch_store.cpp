@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: a function is no store: call it, as in fetch\(files\(\)\)
+// expect: this is no store to fetch from: pass an s3::client, files\(\) or a shared_ptr<const storage>
+// expect: fetch takes shards: a source of them comes first
+// errors: 3
+// not: as_storage. was not declared
+#include <memory>
+
+#include <millrace/flow/iota.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/shards.hpp>
+
+std::shared_ptr<const millrace::storage> disk() { return nullptr; }
+
+int main() {
+  namespace mill = millrace;
+#ifdef MILLRACE_MUST_FAIL
+  auto a = mill::shards("a.tar") | mill::fetch(disk);
+  auto b = mill::shards("a.tar") | mill::fetch("s3://bucket/a.tar");
+  auto c = mill::iota(3) | mill::fetch(disk());
+#else
+  auto a = mill::shards("a.tar") | mill::fetch(disk());
+#endif
+}

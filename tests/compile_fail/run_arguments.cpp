@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: run consumes the pipeline: write run\(std::move\(pipeline\)\)
+// expect: run takes a pipeline: make one of a range with from_range\(std::move\(range\)\)
+// expect: run takes a whole pipeline, which begins with a source: run\(source \| stage\)
+// errors: 3
+// not: deleted function
+#include <utility>
+#include <vector>
+
+#include <millrace/flow/iota.hpp>
+#include <millrace/flow/take.hpp>
+#include <millrace/loader/run.hpp>
+
+int main() {
+  auto pipeline = millrace::iota(3);
+  std::vector<int> range;
+#ifdef MILLRACE_MUST_FAIL
+  auto a = millrace::run(pipeline, {.prefetch = 2});
+  auto b = millrace::run(range);
+  auto c = millrace::run(millrace::take(2), {.prefetch = 2});
+#else
+  auto a = millrace::run(std::move(pipeline), {.prefetch = 2});
+#endif
+}
