@@ -51,6 +51,33 @@ TEST_CASE("a trailer may be as long as 64 KiB and no longer") {
   CHECK(with_trailer(1000) == "the trailer is too long");
 }
 
+TEST_CASE("a head longer than 256 KiB is an error, interim ones included") {
+  testing::jumping_loop loop;
+  origin_server::options open_to_all;
+  open_to_all.anonymous = origin_server::anonymous_access::read;
+  origin_server::server origin(open_to_all);
+  const started<void> serving(loop, origin.serve());
+  origin.objects().put("b", "k", std::string("content"));
+  origin.faults().add({.key = "k", .nth = 1}, fault::huge_head(300 * KiB));
+  origin.faults().add({.key = "k", .nth = 2}, fault::huge_head(64 * MiB));
+  for (int i = 0; i < 2; ++i) {
+    try {
+      block_on(loop, fetch(origin.endpoint() + "/b/k"));
+      FAIL("a head of any length is taken");
+    } catch (const http::error& e) {
+      CHECK(e.kind() == http::failure::protocol);
+      CHECK(e.reason() == "the head is too long");
+    }
+  }
+  CHECK(block_on(loop, fetch(origin.endpoint() + "/b/k")) == "200 content");
+
+  std::string hints;
+  for (int i = 0; i < 300; ++i) hints += "HTTP/1.1 103 Early Hints\r\nX-Fill: " + std::string(1000, 'f') + "\r\n\r\n";
+  const test::scripted_server hinting({{hints + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", then::keep}});
+  const auto real = make_event_loop();
+  CHECK_THROWS_WITH(block_on(*real, fetch(hinting.url())), Catch::Matchers::Contains("the head is too long"));
+}
+
 TEST_CASE("time-outs as long as time can be told are never reached, and cost no turns of the loop") {
   for (const duration d : {duration::max(), duration::max() - 1h}) {
     for (const fault& f : {fault::delay_head(10s), fault::delay_body(3, 10s)}) {

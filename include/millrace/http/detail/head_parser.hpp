@@ -27,6 +27,8 @@ class head_parser {
       if (trailer_ > 64 * 1024) throw problem("the trailer is too long");
       return false;
     }
+    head_bytes_ += text.size() + 2;  // of interim heads too: they may go on for ever
+    if (head_bytes_ > 256 * 1024) throw problem("the head is too long");
     if (text.substr(0, 5) == "HTTP/") {
       head_ = response_head();
       any_ = true;
@@ -133,6 +135,7 @@ class head_parser {
   response_head head_;
   bool any_ = false;
   bool complete_ = false;
+  std::size_t head_bytes_ = 0;
   std::size_t trailer_ = 0;  // bytes
 };
 
