@@ -102,8 +102,9 @@ TEST_CASE("a time-out for connecting may be as long as time can be told") {
 
 namespace {
 
-/// What a server over TLS has for who trusts `authorities`.
-std::string over_tls(origin_server::server& origin, const std::string& authorities) {
+/// What a server over TLS has for who trusts `authorities`; "refused" by a failure of the expected kind.
+std::string over_tls(origin_server::server& origin, const std::string& authorities,
+                     http::failure expected = http::failure::tls) {
   testing::jumping_loop loop;
   const started<void> serving(loop, origin.serve());
   http::transport_options t;
@@ -112,7 +113,7 @@ std::string over_tls(origin_server::server& origin, const std::string& authoriti
     return block_on(loop, fetch(origin.endpoint() + "/b/k", t));
   } catch (const http::error& e) {
     INFO(e.what());
-    CHECK(e.kind() == http::failure::tls);
+    CHECK(e.kind() == expected);
     return "refused";
   }
 }
@@ -135,6 +136,17 @@ TEST_CASE("a certificate must be for the host, and of an authority that is trust
   CHECK(over_tls(misnamed, misnamed.certificate_file()) == "refused");
   CHECK(over_tls(right, misnamed.certificate_file()) == "refused");
   CHECK(over_tls(right, "") == "refused");
+}
+
+TEST_CASE("a body without a stated end is an error over TLS too, where its end shows even less") {
+  origin_server::server origin(encrypted(""));
+  origin.objects().put("b", "k", std::string("content"));
+  origin.faults().add({.key = "k", .nth = 1}, origin_server::fault::cut_without_length(3));
+  origin.faults().add({.key = "k", .nth = 2}, origin_server::fault::no_content_length());
+  for (int i = 0; i < 2; ++i) {
+    CHECK(over_tls(origin, origin.certificate_file(), http::failure::protocol) == "refused");
+  }
+  CHECK(over_tls(origin, origin.certificate_file()) == "200 content");
 }
 
 TEST_CASE("nothing but HTTP is spoken") {

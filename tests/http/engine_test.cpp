@@ -2,16 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/http/engine.hpp>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +19,7 @@
 #include <millrace/origin/server.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
+#include "tests/http/patient_server.hpp"
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/scripted_server.hpp"
@@ -33,43 +29,9 @@ using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 using origin_server::fault;
 using test::fetch;
+using test::patient_server;
 using test::scripted_server;
 using then = test::scripted_answer::then;
-
-namespace {
-
-/// A server that does not answer before it is told to.
-class patient_server {
- public:
-  patient_server() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(::listen(listener_, 8) == 0);
-    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
-  }
-  ~patient_server() {
-    if (peer_ >= 0) ::close(peer_);
-    ::close(listener_);
-  }
-  /// Answers the first request, which must have been started.
-  void answer(std::string_view text) {
-    peer_ = ::accept(listener_, nullptr, nullptr);
-    REQUIRE(peer_ >= 0);
-    REQUIRE(::send(peer_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
-  }
-
-  std::string url;
-
- private:
-  const int listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int peer_ = -1;
-};
-
-}  // namespace
 
 TEST_CASE("what libcurl does after a transfer is not charged to the stage that waited for it") {
   patient_server later;

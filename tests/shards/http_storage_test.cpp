@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/shards/http_storage.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/origin/background.hpp>
 #include <millrace/origin/server.hpp>
+#include <millrace/s3/client.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -254,4 +257,27 @@ TEST_CASE("an object that comes in one go holds a few slabs, however fast it com
   const slab_pool slabs(64 * KiB);
   CHECK(block_on(loop, read_rest_slowly(origin.endpoint() + "/b/k", slabs)) == 1 * MiB);
   CHECK(slabs.peak() <= 3);  // one of window, one with the reader, one being filled
+}
+
+TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_storage]") {
+  origin_server::background origin;  // nothing without a signature
+  const http_storage storage;
+  const auto loop = make_event_loop();
+  const std::string endpoint = origin.endpoint();
+  s3::config_options o;
+  o.endpoint = endpoint;
+  o.region = "us-east-1";
+  const s3::client client{s3::config(o), s3::credentials("origin-key", "origin-secret")};
+  for (const std::string key : {"k", "a b+c/d e+/\xc3\xa4.tar", "%2B%25?&=#;"}) {
+    origin.put("b", key, std::string_view("content"));
+    const auto read = [&](const std::string& url, std::uint64_t offset) {
+      return std::string(
+          block_on(*loop, storage.read(shard(url), std::string(), offset, 3, slab_pool(64 * KiB))).data.view());
+    };
+    const std::string url = block_on(*loop, client.presign("s3://b/" + key, 60));
+    INFO(url);
+    CHECK(read(url, 0) == "con");
+    CHECK(read(url, 4) == "ent");
+    CHECK_THROWS_AS(read(url.substr(0, url.find('?')), 0), http::error);
+  }
 }
