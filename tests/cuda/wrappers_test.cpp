@@ -241,6 +241,22 @@ TEST_CASE("not even by one call on a thread that never made another", "[cuda]") 
   CHECK(fake_cuda::now().contexts == 1);
 }
 
+TEST_CASE("streams and pinned memory are made for the device that the thread has chosen", "[cuda]") {
+  fake_cuda::options with;
+  with.device_count = 8;
+  const test::cuda_session session(with);
+  REQUIRE(cudaSetDevice(5) == cudaSuccess);
+  CHECK(cuda::device::current() == cuda::device(5));
+  const cuda::stream copies;
+  CHECK(copies.on().ordinal() == 5);
+  slab_pool pool(4096, std::make_shared<cuda::pinned_source>());
+  const writable_bytes slab = pool.acquire();
+  cudaPointerAttributes what{};
+  REQUIRE(cudaPointerGetAttributes(&what, slab.data()) == cudaSuccess);
+  CHECK(what.device == 5);
+  CHECK(fake_cuda::now().contexts == 1);
+}
+
 TEST_CASE("a thread's own device is put back after every call", "[cuda]") {
   fake_cuda::options with;
   with.device_count = 2;

@@ -24,6 +24,15 @@ class device {
     return n;
   }
 
+  /// The calling thread's, as cudaSetDevice chose it: the default for streams and pinned memory, so that a rank that
+  /// chooses its GPU at the start needs to say no more. A thread that chose none has device 0, until millrace first
+  /// works for another one there. Throws cuda::error.
+  static device current() {
+    int ordinal = 0;
+    detail::check(cudaGetDevice(&ordinal), "cudaGetDevice");
+    return device(ordinal);
+  }
+
   friend constexpr bool operator==(device, device) noexcept = default;
 
  private:

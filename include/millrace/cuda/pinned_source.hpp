@@ -17,8 +17,8 @@ namespace millrace::cuda {
 /// cudaMemcpyAsync himself keeps the slab until an event behind the copy is done.
 class pinned_source final : public slab_source {
  public:
-  /// Allocated in the context of `on`, usable by all devices.
-  explicit pinned_source(device on = device(0)) noexcept : on_(on) {}
+  /// Allocated in the context of `on`, usable by all devices. The default throws cuda::error.
+  explicit pinned_source(device on = device::current()) noexcept : on_(on) {}
 
   /// Throws cuda::error.
   void* allocate(std::size_t size) override {

@@ -17,7 +17,7 @@ namespace millrace::cuda {
 class stream {
  public:
   /// A new stream on `on`. Throws cuda::error.
-  explicit stream(device on = device(0)) : state_(std::make_shared<owned>(on)) {}
+  explicit stream(device on = device::current()) : state_(std::make_shared<owned>(on)) {}
 
   /// A view of a stream that the program owns and keeps alive as long as the view and everything made from it.
   static stream borrow(cudaStream_t handle, device on) { return stream(std::make_shared<state>(handle, on)); }

@@ -72,7 +72,8 @@ class basic_device_batch {
   }
 
   /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
-  /// streams. Throws configuration_error for a stream of another kind of device, and what the device throws.
+  /// streams. A null stream, here and below, is the default stream of the batch's device, whichever is current. Throws
+  /// configuration_error for a stream of another kind of device, and what the device throws.
   void wait(stream_ref stream) { ring().wait(slot_, stream); }
   /// Whether the copy is done; never blocks.
   bool ready() const { return ring().ready(slot_); }
