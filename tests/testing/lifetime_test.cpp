@@ -5,15 +5,9 @@
 #include <new>
 #include <utility>
 
-#include <millrace/coro/started.hpp>
-#include <millrace/io/sleep.hpp>
-#include <millrace/testing/census.hpp>
-#include <millrace/testing/virtual_loop.hpp>
-
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;
-using namespace std::chrono_literals;
 using mill::testing::lifetime;
 using mill::testing::tracked;
 
@@ -48,22 +42,6 @@ TEST_CASE("a double destruction and a use after the end are seen") {
   CHECK(life.errors() == 1);
   object->~tracked();
   CHECK(life.errors() == 2);
-}
-
-mill::task<void> sleeper() { co_await mill::sleep_for(1h); }
-
-TEST_CASE("a census says what is left") {
-  mill::testing::virtual_loop loop;
-  mill::testing::census before(loop);
-  {
-    mill::started<void> one(loop, sleeper());
-    mill::started<void> two(loop, sleeper());
-    CHECK(before.difference() == "2 frames");
-    bool first_turn = true;
-    loop.run_until([&] { return !std::exchange(first_turn, false) && loop.timers() == 2; });
-    CHECK(before.difference() == "2 frames, 2 timers");
-  }
-  CHECK(before.difference() == "");
 }
 
 }  // namespace
