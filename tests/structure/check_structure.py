@@ -7,7 +7,7 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy, mutable-global,
-conditional-await, self-include, sleep. Each is explained where it is checked.
+conditional-await, curl-waits, environment, self-include, sleep. Each is explained where it is checked.
 """
 
 import pathlib
@@ -130,6 +130,12 @@ def check_header(relative, text, report):
     for number, line in enumerate(code.splitlines(), 1):
         if re.search(r"\bthread_local\b", line):
             report(number, "mutable-global", "thread_local: state of a thread outlives and escapes the pipeline")
+        # libcurl is driven by curl_multi_socket_action() only: the loop is what waits.
+        if re.search(r"\bcurl_(multi_(perform|poll|wait|fdset)|easy_perform)\b", line):
+            report(number, "curl-waits", "libcurl does not wait, and does not look at every transfer, on a loop's thread")
+        # Tests give tables in place of the process's variables, and users can.
+        if re.search(r"\b(secure_)?getenv\b", line) and relative != "base/environment.hpp":
+            report(number, "environment", "the environment is read through <millrace/base/environment.hpp>")
     for offset, name in mutable_globals(code):
         number = code.count("\n", 0, offset) + 1
         report(number, "mutable-global", f"{name} is mutable and lives as long as the program")
@@ -203,6 +209,7 @@ GOOD = {
     "struct s { static constexpr int k = 1; static bool is(int a) { return a == k; } static s of(int x);\n"
     "  static int plain() noexcept; int member = 0; };\n"
     "inline bool operator==(const s& a, const s& b) noexcept { return &a == &b; }\n",
+    "include/millrace/base/environment.hpp": SPDX + "#pragma once\ninline auto f() { return std::getenv(\"X\"); }\n",
     "include/millrace/coro/b.hpp": SPDX + "#pragma once\n#include <millrace/base/a.hpp>\n#include <sys/mman.h>\n",
     "include/millrace/loop/ring.hpp": SPDX + "#pragma once\n#include <liburing.h>\n#include <millrace/sync/x.hpp>\n",
     "include/millrace/http/client.hpp": SPDX + "#pragma once\n#include <curl/curl.h>\n#include <millrace/io/x.hpp>\n",
@@ -247,6 +254,11 @@ BAD = [
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic int table[3] = {};\n"),
     ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_await sleep_for(late ? a : b);\n"),
     ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_yield f(late\n  ? a : b);\n"),
+    ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_perform(multi, &running);\n"),
+    ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_poll (m, 0, 0, 1, 0);\n"),
+    ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_wait(m, 0, 0, 1, 0);\n"),
+    ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\nauto f = &::curl_easy_perform;\n"),
+    ("environment", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\nauto x = std::getenv(\"HOME\");\n"),
     ("self-include", "tests/base/bad_test.cpp", SPDX + '#include "tests/support/catch.hpp"\n'),
     ("sleep", "tests/base/bad_test.cpp", SPDX + "#include <millrace/base/a.hpp>\nvoid f() { usleep (1); }\n"),
     ("sleep", "tests/base/bad_test.cpp", SPDX + "#include <millrace/base/a.hpp>\nvoid f() { std::this_thread::sleep_for(d); }\n"),

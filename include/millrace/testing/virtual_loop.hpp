@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include <millrace/base/environment.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/detail/seed_note.hpp>
@@ -41,11 +42,12 @@ class virtual_loop final : public executor {
   const std::string& seed_text() const noexcept { return seed_.text(); }
 
   /// The seed of this run: MILLRACE_SEED or `fallback`; printed to standard error when it comes from the environment.
-  static std::uint64_t seed_from_environment(std::uint64_t fallback) {
-    const char* set = std::getenv("MILLRACE_SEED");
-    if (set == nullptr) return fallback;
-    std::fprintf(stderr, "MILLRACE_SEED=%s\n", set);
-    return std::strtoull(set, nullptr, 0);
+  static std::uint64_t seed_from_environment(std::uint64_t fallback,
+                                             const environment& variables = process_environment()) {
+    const std::optional<std::string> set = variables.get("MILLRACE_SEED");
+    if (!set) return fallback;
+    std::fprintf(stderr, "MILLRACE_SEED=%s\n", set->c_str());
+    return std::strtoull(set->c_str(), nullptr, 0);
   }
 
  protected:

@@ -16,6 +16,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/origin/tls_options.hpp>
@@ -88,8 +89,7 @@ class tls_context {
   void write(X509& certificate) {
     int fd = -1;
     if (path_.empty()) {
-      const char* folder = std::getenv("TMPDIR");
-      path_ = std::string(folder == nullptr ? "/tmp" : folder) + "/millrace-origin-XXXXXX";
+      path_ = process_environment().get("TMPDIR").value_or("/tmp") + "/millrace-origin-XXXXXX";
       fd = ::mkstemp(path_.data());
       temporary_ = fd >= 0;
     }
