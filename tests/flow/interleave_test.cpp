@@ -240,7 +240,7 @@ TEST_CASE("merge lists what its sources declared") {
   auto two = mill::merge(shelf{{1}}.open() | mill::interleave({.width = 2, .ahead = 3}), mill::iota(3));
   std::string lines;
   for (const mill::stage_bounds& b : two.bounds()) lines += b.name + (" " + std::to_string(b.items)) + "\n";
-  CHECK(lines == "interleave 6\nmerge 2\n");
+  CHECK(lines == "interleave, open sources 2\ninterleave 6\nmerge 2\n");
 }
 
 TEST_CASE("options that cannot be meant are refused") {

@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loader/budget.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include <millrace/flow/batch.hpp>
+#include <millrace/flow/buffer.hpp>
+#include <millrace/flow/flat_map.hpp>
+#include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/run.hpp>
@@ -95,20 +100,84 @@ TEST_CASE("the table has a line for every stage and one for all of them") {
 
 TEST_CASE("batches of strings run within a budget that is told what they take") {
   const auto pipeline = [] { return words(4) | batch(2, {.bytes = 1000}); };
-  CHECK_THROWS_AS(run(pipeline(), {.budget = 999}), configuration_error);
-  auto r = run(pipeline(), {.budget = 1000});
+  CHECK_THROWS_AS(run(pipeline(), {.prefetch_bytes = 1000, .budget = 1999}), configuration_error);
+  auto r = run(pipeline(), {.prefetch_bytes = 1000, .budget = 2000});
   int batches = 0;
   for (auto& b : r) batches += b.size() == 2 ? 1 : 0;
   CHECK(batches == 2);
   // Untold, there is nothing to check the budget against.
-  CHECK_THROWS_AS(run(words(4) | batch(2), {.budget = 1000}), configuration_error);
+  CHECK_THROWS_AS(run(words(4) | batch(2), {.prefetch_bytes = 1000, .budget = 2000}), configuration_error);
+  CHECK_THROWS_WITH(run(pipeline(), {.budget = 2000}), Contains("stage run states no bound in bytes"));
 }
 
 TEST_CASE("batches of items of a fixed size need not be told") {
   const auto pipeline = [] { return numbers(4) | batch(2); };
-  CHECK_THROWS_AS(run(pipeline(), {.budget = 2 * sizeof(int) - 1}), configuration_error);
-  auto r = run(pipeline(), {.budget = 2 * sizeof(int)});
+  constexpr std::size_t bytes = 2 * sizeof(int);
+  CHECK_THROWS_AS(run(pipeline(), {.prefetch_bytes = 100, .budget = bytes + 99}), configuration_error);
+  auto r = run(pipeline(), {.prefetch_bytes = 100, .budget = bytes + 100});
   CHECK(r.next()->size() == 2);
+  // Nor need the items that wait for the training thread.
+  auto ints = run(numbers(4), {.prefetch = 3, .budget = 3 * sizeof(int)});
+  CHECK(ints.next() == 0);
+  CHECK_THROWS_AS(run(numbers(4), {.prefetch = 3, .budget = 3 * sizeof(int) - 1}), configuration_error);
+}
+
+TEST_CASE("what is made ahead of the training thread is bounded in bytes") {
+  const auto most_ahead = [](std::size_t prefetch_bytes) {
+    std::atomic<int> made{0};
+    const auto source = [](std::atomic<int>& count) -> async_generator<std::string> {
+      for (int i = 0; i < 6; ++i) {
+        std::string item(1000, 'x');
+        ++count;
+        co_yield give(item);
+      }
+    };
+    auto r =
+        run(source(made) | map([](std::string s) { return s; }), {.prefetch = 5, .prefetch_bytes = prefetch_bytes});
+    int most = 0;
+    for (int taken = 1; r.next(); ++taken) most = std::max(most, made.load() - taken);
+    return most;
+  };
+  // Pulled and not yet handed to the training thread; the one that waits for room has been pulled too.
+  CHECK(most_ahead(2000) <= 3);
+  CHECK(most_ahead(1) <= 2);
+}
+
+TEST_CASE("pipelines that are made while another one runs count with what was stated for them") {
+  const auto inner = [](int n) { return words(n) | buffer({.items = 4, .bytes = 500}); };
+  const auto nested = [&](std::size_t stated) { return numbers(3) | flat_map(inner, {.inner_bytes = stated}); };
+  const run_options tight{.prefetch_bytes = 100, .budget = 1000};
+  CHECK_THROWS_WITH(run(nested(0), tight), Contains("flat_map, open pipeline states no bound in bytes"));
+  CHECK_THROWS_AS(run(nested(901), tight), configuration_error);
+  auto fits = run(nested(900), tight);
+  std::string all;
+  for (const std::string& w : fits) all += w;
+  CHECK(all == "aab");
+  // What does not keep to it is an error, with or without a budget.
+  auto lies = run(nested(499));
+  CHECK_THROWS_WITH(lies.next() && lies.next(), Contains("more than .inner_bytes, which is 499") && Contains("buffer"));
+  const auto unknown = [](int n) { return words(n) | batch(2); };
+  auto silent = run(numbers(3) | flat_map(unknown, {.inner_bytes = 499}));
+  CHECK_THROWS_WITH(silent.next(), Contains("states no bound in bytes for its stage batch"));
+
+  const auto wide = [&](std::size_t stated) {
+    return numbers(3) | map(inner) | interleave({.width = 2, .ahead = 1, .bytes = 100, .inner_bytes = stated});
+  };
+  CHECK_THROWS_WITH(run(wide(0), tight), Contains("interleave, open sources states no bound in bytes"));
+  CHECK_THROWS_AS(run(wide(401), tight), configuration_error);  // 100 + 100 + 2 * 401
+  auto lying = run(wide(400), tight);
+  CHECK_THROWS_WITH(lying.next(), Contains("more than .inner_bytes, which is 400"));
+  std::size_t count = 0;
+  for (const std::string& w : run(wide(500))) count += w.size();
+  CHECK(count == 3);
+}
+
+TEST_CASE("functions that return ranges open no pipelines") {
+  const auto twice = [](int n) { return std::vector<int>{n, n}; };
+  auto r = run(numbers(2) | flat_map(twice), {.prefetch = 1, .budget = sizeof(int)});
+  int sum = 0;
+  for (const int n : r) sum += n;
+  CHECK(sum == 2);
 }
 
 }  // namespace

@@ -131,15 +131,15 @@ TEST_CASE("a budget is checked before anything runs") {
     return count_to(10, made) | map([](int i) { return std::string(1, static_cast<char>(i)); }) |
            buffer({.items = 4, .bytes = 1000});
   };
-  CHECK_THROWS_AS(run(pipeline(), {.budget = 999}), configuration_error);
+  CHECK_THROWS_AS(run(pipeline(), {.prefetch_bytes = 500, .budget = 1499}), configuration_error);
   CHECK(*made == 0);
   try {
-    auto refused = run(pipeline(), {.budget = 999});
+    auto refused = run(pipeline(), {.prefetch_bytes = 500, .budget = 1499});
     FAIL("no error");
   } catch (const configuration_error& e) {
     CHECK_THAT(e.what(), Catch::Matchers::Contains("buffer") && Catch::Matchers::Contains("1.00 kB"));
   }
-  auto fits = run(pipeline(), {.budget = 1000});
+  auto fits = run(pipeline(), {.prefetch_bytes = 500, .budget = 1500});
   CHECK(fits.next()->size() == 1);
 }
 

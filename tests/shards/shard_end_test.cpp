@@ -118,7 +118,11 @@ TEST_CASE("members of one archive: the last one says that it is, and no other") 
   std::vector<source> objects = {source("x", tar_of({"a.jpg", "b.jpg", "c.jpg"}), 512), source("y", tar_of({"d"}), 1)};
   const auto last = [](async_generator<member> in) -> task<std::string> {
     std::string text;
-    while (std::optional<member> m = co_await in.next()) text += m->entry.name + (m->last ? "! " : " ");
+    while (std::optional<member> m = co_await in.next()) {
+      text += m->entry.name;
+      if (m->last) text += '!';
+      text += ' ';
+    }
     co_return text;
   };
   CHECK(block_on(loop, last(chunks_of(std::move(objects)) | untar_plain())) == "a.jpg b.jpg c.jpg! d! ");

@@ -61,12 +61,16 @@ class bytes {
   /// Bytes that this slice keeps from being reused: the capacity of the memory behind it.
   std::size_t retained() const noexcept { return owner_ == nullptr ? 0 : owner_->capacity; }
 
+  /// Which memory that is: equal for two slices of one slab. To be compared, not looked into.
+  const void* memory() const noexcept { return owner_; }
+
   /// A slice that retains about what it shows: itself when at least half of the memory behind it is shown, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }
 
-  // What stages ask of their items, see flow/shuffle.hpp and coro/item_bytes.hpp.
+  // What stages ask of their items, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
   friend std::size_t byte_size(const bytes& slice) noexcept { return slice.size(); }
   friend bytes compact(const bytes& slice) { return slice.compact(); }
+  friend const bytes* slice_of(const bytes& slice) noexcept { return &slice; }
 
   /// Takes over one reference to `owner`. For the library's own buffers.
   bytes(detail::block* owner, const char* data, std::size_t size) noexcept : owner_(owner), data_(data), size_(size) {}

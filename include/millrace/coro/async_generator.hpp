@@ -164,7 +164,11 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   /// Declares the most that this generator's stage holds at once, under the name given by named() before.
   async_generator&& bounded(std::size_t items, std::size_t bytes) && {
     const char* const name = handle_.promise().name_;
-    extras().bounds.push_back(stage_bounds{name == nullptr ? "stage" : name, items, bytes});
+    return std::move(*this).bounded(name == nullptr ? "stage" : name, items, bytes);
+  }
+  /// The same under a name of its own, a literal: for what a stage holds beside its items.
+  async_generator&& bounded(const char* what, std::size_t items, std::size_t bytes) && {
+    extras().bounds.push_back(stage_bounds{what, items, bytes});
     return std::move(*this);
   }
 

@@ -11,6 +11,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/coro/item_bytes.hpp>
+#include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -29,6 +30,7 @@ namespace detail {
 
 template <class T>
 async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size_t size, last_batch last) {
+  compactor<T> kept;
   for (bool ended = false; !ended;) {
     std::vector<T> items;
     items.reserve(size);
@@ -38,6 +40,7 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
         ended = true;
         break;
       }
+      kept(*item);
       items.push_back(std::move(*item));
     }
     if (items.size() == size || (last == last_batch::keep && !items.empty())) co_yield give(items);
@@ -77,8 +80,8 @@ class batch_stage : public detail::library_stage {
 
 /// A stage that hands on vectors of `size` items: `samples | batch(256, {.last = last_batch::drop})`.
 ///
-/// Allocates once per batch. An error upstream ends the stream and drops the items of the unfinished batch. Throws
-/// configuration_error for a size of 0.
+/// Allocates once per batch. Items are compacted as buffer() does. An error upstream ends the stream and drops the
+/// items of the unfinished batch. Throws configuration_error for a size of 0.
 inline batch_stage batch(std::size_t size, batch_options options = {}) { return batch_stage(size, options); }
 
 }  // namespace millrace

@@ -62,8 +62,11 @@ class buffer_stage : public detail::library_stage {
 /// waiting, whether or not the consumer asks for more. Order and content stay as they are.
 ///
 /// Bound: items waiting and not taken. The bound in bytes is exceeded only by an item larger than every one before it;
-/// a single item always passes. Cancellation: dropping it stops the pulling and everything upstream. Errors: what came
-/// before an error is handed on first. Throws configuration_error when .items is 0.
+/// a single item always passes. Items that show little of the memory they keep are compacted: where a free function
+/// `slice_of(item)` gives a pointer to one of its `bytes`, and the stage holds less than half of that slab, the items
+/// of the next one go through `compact(item)` (see shuffle()). Cancellation: dropping it stops the pulling and
+/// everything upstream. Errors: what came before an error is handed on first. Throws configuration_error when .items is
+/// 0.
 inline buffer_stage buffer(buffer_options options = {}) { return buffer_stage(options); }
 
 }  // namespace millrace

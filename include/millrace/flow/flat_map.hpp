@@ -2,14 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
+#include <millrace/flow/detail/inner_bounds.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
+
+struct flat_map_options {
+  /// What the stages of one generator that the function returns may declare to hold, for run_options::budget: more is
+  /// an error when it is opened. 0: not stated. Not for functions that return ranges.
+  std::size_t inner_bytes = 0;
+};
 
 namespace detail {
 
@@ -35,13 +43,14 @@ template <class R>
 using element_t = typename elements<R>::type;
 
 template <class U, class T, class F>
-async_generator<U> flat_map_items(async_generator<T> source, F f) {
+async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_options options) {
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
     // The item stays until everything made of it has been handed on: what f returns may refer to it.
     if constexpr (is_generator_v<call_result_t<F&, T>>) {
       async_generator<U> inner = detail::call(f, std::move(*item));
+      check_inner_bounds(inner, options.inner_bytes, "flat_map");
       for (;;) {
         std::optional<U> element = co_await inner.next();
         if (!element) break;
@@ -72,7 +81,7 @@ concept flat_maps = callable_with<F, T> && requires { typename element_t<call_re
 template <class F>
 class flat_map_stage : public detail::library_stage {
  public:
-  explicit flat_map_stage(F f) : f_(std::move(f)) {}
+  flat_map_stage(F f, flat_map_options options) : f_(std::move(f)), options_(options) {}
 
   /// For the compiler's message: why it does not take items of type T.
   template <class T>
@@ -87,22 +96,29 @@ class flat_map_stage : public detail::library_stage {
     requires detail::flat_maps<F&, T>
   auto operator()(async_generator<T> source) && {
     using element = detail::element_t<detail::call_result_t<F&, T>>;
-    return async_generator<element>(
-        detail::flat_map_items<element, T, F>(std::move(source), std::move(f_)).named("flat_map"));
+    async_generator<element> made =
+        detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_).named("flat_map");
+    if constexpr (detail::is_generator_v<detail::call_result_t<F&, T>>) {
+      return std::move(made).bounded("flat_map, open pipeline", 1, options_.inner_bytes);
+    } else {
+      return made;
+    }
   }
 
  private:
   F f_;
+  flat_map_options options_;
 };
 
 /// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
 ///
 /// `f` returns a generator or a range (a container by value is moved from, one by lvalue reference is copied). One
 /// inner generator is open at a time; it is dropped before the next item is asked for. The item lives as long as what
-/// `f` made of it. What `f` or an inner generator throws ends the stream.
+/// `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare to hold more
+/// than `.inner_bytes` (a configuration_error), where that is stated.
 template <class F>
-flat_map_stage<F> flat_map(F f) {
-  return flat_map_stage<F>(std::move(f));
+flat_map_stage<F> flat_map(F f, flat_map_options options = {}) {
+  return flat_map_stage<F>(std::move(f), options);
 }
 
 }  // namespace millrace

@@ -3,22 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/units.hpp>
 #include <millrace/flow/detail/interleaved.hpp>
-#include <millrace/flow/order.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
-
-struct interleave_options {
-  std::size_t width = 8;  ///< sources open at once
-  millrace::order order = millrace::order::ordered;
-  std::size_t ahead = 2;         ///< items of each source pulled and not yet taken
-  std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()
-};
 
 /// What interleave() returns.
 class interleave_stage : public detail::library_stage {
@@ -40,11 +32,15 @@ class interleave_stage : public detail::library_stage {
   async_generator<T> operator()(async_generator<async_generator<T>> sources) && {
     const std::size_t items = options_.width * options_.ahead;
     const std::size_t bytes = options_.bytes / options_.width;
-    async_generator<T> made =
-        options_.order == order::ordered
-            ? detail::interleaved_in_turn<T>(std::move(sources), options_.width, options_.ahead, bytes)
-            : detail::interleaved_as_they_come<T>(std::move(sources), options_.width, options_.ahead, bytes);
-    return std::move(made).named("interleave").bounded(items, detail::declared_bytes<T>(items, options_.bytes));
+    async_generator<T> made = options_.order == order::ordered
+                                  ? detail::interleaved_in_turn<T>(std::move(sources), options_, bytes)
+                                  : detail::interleaved_as_they_come<T>(std::move(sources), options_, bytes);
+    const std::size_t inner =
+        options_.inner_bytes > SIZE_MAX / options_.width ? SIZE_MAX : options_.inner_bytes * options_.width;
+    return std::move(made)
+        .named("interleave")
+        .bounded("interleave, open sources", options_.width, inner)
+        .bounded(items, detail::declared_bytes<T>(items, options_.bytes));
   }
 
  private:
@@ -61,6 +57,7 @@ class interleave_stage : public detail::library_stage {
 /// A generator is dropped when it has ended. Errors: what a generator throws is thrown after the items that it gave
 /// before, in its turn, and stops all others; what the stream of generators throws is thrown when the turn comes to the
 /// generator that is missing (in order of arrival: when the open ones have ended).
+/// A source whose stages declare more than `.inner_bytes`, where that is stated, is a configuration_error in its turn.
 /// Dropping the stage drops everything. Throws configuration_error for a width or an `ahead` of 0.
 inline interleave_stage interleave(interleave_options options = {}) { return interleave_stage(options); }
 

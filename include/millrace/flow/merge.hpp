@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/detail/generators.hpp>
+#include <millrace/flow/detail/interleaved.hpp>
 #include <millrace/flow/from_range.hpp>
-#include <millrace/flow/interleave.hpp>
+#include <millrace/flow/order.hpp>
 
 namespace millrace {
 
@@ -28,10 +30,13 @@ template <class T>
 async_generator<T> merge(std::vector<async_generator<T>>&& sources, merge_options options = {}) {
   const std::size_t width = sources.empty() ? 1 : sources.size();
   std::vector<stage_bounds> bounds = detail::take_all_bounds(sources);
-  interleave_stage together =
-      interleave({.width = width, .order = order::arrival, .ahead = options.ahead, .bytes = options.bytes});
-  async_generator<T> made = std::move(together)(from_range(std::move(sources)));
-  return std::move(made).named("merge").inherit(std::move(bounds));
+  const std::size_t items = width * options.ahead;
+  const interleave_options how{.width = width, .order = order::arrival, .ahead = options.ahead};
+  if (options.ahead == 0) throw configuration_error("merge: .ahead must not be 0");
+  return detail::interleaved_as_they_come<T>(from_range(std::move(sources)), how, options.bytes / width)
+      .named("merge")
+      .bounded(items, detail::declared_bytes<T>(items, options.bytes))
+      .inherit(std::move(bounds));
 }
 template <class T, class... More>
   requires(std::is_same_v<More, async_generator<T>> && ...)

@@ -46,7 +46,8 @@ void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
   for (const stage_bounds& b : bounds) {
     if (b.bytes == 0 && b.items > 0) {
       throw configuration_error("stage " + std::string(b.name) +
-                                " states no bound in bytes, so a memory budget cannot be kept: give it one");
+                                " states no bound in bytes, so a memory budget cannot be kept: give it one (.bytes, "
+                                "of run .prefetch_bytes, of to_device .slot_bytes, of open pipelines .inner_bytes)");
     }
     total = detail::added(total, b.bytes);
     // One line: what() escapes line breaks, so the table cannot be part of it.

@@ -8,10 +8,13 @@
 #include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/owned.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
+#include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/detail/window.hpp>
 #include <millrace/io/loop_group.hpp>
 #include <millrace/loader/budget.hpp>
 #include <millrace/loader/detail/explain_run.hpp>
@@ -37,7 +40,7 @@ template <class T>
 class running {
  public:
   running(async_generator<T> pipeline, const run_options& options) : shared_(make_owned<shared>(options)) {
-    check_budget(pipeline.bounds(), options.budget);
+    if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     shared_->account.begin();
     thread_ = detail::thread("millrace-loop",
                              [s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
@@ -109,7 +112,7 @@ class running {
     void run() noexcept override { arrived = true; }
   };
   struct shared {
-    explicit shared(const run_options& o) : options(o), queue(o.prefetch < 1 ? 1 : o.prefetch) {}
+    explicit shared(const run_options& o) : options(o), queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes) {}
 
     void run_loop(async_generator<T> pipeline) noexcept {
       try {
@@ -142,11 +145,13 @@ class running {
     }
 
     task<void> fill(async_generator<T> pipeline) {
+      detail::compactor<T> kept;
       try {
         for (;;) {
           while (!queue.reserve()) co_await queue.room().wait();
           std::optional<T> item = co_await pipeline.next();
           if (!item) break;
+          kept(*item);
           queue.push(std::move(*item));
         }
         queue.finish(nullptr);
@@ -162,6 +167,15 @@ class running {
     detail::handover<T> queue;
     stop_message stop;
   };
+
+  static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
+    const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
+    const std::size_t stated = options.prefetch_bytes;
+    // Where sizes are not counted, they are that of the type.
+    const bool fixed = stated == 0 && !detail::counts_bytes_v<T>;
+    bounds.push_back(stage_bounds{"run", items, detail::declared_bytes<T>(items, fixed ? SIZE_MAX : stated)});
+    return bounds;
+  }
 
   void advance() { current_ = next(); }
   void finish() noexcept {

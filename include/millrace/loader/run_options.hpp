@@ -19,8 +19,13 @@ enum class progress {
 /// How run() runs a pipeline.
 struct run_options {
   std::size_t prefetch = 2;  ///< items made ahead of the training thread, at least 1
-  unsigned loops = 1;      ///< event loops; fetch spreads its transfers over them (one loop carries ~16 Gbit/s of TLS)
-  std::size_t budget = 0;  ///< bytes; when set, the declared bounds of the stages must fit into it
+  /// Of those items together, for types with byte_size(); one item always passes. 0: no bound. Stated where a budget is
+  /// set (not for batches of a device: their slots are to_device's).
+  std::size_t prefetch_bytes = 0;
+  unsigned loops = 1;  ///< event loops; fetch spreads its transfers over them (one loop carries ~16 Gbit/s of TLS)
+  /// Bytes; when set, what the stages declare to hold must fit into it, prefetch_bytes included. Beside it there are
+  /// the item in the training thread's hands, one that each other stage works on, and what jobs of a pool allocate.
+  std::size_t budget = 0;
   progress show = progress::automatic;
   millrace::rank rank = {.index = no_rank};  ///< whose progress it is; not given: split_by_rank's, else 0
   bool force_epoll = false;                  ///< epoll even where io_uring works

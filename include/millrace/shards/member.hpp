@@ -22,6 +22,7 @@ class member {
   bool last = false;  ///< of its archive, which has been read to its end and is whole
 
   friend std::size_t byte_size(const member& m) noexcept { return m.entry.body.size(); }
+  friend const bytes* slice_of(const member& m) noexcept { return &m.entry.body; }
   friend member compact(member m) {
     m.entry.body = m.entry.body.compact();
     return m;

@@ -56,6 +56,7 @@ class sample {
     for (const field& f : s.fields) total += f.data.size();
     return total;
   }
+  friend const bytes* slice_of(const sample& s) noexcept { return s.fields.empty() ? nullptr : &s.fields.front().data; }
   /// The same sample holding no more memory than it shows: for stages that keep samples for long.
   friend sample compact(sample s) {
     for (field& f : s.fields) f.data = f.data.compact();

@@ -12,6 +12,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/detail/call.hpp>
+#include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/order.hpp>
@@ -91,6 +92,7 @@ class concurrent {
         if (!item || self.failed_) break;
         slot& mine = *self.free_.back();
         const std::size_t bytes = item_bytes(*item);
+        self.kept_input_(*item);
         task<void> work = run_one(self, mine, std::move(item));
         started<void> running(ex, std::move(work), stage);
         mine.work = std::move(running);
@@ -108,6 +110,7 @@ class concurrent {
     try {
       task<U> work = detail::call(self.f_, std::move(*item));
       U result = co_await std::move(work);
+      self.kept_result_(result);
       mine.result.emplace(std::move(result));
     } catch (...) {
       mine.error = std::current_exception();
@@ -160,6 +163,8 @@ class concurrent {
   F& f_;
   const order order_;
   window window_;
+  compactor<T> kept_input_;
+  compactor<U> kept_result_;
   delivery<U> yielded_;
   const bool go_on_;
   std::size_t largest_result_ = 0;

@@ -10,10 +10,24 @@
 #include <vector>
 
 #include <millrace/base/owned.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/flow/detail/inner_bounds.hpp>
 #include <millrace/flow/detail/puller.hpp>
 #include <millrace/flow/order.hpp>
 
-namespace millrace::detail {
+namespace millrace {
+
+struct interleave_options {
+  std::size_t width = 8;  ///< sources open at once
+  millrace::order order = millrace::order::ordered;
+  std::size_t ahead = 2;         ///< items of each source pulled and not yet taken
+  std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()
+  /// What the stages of one source may declare to hold, for run_options::budget: more is an error when the source is
+  /// opened. 0: not stated.
+  std::size_t inner_bytes = 0;
+};
+
+namespace detail {
 
 /// The open sources of interleave(): part of its generator.
 ///
@@ -24,9 +38,10 @@ class open_sources {
  public:
   using source = puller<T>;
 
-  open_sources(async_generator<async_generator<T>>& stream, std::size_t width, std::size_t ahead, std::size_t bytes,
-               bool log_arrivals, delivery<T> yielded)
-      : stream_(stream), width_(width), ahead_(ahead), bytes_(bytes), log_arrivals_(log_arrivals), yielded_(yielded) {}
+  /// `bytes`: the share of one source.
+  open_sources(async_generator<async_generator<T>>& stream, const interleave_options& options, std::size_t bytes,
+               delivery<T> yielded)
+      : stream_(stream), options_(options), bytes_(bytes), yielded_(yielded) {}
   open_sources(const open_sources&) = delete;
   open_sources& operator=(const open_sources&) = delete;
 
@@ -76,11 +91,13 @@ class open_sources {
   static task<void> opener(open_sources& self, executor& ex, stage_record* stage) {
     try {
       for (;;) {
-        while (self.all_.size() >= self.width_) co_await self.room_.wait();
+        while (self.all_.size() >= self.options_.width) co_await self.room_.wait();
         std::optional<async_generator<T>> next = co_await self.stream_.next();
         if (!next) break;
-        self.all_.push_back(make_owned<source>(ex, stage, std::move(*next), self.ahead_, self.bytes_, self.yielded_,
-                                               self.changed_, self.log_arrivals_ ? &self.arrivals_ : nullptr));
+        check_inner_bounds(*next, self.options_.inner_bytes, "interleave");
+        self.all_.push_back(make_owned<source>(ex, stage, std::move(*next), self.options_.ahead, self.bytes_,
+                                               self.yielded_, self.changed_,
+                                               self.options_.order == order::arrival ? &self.arrivals_ : nullptr));
         self.changed_.notify();
       }
     } catch (...) {
@@ -92,10 +109,8 @@ class open_sources {
   }
 
   async_generator<async_generator<T>>& stream_;
-  const std::size_t width_;
-  const std::size_t ahead_;
+  const interleave_options options_;
   const std::size_t bytes_;
-  const bool log_arrivals_;
   delivery<T> yielded_;
   signal changed_;
   signal room_;
@@ -108,14 +123,14 @@ class open_sources {
 };
 
 template <class T>
-async_generator<T> interleaved_in_turn(async_generator<async_generator<T>> stream, std::size_t width, std::size_t ahead,
+async_generator<T> interleaved_in_turn(async_generator<async_generator<T>> stream, interleave_options options,
                                        std::size_t bytes) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<T> yielded = co_await this_delivery<T>();
-  open_sources<T> open(stream, width, ahead, bytes, false, yielded);
+  open_sources<T> open(stream, options, bytes, yielded);
   open.start(ex, stage);
-  std::vector<puller<T>*> places(width, nullptr);
+  std::vector<puller<T>*> places(options.width, nullptr);
   for (std::size_t turn = 0; !places.empty();) {
     puller<T>*& place = places[turn];
     while (place == nullptr) {
@@ -141,12 +156,12 @@ async_generator<T> interleaved_in_turn(async_generator<async_generator<T>> strea
 }
 
 template <class T>
-async_generator<T> interleaved_as_they_come(async_generator<async_generator<T>> stream, std::size_t width,
-                                            std::size_t ahead, std::size_t bytes) {
+async_generator<T> interleaved_as_they_come(async_generator<async_generator<T>> stream, interleave_options options,
+                                            std::size_t bytes) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<T> yielded = co_await this_delivery<T>();
-  open_sources<T> open(stream, width, ahead, bytes, true, yielded);
+  open_sources<T> open(stream, options, bytes, yielded);
   open.start(ex, stage);
   for (;;) {
     if (puller<T>* const ended = open.find_ended()) {  // first: neither an error nor a new source waits for the others
@@ -163,4 +178,5 @@ async_generator<T> interleaved_as_they_come(async_generator<async_generator<T>> 
   }
 }
 
-}  // namespace millrace::detail
+}  // namespace detail
+}  // namespace millrace

@@ -10,6 +10,7 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
+#include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/sync/signal.hpp>
@@ -65,6 +66,7 @@ class puller {
         while (!self.room()) co_await self.space_.wait();
         std::optional<T> item = co_await self.source_.next();
         if (!item) break;
+        self.kept_(*item);
         self.push(std::move(*item));
       }
     } catch (...) {
@@ -100,6 +102,7 @@ class puller {
   async_generator<T> source_;
   std::deque<T> queue_;
   window window_;
+  compactor<T> kept_;
   delivery<T> yielded_;
   bool handed_ = false;  // the front of the queue has been yielded and may have been taken
   std::size_t handed_bytes_ = 0;

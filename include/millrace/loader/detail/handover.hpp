@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -11,6 +12,8 @@
 
 #include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/coro/item_bytes.hpp>
+#include <millrace/flow/detail/window.hpp>
 #include <millrace/sync/signal.hpp>
 
 namespace millrace::detail {
@@ -19,14 +22,15 @@ namespace millrace::detail {
 template <class T>
 class handover {
  public:
-  explicit handover(std::size_t capacity) : capacity_(capacity) {}
+  /// `bytes`: of all items; one item always passes. 0: no bound.
+  explicit handover(std::size_t capacity, std::size_t bytes = 0) : window_(capacity, bytes == 0 ? SIZE_MAX : bytes) {}
 
   // ---- the executor's side
 
   /// False when the queue is full; then room() is notified once there is room.
   bool reserve() {
     std::lock_guard lock(mutex_);
-    if (items_.size() < capacity_) return true;
+    if (window_.room()) return true;
     producer_waits_ = true;
     return false;
   }
@@ -34,7 +38,9 @@ class handover {
   void push(T item) {
     {
       std::lock_guard lock(mutex_);
+      const std::size_t bytes = item_bytes(item);
       items_.push_back(std::move(item));
+      window_.add(bytes);
     }
     filled_.notify_one();
   }
@@ -59,6 +65,7 @@ class handover {
       std::optional<T> dropped;  // destroyed after the lock is gone
       std::lock_guard lock(mutex_);
       if (items_.empty()) return;
+      window_.remove(item_bytes(items_.front()));
       dropped.emplace(std::move(items_.front()));
       items_.pop_front();
     }
@@ -84,8 +91,10 @@ class handover {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
       return std::nullopt;
     }
+    const std::size_t bytes = item_bytes(items_.front());
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
+    window_.remove(bytes);
     if (producer_waits_ && executor_ != nullptr) {
       producer_waits_ = false;
       executor_->post_remote(wake_);
@@ -116,8 +125,8 @@ class handover {
     handover& handover_;
   };
 
-  const std::size_t capacity_;
   std::mutex mutex_;
+  window window_;
   condition filled_;
   std::deque<T> items_;
   bool ended_ = false;

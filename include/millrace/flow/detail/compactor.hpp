@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/bytes.hpp>
+#include <millrace/coro/item_bytes.hpp>
+#include <millrace/flow/detail/compacted.hpp>
+
+namespace millrace::detail {
+
+template <class T>
+inline constexpr bool has_slices_v = requires(const T& item) { slice_of(item); };
+template <class T, class A>
+inline constexpr bool has_slices_v<std::vector<T, A>> = has_slices_v<T>;
+
+/// A slice that the item holds, which tells the slab that it keeps; may be null.
+template <class T>
+const bytes* first_slice(const T& item) noexcept {
+  return slice_of(item);
+}
+template <class T, class A>
+const bytes* first_slice(const std::vector<T, A>& items) noexcept {
+  return items.empty() ? nullptr : detail::first_slice(items.front());
+}
+
+template <class T>
+void compact_in_place(T& item) {
+  item = detail::compacted(std::move(item));
+}
+template <class T, class A>
+void compact_in_place(std::vector<T, A>& items) {
+  for (T& item : items) detail::compact_in_place(item);
+}
+
+/// How much of their slabs the items of a stream show: of the sixteen that it came upon last, so that a stream which
+/// takes turns between several sources is judged by whole slabs too.
+template <class = void>
+class slab_density {
+ public:
+  /// Another `size` bytes were met, `slice` among them. Returns whether slices of this stream are better copied: less
+  /// than half of the slabs would be held for something, one slab aside.
+  bool sparse(const bytes& slice, std::size_t size) noexcept {
+    seen& s = find(slice);
+    s.last = slice.data();
+    s.shown += size;
+    shown_ += size;
+    return shown_ + slice.retained() < kept_ / 2;
+  }
+
+ private:
+  struct seen {
+    const void* slab = nullptr;  // to be compared only: it may have been freed
+    const char* last = nullptr;
+    std::size_t bytes = 0;
+    std::size_t shown = 0;
+  };
+
+  seen& find(const bytes& slice) noexcept {
+    for (seen& s : slabs_) {
+      if (s.slab != slice.memory()) continue;
+      if (slice.data() >= s.last) return s;
+      s.slab = nullptr;  // what lies before its predecessor was read into the slab later
+    }
+    seen& s = slabs_[oldest_];
+    oldest_ = (oldest_ + 1) % (sizeof slabs_ / sizeof slabs_[0]);
+    shown_ -= s.shown;
+    kept_ += slice.retained() - s.bytes;
+    s = seen{slice.memory(), slice.data(), slice.retained(), 0};
+    return s;
+  }
+
+  seen slabs_[16];
+  std::size_t oldest_ = 0;
+  std::size_t shown_ = 0;  // of them all
+  std::size_t kept_ = 0;   // their sizes
+};
+
+/// Keeps the items that a stage holds from keeping much more memory than they show.
+///
+/// However small a slice is, it keeps a whole slab. Neighbours in a stream lie in one slab, so that this costs nothing,
+/// unless most of the data was dropped on the way: then every label held for a batch would keep the 8 MiB that its
+/// image lay in. So items of a stream that shows less than half of its slabs are compacted before they are held: what a
+/// stage holds keeps about twice its bytes and a few slabs, and data that is used is not copied.
+template <class T>
+class compactor {
+ public:
+  /// Call for every item that is going to be held, in their order.
+  void operator()(T& item) {
+    const bytes* const slice = detail::first_slice(item);
+    if (slice == nullptr || slice->retained() / 2 <= slice->size()) return;
+    if (density_.sparse(*slice, item_bytes(item))) detail::compact_in_place(item);
+  }
+
+ private:
+  slab_density<> density_;
+};
+template <class T>
+  requires(!has_slices_v<T>)
+class compactor<T> {
+ public:
+  void operator()(T&) const noexcept {}
+};
+
+}  // namespace millrace::detail
