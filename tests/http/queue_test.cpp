@@ -15,6 +15,7 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/origin/server.hpp>
+#include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/http/support.hpp"
@@ -40,26 +41,31 @@ task<void> a_while() { co_await sleep_for(500ms); }
 
 TEST_CASE("exchanges dropped while they are queued leave nothing behind for the next ones") {
   for (const bool holder_first : {false, true}) {
-    testing::jumping_loop loop;
-    origin_server::server origin(open_to_all());
-    started<void> serving(loop, origin.serve());
-    origin.objects().put("b", "k", std::string("content"));
-    origin.faults().add({.key = "k", .times = 1}, fault::stall_head());
-    http::engine_options one_at_a_time;
-    one_at_a_time.connections_per_host = 1;
-    http::engine& engine = http::engine::of(loop, one_at_a_time);
-    const std::string url = origin.endpoint() + "/b/k";
-    started<std::string> holder(loop, fetch(url));
-    started<std::string> queued(loop, fetch(url));
-    block_on(loop, a_while());
-    CHECK(engine.transfers() == 2);
-    CHECK(origin.stats().requests == 1);
-    (holder_first ? holder : queued) = started<std::string>();
-    (holder_first ? queued : holder) = started<std::string>();
-    CHECK(engine.transfers() == 0);
-    for (int i = 0; i < 3; ++i) CHECK(block_on(loop, fetch(url)) == "200 content");
-    serving = started<void>();
-    CHECK(loop.frames() == 0);
+    testing::census process;
+    process.count_descriptors();
+    {
+      testing::jumping_loop loop;
+      origin_server::server origin(open_to_all());
+      started<void> serving(loop, origin.serve());
+      origin.objects().put("b", "k", std::string("content"));
+      origin.faults().add({.key = "k", .times = 1}, fault::stall_head());
+      http::engine_options one_at_a_time;
+      one_at_a_time.connections_per_host = 1;
+      http::engine& engine = http::engine::of(loop, one_at_a_time);
+      const std::string url = origin.endpoint() + "/b/k";
+      started<std::string> holder(loop, fetch(url));
+      started<std::string> queued(loop, fetch(url));
+      block_on(loop, a_while());
+      CHECK(engine.transfers() == 2);
+      CHECK(origin.stats().requests == 1);
+      (holder_first ? holder : queued) = started<std::string>();
+      (holder_first ? queued : holder) = started<std::string>();
+      CHECK(engine.transfers() == 0);
+      for (int i = 0; i < 3; ++i) CHECK(block_on(loop, fetch(url)) == "200 content");
+      serving = started<void>();
+      CHECK(loop.frames() == 0);
+    }
+    CHECK(process.difference() == "");
   }
 }
 
