@@ -1,24 +1,25 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that read disjoint shards: every process prints the shards that are its own.
+// Ranks that read disjoint shards: every process reads the samples of the shards that are its own.
 //
-//   mpirun -n 2 example_ranks 'train-{00..07}.tar'      torchrun, srun and the others work the same way
+//   mpirun -n 2 example_ranks 'data/train-{00..07}.tar'      torchrun, srun and the others work the same way
 
 #include <cstdio>
+#include <set>
+#include <string>
 
-#include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
-#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/untar.hpp>
 
 namespace mill = millrace;
-
-mill::task<void> print(mill::async_generator<mill::shard> mine, mill::rank r) {
-  while (std::optional<mill::shard> s = co_await mine.next()) std::printf("rank %u: %s\n", r.index, s->url.c_str());
-}
 
 int main(int count, char** arguments) {
   if (count != 2) {
@@ -26,10 +27,20 @@ int main(int count, char** arguments) {
     return 2;
   }
   try {
-    const mill::rank r = mill::rank_from_environment();
-    auto mine = mill::shards(arguments[1]) | mill::shuffle_shards({.seed = 7}) | mill::split_by_rank(r);
-    const auto loop = mill::make_event_loop();
-    mill::block_on(*loop, print(std::move(mine), r));
+    const mill::rank r = mill::rank_from_environment();  // says on standard error who this is
+    auto mine = mill::shards(arguments[1])               // the same list in every process,
+                | mill::shuffle_shards({.seed = 7})      // in the same order,
+                | mill::split_by_rank(r)                 // of which each takes its share
+                | mill::fetch(mill::files()) | mill::untar() | mill::group_samples();
+    std::set<std::string> shards;
+    std::size_t samples = 0;
+    for (const mill::sample& s : mill::run(std::move(mine))) {
+      shards.insert(s.from.url());
+      ++samples;
+    }
+    std::string line = "rank " + std::to_string(r.index) + " read " + std::to_string(samples) + " samples from";
+    for (const std::string& url : shards) line += ' ' + url;
+    std::puts(line.c_str());
   } catch (const mill::error& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;

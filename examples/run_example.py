@@ -51,26 +51,36 @@ def quickstart(program, gpu_probe=None):
     require("images/s" in text and "map_concurrent" in text and "next item: p50" in text, "the stage table")
 
 
+def write_samples(path, mode, count):
+    with tarfile.open(path, mode) as tar:
+        for i in range(count):
+            for extension in ("txt", "cls"):
+                info = tarfile.TarInfo(f"{i:03d}.{extension}")
+                info.size = 1000 + i
+                tar.addfile(info, io.BytesIO(b"x" * info.size))
+
+
 def ranks(program):
     launcher = shutil.which("mpirun")
     if launcher is None:
         print("skipped: example_ranks: mpirun is not installed (Debian: openmpi-bin)")
         sys.exit(77)
-    text = run([launcher, "--allow-run-as-root", "--oversubscribe", "-n", "2", program, "train-{00..08}.tar"])
-    shards = {rank: set(re.findall(rf"rank {rank}: (\S+)", text)) for rank in "01"}
-    require(shards["0"] and shards["1"] and not shards["0"] & shards["1"], "ranks that share shards")
-    require(shards["0"] | shards["1"] == {f"train-{i:02d}.tar" for i in range(9)}, "shards that nobody reads")
+    with tempfile.TemporaryDirectory() as folder:
+        files = {os.path.join(folder, f"train-{i:02d}.tar"): 10 + i for i in range(9)}
+        for path, samples in files.items():
+            write_samples(path, "w", samples)
+        text = run([launcher, "--allow-run-as-root", "--oversubscribe", "-n", "2", program, folder + "/train-{00..08}.tar"])
+    read = {rank: (int(n), set(urls.split())) for rank, n, urls in re.findall(r"rank (\d) read (\d+) samples from (.*)", text)}
+    require(sorted(read) == ["0", "1"] and not read["0"][1] & read["1"][1], "ranks that share shards")
+    require(read["0"][1] | read["1"][1] == set(files), "shards that nobody reads")
+    for n, urls in read.values():
+        require(urls and n == sum(files[url] for url in urls), "the number of samples")
 
 
 def local_tars(program):
     with tempfile.TemporaryDirectory() as folder:
         for name, mode in (("a.tar", "w"), ("b.tar.gz", "w:gz")):
-            with tarfile.open(os.path.join(folder, name), mode) as tar:
-                for i in range(50):
-                    for extension in ("txt", "cls"):
-                        info = tarfile.TarInfo(f"{name[0]}/{i:03d}.{extension}")
-                        info.size = 1000 + i
-                        tar.addfile(info, io.BytesIO(b"x" * info.size))
+            write_samples(os.path.join(folder, name), mode, 50)
         require("100 samples" in run([program, folder + "/*"]), "the number of samples")
 
 
