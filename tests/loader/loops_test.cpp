@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The threads of a run: transfers go to all of its loops, and none of them does anything while nobody reads.
+
+#include <millrace/loader/run.hpp>
+
+#include <pthread.h>
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/origin/background.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+
+namespace {
+
+/// A store that notes which thread has read how many parts.
+class noting_storage final : public storage {
+ public:
+  explicit noting_storage(std::shared_ptr<const storage> inner) : inner_(std::move(inner)) {}
+
+  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    task<part> reading = inner_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    part result = co_await std::move(reading);
+    std::lock_guard lock(mutex_);
+    ++parts_[::pthread_self()];
+    co_return std::move(result);
+  }
+
+  std::map<pthread_t, int> parts() const {
+    std::lock_guard lock(mutex_);
+    return parts_;
+  }
+
+ private:
+  const std::shared_ptr<const storage> inner_;
+  mutable std::mutex mutex_;
+  mutable std::map<pthread_t, int> parts_;
+};
+
+/// Every object is of 1 MiB.
+class zeros final : public storage {
+ public:
+  bool serves(std::string_view) const noexcept override { return true; }
+  task<part> read(shard, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
+    part p;
+    p.total = MiB;
+    writable_bytes slab = slabs.acquire();
+    p.data = slab.share(0, offset >= MiB ? 0 : length);
+    co_return std::move(p);
+  }
+};
+
+/// Nanoseconds that the thread has computed.
+std::int64_t cpu_ns(pthread_t thread) {
+  clockid_t clock{};
+  timespec t{};
+  REQUIRE(::pthread_getcpuclockid(thread, &clock) == 0);
+  REQUIRE(::clock_gettime(clock, &t) == 0);
+  return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+std::int64_t cpu_ns(const std::map<pthread_t, int>& threads) {
+  std::int64_t sum = 0;
+  for (const auto& [thread, parts] : threads) sum += cpu_ns(thread);
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("a run over three loops reads on three threads, in turn; one over one loop on one") {
+  for (const unsigned loops : {1u, 3u}) {
+    const auto store = std::make_shared<noting_storage>(std::make_shared<zeros>());
+    std::vector<shard> all;
+    for (int i = 0; i < 6; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
+    const std::shared_ptr<const storage> s = store;
+    std::size_t bytes_read = 0;
+    for (const chunk& c :
+         run(from_range(std::move(all)) | fetch(s, {.shards = 3, .window = MiB, .part = 64 * KiB}), {.loops = loops})) {
+      bytes_read += c.data.size();
+    }
+    CHECK(bytes_read == 6 * MiB);
+    const std::map<pthread_t, int> parts = store->parts();
+    CHECK(parts.size() == loops);
+    for (const auto& [thread, count] : parts) CHECK(count == 96 / static_cast<int>(loops));
+  }
+}
+
+TEST_CASE("a pipeline that nobody reads from uses under one percent of a core once it has read ahead") {
+  origin_server::background origin;
+  const bytes content = bytes::copy(std::string(MiB, 'x'));
+  for (int i = 0; i < 8; ++i) origin.put("corpus", std::to_string(i), content);
+  const std::string endpoint = origin.endpoint();
+  s3::config_options o;
+  o.endpoint = endpoint;
+  const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  for (const unsigned loops : {1u, 2u}) {
+    for (const bool epoll : {false, true}) {
+      CAPTURE(loops, epoll);
+      const auto store = std::make_shared<noting_storage>(s3::as_storage(c));
+      const std::shared_ptr<const storage> s = store;
+      // A bound of 16 parts of the 64 that there are.
+      auto chunks = c.list("s3://corpus/") | fetch(s, {.shards = 4, .window = 512 * KiB, .part = 128 * KiB});
+      auto r = run(std::move(chunks), {.loops = loops, .force_epoll = epoll});
+      // What the threads compute does not depend on what else the machine does: a pipeline at rest computes nothing,
+      // and one that is not never gets there.
+      bool idle = false;
+      for (int tries = 0; tries < 100 && !idle; ++tries) {
+        const std::map<pthread_t, int> before = store->parts();
+        const std::int64_t cpu_before = cpu_ns(before);
+        const std::int64_t since = monotonic_ns();
+        const timespec moment{0, 100'000'000};
+        ::nanosleep(&moment, nullptr);
+        const std::map<pthread_t, int> after = store->parts();
+        idle = after == before && after.size() == loops && (cpu_ns(after) - cpu_before) * 100 < monotonic_ns() - since;
+      }
+      CHECK(idle);
+      int parts = 0;
+      for (const auto& [thread, count] : store->parts()) parts += count;
+      CHECK(parts >= 16);
+      CHECK(parts < 64);
+      std::size_t bytes_read = 0;
+      for (const chunk& piece : r) bytes_read += piece.data.size();
+      CHECK(bytes_read == 8 * MiB);  // it was resting, not dead
+    }
+  }
+}
