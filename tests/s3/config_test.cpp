@@ -92,6 +92,22 @@ TEST_CASE("explicit values win, and what they replace is not even looked at", "[
   CHECK(c.retries == s3::retry_mode::legacy);
 }
 
+TEST_CASE("options keep their texts: what they were made of may end first", "[s3][config]") {
+  const auto long_text = [](const char* text) { return std::string(text) + ".long.enough.for.memory.of.its.own"; };
+  s3::config_options given;
+  given.region = long_text("region");
+  given.endpoint = long_text("http://endpoint");
+  given.ca_bundle = long_text("/ca");
+  const s3::config c(given);
+  CHECK(c.region == long_text("region"));
+  CHECK(c.endpoint_url == long_text("http://endpoint"));
+  CHECK(c.ca_bundle == long_text("/ca"));
+  CHECK(s3::config({.endpoint = long_text("http://endpoint")}).endpoint_url == long_text("http://endpoint"));
+  const char* unset = nullptr;  // as from std::getenv
+  CHECK(s3::config({.region = "eu-west-1", .endpoint = unset}).endpoint_url.empty());
+  CHECK_THROWS_AS(s3::config({.endpoint = std::string(5000, 'x')}), millrace::configuration_error);
+}
+
 TEST_CASE("checksums of answers are validated unless somebody says otherwise", "[s3][config]") {
   const auto validates = [](variables v, s3::config_options given = {}) {
     return s3::config::from_environment(environment_of(v), given).validate_checksums;

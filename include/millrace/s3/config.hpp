@@ -9,6 +9,7 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/short_text.hpp>
 #include <millrace/s3/detail/choices.hpp>
 #include <millrace/s3/retry_options.hpp>
 #include <millrace/s3/settings.hpp>
@@ -26,16 +27,17 @@ enum class addressing {
 /// rate_limiter); legacy is taken for standard.
 enum class retry_mode { legacy, standard, adaptive };
 
-/// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given".
+/// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given". Texts
+/// are copied into the struct.
 struct config_options {
-  std::string_view region = {};
-  std::string_view endpoint = {};
+  short_text<256> region = {};
+  short_text<1024> endpoint = {};  ///< https://host:port, or http://
   addressing style = addressing::automatic;
   std::optional<bool> dual_stack = std::nullopt;
   std::optional<bool> fips = std::nullopt;
   std::optional<bool> use_arn_region = std::nullopt;
   std::optional<bool> global_us_east_1 = std::nullopt;
-  std::string_view ca_bundle = {};
+  short_text<4096> ca_bundle = {};  ///< path of a PEM file
   std::optional<int> max_attempts = std::nullopt;
   std::optional<retry_mode> retries = std::nullopt;
   std::optional<bool> validate_checksums = std::nullopt;

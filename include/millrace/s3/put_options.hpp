@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 
+#include <millrace/base/short_text.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/s3/signing_request.hpp>
 
 namespace millrace::s3 {
 
-/// How an object is stored. The views are copied by the call that takes the options.
+/// How an object is stored. The metadata are copied by the call that takes the options, and must live until then.
 struct put_options {
   std::size_t part = 8 * MiB;     ///< bytes of one part: 5 MiB to 5 GiB at AWS, and at most 10,000 parts
   std::size_t parts = 4;          ///< held at once: the one that is being filled and those on their way
@@ -25,7 +25,7 @@ struct put_options {
   /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
   /// configured (config::send_checksums).
   std::optional<bool> checksums = std::nullopt;
-  std::string_view content_type = {};
+  short_text<256> content_type = {};
   std::span<const header_field> metadata = {};  ///< kept with the object as x-amz-meta-NAME; printable ASCII
 };
 
