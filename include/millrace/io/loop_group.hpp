@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include <millrace/base/owned.hpp>
@@ -16,9 +17,15 @@ namespace millrace {
 template <class = void>
 class basic_loop_group final : public executor_service {
  public:
-  /// `count` loops in all, `home` among them.
+  /// `count` loops in all, `home` among them. That io_uring is refused is told for the first loop that it happens to.
   basic_loop_group(executor& home, std::size_t count, const loop_options& options = {}) : home_(home) {
-    for (std::size_t i = 1; i < count; ++i) helpers_.push_back(make_owned<loop_thread>(options));
+    loop_options how = options;
+    const auto* before = dynamic_cast<const event_loop*>(&home);
+    for (std::size_t i = 1; i < count; ++i) {
+      if (before != nullptr && std::strcmp(before->backend(), "epoll") == 0) how.log = &say_nothing;
+      helpers_.push_back(make_owned<loop_thread>(how));
+      before = &helpers_.back()->loop();
+    }
   }
 
   std::size_t size() const noexcept { return helpers_.size() + 1; }
@@ -30,6 +37,8 @@ class basic_loop_group final : public executor_service {
   }
 
  private:
+  static void say_nothing(void*, const char*) {}
+
   executor& home_;
   std::vector<owned<loop_thread>> helpers_;
   std::size_t turn_ = 0;
