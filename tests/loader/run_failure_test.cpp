@@ -179,7 +179,8 @@ class slow_item {
 };
 
 async_generator<slow_item> one_slow_item(meeting& m) {
-  m.loop = &co_await this_executor();
+  executor& ex = co_await this_executor();
+  m.loop = &ex;
   m.loop->post_remote(m.filled);  // run when this turn is over, in which the item gets into the queue
   slow_item item(m);
   co_yield give(item);

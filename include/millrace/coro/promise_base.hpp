@@ -109,12 +109,21 @@ std::coroutine_handle<Promise> frame_of(Promise& promise) noexcept {
 class this_executor {
  public:
   this_executor() noexcept = default;
+  /// Converts to the executor. No plain reference: nvcc, in a template, takes an awaited reference for a temporary.
+  class reference {
+   public:
+    explicit reference(executor& ex) noexcept : executor_(ex) {}
+    operator executor&() const noexcept { return executor_; }
+
+   private:
+    executor& executor_;
+  };
   class awaiter {
    public:
     explicit awaiter(executor& ex) noexcept : executor_(ex) {}
     bool await_ready() const noexcept { return true; }
     void await_suspend(std::coroutine_handle<>) const noexcept {}
-    executor& await_resume() const noexcept { return executor_; }
+    reference await_resume() const noexcept { return reference(executor_); }
 
    private:
     executor& executor_;

@@ -18,7 +18,7 @@ namespace millrace {
 ///
 /// The destructor lets the loop take everything that was posted before, waits for the operations announced to it
 /// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.
-template <class = void>
+template <class Unused = void>
 class basic_loop_thread {
  public:
   /// Throws what make_event_loop() throws, and std::system_error when there is no thread.
@@ -67,7 +67,8 @@ class basic_loop_thread {
   event_loop* loop_ = nullptr;
   std::exception_ptr error_;
   bool stopping_ = false;  // of the loop's thread
-  detail::message<basic_loop_thread, &basic_loop_thread::stop> stop_message_{*this};
+  // In full: for nvcc the name alone is not complete here.
+  detail::message<basic_loop_thread<Unused>, &basic_loop_thread<Unused>::stop> stop_message_{*this};
   detail::thread thread_;
 };
 using loop_thread = basic_loop_thread<>;
