@@ -85,6 +85,7 @@ TEST_CASE("the order does not depend on timing") {
   const ints expected = run(mill::iota(200) | mill::shuffle({.window = 32, .seed = 3}));
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     virtual_loop loop(seed);
+    INFO(loop.seed_text());
     mill::rng random(seed);
     mill::testing::scripted_source<int> script;
     for (int i = 0; i < 200; ++i) script.item(i, mill::duration(static_cast<std::int64_t>(random.below(3)) * 1000));

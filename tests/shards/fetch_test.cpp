@@ -148,13 +148,14 @@ TEST_CASE("fetch gives every object whole and in order, whatever the timing, the
     for (bool sizes_known : {true, false}) {
       for (std::size_t shards : {1, 2, 5}) {
         testing::virtual_loop loop(seed);
+        INFO(loop.seed_text());
         store->most_reading = 0;
         const std::shared_ptr<const storage> s = store;
         std::vector<std::string> got;
         block_on(loop, collect(from_range(shards_of(*store, sizes_known)) |
                                    fetch(s, {.shards = shards, .window = 2 * part_bytes, .part = part_bytes}),
                                got));
-        INFO("seed " << seed << ", " << shards << " shards");
+        INFO(shards << " shards");
         CHECK(got == expected);
         CHECK(store->reading == 0);
         CHECK(store->most_reading <= 2 * shards);
@@ -197,6 +198,7 @@ TEST_CASE("a part that fails is an error at its place, behind everything before 
     auto store = store_of(seed);
     store->fail_at["mem:5"] = 2 * part_bytes;
     testing::virtual_loop loop(seed);
+    INFO(loop.seed_text());
     const std::shared_ptr<const storage> s = store;
     std::vector<std::string> got;
     try {
@@ -268,6 +270,7 @@ TEST_CASE("fetch dropped after any number of steps leaves nothing behind") {
     auto store = store_of(seed);
     store->no_ranges = "mem:3";
     testing::virtual_loop loop(seed);
+    INFO(loop.seed_text());
     testing::census before(loop);
     store->slabs_counted = &before;
     const std::shared_ptr<const storage> s = store;

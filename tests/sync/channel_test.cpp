@@ -171,6 +171,7 @@ TEST_CASE("items may be move-only and are destroyed once") {
 TEST_CASE("dropped receivers and senders lose no queued item, whatever the order of events") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     testing::virtual_loop loop(seed);
+    INFO(loop.seed_text());
     rng random(seed, 0, 1);
     channel<int> c(1 + static_cast<std::size_t>(random.below(3)));
     std::vector<int> received;

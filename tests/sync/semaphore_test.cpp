@@ -140,6 +140,7 @@ TEST_CASE("permits in dropped frames go back") {
 TEST_CASE("a semaphore never lends more than it has, and everybody who stays is served, in order") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     testing::virtual_loop loop(seed);
+    INFO(loop.seed_text());
     rng random(seed);
     const std::uint64_t capacity = 1 + random.below(5);
     semaphore s(capacity);
