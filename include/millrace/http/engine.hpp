@@ -11,6 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/wait_list.hpp>
+#include <millrace/http/engine_defaults.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/loop/event_loop.hpp>
 
@@ -36,14 +37,22 @@ class basic_engine final : public executor_service {
     ~client() = default;
   };
 
-  /// The engine of the event loop `ex`; `options` count when this call makes it.
-  static basic_engine& of(executor& ex, engine_options options = {}) {
+  /// The engine of the event loop `ex`. When this call makes it, its limits are those of engine_defaults.
+  static basic_engine& of(executor& ex) {
+    if (basic_engine* existing = ex.find_service<basic_engine>()) return *existing;
+    return of(ex, engine_defaults::of(ex));
+  }
+  /// `options` count when this call makes it.
+  static basic_engine& of(executor& ex, const engine_options& options) {
     event_loop& loop = event_loop::of(ex);
     return ex.service<basic_engine>([&] { return make_owned<basic_engine>(loop, options); });
   }
 
+  /// Throws configuration_error for limits that nothing could work with.
   basic_engine(event_loop& loop, engine_options options)
       : loop_(loop), options_(options), timer_(*this), next_turn_(*this) {
+    if (options.connections < 1 || options.connections_per_host < 1 || options.receive_buffer < 1024)
+      throw configuration_error("an HTTP engine needs a connection, one per host, and a receive buffer of 1 KiB");
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
       throw configuration_error("libcurl could not be initialised");
     multi_ = curl_multi_init();

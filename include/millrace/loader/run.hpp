@@ -15,6 +15,7 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/window.hpp>
+#include <millrace/http/engine_defaults.hpp>
 #include <millrace/io/loop_group.hpp>
 #include <millrace/loader/budget.hpp>
 #include <millrace/loader/detail/explain_run.hpp>
@@ -118,6 +119,10 @@ class running {
       try {
         loop_options how;
         how.force_epoll = options.force_epoll;
+        how.made = [](const void* limits, executor& made) {
+          http::engine_defaults::set(made, *static_cast<const http::engine_options*>(limits));
+        };
+        how.made_context = &options.http;
         const owned<event_loop> loop = make_event_loop(how);
         if (options.loops > 1) {
           loop->service<loop_group>([&] { return make_owned<loop_group>(*loop, options.loops, how); });

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <millrace/coro/stage_bounds.hpp>
+#include <millrace/http/options.hpp>
 #include <millrace/shards/rank.hpp>
 
 namespace millrace {
@@ -29,6 +30,7 @@ struct run_options {
   progress show = progress::automatic;
   millrace::rank rank = {.index = no_rank};  ///< whose progress it is; not given: split_by_rank's, else 0
   bool force_epoll = false;                  ///< epoll even where io_uring works
+  millrace::http::engine_options http = {};  ///< connections and receive buffers, of each loop
 };
 
 }  // namespace millrace

@@ -6,6 +6,8 @@
 
 namespace millrace {
 
+class executor;
+
 /// Options of make_event_loop().
 struct loop_options {
   /// Submission entries of the ring: how much goes to the kernel in one call.
@@ -19,6 +21,10 @@ struct loop_options {
   /// by default the line goes to standard error. Called during make_event_loop().
   void (*log)(void* context, const char* line) = nullptr;
   void* log_context = nullptr;
+  /// Called with every loop that is made, on the thread that makes it, at the end of make_event_loop(): whoever makes
+  /// loops out of sight (a group, run()) gives them services with it.
+  void (*made)(const void* context, executor& loop) = nullptr;
+  const void* made_context = nullptr;
   /// For tests of the fallback: when not 0, the ring counts as refused with this errno value.
   int pretend_ring_error = 0;
 };

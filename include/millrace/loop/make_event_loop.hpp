@@ -12,10 +12,10 @@
 
 namespace millrace {
 
-/// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
-/// told once per loop, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
+namespace detail {
+
 template <class = void>
-owned<event_loop> make_event_loop(const loop_options& o = {}) {
+owned<event_loop> choose_loop(const loop_options& o) {
   if (o.force_epoll) return make_owned<epoll_loop>();
   int refused = o.pretend_ring_error;
   if (refused == 0) {
@@ -30,6 +30,17 @@ owned<event_loop> make_event_loop(const loop_options& o = {}) {
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
+  return loop;
+}
+
+}  // namespace detail
+
+/// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
+/// told once per loop, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
+template <class = void>
+owned<event_loop> make_event_loop(const loop_options& o = {}) {
+  owned<event_loop> loop = detail::choose_loop(o);
+  if (o.made != nullptr) o.made(o.made_context, *loop);
   return loop;
 }
 

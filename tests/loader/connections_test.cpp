@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The limits of HTTP connections, which run() hands on to loops that nobody else sees.
+
+#include <millrace/loader/run.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/http/engine.hpp>
+#include <millrace/origin/background.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/http_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using origin_server::fault;
+
+static_assert(std::is_trivially_destructible_v<run_options> && std::is_aggregate_v<run_options>);
+
+namespace {
+
+constexpr std::size_t objects = 8;
+
+/// With objects of 1000 bytes that are slow to come.
+class slow_origin {
+ public:
+  slow_origin() : server_(open_to_all()) {
+    for (std::size_t i = 0; i < objects; ++i) server_.put("b", std::to_string(i), std::string(1000, 'x'));
+    server_.faults().add({}, fault::delay_head(std::chrono::milliseconds(10)));
+  }
+
+  /// Bytes that a run reads, through S3 or as plain URLs.
+  std::size_t read(bool s3_urls, const run_options& o) {
+    const std::string endpoint = server_.endpoint();
+    s3::config_options how;
+    how.endpoint = endpoint;
+    how.region = "us-east-1";
+    const s3::client c(s3::config(how), s3::credentials("origin-key", "origin-secret"));
+    std::vector<shard> all;
+    for (std::size_t i = 0; i < objects; ++i) {
+      all.emplace_back((s3_urls ? "s3://b/" : server_.endpoint() + "/b/") + std::to_string(i), 1000);
+    }
+    const fetch_options at_once{.shards = objects, .window = 1 * MiB, .part = 64 * KiB};
+    std::size_t n = 0;
+    const auto drain = [&](async_generator<chunk> chunks) {
+      for (const chunk& piece : run(std::move(chunks), o)) n += piece.data.size();
+    };
+    if (s3_urls) {
+      drain(from_range(std::move(all)) | fetch(s3::as_storage(c), at_once));
+    } else {
+      drain(from_range(std::move(all)) | fetch(std::make_shared<const http_storage>(), at_once));
+    }
+    return n;
+  }
+
+  /// Requests that were answered at once, at most.
+  std::uint64_t peak() const { return server_.stats().peak_in_flight; }
+
+ private:
+  static origin_server::options open_to_all() {
+    origin_server::options o;
+    o.anonymous = origin_server::anonymous_access::read;
+    return o;
+  }
+  origin_server::background server_;
+};
+
+}  // namespace
+
+TEST_CASE("run() bounds the connections of each of its loops") {
+  for (const bool s3_urls : {true, false}) {
+    for (const unsigned loops : {1u, 2u}) {
+      CAPTURE(s3_urls, loops);
+      slow_origin origin;
+      CHECK(origin.read(s3_urls, {.loops = loops, .http = {.connections_per_host = 2}}) == objects * 1000);
+      CHECK(origin.peak() <= 2 * loops);
+    }
+  }
+}
+
+TEST_CASE("limits that nothing could work with are refused") {
+  const http::engine_options bad[] = {
+      {.connections_per_host = 0}, {.connections = 0}, {.connections = -1}, {.receive_buffer = 0}};
+  for (const http::engine_options& limits : bad) {
+    slow_origin origin;
+    for (const bool s3_urls : {true, false}) {
+      CHECK_THROWS_AS(origin.read(s3_urls, {.http = limits}), configuration_error);
+    }
+    CHECK(origin.peak() == 0);
+  }
+}
