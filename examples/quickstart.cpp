@@ -32,7 +32,8 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
   auto decode = [decode_jpeg](mill::sample s) {
     mill::image i = decode_jpeg(s["jpg"], s.from.at(s.key));
     const std::int64_t label = mill::parse_label(s["cls"], s.from.at(s.key));
-    return mill::labelled_image(std::move(s.key), std::move(i.pixels), i.height, i.width, i.channels, label);
+    return mill::labelled_image(std::move(s.key), std::move(i.pixels), i.height, i.width, i.channels, label,
+                                std::move(s.from));
   };
   return s3.list(prefix)                                            // objects under the prefix
          | mill::shuffle_shards({.seed = 7, .epoch = epoch})        // another order for every epoch

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -274,6 +276,54 @@ TEST_CASE("a sample unlike the first is an error with its key", "[device]") {
     out.write("extra", 1);
   };
   CHECK_THROWS_WITH(collate_batch(clips, pool, more), Contains("field extra is not a field of the first sample"));
+}
+
+TEST_CASE("labelled images carry their origin into the batch and into errors", "[device]") {
+  const auto from = std::make_shared<const shard>("https://user:secret@host/a.tar?sig=1", 5000, "\"tag\"");
+  std::vector<labelled_image> v;
+  for (std::uint8_t i = 0; i < 3; ++i) {
+    const std::string key = "img" + std::to_string(i);
+    v.emplace_back(key, std::vector<std::uint8_t>(12, i), 2, 2, 3, 100 + i, origin(from, 512u * i, i));
+  }
+  batch_pool pool(layout_of(v[0], 3));
+  {
+    const host_batch b = collate_batch(v, pool);
+    REQUIRE(b.tags<origin>().size() == 3);
+    CHECK(b.tags<origin>()[2].offset == 1024);
+    CHECK(b.tags<origin>()[2].ordinal == 2);
+    CHECK(b.tags<origin>()[2].from->etag == "\"tag\"");
+    CHECK(b.tags<origin>()[2].from == from);
+  }
+  v[2].height = 1;
+  v[2].width = 4;
+  CHECK_THROWS_WITH(collate_batch(v, pool),
+                    "https://host/a.tar at byte 1024, img2: field image u8 1x4x3 where the first sample had image u8 "
+                    "2x2x3");
+  v[2].pixels = std::vector<std::uint8_t>(11);
+  CHECK_THROWS_WITH(collate_batch(v, pool), "https://host/a.tar at byte 1024, img2: an image of 1x4x3 has 11 bytes");
+  v.erase(v.begin(), v.begin() + 2);
+  v[0] = labelled_image("made", std::vector<std::uint8_t>(12), 2, 2, 3, 1);
+  CHECK(collate_batch(v, pool).tags<origin>().empty());
+}
+
+TEST_CASE("an origin given as a tag is what errors name", "[device]") {
+  const auto from = std::make_shared<const shard>("s3://b/a.tar");
+  const std::vector<int> items{1, 2};
+  const auto lay_out = [&](int n, sample_writer& out) {
+    out.key("k" + std::to_string(n));
+    out.tag(origin(from, 512u * static_cast<unsigned>(n), 0));
+    out.write("one", std::vector<int>(static_cast<std::size_t>(n)));
+  };
+  batch_pool pool(layout_of(items[0], 2, lay_out));
+  CHECK_THROWS_WITH(collate_batch(items, pool, lay_out), Contains("s3://b/a.tar at byte 1024, k2: field one"));
+  const auto missing = [&](int n, sample_writer& out) { out.tag(origin(from, 512u * static_cast<unsigned>(n), 0)); };
+  CHECK_THROWS_WITH(collate_batch(items, pool, missing), Contains("s3://b/a.tar at byte 512: field one is missing"));
+  const auto more = [&](int n, sample_writer& out) {
+    lay_out(1, out);
+    out.write("two", n);
+  };
+  CHECK_THROWS_WITH(collate_batch(items, pool, more),
+                    Contains("s3://b/a.tar at byte 512, k1: field two is not a field"));
 }
 
 TEST_CASE("labelled images are ready made", "[device]") {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/origin.hpp>
 #include <millrace/device/batch_pool.hpp>
 
 namespace millrace {
@@ -19,6 +20,7 @@ namespace millrace {
 ///
 ///     void collate(const decoded& d, mill::sample_writer& out) {
 ///       out.key(d.key);
+///       out.tag(d.from);
 ///       out.write("image", d.pixels.data(), {224, 224, 3});
 ///       out.write("label", d.label);
 ///     }
@@ -66,9 +68,11 @@ class basic_sample_writer {
     key_ = text;
     if (row_ != nullptr) row_->key(std::move(text));
   }
-  /// A value of any type that stays on the host beside the batch; see sample_tags.
+  /// A value of any type that stays on the host beside the batch; see sample_tags. An `origin` is also what errors
+  /// about the fields that follow name.
   template <class T>
   void tag(T value) {
+    if constexpr (std::is_same_v<T, origin>) from_ = value;
     if (row_ != nullptr) row_->tag(std::move(value));
   }
 
@@ -80,7 +84,7 @@ class basic_sample_writer {
   /// Marks the row as complete. Throws decode_error when fields are missing.
   void finish() {
     if (next_ != row_->layout().fields().size()) {
-      throw decode_error("field " + row_->layout().fields()[next_].name() + " is missing", where{{}, {}, key_});
+      throw decode_error("field " + row_->layout().fields()[next_].name() + " is missing", from_.at(key_));
     }
     row_->done();
   }
@@ -93,12 +97,12 @@ class basic_sample_writer {
     }
     const std::vector<batch_field>& known = row_->layout().fields();
     if (next_ == known.size()) {
-      throw decode_error(std::string("field ") + name + " is not a field of the first sample", where{{}, {}, key_});
+      throw decode_error(std::string("field ") + name + " is not a field of the first sample", from_.at(key_));
     }
     const batch_field& f = known[next_];
     if (f.name() != name || f.type() != type || f.dims() != dims) {
       throw decode_error("field " + batch_field(name, type, dims).text() + " where the first sample had " + f.text(),
-                         where{{}, {}, key_});
+                         from_.at(key_));
     }
     return row_->field(next_++);
   }
@@ -106,6 +110,7 @@ class basic_sample_writer {
   const batch_row* row_ = nullptr;
   std::size_t next_ = 0;
   std::string key_;
+  origin from_;
   std::vector<batch_field> fields_;
   std::vector<std::vector<std::uint8_t>> scratch_;
 };

@@ -14,12 +14,12 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/origin.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/chunk.hpp>
-#include <millrace/shards/origin.hpp>
 
 namespace millrace {
 

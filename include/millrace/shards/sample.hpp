@@ -11,7 +11,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/shards/origin.hpp>
+#include <millrace/base/origin.hpp>
 
 namespace millrace {
 

@@ -12,7 +12,8 @@
 
 namespace millrace {
 
-/// Where an item comes from: enough to find it again, in an error message, a log or a later run.
+/// Where an item comes from: enough to find it again, in an error message, a log or a later run. Empty for items that
+/// were not read from a store.
 class origin {
  public:
   origin() = default;
@@ -23,6 +24,7 @@ class origin {
   std::uint64_t offset = 0;           ///< of the item's first byte: in the object, or in the decompressed stream
   std::uint64_t ordinal = 0;          ///< 0 for the first item of the shard
 
+  explicit operator bool() const noexcept { return from != nullptr; }
   const std::string& url() const noexcept {
     static const std::string none;
     return from == nullptr ? none : from->url;
