@@ -19,7 +19,6 @@ class classifier {
       : side_(side),
         cells_(side / 4),
         inputs_(cells_ * cells_),
-        classes_(classes),
         hidden_weights_(inputs_, hidden, 0.05),
         output_weights_(hidden, classes, 0.2) {}
 
@@ -134,7 +133,6 @@ class classifier {
   int side_;
   int cells_;
   int inputs_;
-  int classes_;
   layer hidden_weights_;
   layer output_weights_;
   std::vector<double> input_, activation_, probability_;
