@@ -19,7 +19,8 @@
 
 namespace millrace {
 
-/// `co_yield give(x);` hands a named object over by move. Works for every type under every supported compiler.
+/// `co_yield give(x);` hands a named object over by move. Works for every type under every supported compiler; in a
+/// template that nvcc compiles, x must be of a type that depends on a parameter (`class Item = sample` does).
 template <class T>
 class given {
  public:

@@ -145,16 +145,16 @@ class basic_line_splitter {
 };
 using line_splitter = basic_line_splitter<>;
 
-template <class Chunks>
-async_generator<line_batch> split_lines(Chunks in, lines_options options) {
+template <class Chunks, class Batch = line_batch>
+async_generator<Batch> split_lines(Chunks in, lines_options options) {
   line_splitter splitter(options);
-  line_batch b;
+  Batch b;
   while (auto c = co_await in.next()) {
     splitter.feed(std::move(*c));
     c.reset();
     while (splitter.fill(b)) {
       co_yield give(b);
-      b = line_batch();
+      b = Batch();
       b.lines.reserve(options.batch);
     }
   }

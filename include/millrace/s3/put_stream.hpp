@@ -18,8 +18,8 @@ namespace millrace::s3 {
 namespace detail {
 
 /// The chunk that was looked at, then the others; adds up their sizes.
-template <class Generator>
-async_generator<object_chunk> counted(object_chunk first, Generator rest, std::uint64_t* total) {
+template <class Generator, class Chunk>
+async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total) {
   *total += first.data.size();
   co_yield give(first);
   while (auto next = co_await rest.next()) {

@@ -26,13 +26,13 @@ struct shuffle_shards_options {
 
 namespace detail {
 
-template <class Shards>
-async_generator<shard> permute_shards(Shards in, shuffle_shards_options options) {
-  std::vector<shard> all;
+template <class Shards, class Shard = shard>
+async_generator<Shard> permute_shards(Shards in, shuffle_shards_options options) {
+  std::vector<Shard> all;
   while (auto s = co_await in.next()) all.push_back(std::move(*s));
   rng random(options.seed, options.epoch, 0x7368617264u);  // "shard"
   permute(all, random);
-  for (shard& s : all) co_yield give(s);
+  for (Shard& s : all) co_yield give(s);
 }
 
 /// One line about this process's share. Said for a single process too, unless the program named the rank itself: a
@@ -43,9 +43,9 @@ inline void say_rank(const rank& r, std::size_t mine, std::uint64_t count) {
                static_cast<unsigned long long>(count));
 }
 
-template <class Shards>
-async_generator<shard> take_every(Shards in, rank r) {
-  std::vector<shard> mine;
+template <class Shards, class Shard = shard>
+async_generator<Shard> take_every(Shards in, rank r) {
+  std::vector<Shard> mine;
   std::uint64_t count = 0;
   while (auto s = co_await in.next()) {
     if (count++ % r.world_size == r.index) mine.push_back(std::move(*s));
@@ -55,7 +55,7 @@ async_generator<shard> take_every(Shards in, rank r) {
     throw configuration_error("rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size) +
                               " gets no shard: there are only " + std::to_string(count));
   }
-  for (shard& s : mine) co_yield give(s);
+  for (Shard& s : mine) co_yield give(s);
 }
 
 }  // namespace detail

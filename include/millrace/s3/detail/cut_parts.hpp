@@ -79,9 +79,8 @@ class part_buffer {
 /// Cuts a stream into parts of `part` bytes; only the last is shorter. An empty stream gives one empty part. One part
 /// is given out only when something follows it or the stream has ended, so that the last is known as such. With `size`,
 /// a stream of another length throws.
-template <class Generator>
-async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std::optional<std::uint64_t> size,
-                                        where at) {
+template <class Generator, class Chunk = object_chunk>
+async_generator<Chunk> cut_parts(Generator content, std::size_t part, std::optional<std::uint64_t> size, where at) {
   slab_pool slabs(part);
   part_buffer buffer(part, slabs);
   std::uint64_t number = 0;
@@ -97,7 +96,7 @@ async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std
     }
     while (!piece->empty()) {
       if (buffer.full()) {
-        object_chunk chunk(number + 1, number * part, buffer.release(), false);
+        Chunk chunk(number + 1, number * part, buffer.release(), false);
         ++number;
         co_yield give(chunk);
       }
@@ -108,7 +107,7 @@ async_generator<object_chunk> cut_parts(Generator content, std::size_t part, std
     at.offset = total;
     throw millrace::error("the stream ends before the " + std::to_string(*size) + " bytes that it was to hold", at);
   }
-  object_chunk chunk(number + 1, number * part, buffer.release(), true);
+  Chunk chunk(number + 1, number * part, buffer.release(), true);
   co_yield give(chunk);
 }
 
