@@ -99,6 +99,17 @@ TEST_CASE("a stream of another kind is refused", "[cuda]") {
   CHECK_THROWS_AS(gpu.record(e, &other), configuration_error);
 }
 
+TEST_CASE("the default stream per thread is refused, which is another one on the next thread", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda_device gpu{cuda::stream{}};
+  cuda::event e = gpu.make_event();
+  CHECK_THROWS_AS(gpu.wait(cudaStreamPerThread, e), configuration_error);
+  CHECK_THROWS_WITH(gpu.record(e, cudaStreamPerThread), Contains("default stream per thread"));
+  CHECK_THROWS_AS(gpu.synchronize(cudaStreamPerThread), configuration_error);
+  gpu.record(e, cudaStreamLegacy);
+  gpu.wait(cudaStreamLegacy, e);
+}
+
 TEST_CASE("an error names the call, the code and the reason", "[cuda]") {
   MILLRACE_CUDA_SESSION();
   try {

@@ -16,7 +16,10 @@ namespace millrace {
 
 /// A GPU as the `device` concept sees it: a CUDA stream for the copies, and the memory on both sides of it.
 ///
-/// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`.
+/// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`; the default
+/// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
+/// another, where the name means another stream. Freeing may wait for all work on the device, as cudaFree and
+/// cudaFreeHost do.
 class cuda_device {
  public:
   using event_type = cuda::event;
@@ -38,22 +41,35 @@ class cuda_device {
     cuda::detail::check(cudaMemcpyAsync(to, from, n, cudaMemcpyHostToDevice, copies_.get()), "cudaMemcpyAsync");
   }
   void record(event_type& e) const { e.record(copies_.get()); }
-  void record(event_type& e, stream_ref s) const { e.record(s.as<CUstream_st>()); }
+  void record(event_type& e, stream_ref s) const { e.record(native(s)); }
   void wait(stream_ref s, const event_type& e) const {
     const cuda::device_guard current(copies_.on());
-    cuda::detail::check(cudaStreamWaitEvent(s.as<CUstream_st>(), e.get(), 0), "cudaStreamWaitEvent");
+    cuda::detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");
   }
   bool query(const event_type& e) const { return e.ready(); }
   void synchronize(const event_type& e) const { e.synchronize(); }
   void synchronize(stream_ref s) const {
     const cuda::device_guard current(copies_.on());
-    cuda::detail::check(cudaStreamSynchronize(s.as<CUstream_st>()), "cudaStreamSynchronize");
+    cuda::detail::check(cudaStreamSynchronize(native(s)), "cudaStreamSynchronize");
   }
   std::string name() const { return copies_.on().name(); }
 
   const cuda::stream& copies() const noexcept { return copies_; }
 
  private:
+  static cudaStream_t native(stream_ref s) {
+    cudaStream_t const stream = s.as<CUstream_st>();
+    bool per_thread = stream == cudaStreamPerThread;
+#ifdef __CUDA_API_PER_THREAD_DEFAULT_STREAM
+    per_thread = per_thread || stream == nullptr;
+#endif
+    if (per_thread) {
+      throw configuration_error(
+          "the default stream per thread was passed, which is another one on every thread: pass a stream of your own");
+    }
+    return stream;
+  }
+
   cuda::stream copies_;
 };
 

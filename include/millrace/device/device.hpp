@@ -16,12 +16,13 @@ namespace millrace {
 /// *copy stream*: the copies of copy_to_device() and the marks of record() run on it one after another, later, in
 /// order. An `event_type` marks a place in a stream; recording it again moves the mark. Events are movable, made by
 /// make_event(), and may be destroyed while pending. All calls may come from several threads at once, as long as one
-/// event is not recorded by two of them at once. No call but synchronize() waits for the device. What can fail throws
-/// an `error`; freeing never does.
+/// event is not recorded by two of them at once. No call but synchronize() waits for the device (freeing may, on some:
+/// see free_device()). What can fail throws an `error`; freeing never does.
 ///
 /// - allocate_pinned(n) / free_pinned(p, n): host memory that the device reads directly while a copy is pending.
 /// - allocate_device(n) / free_device(p, n): memory of the device, aligned to 256 bytes at least. The caller frees
-///   nothing that a pending copy or a user's work still uses: freeing does not wait.
+///   nothing that a pending copy or a user's work still uses: freeing need not wait for it. It may wait for more than
+///   that, though (CUDA's does, for all work on the device), so it belongs to the ends of a program.
 /// - copy_to_device(to, from, n): enqueues one copy. Both ranges stay untouched until an event recorded behind it is
 ///   done. `from` may be ordinary memory; then the call itself may take as long as the copy.
 /// - record(e) / record(e, s): marks the end of the copy stream / of the user's stream `s` as they are now.

@@ -40,7 +40,7 @@ class basic_device_batch {
     }
     return *this;
   }
-  /// Releases. Waits for nothing (unless it is the last of a pipeline that is gone).
+  /// Releases. Waits for nothing, unless it is the last of a pipeline that is gone, or the device fails.
   ~basic_device_batch() { release(); }
 
   /// False after release() or for a batch that was moved from: there is nothing to look at then.
@@ -73,7 +73,8 @@ class basic_device_batch {
 
   /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
   /// streams. A null stream, here and below, is the default stream of the batch's device, whichever is current. Throws
-  /// configuration_error for a stream of another kind of device, and what the device throws.
+  /// configuration_error for a stream of another kind of device and for CUDA's default stream per thread (another one
+  /// on the next thread), and what the device throws.
   void wait(stream_ref stream) { ring().wait(slot_, stream); }
   /// Whether the copy is done; never blocks.
   bool ready() const { return ring().ready(slot_); }
