@@ -251,6 +251,40 @@ TEST_CASE("the model: events belong to their device", "[fake]") {
   REQUIRE(cudaSetDevice(0) == cudaSuccess);
 }
 
+TEST_CASE("the model: every device has a default stream of its own", "[fake]") {
+  fake_cuda::options with;
+  with.device_count = 2;
+  rig r(with);
+  REQUIRE(cudaEventRecord(r.event, nullptr) == cudaSuccess);
+  cudaEvent_t other = nullptr;
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  REQUIRE(cudaEventCreateWithFlags(&other, cudaEventDisableTiming) == cudaSuccess);
+  CHECK(cudaEventRecord(other, nullptr) == cudaSuccess);
+  CHECK(cudaEventRecord(r.event, nullptr) == cudaErrorInvalidResourceHandle);
+  CHECK(fake_cuda::now().streams == 2);
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+}
+
+TEST_CASE("the model: no pinned memory of no bytes", "[fake]") {
+  rig r;
+  void* nothing = nullptr;
+  CHECK(cudaHostAlloc(&nothing, 0, cudaHostAllocPortable) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("the model: a kernel's failure is told by a later call, and by all behind it", "[fake]") {
+  rig r;
+  fake_cuda::kernel_fault(r.work, cudaErrorIllegalAddress);
+  CHECK(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  CHECK(cudaEventSynchronize(r.event) == cudaSuccess);  // of another stream: the kernel's turn has not come
+  CHECK(cudaStreamSynchronize(r.work) == cudaErrorIllegalAddress);
+  CHECK(cudaEventQuery(r.event) == cudaErrorIllegalAddress);
+  CHECK(cudaMemcpyAsync(r.device, r.pinned, 1, cudaMemcpyHostToDevice, r.copies) == cudaErrorIllegalAddress);
+  CHECK(cudaEventDestroy(r.event) == cudaErrorIllegalAddress);
+  CHECK(cudaFree(r.device) == cudaErrorIllegalAddress);
+  CHECK(fake_cuda::leaks() == "2 streams, 1 pinned allocations");
+  CHECK(fake_cuda::violations().empty());
+}
+
 TEST_CASE("the model: without a device every call says so", "[fake]") {
   fake_cuda::options with;
   with.device_count = 0;

@@ -23,6 +23,13 @@ using test::points;
 
 namespace {
 
+async_generator<host_batch> empty_batches(int n) {
+  for (int i = 0; i < n; ++i) {
+    host_batch b = batch_pool(batch_layout()).start().seal();
+    co_yield give(b);
+  }
+}
+
 /// Whether releasing it behind the stream fails.
 bool release_fails(device_batch& b, cudaStream_t stream) {
   try {
@@ -97,8 +104,49 @@ TEST_CASE("after its release no stream is touched, not even when the release fai
         CHECK_THROWS_AS(drain(), cuda::error);
       }
       CHECK(fake_cuda::violations() == std::vector<std::string>());
-      if (!sticky) CHECK(fake_cuda::leaks() == "");
+      CHECK(fake_cuda::leaks() == "");
     }
   }
   fake_cuda::reset();
+}
+
+TEST_CASE("a kernel of the user's that fails ends the pipeline, at whatever call it shows", "[cuda][to_device]") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO("seed " << seed);
+    fake_cuda::options with;
+    with.seed = seed;
+    with.polls_before_ready = static_cast<int>(seed % 5);
+    with.early_percent = 20;
+    const test::cuda_session session(with);
+    testing::virtual_loop loop(seed);
+    const cuda::stream copies{cuda::device{0}};
+    const cuda::stream training{cuda::device{0}};
+    auto stream = points(200) | batch(5) | to_device(copies, {.slots = 2 + seed % 2});
+    int batches = 0;
+    const auto train = [&] {
+      while (device_batch b = block_on(loop, next_of(stream))) {
+        b.wait(training);
+        fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
+        if (++batches == 3) fake_cuda::kernel_fault(training.get(), cudaErrorIllegalAddress);
+        b.release(training);
+      }
+    };
+    CHECK_THROWS_AS(train(), cuda::error);
+    CHECK(batches >= 3);
+    CHECK(batches < 40);
+  }
+}
+
+TEST_CASE("a batch of no bytes needs no pinned memory", "[cuda][to_device]") {
+  const test::cuda_session session;
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  auto stream = empty_batches(3) | to_device(copies);
+  int batches = 0;
+  while (device_batch b = block_on(loop, next_of(stream))) {
+    CHECK(b.bytes() == 0);
+    ++batches;
+  }
+  CHECK(batches == 3);
+  CHECK(fake_cuda::calls("cudaHostAlloc") == 0);
 }

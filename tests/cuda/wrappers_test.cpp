@@ -282,7 +282,9 @@ TEST_CASE("a thread's own device is put back after every call", "[cuda]") {
   CHECK(current() == 0);
   cuda::event e = gpu.make_event();
   CHECK(current() == 0);
-  gpu.record(e);  // would fail with an event of device 0
+  gpu.record(e);                                     // would fail with an event of device 0
+  REQUIRE(cudaStreamQuery(nullptr) == cudaSuccess);  // the default stream of device 0
+  gpu.record(e, cudaStream_t(nullptr));              // that of device 1
   gpu.wait(gpu.copies(), e);
   gpu.synchronize(e);
   CHECK(current() == 0);

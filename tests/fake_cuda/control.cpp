@@ -36,7 +36,7 @@ census now() {
   world& w = world::instance();
   census c;
   for (const auto& [handle, s] : w.streams) {
-    if (!s->destroyed && reinterpret_cast<std::uintptr_t>(handle) > 2) ++c.streams;
+    if (!s->destroyed && !is_default_stream(handle)) ++c.streams;
   }
   for (const auto& [handle, e] : w.events) c.events += e->destroyed ? 0 : 1;
   for (const auto& [address, b] : w.blocks) {
@@ -85,6 +85,15 @@ void kernel_write(cudaStream_t handle, void* device_memory, std::size_t n, unsig
   op.value = value;
   stream* s = w.find_stream(handle, "kernel");
   if (s != nullptr && w.locate(device_memory, n, "kernel", op.to)) w.enqueue(*s, std::move(op), "kernel write");
+}
+
+void kernel_fault(cudaStream_t handle, cudaError_t code) {
+  const auto held = lock();
+  operation op;
+  op.kind = operation::fault;
+  op.value = static_cast<int>(code);
+  stream* s = world::instance().find_stream(handle, "kernel");
+  if (s != nullptr) world::instance().enqueue(*s, std::move(op), "kernel");
 }
 
 std::string peek(const void* device_memory, std::size_t n) {

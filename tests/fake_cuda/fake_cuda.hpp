@@ -20,8 +20,8 @@
 /// - two accesses, one a write, to the same bytes from streams that no event orders (a kernel reading a batch
 ///   before waiting for its copy; a copy into a slot that a kernel may still read);
 /// - a runtime call inside a host callback; copies outside an allocation; writes to freed pinned memory.
-/// Streams are separate queues here, the default stream too: its implicit synchronisation with blocking streams is
-/// left out, which only makes the model stricter.
+/// Streams are separate queues here, the default stream of each device too: its implicit synchronisation with blocking
+/// streams is left out, which only makes the model stricter.
 namespace millrace::fake_cuda {
 
 struct options {
@@ -37,7 +37,8 @@ struct options {
 void reset(options with = {});
 
 /// The `nth` call (1: the next one) of the named function returns `code` and does nothing else. A sticky code is
-/// returned by every call from then on, as after a kernel's illegal access.
+/// returned by every call from then on, as after a kernel's illegal access: nothing runs any more, and what gives
+/// something back still does.
 void fail_call(const std::string& name, int nth, cudaError_t code, bool sticky = false);
 
 /// What was done wrong, in words, in order.
@@ -64,6 +65,8 @@ std::string leaks();
 void kernel_read(cudaStream_t stream, const void* device_memory, std::size_t n);
 /// A kernel on `stream` that sets `n` bytes of device memory to `value`.
 void kernel_write(cudaStream_t stream, void* device_memory, std::size_t n, unsigned char value);
+/// A kernel on `stream` that fails: once its turn has come the code is sticky, and whatever call comes next tells.
+void kernel_fault(cudaStream_t stream, cudaError_t code);
 /// The contents of device memory as they are now, whatever is pending. For looking at, not for ordering.
 std::string peek(const void* device_memory, std::size_t n);
 

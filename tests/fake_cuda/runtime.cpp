@@ -24,26 +24,32 @@ cudaError_t remember(cudaError_t code) {
   return code;
 }
 
-/// Runs `body(world)` as the runtime function `name`.
+/// Runs `body(world)` as the runtime function `name`. A function that gives something back does so on a broken device,
+/// too.
 template <class Body>
-cudaError_t call(const char* name, bool needs_context, Body body) {
+cudaError_t call(const char* name, bool needs_context, Body body, bool gives_back = false) {
   world& w = world::instance();
   const std::lock_guard lock(w.mutex);
   if (this_thread().in_callback) {
     w.complain(std::string(name) + " called inside a host callback");
     return remember(cudaErrorNotPermitted);
   }
-  const cudaError_t code = w.enter(name, needs_context);
-  return remember(code != cudaSuccess ? code : body(w));
+  cudaError_t code = w.enter(name, needs_context);
+  if (code == cudaSuccess || (gives_back && w.broken())) {
+    const cudaError_t result = body(w);
+    code = w.broken() ? w.sticky() : result;  // also when the work of this very call has failed
+  }
+  return remember(code);
 }
 
 /// The same for functions of one stream.
 template <class Body>
-cudaError_t call_on(const char* name, cudaStream_t handle, Body body) {
-  return call(name, true, [&](world& w) {
+cudaError_t call_on(const char* name, cudaStream_t handle, Body body, bool gives_back = false) {
+  const auto found = [&](world& w) {
     stream* s = w.find_stream(handle, name);
     return s == nullptr ? cudaErrorInvalidResourceHandle : body(w, *s);
-  });
+  };
+  return call(name, true, found, gives_back);
 }
 
 struct named_error {
@@ -165,19 +171,22 @@ cudaError_t cudaMalloc(void** memory, std::size_t size) {
 }
 
 cudaError_t cudaFree(void* memory) {
-  return call("cudaFree", true, [&](world& w) { return w.free(memory, true, "cudaFree"); });
+  return call(
+      "cudaFree", true, [&](world& w) { return w.free(memory, true, "cudaFree"); }, true);
 }
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned) {
   return call("cudaHostAlloc", true, [&](world& w) {
     if (size > w.with.largest_allocation) return cudaErrorMemoryAllocation;
-    *memory = size == 0 ? nullptr : w.allocate(false, size, this_thread().device)->address;
+    if (size == 0) return cudaErrorInvalidValue;
+    *memory = w.allocate(false, size, this_thread().device)->address;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  return call("cudaFreeHost", true, [&](world& w) { return w.free(memory, false, "cudaFreeHost"); });
+  return call(
+      "cudaFreeHost", true, [&](world& w) { return w.free(memory, false, "cudaFreeHost"); }, true);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* pointer) {
@@ -202,10 +211,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  return call_on("cudaStreamDestroy", handle, [&](world&, stream& s) {
-    s.destroyed = true;  // what is enqueued still runs
-    return cudaSuccess;
-  });
+  return call_on(
+      "cudaStreamDestroy", handle,
+      [&](world&, stream& s) {
+        s.destroyed = true;  // what is enqueued still runs
+        return cudaSuccess;
+      },
+      true);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
@@ -275,12 +287,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
-  return call("cudaEventDestroy", true, [&](world& w) {
-    event* e = w.find_event(handle, "cudaEventDestroy");
-    if (e == nullptr) return cudaErrorInvalidResourceHandle;
-    e->destroyed = true;
-    return cudaSuccess;
-  });
+  return call(
+      "cudaEventDestroy", true,
+      [&](world& w) {
+        event* e = w.find_event(handle, "cudaEventDestroy");
+        if (e == nullptr) return cudaErrorInvalidResourceHandle;
+        e->destroyed = true;
+        return cudaSuccess;
+      },
+      true);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, cudaStream_t handle) {

@@ -93,7 +93,7 @@ cudaError_t world::enter(const char* name, bool needs_context) {
   }
   if (needs_context) contexts.insert(this_thread().device);
   if (with.early_percent > 0 && random.below(100) < static_cast<std::uint64_t>(with.early_percent)) step();
-  return cudaSuccess;
+  return sticky_;
 }
 
 block* world::allocate(bool on_device, std::size_t size, int device) {
@@ -123,7 +123,7 @@ cudaError_t world::free(void* address, bool on_device, const char* call) {
     return cudaErrorInvalidValue;
   }
   for (const access& a : b.accesses) {
-    if (!host.covers(a.stream, a.seq)) {
+    if (!broken() && !host.covers(a.stream, a.seq)) {
       complain(on(b) + " freed while a " + a.what + " on stream " + std::to_string(a.stream) + " may still use it");
       break;
     }
@@ -163,14 +163,18 @@ cudaEvent_t world::make_event(int device) {
 }
 
 stream* world::find_stream(cudaStream_t handle, const char* call) {
-  const auto number = reinterpret_cast<std::uintptr_t>(handle);
-  if (number <= 2 && streams.find(handle) == streams.end()) {  // the default streams, made on first use
-    auto s = std::make_unique<stream>();
-    s->id = ++ids_;
-    s->device = this_thread().device;
-    streams[handle] = std::move(s);
+  const void* key = handle;
+  const int device = this_thread().device;
+  if (const auto number = reinterpret_cast<std::uintptr_t>(handle); number <= 2) {  // the device's default streams
+    key = reinterpret_cast<const void*>(number + 4 * static_cast<std::uintptr_t>(device));
+    if (streams.find(key) == streams.end()) {
+      auto s = std::make_unique<stream>();
+      s->id = ++ids_;
+      s->device = device;
+      streams[key] = std::move(s);
+    }
   }
-  const auto found = streams.find(handle);
+  const auto found = streams.find(key);
   if (found == streams.end() || found->second->destroyed) {
     complain(std::string(call) + " on a stream that does not exist or is destroyed");
     return nullptr;
@@ -299,12 +303,13 @@ bool world::poll(mark& m) {
   if (host.covers(m.stream, m.known.upto[m.stream])) return true;  // known is known: no answer is taken back
   if (m.polls_left-- > 0) return false;                            // also when it is done: told late
   complete(m);
+  if (!m.done) return false;
   host.learn(m.known);
   return true;
 }
 
 void world::complete(mark& m) {
-  while (!m.done) {
+  while (!m.done && !broken()) {
     stream* s = by_id(m.stream);
     if (s == nullptr || s->queue.empty()) std::abort();
     advance(*s);
@@ -318,6 +323,7 @@ void world::complete_all() {
 }
 
 bool world::step() {
+  if (broken()) return false;
   std::vector<stream*> ready;
   for (auto& [handle, s] : streams) {
     if (s->queue.empty()) continue;
@@ -369,6 +375,9 @@ void world::run(operation& op) {
       this_thread().in_callback = true;
       op.function(op.argument);
       this_thread().in_callback = false;
+      return;
+    case operation::fault:
+      sticky_ = static_cast<cudaError_t>(op.value);
       return;
     case operation::read:
     case operation::wait:

@@ -65,7 +65,7 @@ struct place {
 };
 
 struct operation {
-  enum kind_t { copy, fill, read, record, wait, host_function } kind = copy;
+  enum kind_t { copy, fill, read, record, wait, host_function, fault } kind = copy;
   place to, from;
   std::size_t size = 0;
   int value = 0;
@@ -91,6 +91,9 @@ struct event {
   bool destroyed = false;
   std::shared_ptr<mark> last;
 };
+
+/// The keys of default streams: addresses where nothing can be.
+inline bool is_default_stream(const void* key) { return reinterpret_cast<std::uintptr_t>(key) < 4096; }
 
 /// The state of the model. One for the process, as the runtime is.
 class world {
@@ -120,6 +123,9 @@ class world {
   void fail_call(const std::string& name, int nth, cudaError_t code, bool sticky);
   /// The begin of every runtime call: counts it, and gives the error it has to return, if any.
   cudaError_t enter(const char* name, bool needs_context);
+  /// A sticky error: nothing runs any more.
+  bool broken() const { return sticky_ != cudaSuccess; }
+  cudaError_t sticky() const { return sticky_; }
   void complain(std::string what) { wrong.push_back(std::move(what)); }
 
   block* allocate(bool on_device, std::size_t size, int device);

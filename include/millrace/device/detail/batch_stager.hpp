@@ -19,7 +19,7 @@ class batch_stager {
   batch_stager(const D& on, std::size_t samples, Collate how) : device_(on), samples_(samples), how_(std::move(how)) {}
 
   host_batch operator()(host_batch batch) {
-    if (batch.pinned() || copies_any_memory()) return batch;
+    if (batch.pinned() || batch.bytes() == 0 || copies_any_memory()) return batch;
     if (!slabs_ || slabs_->slab_bytes() < batch.bytes()) {
       slabs_.emplace(batch.layout().bytes(), std::make_shared<pinned_slab_source<D>>(device_));
     }
