@@ -102,11 +102,9 @@ TEST_CASE("a time-out for connecting may be as long as time can be told") {
 
 namespace {
 
-/// What a server over TLS has for who trusts `authorities`; "refused" by a failure of the expected kind.
-std::string over_tls(origin_server::server& origin, const std::string& authorities,
+/// What a client that trusts `authorities` gets; "refused" by a failure of the expected kind.
+std::string over_tls(event_loop& loop, const origin_server::server& origin, const std::string& authorities,
                      http::failure expected = http::failure::tls) {
-  testing::jumping_loop loop;
-  const started<void> serving(loop, origin.serve());
   http::transport_options t;
   t.ca_file = authorities;
   try {
@@ -132,10 +130,13 @@ TEST_CASE("a certificate must be for the host, and of an authority that is trust
   origin_server::server right(encrypted(""));
   origin_server::server misnamed(encrypted("other.test"));
   for (origin_server::server* origin : {&right, &misnamed}) origin->objects().put("b", "k", std::string("content"));
-  CHECK(over_tls(right, right.certificate_file()) == "200 content");
-  CHECK(over_tls(misnamed, misnamed.certificate_file()) == "refused");
-  CHECK(over_tls(right, misnamed.certificate_file()) == "refused");
-  CHECK(over_tls(right, "") == "refused");
+  testing::jumping_loop loop;
+  const started<void> serving_right(loop, right.serve());
+  const started<void> serving_misnamed(loop, misnamed.serve());
+  CHECK(over_tls(loop, right, right.certificate_file()) == "200 content");
+  CHECK(over_tls(loop, misnamed, misnamed.certificate_file()) == "refused");
+  CHECK(over_tls(loop, right, misnamed.certificate_file()) == "refused");
+  CHECK(over_tls(loop, right, "") == "refused");
 }
 
 TEST_CASE("a body without a stated end is an error over TLS too, where its end shows even less") {
@@ -143,10 +144,12 @@ TEST_CASE("a body without a stated end is an error over TLS too, where its end s
   origin.objects().put("b", "k", std::string("content"));
   origin.faults().add({.key = "k", .nth = 1}, origin_server::fault::cut_without_length(3));
   origin.faults().add({.key = "k", .nth = 2}, origin_server::fault::no_content_length());
+  testing::jumping_loop loop;
+  const started<void> serving(loop, origin.serve());
   for (int i = 0; i < 2; ++i) {
-    CHECK(over_tls(origin, origin.certificate_file(), http::failure::protocol) == "refused");
+    CHECK(over_tls(loop, origin, origin.certificate_file(), http::failure::protocol) == "refused");
   }
-  CHECK(over_tls(origin, origin.certificate_file()) == "200 content");
+  CHECK(over_tls(loop, origin, origin.certificate_file()) == "200 content");
 }
 
 TEST_CASE("nothing but HTTP is spoken") {
