@@ -83,9 +83,13 @@ class json_leaves {
         return array(path, depth);
       case '"': {
         std::string text;
-        if (!string(text)) return false;
-        if (keep) leaves_.emplace_back(path, std::move(text));
-        return true;
+        const bool whole = string(text);
+        if (whole && keep) {
+          leaves_.emplace_back(path, std::move(text));
+        } else {
+          OPENSSL_cleanse(text.data(), text.size());
+        }
+        return whole;
       }
       case 't':
         return word("true");
@@ -163,6 +167,9 @@ class json_leaves {
 
   bool string(std::string& out) {
     if (!take('"')) return false;
+    std::size_t length = 0;  // at most, escapes only make it shorter
+    while (length < rest_.size() && rest_[length] != '"') length += rest_[length] == '\\' ? 2 : 1;
+    out.reserve(length);  // text that grew would leave its beginnings in freed memory
     while (!rest_.empty()) {
       const char c = rest_.front();
       rest_.remove_prefix(1);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -53,12 +54,36 @@ class surroundings {
   double random() const noexcept { return rng(seed_.fetch_add(1)).uniform(); }
 
  private:
+  /// As http::send(), but nothing of the answer is left behind in memory that has been freed: it may be a secret.
+  static task<http::response> send_wiped(http::request r, std::shared_ptr<const http::transport_options> options,
+                                         std::size_t limit) {
+    executor& ex = co_await this_executor();
+    http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
+    http::response answer;
+    const wiped_text wiped(answer.body);  // when it is not handed on
+    answer.head = co_await x.head();
+    answer.body.reserve(limit);
+    for (;;) {
+      const bytes piece = co_await x.read();
+      if (piece.empty()) break;
+      const bool fits = piece.size() <= limit - answer.body.size();
+      if (fits) answer.body.append(piece.data(), piece.size());
+      // Nobody else has the piece, and the exchange writes behind it only.
+      OPENSSL_cleanse(const_cast<char*>(piece.data()), piece.size());
+      if (!fits) {
+        throw http::error(http::failure::too_large, "the answer is longer than " + std::to_string(limit) + " bytes",
+                          where{http::displayed(x.asked().url), std::nullopt, std::string()});
+      }
+    }
+    co_return std::move(answer);
+  }
+
   /// An answer that drips is no answer.
   static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);
     try {
-      task<http::response> sending = http::send(std::move(r), std::move(options), limits.answer);
+      task<http::response> sending = send_wiped(std::move(r), std::move(options), limits.answer);
       co_return co_await with_timeout(limits.connect + 2 * limits.total, std::move(sending));
     } catch (const timeout_error& e) {
       throw http::error(http::failure::timeout, e.reason(), where{url, std::nullopt, std::string()});
