@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,8 +19,11 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/origin/background.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -69,6 +73,8 @@ class zeros final : public storage {
   }
 };
 
+task<void> moment() { co_await sleep_for(std::chrono::milliseconds(100)); }
+
 /// Nanoseconds that the thread has computed.
 std::int64_t cpu_ns(pthread_t thread) {
   clockid_t clock{};
@@ -111,6 +117,7 @@ TEST_CASE("a pipeline that nobody reads from uses under one percent of a core on
   s3::config_options o;
   o.endpoint = endpoint;
   const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  const owned<event_loop> clock = make_event_loop();
   for (const unsigned loops : {1u, 2u}) {
     for (const bool epoll : {false, true}) {
       CAPTURE(loops, epoll);
@@ -126,8 +133,7 @@ TEST_CASE("a pipeline that nobody reads from uses under one percent of a core on
         const std::map<pthread_t, int> before = store->parts();
         const std::int64_t cpu_before = cpu_ns(before);
         const std::int64_t since = monotonic_ns();
-        const timespec moment{0, 100'000'000};
-        ::nanosleep(&moment, nullptr);
+        block_on(*clock, moment());
         const std::map<pthread_t, int> after = store->parts();
         idle = after == before && after.size() == loops && (cpu_ns(after) - cpu_before) * 100 < monotonic_ns() - since;
       }
