@@ -21,11 +21,12 @@ using names = std::vector<std::string>;
 
 namespace {
 
-/// A page of one object, and the token of the next page; the last page without one.
+/// A page of one object (none without a key), and the token of the next page; the last page without one.
 scripted_answer page(const std::string& key, const std::string& next) {
+  const std::string object = key.empty() ? "" : "<Contents><Key>" + key + "</Key><Size>1</Size></Contents>";
   const std::string xml = "<ListBucketResult><IsTruncated>" + std::string(next.empty() ? "false" : "true") +
-                          "</IsTruncated><NextContinuationToken>" + next + "</NextContinuationToken><Contents><Key>" +
-                          key + "</Key><Size>1</Size></Contents></ListBucketResult>";
+                          "</IsTruncated><NextContinuationToken>" + next + "</NextContinuationToken>" + object +
+                          "</ListBucketResult>";
   return {"HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(xml.size()) + "\r\n\r\n" + xml};
 }
 
@@ -89,4 +90,33 @@ TEST_CASE("a long listing is no circle", "[s3][list]") {
   CHECK(listed(server) == expected);
   REQUIRE(server.requests().size() == 70);
   CHECK_THAT(server.requests()[69], Catch::Matchers::Contains("continuation-token=token-68"));
+}
+
+TEST_CASE("a listing of empty pages that never ends is an error; a few empty pages are not", "[s3][list]") {
+  // Every page has a token of its own: no repetition gives it away.
+  const auto outcome = [](const std::string& script) {
+    std::vector<scripted_answer> pages;
+    for (std::size_t i = 0; i < script.size(); ++i) {
+      const std::string key = script[i] == '-' ? "" : script.substr(i, 1);
+      pages.push_back(page(key, i + 1 == script.size() ? "" : "token-" + std::to_string(i)));
+    }
+    const test::scripted_server server(pages);
+    const std::string endpoint = server.url("");
+    s3::config where({.region = "us-east-1", .endpoint = endpoint});
+    const auto who = make_shared_object<s3::fixed_credentials>(s3::credentials("key", "secret"));
+    const auto session = make_shared_object<const s3::session>(std::move(where), who, http::transport_options());
+    const auto loop = make_event_loop();
+    names out;
+    try {
+      block_on(*loop, collect(s3::list_objects(session, s3::url::parse("s3://b/train/"), 3), out));
+    } catch (const s3::error& e) {
+      out.push_back(e.what());
+    }
+    return out;
+  };
+  const std::string endless = "s3://b/train/: 200: the listing does not end: more than 3 pages in a row have no key";
+  CHECK(outcome("-----------a") == names{endless});
+  CHECK(outcome("a---b----c") == names{"s3://b/a", "s3://b/b", endless});
+  CHECK(outcome("---a---b---") == names{"s3://b/a", "s3://b/b"});
+  CHECK(outcome("a----") == names{"s3://b/a"});  // the last one says that it is
 }

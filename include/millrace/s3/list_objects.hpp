@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -31,13 +32,15 @@ task<list_page> list_once(const session& s, const operation& op) {
 /// `s3://bucket/key` with size and ETag. Folder markers (empty objects whose key ends in a slash) are left out.
 ///
 /// ListObjectsV2, page by page as items are asked for, so that any key can be listed (encoding-type=url). A page that
-/// fails is retried; a listing that is cut short, repeats itself, or holds no object at all is an s3::error.
+/// fails is retried; a listing that is cut short, repeats itself, goes on for more than `most_empty` pages in a row
+/// without a key, or holds no object at all is an s3::error.
 template <class = void>
-async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix) {
+async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix, std::uint64_t most_empty = 10000) {
   std::string token;
   std::string seen;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
   std::uint64_t pages = 0;
   std::uint64_t mark = 1;
+  std::uint64_t empty = 0;  // pages since the last key; a few are right where many versions have been deleted
   std::size_t found = 0;
   for (;;) {
     operation op("GET", prefix.bucket(), std::string());
@@ -53,6 +56,12 @@ async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix
     if (++pages == mark) {
       seen = page.next_continuation_token;
       mark *= 2;
+    }
+    empty = page.objects.empty() ? empty + 1 : 0;
+    if (page.truncated && empty > most_empty) {
+      throw error(200, std::string(),
+                  "the listing does not end: more than " + std::to_string(most_empty) + " pages in a row have no key",
+                  std::string(), where{prefix.to_string(), std::nullopt, std::string()});
     }
     for (listed_object& o : page.objects) {
       if (o.size == 0 && o.key.back() == '/') continue;
