@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include <millrace/device/collate.hpp>
+#include <millrace/device/host_device.hpp>
+#include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/flat_map.hpp>
@@ -45,6 +48,12 @@ async_generator<std::string> words(int n) {
     co_yield give(word);
   }
 }
+class numbered {
+ public:
+  explicit numbered(int i) : value(i) {}
+  int value;
+  friend void collate(const numbered& n, sample_writer& out) { out.write("value", n.value); }
+};
 async_generator<int> numbers(int n) {
   for (int i = 0; i < n; ++i) {
     int value = i;
@@ -170,6 +179,19 @@ TEST_CASE("pipelines that are made while another one runs count with what was st
   std::size_t count = 0;
   for (const std::string& w : run(wide(500))) count += w.size();
   CHECK(count == 3);
+}
+
+TEST_CASE("batches of a device are in the bound of their slots, not in that of the training thread") {
+  const auto pipeline = [] {
+    return numbers(8) | map([](int i) { return numbered(i); }) | batch(2, {.bytes = 1000}) |
+           to_device(host_device(), {.slots = 3, .slot_bytes = 64 * KiB});
+  };
+  const std::size_t bytes = 1000 + 3 * 64 * KiB;
+  CHECK_THROWS_AS(run(pipeline(), {.budget = bytes - 1}), configuration_error);
+  auto r = run(pipeline(), {.budget = bytes});
+  int batches = 0;
+  while (r.next()) ++batches;
+  CHECK(batches == 4);
 }
 
 TEST_CASE("functions that return ranges open no pipelines") {

@@ -63,6 +63,8 @@ class bytes {
 
   /// Which memory that is: equal for two slices of one slab. To be compared, not looked into.
   const void* memory() const noexcept { return owner_; }
+  /// How often that memory has been handed out before.
+  std::uint32_t use() const noexcept { return owner_ == nullptr ? 0 : owner_->use; }
 
   /// A slice that retains about what it shows: itself when at least half of the memory behind it is shown, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }

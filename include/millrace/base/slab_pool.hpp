@@ -76,6 +76,7 @@ class basic_slab_pool {
       }
     }
     free_slab->home = state_;
+    ++free_slab->use;
     free_slab->refs.store(1, std::memory_order_relaxed);
     return writable_bytes(free_slab);
   }

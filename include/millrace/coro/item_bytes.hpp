@@ -20,6 +20,10 @@ inline constexpr bool counts_bytes_v<std::string> = true;
 template <class T, class A>
 inline constexpr bool counts_bytes_v<std::vector<T, A>> = counts_bytes_v<T> || std::is_trivially_copyable_v<T>;
 
+/// Items whose memory another stage has declared: device_batch.
+template <class T>
+inline constexpr bool declared_before_v = false;
+
 /// Bytes that an item holds, for bounds and for the stage table: `byte_size(item)` found by argument-dependent lookup;
 /// built in for strings and vectors; 0 for other types.
 template <class T>

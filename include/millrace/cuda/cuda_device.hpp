@@ -41,7 +41,13 @@ class cuda_device {
     cuda::detail::check(cudaMemcpyAsync(to, from, n, cudaMemcpyHostToDevice, copies_.get()), "cudaMemcpyAsync");
   }
   void record(event_type& e) const { e.record(copies_.get()); }
-  void record(event_type& e, stream_ref s) const { e.record(native(s)); }
+  void record(event_type& e, stream_ref s) const {
+    if (is_per_thread(s)) {  // refused below; it may use the slot all the same, and is never marked
+      const cuda::device_guard current(copies_.on());
+      cuda::detail::ignore(cudaStreamSynchronize(s.as<CUstream_st>()));
+    }
+    e.record(native(s));
+  }
   void wait(stream_ref s, const event_type& e) const {
     const cuda::device_guard current(copies_.on());
     cuda::detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");
@@ -57,17 +63,19 @@ class cuda_device {
   const cuda::stream& copies() const noexcept { return copies_; }
 
  private:
-  static cudaStream_t native(stream_ref s) {
+  static bool is_per_thread(stream_ref s) {
     cudaStream_t const stream = s.as<CUstream_st>();
-    bool per_thread = stream == cudaStreamPerThread;
 #ifdef __CUDA_API_PER_THREAD_DEFAULT_STREAM
-    per_thread = per_thread || stream == nullptr;
+    if (stream == nullptr) return true;
 #endif
-    if (per_thread) {
+    return stream == cudaStreamPerThread;
+  }
+  static cudaStream_t native(stream_ref s) {
+    if (is_per_thread(s)) {
       throw configuration_error(
           "the default stream per thread was passed, which is another one on every thread: pass a stream of your own");
     }
-    return stream;
+    return s.as<CUstream_st>();
   }
 
   cuda::stream copies_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/coro/item_bytes.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
 
 namespace millrace {
@@ -108,5 +109,11 @@ using device_batch = basic_device_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }
+
+namespace detail {
+/// Its slots are in the bound of to_device().
+template <>
+inline constexpr bool declared_before_v<device_batch> = true;
+}  // namespace detail
 
 }  // namespace millrace

@@ -176,6 +176,7 @@ class running {
   static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
     const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
     const std::size_t stated = options.prefetch_bytes;
+    if (stated == 0 && detail::declared_before_v<T>) return bounds;
     // Where sizes are not counted, they are that of the type.
     const bool fixed = stated == 0 && !detail::counts_bytes_v<T>;
     bounds.push_back(stage_bounds{"run", items, detail::declared_bytes<T>(items, fixed ? SIZE_MAX : stated)});

@@ -14,6 +14,7 @@ namespace millrace::detail {
 /// whatever thread it is dropped.
 struct block {
   std::atomic<std::uint32_t> refs{1};
+  std::uint32_t use = 0;  // counts how often a pool has handed it out
   char* data = nullptr;
   std::size_t capacity = 0;
   void (*recycle)(block*) noexcept = nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,7 @@ void compact_in_place(std::vector<T, A>& items) {
 }
 
 /// How much of their slabs the items of a stream show: of the sixteen that it came upon last, so that a stream which
-/// takes turns between several sources is judged by whole slabs too.
+/// takes turns between as many sources at most is judged by whole slabs too.
 template <class = void>
 class slab_density {
  public:
@@ -45,7 +46,6 @@ class slab_density {
   /// than half of the slabs would be held for something, one slab aside.
   bool sparse(const bytes& slice, std::size_t size) noexcept {
     seen& s = find(slice);
-    s.last = slice.data();
     s.shown += size;
     shown_ += size;
     return shown_ + slice.retained() < kept_ / 2;
@@ -54,7 +54,7 @@ class slab_density {
  private:
   struct seen {
     const void* slab = nullptr;  // to be compared only: it may have been freed
-    const char* last = nullptr;
+    std::uint32_t use = 0;
     std::size_t bytes = 0;
     std::size_t shown = 0;
   };
@@ -62,14 +62,14 @@ class slab_density {
   seen& find(const bytes& slice) noexcept {
     for (seen& s : slabs_) {
       if (s.slab != slice.memory()) continue;
-      if (slice.data() >= s.last) return s;
-      s.slab = nullptr;  // what lies before its predecessor was read into the slab later
+      if (s.use == slice.use()) return s;
+      s.slab = nullptr;  // given back and filled again
     }
     seen& s = slabs_[oldest_];
     oldest_ = (oldest_ + 1) % (sizeof slabs_ / sizeof slabs_[0]);
     shown_ -= s.shown;
     kept_ += slice.retained() - s.bytes;
-    s = seen{slice.memory(), slice.data(), slice.retained(), 0};
+    s = seen{slice.memory(), slice.use(), slice.retained(), 0};
     return s;
   }
 

@@ -26,11 +26,20 @@ detail::refused run(const Stage&, const run_options& = {}) {
   return detail::refused();
 }
 
-/// The pack makes it the last choice.
-template <class Range, class... Options>
-  requires(detail::plain_range<const Range>)
-detail::refused run(const Range&, const Options&...) {
-  static_assert(detail::never_v<Range>, "run takes a pipeline: make one of a range with from_range(std::move(range))");
+namespace detail {
+/// What a range is converted to: whatever function of the user's takes the range itself is a better choice.
+class range_for_run {
+ public:
+  template <class Range>
+    requires(plain_range<const Range>)
+  range_for_run(const Range&) {
+    static_assert(never_v<Range>, "run takes a pipeline: make one of a range with from_range(std::move(range))");
+  }
+};
+}  // namespace detail
+
+template <class = void>
+detail::refused run(const detail::range_for_run&, const run_options& = {}) {
   return detail::refused();
 }
 

@@ -64,7 +64,7 @@ async_generator<member> untar_chunks(Chunks in, Open open, bool report) {
     }
     const bool whole = !broken && c && c->last;
     if (whole) warnings.add(*c->from, reader->warning());
-    if (held && (broken || whole)) {
+    if (held && (broken || whole || !c)) {
       held->last = whole;
       co_yield give(*held);
       held.reset();
