@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/bytes.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/http/proxy.hpp>
 #include <millrace/s3/default_credentials.hpp>
 #include <millrace/s3/get_object.hpp>
@@ -16,6 +19,7 @@
 #include <millrace/s3/presign.hpp>
 #include <millrace/s3/put_object.hpp>
 #include <millrace/s3/put_stream.hpp>
+#include <millrace/s3/read_object.hpp>
 
 namespace millrace::s3 {
 
@@ -74,6 +78,12 @@ class client {
                         slab_pool slabs, std::optional<std::uint64_t> size = std::nullopt) const {
     const url u = object_of(object);
     return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs), size);
+  }
+  /// A whole object, of at most `max_bytes`: for labels, indexes and configuration. See read_object.
+  template <class = void>
+  task<bytes> read(std::string_view object, std::size_t max_bytes = 64 * MiB) const {
+    const url u = object_of(object);
+    return read_object(session_, u.bucket(), u.key(), max_bytes);
   }
   /// Size and ETag of an object.
   template <class = void>
