@@ -40,10 +40,12 @@ include(CheckLanguage)
 check_language(CUDA)
 if(CMAKE_CUDA_COMPILER AND TARGET gpu_probe AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13)
   enable_language(CUDA)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" configuration)
+  set(CMAKE_CUDA_FLAGS_${configuration} "")  # here: it compiles in half the time when nothing is optimised
   add_executable(test_nvcc cuda/pipeline.cu)
   target_link_libraries(test_nvcc PRIVATE millrace::core CUDA::cudart_static)
-  # CMake knows of C++20 here since 3.26 only. #3001: nvcc takes `x = f()` for an ignored result. Not optimised: for speed.
-  target_compile_options(test_nvcc PRIVATE -std=c++20 --diag-suppress=3001 -Xcompiler=-O0,-g0)
+  # CMake knows of C++20 here since 3.26 only. #3001: nvcc takes `x = f()` for an ignored result.
+  target_compile_options(test_nvcc PRIVATE -std=c++20 --diag-suppress=3001)
   set_target_properties(test_nvcc PROPERTIES CUDA_ARCHITECTURES 75-virtual CUDA_RUNTIME_LIBRARY Static)
   add_test(NAME test_nvcc COMMAND gpu_probe $<TARGET_FILE:test_nvcc>)
   set_tests_properties(test_nvcc PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77 LABELS gpu RUN_SERIAL TRUE)
