@@ -5,6 +5,7 @@
 
 #include <millrace/shards/untar.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -68,7 +69,13 @@ outcome read(std::vector<object> objects, Stage stage) {
   outcome result;
   captured_stderr heard(captured_stderr::into::pipe);
   result.members = block_on(loop, count(chunks_of(std::move(objects)) | std::move(stage)));
-  result.said = heard.text();
+  // Line by line: a sanitizer may have something to say about fibers, too.
+  const std::string all = heard.text();
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size() - 1) + 1;
+    if (all.compare(at, 10, "millrace: ") == 0) result.said += all.substr(at, end - at);
+    at = end;
+  }
   return result;
 }
 
