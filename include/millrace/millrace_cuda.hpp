@@ -8,8 +8,7 @@
 /// Streams, events, pinned memory and pipelines to a GPU end before main() returns: none of them is a static object,
 /// since the CUDA runtime may be gone when those are destroyed.
 ///
-/// nvcc 13 compiles this header, flow/, lines and run(), with `-std=c++20`, and so a pipeline may stand in a .cu beside
-/// its kernels. Of the rest it mistranslates fill_batches, untar and group_samples: such a pipeline stands in a .cpp.
+/// nvcc 13 compiles this header and millrace.hpp, with `-std=c++20`: a pipeline may stand in a .cu beside its kernels.
 
 #include <millrace/cuda/cuda_device.hpp>
 #include <millrace/cuda/device.hpp>

@@ -85,8 +85,8 @@ class row_writer {
   F f_;
 };
 
-template <class Rows>
-async_generator<host_batch> seal_batches(Rows source, last_batch last) {
+template <class Rows, class Batch = host_batch>
+async_generator<Batch> seal_batches(Rows source, last_batch last) {
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
   for (;;) {
@@ -99,7 +99,7 @@ async_generator<host_batch> seal_batches(Rows source, last_batch last) {
       ++rows;
     }
     if (!ended && rows < current->capacity()) continue;
-    host_batch full = std::move(*current).seal();
+    Batch full = std::move(*current).seal();
     current.reset();
     rows = 0;
     if (full.size() != 0) co_yield give(full);

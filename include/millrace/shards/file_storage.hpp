@@ -47,7 +47,7 @@ class basic_file_storage final : public storage {
     writable_bytes memory = length > slabs.slab_bytes() / 8 ? slabs.acquire() : writable_bytes::allocate(length);
     const std::size_t got = co_await f.read_at(memory, 0, length, offset);
     result.data = memory.share(0, got);
-    co_return result;
+    co_return std::move(result);
   }
 
  private:

@@ -18,9 +18,9 @@ namespace millrace {
 
 namespace detail {
 
-template <class Members>
-async_generator<sample> group_members(Members in) {
-  sample current;
+template <class Members, class Sample = sample>
+async_generator<Sample> group_members(Members in) {
+  Sample current;
   bool open = false;
   std::shared_ptr<const shard> source;  // of the last sample that was opened
   std::uint64_t ordinal = 0;
@@ -34,7 +34,7 @@ async_generator<sample> group_members(Members in) {
       if (!open) {
         ordinal = source == m->from.from ? ordinal + 1 : 0;
         source = m->from.from;
-        current = sample(std::string(name.key()), origin(source, m->from.offset, ordinal));
+        current = Sample(std::string(name.key()), origin(source, m->from.offset, ordinal));
         open = true;
       }
       if (current.fields.size() >= 4096) {  // each is compared with all

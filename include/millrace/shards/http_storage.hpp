@@ -57,7 +57,7 @@ class basic_http_storage final : public storage {
       try {
         part result = co_await attempt(object, d);
         policy.after_success();
-        co_return result;
+        co_return std::move(result);
       } catch (const http::error& e) {
         why = std::current_exception();
         failed.what = e.kind() == http::failure::status ? s3::classify(e.status(), {}) : s3::classify(e.kind());
@@ -132,7 +132,7 @@ class basic_http_storage final : public storage {
       }
       if (head.status == 416 && d.offset == 0 && head.range && head.range->total == std::uint64_t(0)) {
         result.total = 0;  // an empty object has no range
-        co_return result;
+        co_return std::move(result);
       }
       if (head.status != 200 && head.status != 206) {
         d.hint = s3::retry_hint(head.fields, static_cast<std::int64_t>(std::time(nullptr)));
@@ -146,7 +146,7 @@ class basic_http_storage final : public storage {
         if (first != 0) throw http::error(http::failure::protocol, "the server stopped serving ranges", at, 200);
         result.data = co_await x.read();  // in memory that no later request may go on with
         result.rest = make_owned<rest>(std::move(x));
-        co_return result;
+        co_return std::move(result);
       }
       d.seen = result.etag;
       result.total = head.range->total;
@@ -154,7 +154,7 @@ class basic_http_storage final : public storage {
       if (!result.data.empty() && !(co_await ended(x))) {
         throw http::error(http::failure::protocol, "more bytes than asked for", at, head.status);
       }
-      co_return result;
+      co_return std::move(result);
     }
   }
 

@@ -35,7 +35,7 @@ class basic_s3_storage final : public storage {
           "the object changed while it was read: it is no longer the version " + etag + " (" + e.reason() + ")",
           where{object.url, offset, std::string()});
     }
-    co_return result;
+    co_return std::move(result);
   }
 
  private:

@@ -21,12 +21,12 @@ namespace millrace::detail {
 /// is, and whoever groups members need not wait for the next archive, which may be missing.
 ///
 /// With `report`, what is unusual about an archive's end goes to standard error.
-template <class Chunks, class Open>
-async_generator<member> untar_chunks(Chunks in, Open open, bool report) {
+template <class Chunks, class Open, class Member = member>
+async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
   std::uint64_t ordinal = 0;
-  std::optional<member> held;
+  std::optional<Member> held;
   archive_warnings<> warnings(report);
   for (;;) {
     std::optional<chunk> c;
