@@ -41,7 +41,7 @@ def training_loop(program):
 
 def quickstart(program, gpu_probe=None):
     text = run([program])
-    there_is_one = gpu_probe is not None and subprocess.run([gpu_probe]).returncode == 0
+    there_is_one = gpu_probe is not None and subprocess.run([gpu_probe], capture_output=True).returncode == 0
     if there_is_one or os.environ.get("MILLRACE_REQUIRE_GPU") == "1":
         require("training on the GPU" in text, "training on the CPU")
     losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", text)]
