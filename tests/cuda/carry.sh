@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+
+# For a machine with a GPU and without compilers: everything that needs one, built here, run there.
+#
+#   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc
+#   bash FOLDER/carry.sh run [LOG]            leaves with 0 when every step has passed on a GPU
+#
+# The programs have the CUDA runtime inside and look for the other libraries beside themselves: DT_RPATH, as RUNPATH does
+# not count for what the libraries need in turn. Only the C library is the other machine's.
+
+set -euo pipefail
+me=$(readlink -f "${BASH_SOURCE[0]}")
+
+build() {
+  local source to=$1 cuda=${CUDA_HOME:-/usr/local/cuda} work test library tests=()
+  source=$(dirname "$me")/../..
+  mkdir -p "$to"
+  work=$(mktemp -d)
+  printf '#define MILLRACE_TEST_SOURCE_DIR "."\n#define MILLRACE_TEST_DATA_DEFAULT "."\n' > "$work/test_data_default.hpp"
+  local compile=(g++ -std=c++20 -O2 -foptimize-sibling-calls -I"$source/include" -I"$source" -I"$work"
+    -isystem "$cuda/include" -c)
+  local link=(g++ -static-libstdc++ -static-libgcc '-Wl,--disable-new-dtags,-rpath,$ORIGIN' -Wl,--as-needed)
+  local runtime=("$cuda/lib64/libcudart_static.a" -lpthread -ldl -lrt)
+  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lturbojpeg)
+  # Machine code for Ampere and Hopper, PTX for the others.
+  local kernels=("$cuda/bin/nvcc" -O2 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+    -gencode arch=compute_75,code=compute_75 -I"$source" -I"$source/include" -c)
+
+  for test in "$source"/tests/cuda/*_test.cpp; do
+    if grep -q '#include .*fake_cuda/' "$test"; then continue; fi  # steers the fake
+    "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 "$test" -o "$work/$(basename "$test").o"
+    tests+=("$work/$(basename "$test").o")
+  done
+  "${link[@]}" "${tests[@]}" -o "$to/test_cuda_gpu" -lCatch2WithMain -luring "${runtime[@]}"
+  "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
+  "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
+  "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/bench.o"
+  "${link[@]}" "$work/bench.o" -o "$to/device_bench" "${all[@]}" "${runtime[@]}"
+  "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/pipeline.cu" -o "$work/pipeline.o"
+  "${link[@]}" "$work/pipeline.o" -o "$to/test_nvcc" -luring "${runtime[@]}"
+  "${kernels[@]}" -std=c++17 "$source/examples/common/gpu_classifier.cu" -o "$work/classifier.o"
+  "${compile[@]}" -DEXAMPLE_WITH_CUDA=1 "$source/examples/quickstart.cpp" -o "$work/quickstart.o"
+  "${link[@]}" "$work/quickstart.o" "$work/classifier.o" -o "$to/quickstart" "${all[@]}" "${runtime[@]}"
+  strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,test_nvcc,quickstart}
+
+  ldd "$to"/{test_cuda_gpu,device_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    { grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' || true; } |
+    while read -r library; do cp -L "$library" "$to/$(basename "$library")"; done
+  # 30 MB of Unicode tables for an XML reader of libarchive's that nothing here uses: an empty one instead.
+  for library in "$to"/libicudata.so.*; do
+    [ -f "$library" ] || continue
+    echo "const char icudt${library##*.}_dat[64] = {0};" |
+      gcc -x c -shared -fPIC "-Wl,-soname,$(basename "$library")" -o "$library" -
+  done
+  cp "$me" "$to/carry.sh"
+  rm -rf "$work"
+  du -sm "$to"
+}
+
+run() {
+  cd "$(dirname "$me")"
+  export MILLRACE_REQUIRE_GPU=1
+  local failed=0
+  step() {  # NAME SECONDS COMMAND...
+    local name=$1 limit=$2 rc=0
+    shift 2
+    printf '\n===== %s\n' "$name"
+    timeout -k 5 "$limit" "$@" < /dev/null || rc=$?
+    if [ "$rc" != 0 ]; then printf 'FAILED: %s (%d)\n' "$name" "$rc"; failed=1; fi
+  }
+  trained_there() { ./quickstart | tee quickstart.log && grep -q 'training on the GPU' quickstart.log; }
+  export -f trained_there
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
+  step 'a GPU' 60 ./gpu_probe
+  step 'tests, twenty times' 240 bash -c 'for i in $(seq 20); do ./test_cuda_gpu || exit 1; done'
+  step 'a pipeline of nvcc' 60 ./test_nvcc
+  step 'quickstart' 120 bash -c trained_there
+  step 'device_bench' 240 ./device_bench 1000
+  return "$failed"
+}
+
+case ${1:-} in
+  build) build "$(readlink -f "${2:?the folder to build into}")" ;;
+  run) if [ $# -gt 1 ]; then run 2>&1 | tee "$2"; else run; fi ;;
+  *) sed -n '5,12p' "$me"; exit 2 ;;
+esac
