@@ -3,8 +3,8 @@
 
 // Nanoseconds per member to walk a tar archive in memory, bodies shared and not copied: tar::reader on 8 MiB pieces
 // beside libarchive's memory reader with archive_read_data_block. Interleaved rounds; the median of five with the
-// lowest and the highest. The goals, 60 and 110 ns, were set on a machine where libarchive took 532 and 690 ns: hence
-// those of the ratio, which holds on slower ones too.
+// lowest and the highest. The goals are 60 and 110 ns. The measurements that they stand beside give 532 and 690 ns for
+// libarchive: the ratio to those is printed, too, for machines of another speed. It does not replace the goals.
 //
 //   tar_bench [archive megabytes, default 100]
 
