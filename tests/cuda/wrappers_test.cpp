@@ -108,6 +108,18 @@ TEST_CASE("the default stream per thread is refused, which is another one on the
   CHECK_THROWS_AS(gpu.synchronize(cudaStreamPerThread), configuration_error);
   gpu.record(e, cudaStreamLegacy);
   gpu.wait(cudaStreamLegacy, e);
+
+  // What it has been given before it is refused is waited for: a slot that it uses is used again after the refusal.
+  void* const staging = gpu.allocate_pinned(4096);
+  std::memset(staging, 1, 4096);
+  void* const there = gpu.allocate_device(4096);
+  cuda::event done = gpu.make_event();
+  REQUIRE(cudaMemcpyAsync(there, staging, 4096, cudaMemcpyHostToDevice, cudaStreamPerThread) == cudaSuccess);
+  REQUIRE(cudaEventRecord(done.get(), cudaStreamPerThread) == cudaSuccess);
+  CHECK_THROWS_AS(gpu.record(e, cudaStreamPerThread), configuration_error);
+  CHECK(cudaEventQuery(done.get()) == cudaSuccess);
+  gpu.free_device(there, 4096);
+  gpu.free_pinned(staging, 4096);
 }
 
 TEST_CASE("an error names the call, the code and the reason", "[cuda]") {
