@@ -108,6 +108,7 @@ TEST_CASE("a stream that becomes sparse is compacted, and not any more when it i
   held.clear();
   pool = slab_pool(slab);
   CHECK(copied(20, 16, 1) >= 11);
+  CHECK(copied(4000, 16, 1) == 4000);  // or what was shown of the others would add up until the stream seems dense
   CHECK(pool.live() <= 9);
   CHECK(copied(20, 512, 8) < 8 * 10);
   CHECK(copied(20, 512, 8) == 0);
