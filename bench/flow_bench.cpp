@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,8 +53,10 @@ mill::task<std::int64_t> add_up(mill::async_generator<T> source) {
   co_return total;
 }
 template <class T>
-std::int64_t run(mill::async_generator<T> source, mill::stage_recorder* recorder = nullptr) {
+std::int64_t run(mill::async_generator<T> source, mill::stage_recorder* recorder = nullptr,
+                 int budget = mill::executor::inline_budget) {
   mill::testing::virtual_loop loop;
+  loop.set_inline_budget(budget);
   return mill::block_on(loop, add_up(std::move(source)),
                         recorder == nullptr ? nullptr : recorder->find_or_add("sink", nullptr));
 }
@@ -73,6 +76,9 @@ std::int64_t plain_loop(int count) {
 }
 std::int64_t three_stages(int count) {
   return run(mill::iota(count) | mill::map(scramble) | mill::filter(wanted) | mill::batch(batch_size));
+}
+std::int64_t three_stages_inline(int count) {
+  return run(mill::iota(count) | mill::map(scramble) | mill::filter(wanted) | mill::batch(batch_size), nullptr, INT_MAX);
 }
 std::int64_t three_stages_recorded(int count) {
   mill::stage_recorder recorder;
@@ -104,6 +110,7 @@ struct contender {
 constexpr std::array contenders{
     contender{"plain loop: map, filter, batch", plain_loop, 3, 1},
     contender{"map | filter | batch", three_stages, 3, 1},
+    contender{"the same, never through the queue", three_stages_inline, 3, 1},
     contender{"the same with stage records", three_stages_recorded, 3, 1},
     contender{"ten maps", ten_maps, 10, 1},
     contender{"shuffle", shuffled, 1, 1},

@@ -15,13 +15,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${MILLRACE_BUILD:-build}
 jobs=${MILLRACE_JOBS:-$(nproc)}
 
+# Unless told otherwise without optimisation, which takes much longer to build (-DCMAKE_BUILD_TYPE=Release).
+case " $* " in
+  *" --preset"*) ;;
+  *) set -- --preset default "$@" ;;
+esac
+
 bash cmake/packages.sh install build
 launcher=()
 if command -v ccache > /dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-generator=()
-if command -v ninja > /dev/null && [ ! -f "$build/CMakeCache.txt" ]; then generator=(-G Ninja); fi
 
-cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} ${launcher[@]+"${launcher[@]}"} "$@"
+cmake -S . -B "$build" ${launcher[@]+"${launcher[@]}"} "$@"
 # Goes on after an error, so that one run shows them all.
 keep_going=()
 if [ -f "$build/build.ninja" ]; then keep_going=(-- -k 0); fi

@@ -199,6 +199,7 @@ TEST_CASE("a tree of tasks may be dropped wherever it is") {
 
 TEST_CASE("a child that waits for its turn in the queue may be dropped with its parent") {
   testing::virtual_loop loop;
+  loop.set_inline_budget(64);
   tracked::reset();
   struct local {
     static task<int> deep(int depth, tracked t) {

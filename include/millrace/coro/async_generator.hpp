@@ -7,115 +7,101 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/owned.hpp>
-#include <millrace/coro/item_bytes.hpp>
-#include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/detail/generator_promise.hpp>
+#include <millrace/coro/give.hpp>
 #include <millrace/coro/stage_bounds.hpp>
 
 namespace millrace {
 
-/// `co_yield give(x);` hands a named object over by move. Works for every type under every supported compiler; in a
-/// template that nvcc compiles, x must be of a type that depends on a parameter (`class Item = sample` does).
-template <class T>
-class given {
- public:
-  explicit given(T& object) noexcept : object_(&object) {}
-  T& get() const noexcept { return *object_; }
-
- private:
-  T* object_;
-};
-template <class T>
-given<T> give(T& object) noexcept {
-  return given<T>(object);
-}
-
 namespace detail {
 
+/// What co_await makes of next() and next_in_place(); await_resume() is theirs.
 template <class T>
-class generator_promise : public promise_base {
+class asking {
  public:
-  std::coroutine_handle<generator_promise> get_return_object() noexcept { return frame_of(*this); }
-  std::suspend_always initial_suspend() const noexcept { return {}; }
+  explicit asking(std::coroutine_handle<generator_promise<T>> generator) noexcept : generator_(generator) {}
+  asking(const asking&) = delete;
+  asking& operator=(const asking&) = delete;
+  ~asking() {
+    if (waiting_) generator_.promise().wait_no_more();
+  }
 
-  /// Suspends at a yield or at the end, and wakes the consumer if it is waiting.
-  class handing_over {
-   public:
-    handing_over() noexcept = default;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<generator_promise> handle) const noexcept {
-      generator_promise& p = handle.promise();
-      p.running_ = false;
-      p.resume_continuation();
+  MILLRACE_ALWAYS_INLINE bool await_ready() {
+    generator_promise<T>& p = generator_.promise();
+    if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) return p.ask_otherwise(generator_);
+    p.phase_ = phase::asked;
+    if (MILLRACE_UNLIKELY(!p.get_executor().spend_inline())) {
+      p.phase_ |= phase::queued;
+      return false;
     }
-    void await_resume() const noexcept {}
-  };
-  /// The same for an item that the generator keeps: the consumer gets a copy. The address is taken only when the
-  /// awaiter has come to rest in the frame: a trivially copyable one may be returned in registers.
-  class handing_copy {
-   public:
-    explicit handing_copy(const T& item) : copy_(item) {}
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<generator_promise> handle) noexcept {
-      handle.promise().item_ = &copy_;
-      handing_over().await_suspend(handle);
-    }
-    void await_resume() const noexcept {}
+    generator_.resume();
+    return p.has_result();
+  }
+  template <class Consumer>
+  void await_suspend(std::coroutine_handle<Consumer> consumer) noexcept {
+    waiting_ = true;
+    generator_.promise().wait(generator_, consumer, consumer.promise());
+  }
 
-   private:
-    T copy_;
-  };
-
-  handing_over yield_value(given<T> item) noexcept {
-    item_ = &item.get();
-    return handing_over();
-  }
-  handing_over yield_value(T&& item) noexcept {
-    static_assert(!MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE || !std::is_aggregate_v<T> ||
-                      std::is_trivially_destructible_v<T> || std::is_array_v<T>,
-                  "g++ 12 destroys a co_yielded aggregate temporary twice: name the item and write "
-                  "co_yield millrace::give(item), or give its type a constructor");
-    item_ = &item;
-    return handing_over();
-  }
-  handing_copy yield_value(const T& item)
-    requires std::is_copy_constructible_v<T>
-  {
-    return handing_copy(item);
-  }
-  handing_over final_suspend() noexcept {
-    ended_ = true;
-    item_ = nullptr;
-    return handing_over();
-  }
-  void return_void() const noexcept {}
-
-  bool has_result() const noexcept { return item_ != nullptr || ended_; }
-  MILLRACE_ALWAYS_INLINE std::optional<T> take() {
-    if (MILLRACE_UNLIKELY(item_ == nullptr)) {
-      rethrow_if_failed();
-      return std::nullopt;
-    }
-    T* const item = item_;
-    item_ = nullptr;
-    return std::optional<T>(std::move(*item));
-  }
-  const T* peek() const noexcept { return item_; }
-
-  bool running_ = false;  // asked, and has neither yielded nor ended yet
-  bool ended_ = false;
-  const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
-  std::int64_t asked_ns_ = 0;
-  std::int64_t yielded_ns_ = 0;
-  owned<generator_extras> extras_;
+ protected:
+  MILLRACE_ALWAYS_INLINE T* take() { return generator_.promise().take(waiting_); }
 
  private:
-  T* item_ = nullptr;
+  std::coroutine_handle<generator_promise<T>> generator_;
+  bool waiting_ = false;
+};
+
+template <class T>
+class next_awaiter : public asking<T> {
+ public:
+  using asking<T>::asking;
+  MILLRACE_ALWAYS_INLINE std::optional<T> await_resume() {
+    T* const item = this->take();
+    if (MILLRACE_UNLIKELY(item == nullptr)) return std::nullopt;
+    return std::optional<T>(std::move(*item));
+  }
+};
+template <class T>
+class in_place_awaiter : public asking<T> {
+ public:
+  using asking<T>::asking;
+  MILLRACE_ALWAYS_INLINE T* await_resume() { return this->take(); }
+};
+
+/// What next() and next_in_place() return by reference: parts of the generator, for a temporary would be one more thing
+/// that every item writes into its consumer's frame.
+template <class T>
+class next_awaitable {
+ public:
+  MILLRACE_ALWAYS_INLINE next_awaiter<T> awaited_by(promise_base& consumer) const {
+    return next_awaiter<T>(prepared(consumer));
+  }
+
+ protected:
+  next_awaitable() noexcept = default;
+  explicit next_awaitable(std::coroutine_handle<generator_promise<T>> handle) noexcept : handle_(handle) {}
+  MILLRACE_ALWAYS_INLINE std::coroutine_handle<generator_promise<T>> prepared(promise_base& consumer) const {
+    generator_promise<T>& p = handle_.promise();
+    if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) p.prepare(consumer);
+    return handle_;
+  }
+
+  std::coroutine_handle<generator_promise<T>> handle_;
+};
+template <class T>
+class in_place_awaitable : public next_awaitable<T> {
+ public:
+  MILLRACE_ALWAYS_INLINE in_place_awaiter<T> awaited_by(promise_base& consumer) const {
+    return in_place_awaiter<T>(this->prepared(consumer));
+  }
+
+ protected:
+  using next_awaitable<T>::next_awaitable;
 };
 
 }  // namespace detail
@@ -132,14 +118,18 @@ class generator_promise : public promise_base {
 /// item is there for the following next(). Errors: an exception is thrown by one next(); after that, and after the
 /// end, next() gives nullopt.
 template <class T>
-class [[nodiscard("a generator does nothing until next() is awaited")]] async_generator {
+class [[nodiscard("a generator does nothing until next() is awaited")]] async_generator
+    : private detail::in_place_awaitable<T> {
+  using base = detail::in_place_awaitable<T>;
+  using base::handle_;
+
  public:
   using promise_type = detail::generator_promise<T>;
   using value_type = T;
 
   async_generator() noexcept = default;
-  async_generator(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from the promise
-  async_generator(async_generator&& other) noexcept : handle_(other.release()) {}
+  async_generator(std::coroutine_handle<promise_type> handle) noexcept : base(handle) {}  // NOLINT: from the promise
+  async_generator(async_generator&& other) noexcept : base(other.release()) {}
   async_generator& operator=(async_generator&& other) noexcept {
     if (this != &other) {
       reset();
@@ -219,114 +209,17 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     return std::move(*this);
   }
 
-  class next_awaiter {
-   public:
-    MILLRACE_ALWAYS_INLINE next_awaiter(std::coroutine_handle<promise_type> generator, promise_base& consumer)
-        : generator_(generator), consumer_(consumer) {
-      if (MILLRACE_UNLIKELY(!generator_.promise().bound())) bind();
-    }
-    next_awaiter(const next_awaiter&) = delete;
-    next_awaiter& operator=(const next_awaiter&) = delete;
-    ~next_awaiter() {
-      if (waiting_) generator_.promise().set_continuation(nullptr, nullptr);
-    }
-
-    MILLRACE_ALWAYS_INLINE bool await_ready() {
-      promise_type& p = generator_.promise();
-      if (p.has_result()) return true;  // also after the end
-      if (p.running_) return false;     // an earlier next() was dropped while it waited
-      p.running_ = true;
-      executor& ex = p.get_executor();
-      if (!ex.spend_inline()) {
-        queued_ = true;
-        return false;
-      }
-      if (MILLRACE_LIKELY(p.stage() == nullptr)) {
-        generator_.resume();
-        return p.has_result();
-      }
-      return resume_on_account(p, ex);
-    }
-    void await_suspend(std::coroutine_handle<> consumer) noexcept {
-      promise_type& p = generator_.promise();
-      MILLRACE_ASSERT(!p.awaited(), "a generator has one consumer and one outstanding next()");
-      MILLRACE_ASSERT(&p.get_executor() == &consumer_.get_executor(), "a generator was moved to another executor");
-      p.set_continuation(consumer, consumer_.stage());
-      waiting_ = true;
-      if (queued_) p.post_self(generator_);
-      if (own_stage(p) && starved_since_ == 0) {
-        starved_since_ = p.get_executor().now_ns();
-        if (queued_) ask(p, starved_since_);
-      }
-    }
-    MILLRACE_ALWAYS_INLINE std::optional<T> await_resume() {
-      promise_type& p = generator_.promise();
-      if (MILLRACE_UNLIKELY(p.stage() != nullptr) && p.asked_ns_ != 0) settle(p);
-      waiting_ = false;
-      return p.take();
-    }
-
-   private:
-    bool own_stage(const promise_type& p) const noexcept {
-      return p.stage() != nullptr && p.stage() != consumer_.stage();
-    }
-
-    void ask(promise_type& p, std::int64_t t) noexcept {
-      p.asked_ns_ = t;
-      if (p.yielded_ns_ != 0) stage_record::add(p.stage()->blocked_ns, t - p.yielded_ns_);
-    }
-    MILLRACE_NOINLINE void bind() {
-      stage_record* stage = consumer_.stage();
-      promise_type& p = generator_.promise();
-      if (stage != nullptr && p.name_ != nullptr) stage = stage->owner->find_or_add(p.name_, stage);
-      p.bind(consumer_.get_executor(), stage);
-    }
-    MILLRACE_NOINLINE bool resume_on_account(promise_type& p, executor& ex) {
-      stage_record* const before = ex.enter(p.stage());
-      if (own_stage(p)) {
-        starved_since_ = ex.entered_ns();
-        ask(p, starved_since_);
-      }
-      generator_.resume();
-      ex.enter(before);
-      return p.has_result();
-    }
-    MILLRACE_NOINLINE void settle(promise_type& p) {
-      if (!own_stage(p)) return;
-      stage_record& s = *p.stage();
-      const std::int64_t t = waiting_ ? p.get_executor().now_ns() : p.get_executor().entered_ns();
-      stage_record::add(s.asked_ns, t - p.asked_ns_);
-      p.asked_ns_ = 0;
-      p.yielded_ns_ = t;
-      if (starved_since_ != 0 && consumer_.stage() != nullptr) {
-        stage_record::add(consumer_.stage()->starved_ns, t - starved_since_);
-      }
-      if (const T* item = p.peek()) {
-        stage_record::add(s.items, 1);
-        stage_record::add(s.bytes, static_cast<std::int64_t>(detail::item_bytes(*item)));
-      }
-    }
-
-    std::coroutine_handle<promise_type> generator_;
-    promise_base& consumer_;
-    std::int64_t starved_since_ = 0;
-    bool queued_ = false;
-    bool waiting_ = false;
-  };
-
-  class next_awaitable {
-   public:
-    explicit next_awaitable(std::coroutine_handle<promise_type> generator) noexcept : generator_(generator) {}
-    next_awaiter awaited_by(promise_base& consumer) const { return next_awaiter(generator_, consumer); }
-
-   private:
-    std::coroutine_handle<promise_type> generator_;
-  };
-
   /// Awaitable for the next item: std::optional<T>, nullopt at the end.
-  next_awaitable next() noexcept {
+  detail::next_awaitable<T>& next() noexcept {
     MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
-    return next_awaitable(handle_);
+    return *this;
+  }
+
+  /// The same without moving the item: awaitable for a T*, null at the end. The item lies in the generator, which keeps
+  /// it until the next one is asked for or the generator is dropped; it may be moved from.
+  detail::in_place_awaitable<T>& next_in_place() noexcept {
+    MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
+    return *this;
   }
 
  private:
@@ -347,8 +240,6 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     const auto extras = std::move(handle_.promise().extras_);  // goes last: parameters may refer to kept objects, too
     release().destroy();
   }
-
-  std::coroutine_handle<promise_type> handle_;
 };
 
 }  // namespace millrace

@@ -35,8 +35,8 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
     std::vector<T> items;
     items.reserve(size);
     while (items.size() < size) {
-      std::optional<T> item = co_await source.next();
-      if (!item) {
+      T* const item = co_await source.next_in_place();
+      if (item == nullptr) {
         ended = true;
         break;
       }

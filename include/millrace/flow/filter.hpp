@@ -13,9 +13,7 @@ namespace detail {
 
 template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
-  for (;;) {
-    std::optional<T> item = co_await source.next();
-    if (!item) co_return;
+  while (T* item = co_await source.next_in_place()) {
     const T& seen = *item;
     if constexpr (is_task_v<call_result_t<F&, const T&>>) {
       auto answer = detail::call(predicate, seen);

@@ -32,6 +32,15 @@ async_generator<U> map_items(async_generator<T> source, F f) {
   }
 }
 
+/// The same for items that hold nothing: they are used where they lie.
+template <class U, class T, class F>
+async_generator<U> map_values(async_generator<T> source, F f) {
+  while (T* item = co_await source.next_in_place()) {
+    U result = detail::call(f, std::move(*item));
+    co_yield give(result);
+  }
+}
+
 /// The same under a policy that forgives.
 template <class U, class T, class F>
 async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy policy) {
@@ -88,6 +97,9 @@ class map_stage : public detail::library_stage {
   auto operator()(async_generator<T> source) && {
     using result = detail::mapped_t<F&, T>;
     if (failures_.then == on_failure::rethrow) {
+      if constexpr (std::is_trivially_destructible_v<T> && !detail::is_task_v<detail::call_result_t<F&, T>>) {
+        return async_generator<result>(detail::map_values<result, T, F>(std::move(source), std::move(f_)).named("map"));
+      }
       return async_generator<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)).named("map"));
     }
     return async_generator<result>(

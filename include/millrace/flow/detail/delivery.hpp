@@ -14,7 +14,7 @@ template <class T>
 class delivery {
  public:
   explicit delivery(generator_promise<T>& promise) noexcept : promise_(&promise) {}
-  bool pending() const noexcept { return promise_->peek() != nullptr; }
+  bool pending() const noexcept { return (promise_->phase_ & phase::item) != 0; }
 
  private:
   generator_promise<T>* promise_;

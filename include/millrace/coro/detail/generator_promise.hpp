@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/owned.hpp>
+#include <millrace/coro/give.hpp>
+#include <millrace/coro/item_bytes.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/stage_bounds.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+/// What a generator is doing, as bits. No char: for all the compiler knows, any store changes what a char is.
+namespace phase {
+using type = unsigned;
+inline constexpr type idle = 0;
+inline constexpr type asked = 1;      ///< asked, and what comes of it is not taken yet
+inline constexpr type item = 2;       ///< has an item for its consumer
+inline constexpr type ended = 4;      ///< has ended, well or with an error
+inline constexpr type unbound = 8;    ///< never asked: has no executor yet
+inline constexpr type recorded = 16;  ///< works for a stage whose account is kept
+inline constexpr type queued = 32;    ///< asked when the inline budget was spent
+inline constexpr type awaited = 64;   ///< its consumer has suspended
+/// What `idle` becomes when an item is there without waiting and no account is kept: so one comparison finds out that
+/// there is nothing else to do, and items pass at a few nanoseconds each.
+inline constexpr type yielded = asked | item;
+}  // namespace phase
+
+/// What does not depend on the type of the items.
+class generator_promise_base : public promise_base {
+ public:
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  std::suspend_always final_suspend() noexcept {
+    come(phase::ended);
+    return {};
+  }
+  void return_void() const noexcept {}
+
+  bool has_result() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
+
+  /// The first step of a next() that is the first of all, or on account.
+  MILLRACE_NOINLINE void prepare(promise_base& consumer) {
+    if (!bound()) {
+      stage_record* stage = consumer.stage();
+      if (stage != nullptr && name_ != nullptr) stage = stage->owner->find_or_add(name_, stage);
+      bind(consumer.get_executor(), stage);
+      phase_ = stage == nullptr ? phase::idle : phase::recorded;
+    }
+    consumer_stage_ = consumer.stage();
+    starved_since_ = 0;
+  }
+
+  /// await_ready() of a next() when the generator is not simply idle.
+  MILLRACE_NOINLINE bool ask_otherwise(std::coroutine_handle<> self) {
+    if (has_result()) return true;                   // also after the end
+    if ((phase_ & phase::asked) != 0) return false;  // an earlier next() was dropped while it waited
+    phase_ |= phase::asked;
+    executor& ex = get_executor();
+    if (!ex.spend_inline()) {
+      phase_ |= phase::queued;
+      return false;
+    }
+    stage_record* const before = ex.enter(stage());
+    if (own_stage()) {
+      starved_since_ = ex.entered_ns();
+      account_ask(starved_since_);
+    }
+    self.resume();
+    ex.enter(before);
+    return has_result();
+  }
+
+  /// await_suspend() of a next().
+  MILLRACE_NOINLINE void wait(std::coroutine_handle<> self, std::coroutine_handle<> consumer,
+                              promise_base& context) noexcept {
+    MILLRACE_ASSERT(!awaited(), "a generator has one consumer and one outstanding next()");
+    MILLRACE_ASSERT(&get_executor() == &context.get_executor(), "a generator was moved to another executor");
+    set_continuation(consumer, context.stage());
+    phase_ |= phase::awaited;
+    const bool queue = (phase_ & phase::queued) != 0;
+    if (queue) {
+      phase_ &= ~phase::queued;
+      post_self(self);
+    }
+    if (own_stage() && starved_since_ == 0) {
+      starved_since_ = get_executor().now_ns();
+      if (queue) account_ask(starved_since_);
+    }
+  }
+
+  /// The next() that waits is dropped.
+  void wait_no_more() noexcept {
+    set_continuation(nullptr, nullptr);
+    phase_ &= ~phase::awaited;
+  }
+
+  phase::type phase_ = phase::unbound;
+  const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
+  owned<generator_extras> extras_;
+
+ protected:
+  /// An item or the end has come: wakes a consumer that waits.
+  MILLRACE_NOINLINE void come(phase::type what) noexcept {
+    phase_ = (phase_ & ~phase::awaited) | what;
+    resume_continuation();
+  }
+
+  bool asked_on_account() const noexcept { return asked_ns_ != 0 && own_stage(); }
+  /// Something came: accounts for the wait. Of an item, the bytes; less than 0 at the end.
+  void account_result(bool waited, std::int64_t item_bytes) {
+    stage_record& s = *stage();
+    const std::int64_t t = waited ? get_executor().now_ns() : get_executor().entered_ns();
+    stage_record::add(s.asked_ns, t - asked_ns_);
+    asked_ns_ = 0;
+    yielded_ns_ = t;
+    if (starved_since_ != 0 && consumer_stage_ != nullptr) {
+      stage_record::add(consumer_stage_->starved_ns, t - starved_since_);
+    }
+    if (item_bytes >= 0) {
+      stage_record::add(s.items, 1);
+      stage_record::add(s.bytes, item_bytes);
+    }
+  }
+
+ private:
+  bool own_stage() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
+  void account_ask(std::int64_t t) noexcept {
+    asked_ns_ = t;
+    if (yielded_ns_ != 0) stage_record::add(stage()->blocked_ns, t - yielded_ns_);
+  }
+
+  stage_record* consumer_stage_ = nullptr;
+  std::int64_t asked_ns_ = 0;
+  std::int64_t yielded_ns_ = 0;
+  std::int64_t starved_since_ = 0;
+};
+
+template <class T>
+class generator_promise : public generator_promise_base {
+ public:
+  std::coroutine_handle<generator_promise> get_return_object() noexcept { return frame_of(*this); }
+
+  /// An item that the generator keeps: the consumer gets a copy. Its address is taken only when the awaiter has come to
+  /// rest in the frame: a trivially copyable one may be returned in registers.
+  class handing_copy {
+   public:
+    explicit handing_copy(const T& item) : copy_(item) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<generator_promise> handle) noexcept { handle.promise().hand_over(copy_); }
+    void await_resume() const noexcept {}
+
+   private:
+    T copy_;
+  };
+
+  // These wake the consumer before the generator has suspended; it is resumed after that (executor::transfer()).
+  std::suspend_always yield_value(given<T> item) noexcept {
+    hand_over(item.get());
+    return {};
+  }
+  std::suspend_always yield_value(T&& item) noexcept {
+    static_assert(!MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE || !std::is_aggregate_v<T> ||
+                      std::is_trivially_destructible_v<T> || std::is_array_v<T>,
+                  "g++ 12 destroys a co_yielded aggregate temporary twice: name the item and write "
+                  "co_yield millrace::give(item), or give its type a constructor");
+    hand_over(item);
+    return {};
+  }
+  handing_copy yield_value(const T& item)
+    requires std::is_copy_constructible_v<T>
+  {
+    return handing_copy(item);
+  }
+
+  /// The item, where it lies until the generator runs again; null at the end. Throws what ended the generator.
+  /// `waiting`: whether the next() had to wait; false from now on.
+  MILLRACE_ALWAYS_INLINE T* take(bool& waiting) {
+    if (MILLRACE_UNLIKELY(phase_ != phase::yielded)) return take_otherwise(std::exchange(waiting, false));
+    waiting = false;
+    phase_ = phase::idle;
+    return item_;
+  }
+
+ private:
+  MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
+    item_ = &item;
+    if (MILLRACE_LIKELY(phase_ == phase::asked)) {
+      phase_ = phase::yielded;
+    } else {
+      come(phase::item);
+    }
+  }
+  MILLRACE_NOINLINE T* take_otherwise(bool waited) {
+    const bool any = (phase_ & phase::item) != 0;
+    phase_ &= phase::recorded | phase::ended;
+    if (asked_on_account()) account_result(waited, any ? static_cast<std::int64_t>(detail::item_bytes(*item_)) : -1);
+    if (any) return item_;
+    rethrow_if_failed();
+    return nullptr;
+  }
+
+  T* item_ = nullptr;
+};
+
+}  // namespace detail
+
+}  // namespace millrace
