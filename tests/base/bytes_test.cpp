@@ -109,6 +109,38 @@ TEST_CASE("copies, moves and assignments count references") {
   CHECK(w.recycled == 1);
 }
 
+TEST_CASE("a slice that wanders over its memory touches no count") {
+  watched_block w;
+  watched_block other;
+  {
+    const bytes whole(&w.block, w.memory, 64);
+    bytes part;
+    part.assign_slice(whole, 4, 8);
+    CHECK(w.block.refs == 2);
+    CHECK(part.data() == w.memory + 4);
+    CHECK(part.size() == 8);
+    part.assign_slice(whole, 60, 4);
+    CHECK(w.block.refs == 2);
+    CHECK(part.data() == w.memory + 60);
+    CHECK(part.size() == 4);
+    part.assign_slice(part, 1, 2);
+    CHECK(w.block.refs == 2);
+    CHECK(part.data() == w.memory + 61);
+    CHECK(part.size() == 2);
+    part.assign_slice(bytes(&other.block, other.memory, 64), 0, 64);
+    CHECK(w.block.refs == 1);
+    CHECK(other.recycled == 0);
+    CHECK(part.data() == other.memory);
+    part.assign_slice(whole, 5, 0);
+    CHECK(other.recycled == 1);
+    CHECK(w.block.refs == 1);
+    CHECK(part.retained() == 0);  // an empty slice keeps nothing
+    part.assign_slice(bytes(), 0, 0);
+    CHECK(part.data() == nullptr);
+  }
+  CHECK(w.recycled == 1);
+}
+
 TEST_CASE("compact copies a slice that shows less than half of its memory") {
   const bytes big = bytes::copy(std::string(100, 'x'));
   const bytes half = big.slice(0, 50);

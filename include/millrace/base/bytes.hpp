@@ -58,6 +58,18 @@ class bytes {
     return bytes(owner_, data_ + offset, length);
   }
 
+  /// Becomes what whole.slice(offset, length) is. No count is touched where this is a slice of the same memory already,
+  /// as one that wanders over a slab is.
+  void assign_slice(const bytes& whole, std::size_t offset, std::size_t length) {
+    if (MILLRACE_UNLIKELY(owner_ != whole.owner_ || owner_ == nullptr || length == 0)) {
+      *this = whole.slice(offset, length);
+      return;
+    }
+    MILLRACE_ASSERT(offset <= whole.size_ && length <= whole.size_ - offset, "bytes::assign_slice outside the slice");
+    data_ = whole.data_ + offset;
+    size_ = length;
+  }
+
   /// Bytes that this slice keeps from being reused: the capacity of the memory behind it.
   std::size_t retained() const noexcept { return owner_ == nullptr ? 0 : owner_->capacity; }
 

@@ -43,7 +43,10 @@ class reader {
  public:
   /// `object` names the archive in errors.
   explicit reader(std::string object, reader_options options = reader_options())
-      : options_(options), in_(options.start), object_(std::move(object)) {}
+      : options_(options),
+        limit_(options.object_bytes != 0 && options.object_bytes < most_bytes ? options.object_bytes : most_bytes),
+        in_(options.start),
+        object_(std::move(object)) {}
   reader(reader&&) noexcept = default;
   reader& operator=(reader&&) noexcept = default;
   ~reader() = default;
@@ -85,6 +88,7 @@ class reader {
   }
 
  private:
+  static constexpr std::uint64_t most_bytes = INT64_MAX - std::uint64_t(detail::block_bytes);
   enum class state : unsigned char { header, extended, body, skip, sparse_map, end, failed };
 
   bool step(entry& out);
@@ -106,8 +110,11 @@ class reader {
     body_.drop();
   }
   bool on_header(const char* block, entry& out);
+  void prefetch_behind(std::uint64_t size) noexcept;
   void on_zero_block(std::uint64_t at);
   bool begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
+  bool begin_odd(std::uint64_t size, std::uint64_t at, entry& out);
+  void settle_old_type(std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_sparse(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool put_off(state next, entry& out);
   bool read_extended();
@@ -115,8 +122,12 @@ class reader {
   bool walk_sparse_map();
   const char* take_block();
   bool starved();
-  void check_fits(std::uint64_t size, std::uint64_t at, const std::string& name);
-  [[noreturn]] void fail(std::uint64_t at, std::string reason, const std::string& name = std::string());
+  void check_fits(std::uint64_t size, std::uint64_t at, std::string_view name = {}) {
+    const std::uint64_t begin = in_.offset();
+    if (MILLRACE_UNLIKELY(begin > limit_ || size > limit_ - begin)) refuse_to_fit(size, at, name);
+  }
+  [[noreturn]] void refuse_to_fit(std::uint64_t size, std::uint64_t at, std::string_view name);
+  [[noreturn]] void fail(std::uint64_t at, std::string_view reason, std::string_view name = {});
   [[noreturn]] void throw_failure() const { throw archive_error(failure_, where{object_, failed_at_, failed_name_}); }
 
   // Read or written for every member.
@@ -130,6 +141,7 @@ class reader {
   std::size_t carried_ = 0;        // bytes of a header in carry_
   std::uint64_t group_start_ = 0;  // where the coming member's first header is
   reader_options options_;
+  std::uint64_t limit_;  // where the last byte of a body may end
   detail::input in_;
   detail::extended_headers extended_;
 
@@ -191,8 +203,12 @@ inline const char* reader::take_block() {
   return carry_;
 }
 
-inline bool reader::on_header(const char* block, entry& out) {
+MILLRACE_ALWAYS_INLINE bool reader::on_header(const char* block, entry& out) {
   const std::uint64_t at = in_.offset() - detail::block_bytes;
+  const detail::number size = detail::size_field(block);
+  const char type = detail::type_field(block);
+  const bool extended = detail::extended_headers::is_type(type);
+  if (!extended) prefetch_behind(size.value);
   const std::uint32_t sum = detail::byte_sum(block);
   if (MILLRACE_UNLIKELY(sum == 0)) {
     on_zero_block(at);
@@ -205,22 +221,30 @@ inline bool reader::on_header(const char* block, entry& out) {
   if (MILLRACE_UNLIKELY(!detail::checksum_matches(block, sum))) {
     fail(at, at == 0 ? "not a tar archive: the first header has a wrong checksum" : "a header has a wrong checksum");
   }
-  const detail::number size = detail::size_field(block);
   if (MILLRACE_UNLIKELY(size.problem != nullptr)) fail(at, std::string("a header's size field ") + size.problem);
   if (!group_open_) {
     group_open_ = true;
     group_start_ = at;
   }
-  const char type = detail::type_field(block);
-  if (!detail::extended_headers::is_type(type)) return begin_member(block, size.value, at, out);
-  std::string refused = extended_.begin(type, size.value, options_);
-  if (MILLRACE_UNLIKELY(!refused.empty())) fail(at, std::move(refused));
-  check_fits(size.value, at, std::string());
+  if (!extended) return begin_member(block, size.value, at, out);
+  if (MILLRACE_UNLIKELY(!extended_.begin(type, size.value, options_))) {
+    fail(at, detail::extended_headers::refusal(type, size.value));
+  }
+  check_fits(size.value, at);
   state_ = state::extended;
   return false;
 }
 
-inline void reader::on_zero_block(std::uint64_t at) {
+/// The headers behind a body of `size` bytes, which nobody has checked yet, are on their way from memory while this
+/// member's is looked at and while the caller is busy with it.
+MILLRACE_ALWAYS_INLINE void reader::prefetch_behind(std::uint64_t size) noexcept {
+  const std::uint64_t body = size + detail::padding(size);
+  if (in_.left() >= 3 * detail::block_bytes && in_.left() - 3 * detail::block_bytes >= body) {
+    detail::prefetch_header(in_.here() + body, extended_.pending());
+  }
+}
+
+MILLRACE_NOINLINE inline void reader::on_zero_block(std::uint64_t at) {
   if (extended_.pending()) fail(at, "the archive ends between an extended header and its member");
   group_open_ = false;
   end_block_seen_ = lone_zero_block_;
@@ -235,12 +259,12 @@ inline bool reader::read_extended() {
   detail::pax_problem problem;
   if (!extended_.read(in_, options_, problem)) return false;
   if (MILLRACE_UNLIKELY(problem.reason != nullptr)) fail(in_.offset() - extended_.size() + problem.at, problem.reason);
-  padding_ = static_cast<std::uint32_t>(-extended_.size() & (detail::block_bytes - 1));
+  padding_ = static_cast<std::uint32_t>(detail::padding(extended_.size()));
   state_ = state::header;
   return true;
 }
 
-inline bool reader::begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out) {
+MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out) {
   out.type = detail::type_field(block);
   out.header_offset = group_start_;
   out.data_offset = in_.offset();
@@ -254,28 +278,45 @@ inline bool reader::begin_member(const char* block, std::uint64_t size, std::uin
   }
   if (MILLRACE_UNLIKELY(out.name.size() > options_.max_name_bytes)) fail(at, "a name is longer than max_name_bytes");
   if (MILLRACE_UNLIKELY(sparse)) return begin_sparse(block, size, at, out);
-  if (MILLRACE_UNLIKELY(out.type == 'M')) fail(at, "multi-volume archives are not supported", out.name);
-  if (out.type == '\0') {
-    const bool directory = !out.name.empty() && out.name.back() == '/';
-    if (directory && size != 0) fail(at, "a directory of the old kind has a body", out.name);
-    out.type = directory ? '5' : '0';
+  if (MILLRACE_UNLIKELY(!out.is_regular())) {
+    if (out.type == '\0') settle_old_type(size, at, out);
+    if (!out.is_regular()) return begin_odd(size, at, out);
   }
-  if (MILLRACE_UNLIKELY(detail::is_header_only(out.type))) size = 0;
   out.size = size;
   check_fits(size, at, out.name);
-  if (MILLRACE_UNLIKELY(!out.is_regular())) return put_off(state::skip, out);
   if (MILLRACE_UNLIKELY(size > options_.max_member_bytes)) {
     fail(at, "the member's " + std::to_string(size) + " bytes are more than max_member_bytes", out.name);
   }
-  if (MILLRACE_UNLIKELY(in_.together() < size)) return put_off(state::body, out);
-  out.body = in_.take(static_cast<std::size_t>(size));
-  padding_ = static_cast<std::uint32_t>(-size & (detail::block_bytes - 1));
-  // The next header is on its way from memory while the caller is busy with this member.
-  if (in_.together() >= padding_ + 2 * detail::block_bytes) detail::prefetch_header(in_.here() + padding_);
+  const std::size_t together = in_.together();
+  if (MILLRACE_UNLIKELY(together < size)) return put_off(state::body, out);
+  in_.take(static_cast<std::size_t>(size), out.body);
+  const std::uint64_t padding = detail::padding(size);
+  if (MILLRACE_LIKELY(together - size >= padding)) {
+    in_.advance(static_cast<std::size_t>(padding));
+  } else {
+    padding_ = static_cast<std::uint32_t>(padding);
+  }
   return true;
 }
 
-inline bool reader::begin_sparse(const char* block, std::uint64_t size, std::uint64_t at, entry& out) {
+/// Old archives tell a directory by its name alone.
+MILLRACE_NOINLINE inline void reader::settle_old_type(std::uint64_t size, std::uint64_t at, entry& out) {
+  const bool directory = !out.name.empty() && out.name.back() == '/';
+  if (directory && size != 0) fail(at, "a directory of the old kind has a body", out.name);
+  out.type = directory ? '5' : '0';
+}
+
+/// A member that is not a regular file.
+MILLRACE_NOINLINE inline bool reader::begin_odd(std::uint64_t size, std::uint64_t at, entry& out) {
+  if (out.type == 'M') fail(at, "multi-volume archives are not supported", out.name);
+  if (detail::is_header_only(out.type)) size = 0;
+  out.size = size;
+  check_fits(size, at, out.name);
+  return put_off(state::skip, out);
+}
+
+MILLRACE_NOINLINE inline bool reader::begin_sparse(const char* block, std::uint64_t size, std::uint64_t at,
+                                                   entry& out) {
   if (!options_.report_sparse) fail(at, "sparse members are not supported", out.name);
   const bool has_map_blocks = out.type == 'S' && block[482] != 0;
   out.type = 'S';
@@ -297,7 +338,7 @@ inline bool reader::walk_sparse_map() {
 }
 
 /// Keeps a member until its body has been read or passed over.
-inline bool reader::put_off(state next, entry& out) {
+MILLRACE_NOINLINE inline bool reader::put_off(state next, entry& out) {
   out.body = bytes();
   body_.begin(out.size);
   std::swap(member_, out);
@@ -306,19 +347,16 @@ inline bool reader::put_off(state next, entry& out) {
 }
 
 inline bool reader::end_member(entry& out) {
-  padding_ = static_cast<std::uint32_t>(-member_.size & (detail::block_bytes - 1));
+  padding_ = static_cast<std::uint32_t>(detail::padding(member_.size));
   std::swap(out, member_);
   state_ = state::header;
   return true;
 }
 
-inline void reader::check_fits(std::uint64_t size, std::uint64_t at, const std::string& name) {
-  constexpr std::uint64_t most = INT64_MAX - std::uint64_t(detail::block_bytes);
+MILLRACE_NOINLINE inline void reader::refuse_to_fit(std::uint64_t size, std::uint64_t at, std::string_view name) {
   const std::uint64_t begin = in_.offset();
-  if (MILLRACE_UNLIKELY(begin > most || size > most - begin)) fail(at, "the member reaches beyond byte 2^63", name);
-  if (MILLRACE_UNLIKELY(options_.object_bytes != 0 && begin + size > options_.object_bytes)) {
-    fail(at, "the member's " + std::to_string(size) + " bytes reach beyond the object's end", name);
-  }
+  if (begin > most_bytes || size > most_bytes - begin) fail(at, "the member reaches beyond byte 2^63", name);
+  fail(at, "the member's " + std::to_string(size) + " bytes reach beyond the object's end", name);
 }
 
 /// All input has been read: says so, or, when no more comes, whether the archive may end here.
@@ -341,9 +379,9 @@ inline bool reader::starved() {
   return false;
 }
 
-MILLRACE_NOINLINE inline void reader::fail(std::uint64_t at, std::string reason, const std::string& name) {
-  failure_ = std::move(reason);
-  failed_name_ = name;
+MILLRACE_NOINLINE inline void reader::fail(std::uint64_t at, std::string_view reason, std::string_view name) {
+  failure_.assign(reason.data(), reason.size());
+  failed_name_.assign(name.data(), name.size());
   failed_at_ = at;
   state_ = state::failed;
   in_.drop();

@@ -27,7 +27,7 @@ class body_collector {
       const std::size_t together = in.together();
       if (together == 0 && wanted != 0) return false;
       if (together >= wanted) {
-        out = in.take(wanted);
+        in.take(wanted, out);
         return true;
       }
       memory_ = writable_bytes::allocate(wanted);

@@ -23,18 +23,23 @@ class extended_headers {
     return type == 'x' || type == 'L' || type == 'g' || type == 'K' || type == 'X';
   }
 
-  /// Starts on a header with a payload of `size` bytes. Returns why it is refused, or nothing.
-  std::string begin(char type, std::uint64_t size, const reader_options& options) {
-    if (type == 'L' || type == 'K') {
-      if (size > options.max_name_bytes + std::uint64_t(1)) return "a name is longer than max_name_bytes";
-    } else if (size > options.max_pax_bytes) {
-      return "a pax header of " + std::to_string(size) + " bytes is larger than max_pax_bytes";
+  /// Starts on a header with a payload of `size` bytes. False: it is refused, see refusal().
+  bool begin(char type, std::uint64_t size, const reader_options& options) noexcept {
+    const bool is_name = type == 'L' || type == 'K';
+    if (MILLRACE_UNLIKELY(size > (is_name ? options.max_name_bytes + std::uint64_t(1) : options.max_pax_bytes))) {
+      return false;
     }
     if (type != 'g') pending_ = true;
     type_ = type;
     wanted_ = static_cast<std::size_t>(size);
     gathered_.clear();
-    return std::string();
+    return true;
+  }
+
+  /// Why begin() refused the header.
+  static std::string refusal(char type, std::uint64_t size) {
+    if (type == 'L' || type == 'K') return "a name is longer than max_name_bytes";
+    return "a pax header of " + std::to_string(size) + " bytes is larger than max_pax_bytes";
   }
 
   /// Reads and applies the payload. False: more input is needed. What is wrong with it goes to `problem`.
@@ -84,6 +89,12 @@ class extended_headers {
 
  private:
   pax_problem apply(std::string_view payload, std::size_t max_name) {
+    if (MILLRACE_UNLIKELY(type_ != 'x' && type_ != 'X')) return apply_other(payload, max_name);
+    pax_.clear();  // of several headers before one member the last counts
+    return parse_pax(payload, false, max_name, pax_);
+  }
+
+  MILLRACE_NOINLINE pax_problem apply_other(std::string_view payload, std::size_t max_name) {
     switch (type_) {
       case 'L':
       case 'K': {
@@ -94,16 +105,13 @@ class extended_headers {
         has_long_name_ = true;
         return {};
       }
-      case 'g': {
+      default: {  // 'g'
         // Nothing that a global header may say has a bearing on a body or a name; it is checked, not kept.
         pax_records global;
         const pax_problem problem = parse_pax(payload, true, max_name, global);
         if (problem.reason == nullptr && global.sparse) return {0, "a global pax header makes every member sparse"};
         return problem;
       }
-      default:
-        pax_.clear();  // of several headers before one member the last counts
-        return parse_pax(payload, false, max_name, pax_);
     }
   }
 

@@ -19,12 +19,19 @@ namespace millrace::tar::detail {
 
 inline constexpr std::size_t block_bytes = 512;
 
+/// Zeros behind `size` bytes, up to the next block.
+inline std::uint64_t padding(std::uint64_t size) noexcept { return -size & (block_bytes - 1); }
+
+#if defined(__SSE2__)
+// What the SSE2 builtins take. <emmintrin.h> takes long to compile.
+using octets = char __attribute__((vector_size(16)));
+using lanes = long long __attribute__((vector_size(16)));
+#endif
+
 /// Sum of the block's bytes, each as an unsigned number. 0 exactly for a block of zeros.
 inline std::uint32_t byte_sum(const char* block) noexcept {
 #if defined(__SSE2__)
-  // PSADBW adds eight bytes to each of two lanes. By the builtin, since <emmintrin.h> takes long to compile.
-  using octets = char __attribute__((vector_size(16)));
-  using lanes = long long __attribute__((vector_size(16)));
+  // PSADBW adds eight bytes to each of two lanes.
   const octets zero = {};
   lanes a = {};
   lanes b = {};
@@ -40,20 +47,23 @@ inline std::uint32_t byte_sum(const char* block) noexcept {
 #else
   // Four 16-bit lanes; each gathers 128 bytes, at most 32,640.
   constexpr std::uint64_t low = 0x00ff00ff00ff00ffu;
-  std::uint64_t lanes = 0;
+  std::uint64_t sums = 0;
   for (std::size_t i = 0; i < block_bytes; i += 8) {
     std::uint64_t word;
     std::memcpy(&word, block + i, 8);
-    lanes += (word & low) + ((word >> 8) & low);
+    sums += (word & low) + ((word >> 8) & low);
   }
-  return static_cast<std::uint32_t>((lanes & 0xffff) + ((lanes >> 16) & 0xffff) + ((lanes >> 32) & 0xffff) +
-                                    (lanes >> 48));
+  return static_cast<std::uint32_t>((sums & 0xffff) + ((sums >> 16) & 0xffff) + ((sums >> 32) & 0xffff) + (sums >> 48));
 #endif
 }
 
-/// Asks for a header, and for what follows it when it is an extended one, from memory ahead of use.
-inline void prefetch_header(const char* block) noexcept {
-  for (std::size_t i = 0; i < block_bytes + 64; i += 64) __builtin_prefetch(block + i);
+/// Asks for a header from memory ahead of use; if it is an `extended` one, for its payload and the header behind it,
+/// too. Inlined by force: g++ takes a function that only prefetches for one without effect, and drops calls of it.
+MILLRACE_ALWAYS_INLINE void prefetch_header(const char* block, bool extended) noexcept {
+  for (std::size_t i = 0; i < block_bytes; i += 64) __builtin_prefetch(block + i);
+  if (!extended) return;
+  __builtin_prefetch(block + block_bytes);  // payloads are short
+  for (std::size_t i = 2 * block_bytes; i < 3 * block_bytes; i += 64) __builtin_prefetch(block + i);
 }
 
 /// A number of a header field, or why there is none (a sentence that follows "the size field ").
@@ -74,30 +84,28 @@ inline number parse_base256(const char* field, std::size_t length) noexcept {
   return {value, nullptr};
 }
 
-/// Reads eight octal digits at once; false when they are not all digits, or on big-endian machines.
-inline bool eight_octal_digits(const char* field, std::uint64_t& value) noexcept {
-  if constexpr (std::endian::native != std::endian::little) return false;
+/// Eight bytes as a number, the first one lowest.
+inline std::uint64_t eight_bytes(const char* at) noexcept {
   std::uint64_t x;
-  std::memcpy(&x, field, 8);
-  x ^= 0x3030303030303030u;
-  if ((x & 0xf8f8f8f8f8f8f8f8u) != 0) return false;
-  x = (x << 3 | x >> 8) & 0x003f003f003f003fu;  // pairs, then fours, then all; the first digit is the lowest byte
+  std::memcpy(&x, at, 8);
+  if constexpr (std::endian::native == std::endian::big) x = __builtin_bswap64(x);
+  return x;
+}
+
+/// What eight octal digits mean, each in the low three bits of its byte, the first digit in the lowest byte.
+inline std::uint64_t join_octal(std::uint64_t x) noexcept {
+  x = (x << 3 | x >> 8) & 0x003f003f003f003fu;  // pairs, then fours, then all
   x = (x << 6 | x >> 16) & 0x00000fff00000fffu;
-  value = (x << 12 | x >> 32) & 0xffffffu;
-  return true;
+  return (x << 12 | x >> 32) & 0xffffffu;
 }
 
 /// Octal digits with blanks or NULs before them and a blank, a NUL or nothing behind them; an empty field is 0. What
 /// follows a NUL is not looked at: old writers left their buffers' contents there.
-inline number parse_number(const char* field, std::size_t length) noexcept {
+MILLRACE_NOINLINE inline number parse_number(const char* field, std::size_t length) noexcept {
   if ((static_cast<unsigned char>(field[0]) & 0x80) != 0) return parse_base256(field, length);
   std::size_t i = 0;
   std::uint64_t value = 0;
-  if (MILLRACE_LIKELY(length > 8 && eight_octal_digits(field, value))) {
-    i = 8;
-  } else {
-    while (i < length && (field[i] == ' ' || field[i] == '\0')) ++i;
-  }
+  while (i < length && (field[i] == ' ' || field[i] == '\0')) ++i;
   for (; i < length; ++i) {
     const auto digit = static_cast<unsigned>(static_cast<unsigned char>(field[i])) - '0';
     if (digit > 7) break;
@@ -109,15 +117,25 @@ inline number parse_number(const char* field, std::size_t length) noexcept {
   return {value, nullptr};
 }
 
-/// Whether the stored checksum is that of the block, whose bytes sum up to `sum`. The field itself counts as blanks;
-/// writers that summed signed bytes exist and are accepted.
-inline bool checksum_matches(const char* block, std::uint32_t sum) noexcept {
+/// Length of the body, or why there is none.
+inline number size_field(const char* block) noexcept {
+  constexpr std::size_t field = 124;
+  // Nearly always: below 2 MiB, thus four zeros and seven digits, then a blank or a NUL.
+  std::uint32_t zeros;
+  std::memcpy(&zeros, block + field, 4);
+  const std::uint64_t digits = eight_bytes(block + field + 4) ^ 0x0030303030303030u;
+  if (MILLRACE_LIKELY(zeros == 0x30303030u && (digits & 0xdff8f8f8f8f8f8f8u) == 0)) {
+    return {join_octal(digits << 8), nullptr};
+  }
+  return parse_number(block + field, 12);
+}
+
+/// A checksum field that is not written as usual, or wrong. Writers that summed signed bytes exist and are accepted.
+MILLRACE_NOINLINE inline bool odd_checksum_matches(const char* block, std::uint32_t expected) noexcept {
   constexpr std::size_t field = 148;
   const number stored = parse_number(block + field, 8);
   if (stored.problem != nullptr) return false;
-  std::uint32_t expected = sum + 8 * ' ';
-  for (std::size_t i = field; i < field + 8; ++i) expected -= static_cast<unsigned char>(block[i]);
-  if (MILLRACE_LIKELY(stored.value == expected)) return true;
+  if (stored.value == expected) return true;
   std::int64_t as_signed = expected;
   for (std::size_t i = 0; i < block_bytes; ++i) {
     if ((i < field || i >= field + 8) && (static_cast<unsigned char>(block[i]) & 0x80) != 0) as_signed -= 256;
@@ -125,13 +143,32 @@ inline bool checksum_matches(const char* block, std::uint32_t sum) noexcept {
   return as_signed >= 0 && stored.value == static_cast<std::uint64_t>(as_signed);
 }
 
-/// A field of text: all of it, or up to its first NUL.
+/// Whether the stored checksum is that of the block, whose bytes sum up to `sum`. The field itself counts as blanks.
+inline bool checksum_matches(const char* block, std::uint32_t sum) noexcept {
+  const std::uint64_t field = eight_bytes(block + 148);
+  constexpr std::uint64_t low = 0x00ff00ff00ff00ffu;
+  const std::uint64_t pairs = (field & low) + (field >> 8 & low);
+  const std::uint32_t expected = sum + 8 * ' ' - static_cast<std::uint32_t>(pairs * 0x0001000100010001u >> 48);
+  // Nearly always: six digits, then two blanks or NULs.
+  const std::uint64_t digits = field ^ 0x0000303030303030u;
+  if (MILLRACE_LIKELY((digits & 0xdfdff8f8f8f8f8f8u) == 0 && join_octal(digits << 16) == expected)) return true;
+  return odd_checksum_matches(block, expected);
+}
+
+/// A field of text of at least 16 bytes: all of it, or up to its first NUL.
 inline std::string_view text(const char* field, std::size_t length) noexcept {
+#if defined(__SSE2__)
+  octets begin;  // most names are short, and a call of memchr() takes longer than this
+  std::memcpy(&begin, field, 16);
+  const octets is_nul = begin == octets{};
+  if (const int nuls = __builtin_ia32_pmovmskb128(is_nul); nuls != 0) {
+    return {field, static_cast<std::size_t>(__builtin_ctz(static_cast<unsigned>(nuls)))};
+  }
+#endif
   const void* nul = std::memchr(field, 0, length);
   return {field, nul == nullptr ? length : static_cast<std::size_t>(static_cast<const char*>(nul) - field)};
 }
 
-inline number size_field(const char* block) noexcept { return parse_number(block + 124, 12); }
 inline char type_field(const char* block) noexcept { return block[156]; }
 inline bool has_posix_magic(const char* block) noexcept { return std::memcmp(block + 257, "ustar", 6) == 0; }
 inline bool has_gnu_magic(const char* block) noexcept { return std::memcmp(block + 257, "ustar  ", 8) == 0; }
@@ -146,17 +183,23 @@ inline std::string_view prefix_field(const char* block) noexcept {
   return {};
 }
 
-/// The member's name as this block alone has it.
-inline void assign_name(std::string& name, const char* block) {
+MILLRACE_NOINLINE inline void assign_prefixed_name(std::string& name, const char* block) {
   const std::string_view last = text(block, 100);
   const std::string_view prefix = prefix_field(block);
-  if (MILLRACE_LIKELY(prefix.empty())) {
-    name.assign(last.data(), last.size());
-    return;
-  }
   name.assign(prefix.data(), prefix.size());
-  name += '/';
+  if (!prefix.empty()) name += '/';
   name.append(last.data(), last.size());
+}
+
+/// The member's name as this block alone has it.
+inline void assign_name(std::string& name, const char* block) {
+  if (MILLRACE_UNLIKELY(block[345] != '\0')) return assign_prefixed_name(name, block);
+  const std::string_view all = text(block, 100);
+  if (MILLRACE_LIKELY(name.size() == all.size())) {  // as the names of an archive tend to be
+    std::memcpy(name.data(), all.data(), all.size());
+  } else {
+    name.assign(all.data(), all.size());
+  }
 }
 
 /// Types whose size field is not the length of a body, whatever it says: links, devices, directories, FIFOs.

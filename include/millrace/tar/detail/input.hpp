@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/minmax.hpp>
 #include <millrace/base/writable_bytes.hpp>
 
@@ -33,15 +34,12 @@ class input {
 
   /// Unread bytes that lie together. 0 only when everything fed has been read.
   std::size_t together() {
-    if (used_ == current_.size() && next_ != queue_.size()) {
-      become_current(std::move(queue_[next_]));
-      if (++next_ == queue_.size()) {
-        queue_.clear();
-        next_ = 0;
-      }
-    }
+    if (MILLRACE_UNLIKELY(used_ == current_.size())) next_piece();
     return current_.size() - used_;
   }
+
+  /// The same of the current piece alone, which stays where it is.
+  std::size_t left() const noexcept { return current_.size() - used_; }
 
   /// The next byte, one of together(). Valid until the next call that reads.
   const char* here() const noexcept { return current_.data() + used_; }
@@ -49,11 +47,10 @@ class input {
   /// Passes over n <= together() bytes.
   void advance(std::size_t n) noexcept { used_ += n; }
 
-  /// Passes over n <= together() bytes and shares them.
-  bytes take(std::size_t n) {
-    bytes piece = current_.slice(used_, n);
+  /// Passes over n <= together() bytes and shares them. Cheapest when `to` is a slice of the same piece.
+  void take(std::size_t n, bytes& to) {
+    to.assign_slice(current_, used_, n);
     used_ += n;
-    return piece;
   }
 
   /// Copies up to `most` bytes across pieces; returns how many there were.
@@ -71,6 +68,10 @@ class input {
 
   /// Passes over up to `most` bytes across pieces; returns how many there were.
   std::uint64_t skip(std::uint64_t most) {
+    if (MILLRACE_LIKELY(together() >= most)) {
+      advance(static_cast<std::size_t>(most));
+      return most;
+    }
     std::uint64_t done = 0;
     while (done < most) {
       const std::uint64_t n = min_of<std::uint64_t>(together(), most - done);
@@ -100,6 +101,14 @@ class input {
   }
 
  private:
+  MILLRACE_NOINLINE void next_piece() noexcept {
+    if (next_ == queue_.size()) return;
+    become_current(std::move(queue_[next_]));
+    if (++next_ == queue_.size()) {
+      queue_.clear();
+      next_ = 0;
+    }
+  }
   void become_current(bytes piece) noexcept {
     base_ += current_.size();
     used_ = 0;

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include <millrace/base/compiler.hpp>
 
 namespace millrace::tar::detail {
 
@@ -77,26 +80,41 @@ inline const char* apply_pax_record(std::string_view key, std::string_view value
   return nullptr;
 }
 
+/// The records that nearly every pax header consists of and that say nothing of names and bodies: mtime, atime, ctime.
+inline bool is_time(std::string_view record) noexcept {
+  return record.size() > 5 && std::memcmp(record.data() + 1, "time=", 5) == 0 &&
+         (record[0] == 'm' || record[0] == 'a' || record[0] == 'c');
+}
+
 /// Reads the records "<length> <key>=<value>\n" of one extended header into `out`. POSIX.1-2017 pax, "pax Extended
 /// Header". The grammar is kept strictly: a header that is not wholly records is refused.
-inline pax_problem parse_pax(std::string_view text, bool global, std::size_t max_name, pax_records& out) {
+MILLRACE_NOINLINE inline pax_problem parse_pax(std::string_view text, bool global, std::size_t max_name,
+                                               pax_records& out) {
   std::size_t at = 0;
   while (at < text.size()) {
     const std::string_view rest = text.substr(at);
     // Up to 20 digits (leading zeros are written by some): no search runs through a hostile header again and again.
-    const std::size_t blank = rest.substr(0, 21).find(' ');
-    if (blank == std::string_view::npos) return {at, "a pax record does not begin with its length"};
-    const std::optional<std::uint64_t> length = parse_decimal(rest.substr(0, blank), 20);
-    if (!length) return {at, "a pax record does not begin with its length"};
-    if (*length > rest.size()) return {at, "a pax record is longer than its header"};
-    if (*length < blank + 3) return {at, "a pax record's length is too small"};
-    const auto size = static_cast<std::size_t>(*length);
+    std::size_t blank = 0;
+    std::uint64_t length = 0;
+    for (; blank < 20 && blank < rest.size(); ++blank) {
+      const auto digit = static_cast<unsigned>(static_cast<unsigned char>(rest[blank])) - '0';
+      if (digit > 9 || (blank == 19 && length > (UINT64_MAX - digit) / 10)) break;
+      length = length * 10 + digit;
+    }
+    if (blank == 0 || blank == rest.size() || rest[blank] != ' ') {
+      return {at, "a pax record does not begin with its length"};
+    }
+    if (length > rest.size()) return {at, "a pax record is longer than its header"};
+    if (length < blank + 3) return {at, "a pax record's length is too small"};
+    const auto size = static_cast<std::size_t>(length);
     if (rest[size - 1] != '\n') return {at, "a pax record does not end in a line feed"};
     const std::string_view record = rest.substr(blank + 1, size - blank - 2);
-    const std::size_t equals = record.find('=');
-    if (equals == std::string_view::npos) return {at, "a pax record has no '='"};
-    const char* reason = apply_pax_record(record.substr(0, equals), record.substr(equals + 1), global, max_name, out);
-    if (reason != nullptr) return {at, reason};
+    if (!is_time(record)) {
+      const std::size_t equals = record.find('=');
+      if (equals == std::string_view::npos) return {at, "a pax record has no '='"};
+      const char* reason = apply_pax_record(record.substr(0, equals), record.substr(equals + 1), global, max_name, out);
+      if (reason != nullptr) return {at, reason};
+    }
     at += size;
   }
   return {};
