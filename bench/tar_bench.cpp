@@ -3,10 +3,10 @@
 
 // Nanoseconds per member to walk a tar archive in memory, bodies shared and not copied: tar::reader on 8 MiB pieces
 // beside libarchive's memory reader with archive_read_data_block. Of 84 bodies of 100 KB one lies in two pieces and has
-// to be copied by tar::reader: that is more than half of its time for ustar, and much of it for pax. Interleaved rounds;
-// the median of five with the lowest and the highest. The goals are 60 and 110 ns. The measurements that they stand
-// beside give 532 and 690 ns for libarchive: the ratio to those is printed, too, for machines of another speed. It does
-// not replace the goals.
+// to be copied by tar::reader: that is more than half of its time for ustar, and much of it for pax. Interleaved
+// rounds; the median of five with the lowest and the highest. The goals are 60 and 110 ns. The measurements that they
+// stand beside give 532 and 690 ns for libarchive: the ratio to those is printed, too, for machines of another speed.
+// It does not replace the goals.
 //
 //   tar_bench [archive megabytes, default 100]
 

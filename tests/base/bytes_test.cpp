@@ -131,8 +131,9 @@ TEST_CASE("a slice that wanders over its memory touches no count") {
     CHECK(w.block.refs == 1);
     CHECK(other.recycled == 0);
     CHECK(part.data() == other.memory);
-    part.assign_slice(whole, 5, 0);
+    part.assign_slice(whole, 4, 8);
     CHECK(other.recycled == 1);
+    part.assign_slice(whole, 5, 0);
     CHECK(w.block.refs == 1);
     CHECK(part.retained() == 0);  // an empty slice keeps nothing
     part.assign_slice(bytes(), 0, 0);
