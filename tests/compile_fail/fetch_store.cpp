@@ -1,17 +1,15 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: a function is no store: call it, as in fetch\(files\(\)\)
-// expect: this is no store to fetch from: pass an s3::client, files\(\) or a shared_ptr<const storage>
+// expect: this is no store to fetch from: pass an s3::client, files\(\) or a shared<const storage>
 // expect: fetch takes shards: a source of them comes first
 // errors: 3
 // not: as_storage. was not declared
-#include <memory>
-
 #include <millrace/flow/iota.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/shards.hpp>
 
-std::shared_ptr<const millrace::storage> disk() { return nullptr; }
+millrace::shared<const millrace::storage> disk() { return nullptr; }
 
 int main() {
   namespace mill = millrace;

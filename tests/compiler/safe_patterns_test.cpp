@@ -7,7 +7,6 @@
 #include <millrace/sync/scope.hpp>
 #include <millrace/sync/semaphore.hpp>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -7,7 +7,6 @@
 #include <millrace/coro/async_generator.hpp>
 
 #include <algorithm>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>

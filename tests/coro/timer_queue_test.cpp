@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 

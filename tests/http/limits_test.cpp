@@ -6,7 +6,6 @@
 #include <millrace/http/response.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <utility>
 

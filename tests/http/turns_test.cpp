@@ -11,11 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include <millrace/base/minmax.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -35,7 +35,7 @@ std::string answer_of(std::size_t size) {
 
 http::exchange get(event_loop& loop, std::string url, http::body_options body) {
   http::request r(std::move(url));
-  return http::exchange(http::engine::of(loop), std::move(r), std::make_shared<const http::transport_options>(),
+  return http::exchange(http::engine::of(loop), std::move(r), make_shared_object<const http::transport_options>(),
                         std::move(body));
 }
 

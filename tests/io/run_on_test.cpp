@@ -3,7 +3,6 @@
 #include <millrace/io/run_on.hpp>
 
 #include <atomic>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>

@@ -3,6 +3,7 @@
 #include <millrace/loop/event_loop.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <millrace/origin/detail/listing.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 // Conformance checks of requests that the server must refuse, and of the errors that come of it.
 
-#include <memory>
 #include <vector>
 
 #include <millrace/base/units.hpp>

@@ -4,7 +4,6 @@
 // Conformance checks of streams that are stored, in one request and in parts.
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include <millrace/base/units.hpp>

@@ -3,7 +3,6 @@
 #include <millrace/s3/put_options.hpp>
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/detail/body_checksum.hpp>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>

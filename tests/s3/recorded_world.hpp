@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -7,7 +7,6 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
-#include <memory>
 #include <string>
 
 #include "tests/support/catch.hpp"

@@ -3,7 +3,6 @@
 #include <millrace/s3/aimd_limit.hpp>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <millrace/shards/http_storage.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>

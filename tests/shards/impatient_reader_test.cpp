@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 
 #include <millrace/base/minmax.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -129,7 +129,7 @@ TEST_CASE("a reader of shards that drops its next() again and again gets every s
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
     rng random(seed);
-    const auto store = std::make_shared<slow_store>(random);
+    const auto store = make_shared_object<slow_store>(random);
     std::vector<shard> shards;
     seen stored;
     for (int i = 0; i < 5; ++i) {
@@ -152,7 +152,7 @@ TEST_CASE("a reader of shards that drops its next() again and again gets every s
     options.shards = 1 + random.below(3);
     options.window = options.part * (1 + random.below(4));
     const bool buffered = random.below(2) == 0;
-    const std::shared_ptr<const storage> s = store;
+    const shared<const storage> s = store;
     const auto pipeline = [&]() -> async_generator<sample> {
       auto samples = from_range(shards) | fetch(s, options) | untar() | group_samples();
       if (!buffered) return samples;

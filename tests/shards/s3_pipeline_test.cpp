@@ -3,7 +3,6 @@
 #include <millrace/shards/s3_storage.hpp>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

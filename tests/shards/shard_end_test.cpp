@@ -6,7 +6,6 @@
 #include <millrace/shards/group_samples.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -49,7 +49,7 @@ struct source {
 async_generator<chunk> chunks_of(std::vector<source> objects) {
   for (const source& o : objects) {
     if (o.content.empty()) throw io_error(2, "cannot be read", where{o.url, std::nullopt, {}});
-    const auto from = std::make_shared<const shard>(o.url);
+    const auto from = make_shared_object<const shard>(o.url);
     for (std::size_t at = 0; at < o.content.size(); at += o.piece) {
       const std::string_view piece = std::string_view(o.content).substr(at, o.piece);
       chunk c(from, at, bytes::copy(piece), at + piece.size() == o.content.size());

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/shards/untar.hpp>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/untar_plain.hpp>
@@ -21,7 +21,7 @@ using namespace millrace;
 namespace {
 
 async_generator<chunk> chunk_of(std::string content) {
-  chunk c(std::make_shared<const shard>("x.tar", content.size()), 0, bytes::copy(content), true);
+  chunk c(make_shared_object<const shard>("x.tar", content.size()), 0, bytes::copy(content), true);
   co_yield give(c);
 }
 

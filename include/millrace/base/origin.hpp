@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/shard.hpp>
+#include <millrace/base/shared.hpp>
 
 namespace millrace {
 
@@ -17,12 +17,12 @@ namespace millrace {
 class origin {
  public:
   origin() = default;
-  origin(std::shared_ptr<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
+  origin(shared<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
       : from(std::move(source)), offset(byte_offset), ordinal(ordinal_in_shard) {}
 
-  std::shared_ptr<const shard> from;  ///< the object, with the ETag that was read
-  std::uint64_t offset = 0;           ///< of the item's first byte: in the object, or in the decompressed stream
-  std::uint64_t ordinal = 0;          ///< 0 for the first item of the shard
+  shared<const shard> from;   ///< the object, with the ETag that was read
+  std::uint64_t offset = 0;   ///< of the item's first byte: in the object, or in the decompressed stream
+  std::uint64_t ordinal = 0;  ///< 0 for the first item of the shard
 
   explicit operator bool() const noexcept { return from != nullptr; }
   const std::string& url() const noexcept {

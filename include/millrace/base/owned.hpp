@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 
 namespace millrace {
@@ -70,13 +69,6 @@ class owned {
 template <class T, class... Arguments>
 owned<T> make_owned(Arguments&&... arguments) {
   return owned<T>(new T(std::forward<Arguments>(arguments)...));
-}
-
-/// A new `T` that several may own. std::make_shared would save an allocation, and costs twice as much compile time: for
-/// objects that are made once a run, a shard or a batch, not once an item.
-template <class T, class... Arguments>
-std::shared_ptr<T> make_shared_object(Arguments&&... arguments) {
-  return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...));
 }
 
 }  // namespace millrace

@@ -5,13 +5,13 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/detail/generator_promise.hpp>
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/stage_bounds.hpp>
@@ -204,7 +204,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
 
   /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures.
-  async_generator&& keep(std::shared_ptr<void> object) && {
+  async_generator&& keep(shared<void> object) && {
     extras().kept.push_back(std::move(object));
     return std::move(*this);
   }

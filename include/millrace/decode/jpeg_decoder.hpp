@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <span>
@@ -18,6 +17,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/pixel_pool.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/decode/image.hpp>
 
 namespace millrace {
@@ -176,7 +176,7 @@ class basic_jpeg_decoder {
   }
 
   jpeg_options options_;
-  std::shared_ptr<pool> pool_;
+  shared<pool> pool_;
 };
 using jpeg_decoder = basic_jpeg_decoder<>;
 

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/device/host_batch.hpp>
 
 namespace millrace {
@@ -22,7 +22,7 @@ template <class = void>
 class basic_batch_row {
  public:
   basic_batch_row() noexcept = default;
-  basic_batch_row(std::shared_ptr<detail::batch_parts<>> parts, std::size_t index) noexcept
+  basic_batch_row(shared<detail::batch_parts<>> parts, std::size_t index) noexcept
       : parts_(std::move(parts)), index_(index) {}
 
   std::size_t index() const noexcept { return index_; }
@@ -54,7 +54,7 @@ class basic_batch_row {
   void done() const noexcept { parts_->filled[index_] = 1; }
 
  private:
-  std::shared_ptr<detail::batch_parts<>> parts_;
+  shared<detail::batch_parts<>> parts_;
   std::size_t index_ = 0;
 };
 using batch_row = basic_batch_row<>;
@@ -65,7 +65,7 @@ template <class = void>
 class basic_batch_builder {
  public:
   basic_batch_builder() noexcept = default;
-  explicit basic_batch_builder(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
+  explicit basic_batch_builder(shared<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
   basic_batch_builder(basic_batch_builder&&) noexcept = default;
   basic_batch_builder& operator=(basic_batch_builder&&) noexcept = default;
 
@@ -105,7 +105,7 @@ class basic_batch_builder {
     p.tags.move_row(from, to);
   }
 
-  std::shared_ptr<detail::batch_parts<>> parts_;
+  shared<detail::batch_parts<>> parts_;
 };
 using batch_builder = basic_batch_builder<>;
 

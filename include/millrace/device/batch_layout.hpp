@@ -3,13 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/device/tensor_view.hpp>
 
 namespace millrace {
@@ -119,7 +118,7 @@ class basic_batch_layout {
     std::vector<batch_field> fields;
     std::vector<std::size_t> offsets;
   };
-  std::shared_ptr<const state> state_;
+  shared<const state> state_;
 };
 using batch_layout = basic_batch_layout<>;
 

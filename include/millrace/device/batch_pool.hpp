@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/device/batch_builder.hpp>
 #include <millrace/device/device.hpp>
@@ -80,7 +79,7 @@ class basic_batch_pool {
     return layout.bytes() == 0 ? batch_layout::alignment : layout.bytes();
   }
   template <class D>
-  static std::shared_ptr<slab_source> source_for(const D& on) {
+  static shared<slab_source> source_for(const D& on) {
     if constexpr (std::is_same_v<D, detail::refused>) {
       return nullptr;
     } else {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
 
@@ -30,7 +30,7 @@ template <class = void>
 class basic_device_batch {
  public:
   basic_device_batch() noexcept = default;
-  basic_device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
+  basic_device_batch(shared<detail::slot_ring_base> ring, std::size_t slot) noexcept
       : ring_(std::move(ring)), slot_(slot) {}
   basic_device_batch(basic_device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
   basic_device_batch& operator=(basic_device_batch&& other) noexcept {
@@ -91,7 +91,7 @@ class basic_device_batch {
   /// The same behind the streams that waited; at once when none did.
   void release() noexcept {
     if (ring_ == nullptr) return;
-    ring_->release(slot_);
+    ring_->release(slot_, ring_);
     ring_.reset();
   }
 
@@ -102,7 +102,7 @@ class basic_device_batch {
   }
   const host_batch& host() const noexcept { return ring().host(slot_); }
 
-  std::shared_ptr<detail::slot_ring_base> ring_;
+  shared<detail::slot_ring_base> ring_;
   std::size_t slot_ = 0;
 };
 using device_batch = basic_device_batch<>;

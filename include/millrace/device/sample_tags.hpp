@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <type_traits>
@@ -26,7 +25,7 @@ class basic_sample_tags {
   template <class T>
   void set(std::size_t sample, T value) {
     static_assert(std::is_default_constructible_v<T>, "a sample without this tag needs a default value");
-    (*find_or_add<T>())[sample] = std::move(value);
+    find_or_add<T>()[sample] = std::move(value);
   }
 
   /// The values of the first `n` samples; empty when no sample has one of this type.
@@ -50,11 +49,17 @@ class basic_sample_tags {
     virtual void move_row(std::size_t from, std::size_t to) = 0;
     const void* key;
   };
+  struct delete_array {
+    template <class T>
+    void operator()(T* first) const noexcept {
+      delete[] first;
+    }
+  };
   template <class T>
   struct typed final : column {
-    typed(const void* k, std::size_t n) : column(k), values(std::make_unique<T[]>(n)) {}
-    void move_row(std::size_t from, std::size_t to) override { values[to] = std::move(values[from]); }
-    std::unique_ptr<T[]> values;
+    typed(const void* k, std::size_t n) : column(k), values(new T[n]()) {}
+    void move_row(std::size_t from, std::size_t to) override { values.get()[to] = std::move(values.get()[from]); }
+    const owned<T, delete_array> values;
   };
   template <class T>
   static const void* key_of() noexcept {
@@ -62,13 +67,13 @@ class basic_sample_tags {
     return &key;
   }
   template <class T>
-  std::unique_ptr<T[]>* find_or_add() {
+  T* find_or_add() {
     const std::lock_guard lock(*mutex_);
     for (const auto& c : columns_) {
-      if (c->key == key_of<T>()) return &static_cast<typed<T>&>(*c).values;
+      if (c->key == key_of<T>()) return static_cast<typed<T>&>(*c).values.get();
     }
     auto made = make_owned<typed<T>>(key_of<T>(), samples_);
-    std::unique_ptr<T[]>* const values = &made->values;
+    T* const values = made->values.get();
     columns_.push_back(std::move(made));
     return values;
   }

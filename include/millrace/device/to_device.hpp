@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/device/detail/batch_stager.hpp>
 #include <millrace/device/detail/slot_ring.hpp>
@@ -50,7 +50,7 @@ task<std::size_t> acquire_slot(slot_ring<D>& ring) {
 
 /// Waits in the background for the slots that the device still uses when the stage is dropped.
 template <device D>
-task<void> reap_slots(std::shared_ptr<slot_ring<D>> ring) {
+task<void> reap_slots(shared<slot_ring<D>> ring) {
   duration pause = first_look;
   for (;;) {
     ring->bell().muffle();
@@ -66,7 +66,7 @@ task<void> reap_slots(std::shared_ptr<slot_ring<D>> ring) {
 template <device D>
 class slot_ring_user {
  public:
-  slot_ring_user(executor& ex, std::shared_ptr<slot_ring<D>> ring) noexcept : executor_(ex), ring_(std::move(ring)) {}
+  slot_ring_user(executor& ex, shared<slot_ring<D>> ring) noexcept : executor_(ex), ring_(std::move(ring)) {}
   slot_ring_user(const slot_ring_user&) = delete;
   slot_ring_user& operator=(const slot_ring_user&) = delete;
   ~slot_ring_user() {
@@ -79,13 +79,13 @@ class slot_ring_user {
 
  private:
   executor& executor_;
-  std::shared_ptr<slot_ring<D>> ring_;
+  shared<slot_ring<D>> ring_;
 };
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager>
-task<void> fill_slots(async_generator<Item>& source, std::shared_ptr<slot_ring<D>> ring, std::shared_ptr<Stager> stager,
-                      cpu_pool* on, channel<device_batch>& ready) {
+task<void> fill_slots(async_generator<Item>& source, shared<slot_ring<D>> ring, shared<Stager> stager, cpu_pool* on,
+                      channel<device_batch>& ready) {
   std::exception_ptr failed;
   try {
     for (;;) {
@@ -115,10 +115,10 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   executor& ex = co_await this_executor();
   stage_record* const account = co_await this_stage();
   if (with.slots == 0) with.slots = 1;
-  const auto ring = std::make_shared<slot_ring<D>>(on, with.slots, with.slot_bytes);
+  const auto ring = make_shared_object<slot_ring<D>>(on, with.slots, with.slot_bytes);
   slot_ring_user<D> last(ex, ring);  // goes after everything that releases slots
   using stager_type = batch_stager<D, Collate>;
-  auto stager = std::make_shared<stager_type>(on, with.samples, std::move(how));
+  auto stager = make_shared_object<stager_type>(on, with.samples, std::move(how));
   channel<device_batch> ready(with.slots);
   task<void> filling = fill_slots<D, Item, stager_type>(source, ring, std::move(stager), with.on, ready);
   started<void> ahead(ex, std::move(filling), account);

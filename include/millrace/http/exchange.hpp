@@ -3,10 +3,10 @@
 #pragma once
 
 #include <coroutine>
-#include <memory>
 #include <utility>
 
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/transfer.hpp>
@@ -29,7 +29,7 @@ namespace millrace::http {
 class exchange {
  public:
   template <class = void>
-  exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
+  exchange(engine& e, request r, shared<const transport_options> transport, body_options body = body_options())
       : transfer_(make_owned<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
   exchange(exchange&&) noexcept = default;
   exchange& operator=(exchange&&) noexcept = default;

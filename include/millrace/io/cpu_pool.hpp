@@ -4,7 +4,6 @@
 
 #include <coroutine>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/io/detail/pool_state.hpp>
 #include <millrace/loop/detail/thread.hpp>
@@ -84,7 +84,7 @@ class cpu_pool {
     for (detail::thread& t : threads_) t.join();
   }
 
-  const std::shared_ptr<detail::pool_state> state_ = make_shared_object<detail::pool_state>();
+  const shared<detail::pool_state> state_ = make_shared_object<detail::pool_state>();
   std::vector<detail::thread> threads_;
 };
 
@@ -122,7 +122,7 @@ class cpu_pool::job final : public detail::pool_job {
 template <class Function>
 class cpu_pool::awaiter {
  public:
-  awaiter(std::shared_ptr<detail::pool_state> pool, owned<job<Function>> j, promise_base& promise) noexcept
+  awaiter(shared<detail::pool_state> pool, owned<job<Function>> j, promise_base& promise) noexcept
       : pool_(std::move(pool)), job_(j.release()), promise_(promise) {}
   awaiter(const awaiter&) = delete;
   awaiter& operator=(const awaiter&) = delete;
@@ -139,7 +139,7 @@ class cpu_pool::awaiter {
   }
 
  private:
-  std::shared_ptr<detail::pool_state> pool_;
+  shared<detail::pool_state> pool_;
   job<Function>* job_;
   promise_base& promise_;
   ready_node node_;
@@ -149,7 +149,7 @@ class cpu_pool::awaiter {
 template <class Function>
 class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitable {
  public:
-  awaitable(std::shared_ptr<detail::pool_state> pool, Function&& f)
+  awaitable(shared<detail::pool_state> pool, Function&& f)
       : pool_(std::move(pool)), job_(make_owned<job<Function>>(std::move(f))) {}
 
   awaiter<Function> awaited_by(promise_base& promise) && {
@@ -158,7 +158,7 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
   }
 
  private:
-  std::shared_ptr<detail::pool_state> pool_;
+  shared<detail::pool_state> pool_;
   owned<job<Function>> job_;
 };
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +15,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_job.hpp>
@@ -147,7 +147,7 @@ class file {
   template <class = void>
   task<void> close() {
     direct_.reset();
-    const std::shared_ptr<detail::owned_fd> last = std::exchange(plain_, nullptr);
+    const shared<detail::owned_fd> last = std::exchange(plain_, nullptr);
     if (last == nullptr || last.use_count() > 1) co_return;
     file_request r;
     r.what = file_request::kind::close;
@@ -207,8 +207,8 @@ class file {
   }
 
   std::string path_;
-  std::shared_ptr<detail::owned_fd> plain_;
-  std::shared_ptr<detail::owned_fd> direct_;
+  shared<detail::owned_fd> plain_;
+  shared<detail::owned_fd> direct_;
 };
 
 }  // namespace millrace

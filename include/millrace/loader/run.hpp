@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,11 +39,11 @@ namespace millrace {
 template <class T>
 class running {
  public:
-  running(async_generator<T> pipeline, const run_options& options) : shared_(make_owned<shared>(options)) {
+  running(async_generator<T> pipeline, const run_options& options) : state_(make_owned<state>(options)) {
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
-    shared_->account.begin();
+    state_->account.begin();
     thread_ = detail::thread("millrace-loop",
-                             [s = shared_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
+                             [s = state_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
   }
   running(running&&) noexcept = default;
   running& operator=(running&&) = delete;
@@ -57,13 +56,13 @@ class running {
     const std::int64_t asked = monotonic_ns();
     std::optional<T> item;
     try {
-      item = shared_->queue.pop();
+      item = state_->queue.pop();
     } catch (...) {
-      shared_->account.add_wait(monotonic_ns() - asked, false);
+      state_->account.add_wait(monotonic_ns() - asked, false);
       stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
       throw;
     }
-    shared_->account.add_wait(monotonic_ns() - asked, item.has_value());
+    state_->account.add_wait(monotonic_ns() - asked, item.has_value());
     if (!item) finish();
     return item;
   }
@@ -94,13 +93,13 @@ class running {
   std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
 
   /// What has happened so far; thread-safe. Valid after the end too.
-  run_stats stats() const { return shared_->account.snapshot(); }
+  run_stats stats() const { return state_->account.snapshot(); }
 
   /// Ends the run early: as the destructor, but stats() stay readable.
   void stop() noexcept {
     if (!thread_.joinable()) return;
     current_.reset();
-    shared_->queue.send(shared_->stop);
+    state_->queue.send(state_->stop);
     finish();
   }
 
@@ -112,8 +111,8 @@ class running {
    protected:
     void run() noexcept override { arrived = true; }
   };
-  struct shared {
-    explicit shared(const run_options& o) : options(o), queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes) {}
+  struct state {
+    explicit state(const run_options& o) : options(o), queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes) {}
 
     void run_loop(async_generator<T> pipeline) noexcept {
       try {
@@ -132,7 +131,7 @@ class running {
           detail::progress_line<> line(*loop, account, options.show, rank);
           started<void> pump(*loop, fill(std::move(pipeline)), account.sink());
           struct leave_loop {
-            shared& self;
+            state& self;
             ~leave_loop() {
               self.queue.attach(nullptr);
               self.queue.clear();  // before the pipeline: items may refer to what its stages own
@@ -189,7 +188,7 @@ class running {
     if (thread_.joinable()) thread_.join();
   }
 
-  owned<shared> shared_;
+  owned<state> state_;
   std::optional<T> current_;
   detail::thread thread_;
   bool ended_ = false;

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/origin.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/async_generator.hpp>
@@ -134,7 +134,7 @@ class basic_line_splitter {
   }
 
   const lines_options options_;
-  std::shared_ptr<const shard> from_;
+  shared<const shard> from_;
   bytes piece_;
   std::size_t at_ = 0;
   bool last_ = false;

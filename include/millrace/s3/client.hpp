@@ -4,13 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/bytes.hpp>
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/http/proxy.hpp>
 #include <millrace/s3/default_credentials.hpp>
@@ -35,7 +34,7 @@ class client {
   explicit client(config c, credentials who = credentials())
       : client(std::move(c), make_shared_object<fixed_credentials>(std::move(who))) {}
   template <class = void>
-  client(config c, std::shared_ptr<credentials_provider> provider,
+  client(config c, shared<credentials_provider> provider,
          http::transport_options transport = http::transport_options()) {
     if (transport.ca_file.empty()) transport.ca_file = c.ca_bundle;
     session_ = make_shared_object<const session>(std::move(c), std::move(provider), std::move(transport));
@@ -57,7 +56,7 @@ class client {
     http::proxy_choice::from_environment(variables, "https").apply_to(services);
     const bool plain = c.endpoint_url.substr(0, 7) == "http://";
     http::proxy_choice::from_environment(variables, plain ? "http" : "https").apply_to(transport);
-    std::shared_ptr<credentials_provider> who;
+    shared<credentials_provider> who;
     if (given.anonymous) {
       who = make_shared_object<fixed_credentials>(credentials());
     } else {
@@ -138,7 +137,7 @@ class client {
     return u;
   }
 
-  std::shared_ptr<const session> session_;
+  shared<const session> session_;
 };
 
 }  // namespace millrace::s3

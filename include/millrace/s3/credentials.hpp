@@ -5,14 +5,13 @@
 #include <openssl/crypto.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/s3/date.hpp>
 
 namespace millrace::s3 {
@@ -86,7 +85,7 @@ class credentials {
     std::optional<std::int64_t> expires_at;
   };
 
-  std::shared_ptr<const parts> parts_;
+  shared<const parts> parts_;
 };
 
 /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (else the old AWS_SECURITY_TOKEN) and

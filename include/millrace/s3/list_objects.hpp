@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <millrace/base/shard.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/s3/list_page.hpp>
 #include <millrace/s3/send.hpp>
@@ -35,7 +36,7 @@ task<list_page> list_once(const session& s, const operation& op) {
 /// fails is retried; a listing that is cut short, repeats itself, goes on for more than `most_empty` pages in a row
 /// without a key, or holds no object at all is an s3::error.
 template <class = void>
-async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix, std::uint64_t most_empty = 10000) {
+async_generator<shard> list_objects(shared<const session> s, url prefix, std::uint64_t most_empty = 10000) {
   std::string token;
   std::string seen;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
   std::uint64_t pages = 0;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <ctime>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/s3/config.hpp>
 #include <millrace/s3/credentials_provider.hpp>
@@ -28,7 +28,7 @@ namespace millrace::s3 {
 template <class = void>
 class basic_session {
  public:
-  basic_session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
+  basic_session(config c, shared<credentials_provider> provider, http::transport_options transport)
       : config_(std::move(c)),
         provider_(std::move(provider)),
         transport_(make_shared_object<const http::transport_options>(std::move(transport))),
@@ -41,7 +41,7 @@ class basic_session {
 
   const config& base() const noexcept { return config_; }
   credentials_provider& provider() const noexcept { return *provider_; }
-  const std::shared_ptr<const http::transport_options>& transport() const noexcept { return transport_; }
+  const shared<const http::transport_options>& transport() const noexcept { return transport_; }
 
   /// How requests are tried again, and the tokens that they share.
   const retry_options& retries() const noexcept { return retries_; }
@@ -93,8 +93,8 @@ class basic_session {
 
  private:
   const config config_;
-  const std::shared_ptr<credentials_provider> provider_;
-  const std::shared_ptr<const http::transport_options> transport_;
+  const shared<credentials_provider> provider_;
+  const shared<const http::transport_options> transport_;
   retry_options retries_;
   const std::uint64_t jitter_seed_;
   mutable std::atomic<std::uint64_t> jitter_count_{0};

@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/shard.hpp>
+#include <millrace/base/shared.hpp>
 
 namespace millrace {
 
@@ -17,12 +17,12 @@ namespace millrace {
 class chunk {
  public:
   chunk() = default;
-  chunk(std::shared_ptr<const shard> source, std::uint64_t position, bytes content, bool is_last)
+  chunk(shared<const shard> source, std::uint64_t position, bytes content, bool is_last)
       : from(std::move(source)), offset(position), data(std::move(content)), last(is_last) {}
 
-  std::shared_ptr<const shard> from;  ///< the same pointer for all pieces of one reading of the object
-  std::uint64_t offset = 0;           ///< of the piece in the object
-  bytes data;                         ///< a slice of a slab
+  shared<const shard> from;  ///< the same pointer for all pieces of one reading of the object
+  std::uint64_t offset = 0;  ///< of the piece in the object
+  bytes data;                ///< a slice of a slab
   bool last = false;
 
   friend std::size_t byte_size(const chunk& c) noexcept { return c.data.size(); }

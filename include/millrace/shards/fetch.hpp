@@ -7,7 +7,6 @@
 #include <deque>
 #include <exception>
 #include <list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -15,6 +14,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
@@ -46,8 +46,7 @@ namespace detail {
 template <class Shards>
 class part_scheduler {
  public:
-  part_scheduler(Shards in, std::shared_ptr<const storage> store, fetch_options options, executor& ex,
-                 stage_record* stage)
+  part_scheduler(Shards in, shared<const storage> store, fetch_options options, executor& ex, stage_record* stage)
       : in_(std::move(in)),
         store_(std::move(store)),
         options_(options),
@@ -96,8 +95,8 @@ class part_scheduler {
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
-    const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
-    std::string etag;                   // of the version that is read; empty: not known yet
+    const shared<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
+    std::string etag;          // of the version that is read; empty: not known yet
     std::uint64_t next_offset = 0;
     bool learning = false;  // the first part of an object of unknown size is under way
     owned<sequential_rest> rest;
@@ -232,7 +231,7 @@ class part_scheduler {
   }
 
   Shards in_;
-  const std::shared_ptr<const storage> store_;
+  const shared<const storage> store_;
   const fetch_options options_;
   executor& executor_;
   stage_record* const stage_;
@@ -248,7 +247,7 @@ class part_scheduler {
 };
 
 template <class Shards>
-async_generator<chunk> fetch_chunks(Shards in, std::shared_ptr<const storage> store, fetch_options options) {
+async_generator<chunk> fetch_chunks(Shards in, shared<const storage> store, fetch_options options) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   part_scheduler<Shards> parts(std::move(in), std::move(store), options, ex, stage);
@@ -262,8 +261,7 @@ async_generator<chunk> fetch_chunks(Shards in, std::shared_ptr<const storage> st
 /// The stage object of fetch().
 class fetch_stage : public library_stage {
  public:
-  fetch_stage(std::shared_ptr<const storage> store, fetch_options options)
-      : store_(std::move(store)), options_(options) {}
+  fetch_stage(shared<const storage> store, fetch_options options) : store_(std::move(store)), options_(options) {}
   /// For the compiler's message: why it does not take items of type T.
   template <class T>
   static constexpr void explain() {
@@ -277,7 +275,7 @@ class fetch_stage : public library_stage {
   }
 
  private:
-  std::shared_ptr<const storage> store_;
+  shared<const storage> store_;
   fetch_options options_;
 };
 
@@ -288,7 +286,7 @@ class fetch_stage : public library_stage {
 ///
 /// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
 /// chunk. Memory: slabs of options.part bytes from one pool, recycled. With a group of loops (`run({.loops = n})`) the
-/// parts are spread over its loops. `store` is a shared_ptr<const storage>, or what as_storage() makes one of (an
+/// parts are spread over its loops. `store` is a shared<const storage>, or what as_storage() makes one of (an
 /// s3::client). Errors: whatever the store throws, at the place in the order where the part belongs; changed_error when
 /// an object changes under the reader. Dropping it ends all transfers at once.
 template <class Store>

@@ -7,14 +7,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/io/file.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage.hpp>
@@ -57,7 +56,7 @@ using file_storage = basic_file_storage<>;
 
 /// The store of local files, for fetch().
 template <class = void>
-std::shared_ptr<const storage> files(file_storage_options options = {}) {
+shared<const storage> files(file_storage_options options = {}) {
   return make_shared_object<const file_storage>(options);
 }
 

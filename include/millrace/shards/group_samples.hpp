@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/member.hpp>
 #include <millrace/shards/sample.hpp>
@@ -22,7 +22,7 @@ template <class Members, class Sample = sample>
 async_generator<Sample> group_members(Members in) {
   Sample current;
   bool open = false;
-  std::shared_ptr<const shard> source;  // of the last sample that was opened
+  shared<const shard> source;  // of the last sample that was opened
   std::uint64_t ordinal = 0;
   while (auto m = co_await in.next()) {
     const sample_name name = sample_name::parse(m->entry.name);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <ctime>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <millrace/base/minmax.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/sleep.hpp>
@@ -189,7 +189,7 @@ class basic_http_storage final : public storage {
     return *location;
   }
 
-  const std::shared_ptr<const http::transport_options> transport_;
+  const shared<const http::transport_options> transport_;
   const s3::retry_options retries_;
   mutable s3::retry_quota quota_;
 };

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -46,7 +45,7 @@ using s3_storage = basic_s3_storage<>;
 namespace s3 {
 /// What fetch(client) reads from.
 template <class = void>
-std::shared_ptr<const storage> as_storage(const client& c) {
+shared<const storage> as_storage(const client& c) {
   return make_shared_object<const s3_storage>(c);
 }
 }  // namespace s3

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -20,7 +19,7 @@ namespace millrace {
 template <class = void>
 class basic_storage_set final : public storage {
  public:
-  explicit basic_storage_set(std::vector<std::shared_ptr<const storage>> stores) : stores_(std::move(stores)) {}
+  explicit basic_storage_set(std::vector<shared<const storage>> stores) : stores_(std::move(stores)) {}
 
   bool serves(std::string_view url) const noexcept override { return find(url) != nullptr; }
   bool may_be_sequential() const noexcept override {
@@ -46,14 +45,14 @@ class basic_storage_set final : public storage {
     return nullptr;
   }
 
-  const std::vector<std::shared_ptr<const storage>> stores_;
+  const std::vector<shared<const storage>> stores_;
 };
 using storage_set = basic_storage_set<>;
 
 /// One store made of several: `fetch(stores(s3, files()))`. Each argument is a storage or what as_storage() takes.
 template <class... Stores>
-std::shared_ptr<const storage> stores(const Stores&... each) {
-  std::vector<std::shared_ptr<const storage>> all;
+shared<const storage> stores(const Stores&... each) {
+  std::vector<shared<const storage>> all;
   (all.push_back(detail::storage_of(each)), ...);
   return make_shared_object<const storage_set>(std::move(all));
 }

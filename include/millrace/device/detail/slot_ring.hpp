@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,7 +22,7 @@ namespace millrace::detail {
 /// A slot is free, taken by the stage, filled and held by its batch, draining until its events are reached, then free
 /// again. Shared by the stage and its batches; the last of them waits for what is pending and frees.
 template <device D>
-class slot_ring final : public slot_ring_base, public std::enable_shared_from_this<slot_ring<D>> {
+class slot_ring final : public slot_ring_base {
  public:
   slot_ring(const D& on, std::size_t slots, std::size_t slot_bytes)
       : device_(on), slot_bytes_(slot_bytes), slots_(slots) {
@@ -130,7 +129,7 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
   }
   bool ready(std::size_t i) const override { return device_.query(*slots_[i].copied); }
   void synchronize(std::size_t i) const override { device_.synchronize(*slots_[i].copied); }
-  void release(std::size_t i) noexcept override {
+  void release(std::size_t i, shared<void> self) noexcept override {
     slot& s = slots_[i];
     std::exception_ptr failed;
     // The streams may be gone once this returns: one that cannot be marked is waited for now.
@@ -161,7 +160,7 @@ class slot_ring final : public slot_ring_base, public std::enable_shared_from_th
         draining_.push_back(i);
       }
     }
-    bell_.ring(this->shared_from_this());
+    bell_.ring(std::move(self));
   }
   std::string device_name() const override { return device_.name(); }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/device/host_batch.hpp>
 #include <millrace/device/stream_ref.hpp>
 
@@ -28,7 +29,8 @@ class slot_ring_base {
   virtual bool ready(std::size_t slot) const = 0;
   virtual void synchronize(std::size_t slot) const = 0;
   /// Ends the batch's hold: what the remembered streams have enqueued by now is the last use of the slot.
-  virtual void release(std::size_t slot) noexcept = 0;
+  /// `self` owns this ring: it is kept until the stage has heard of the release.
+  virtual void release(std::size_t slot, shared<void> self) noexcept = 0;
   virtual std::string device_name() const = 0;
 };
 

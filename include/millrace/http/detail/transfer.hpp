@@ -5,13 +5,13 @@
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/minmax.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/failure_of.hpp>
@@ -35,7 +35,7 @@ class basic_transfer final : public engine::client, private timer_node {
   /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
   static constexpr duration queue_look = std::chrono::seconds(1);
 
-  basic_transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
+  basic_transfer(engine& e, request&& r, shared<const transport_options> transport, body_options&& body)
       : engine_(e),
         request_(std::move(r)),
         transport_(std::move(transport)),
@@ -360,7 +360,7 @@ class basic_transfer final : public engine::client, private timer_node {
 
   engine& engine_;
   request request_;
-  const std::shared_ptr<const transport_options> transport_;
+  const shared<const transport_options> transport_;
   body_options body_;
   head_parser<> parser_;
   CURL* easy_ = nullptr;

@@ -4,7 +4,6 @@
 
 #include <coroutine>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>

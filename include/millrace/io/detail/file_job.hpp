@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <coroutine>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,6 +12,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -21,8 +21,8 @@ namespace millrace::detail {
 
 /// What a file operation needs to stay alive while the kernel works on it.
 struct file_keep {
-  explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
-  std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
+  explicit file_keep(shared<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
+  shared<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
   bytes memory;
   owned<const std::string> path;
   owned<struct ::statx> status;

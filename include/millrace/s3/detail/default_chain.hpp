@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/s3/credentials.hpp>
 #include <millrace/s3/detail/container_source.hpp>
 #include <millrace/s3/detail/environment_copy.hpp>
@@ -42,7 +42,7 @@ class sourced_credentials {
 template <class World>
 class default_chain {
  public:
-  default_chain(std::shared_ptr<World> world, const environment& variables)
+  default_chain(shared<World> world, const environment& variables)
       : world_(std::move(world)), variables_(make_owned<environment_copy<>>(variables)) {}
 
   World& world() const noexcept { return *world_; }
@@ -224,7 +224,7 @@ class default_chain {
     co_return std::move(*who);
   }
 
-  const std::shared_ptr<World> world_;
+  const shared<World> world_;
   const owned<environment_copy<>> variables_;
 };
 

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <exception>
 #include <limits>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/minmax.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/credentials.hpp>
@@ -24,17 +24,17 @@ namespace millrace::s3::detail {
 /// Keeps the credentials of a `Source` (default_chain, or a test's) fresh for any number of coroutines on any number of
 /// executors. See refreshing_credentials for what it promises.
 template <class Source>
-class refresher : public std::enable_shared_from_this<refresher<Source>> {
+class refresher {
  public:
-  explicit refresher(std::shared_ptr<Source> source) : source_(std::move(source)) {}
+  explicit refresher(shared<Source> source) : source_(std::move(source)) {}
 
-  static task<credentials> get(std::shared_ptr<refresher> self) {
+  static task<credentials> get(shared<refresher> self) {
     executor& ex = co_await this_executor();
     for (;;) {
       std::uint64_t seen = 0;
       std::optional<credentials> usable;
       const bool start = self->look(usable, seen);
-      if (start) self->begin(ex);
+      if (start) begin(ex, self);
       if (!usable) {
         co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
         usable = self->outcome();
@@ -87,16 +87,16 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
   }
 
   /// Runs by itself, for everybody: whoever began it may be dropped. A loop that ends does not wait long for it.
-  void begin(executor& ex) {
+  static void begin(executor& ex, const shared<refresher>& self) {
     try {
-      root_scope::of(ex).adopt_droppable(run(this->shared_from_this()));
+      root_scope::of(ex).adopt_droppable(run(self));
     } catch (...) {
-      finish(nullptr, std::current_exception());
+      self->finish(nullptr, std::current_exception());
       throw;
     }
   }
 
-  static task<void> run(std::shared_ptr<refresher> self) {
+  static task<void> run(shared<refresher> self) {
     // An executor that ends drops this where it stands: those who wait on others are told, and begin anew.
     class report {
      public:
@@ -205,7 +205,7 @@ class refresher : public std::enable_shared_from_this<refresher<Source>> {
 
   static constexpr std::int64_t extension = 600;
 
-  const std::shared_ptr<Source> source_;
+  const shared<Source> source_;
   mutable std::mutex mutex_;
   std::optional<credentials> current_;
   std::string where_from_;

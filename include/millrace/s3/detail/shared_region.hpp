@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/detail/remote_waiters.hpp>
@@ -20,11 +20,11 @@ namespace millrace::s3::detail {
 /// kept; a failure is shared by those who wait for it, and the next one asks again. Like a refresh the question belongs
 /// to the executor that began it, and dropping one who waits disturbs no other.
 template <class Source>
-class shared_region : public std::enable_shared_from_this<shared_region<Source>> {
+class shared_region {
  public:
-  explicit shared_region(std::shared_ptr<Source> source) : source_(std::move(source)) {}
+  explicit shared_region(shared<Source> source) : source_(std::move(source)) {}
 
-  static task<std::string> get(std::shared_ptr<shared_region> self) {
+  static task<std::string> get(shared<shared_region> self) {
     executor& ex = co_await this_executor();
     for (;;) {
       std::uint64_t seen = 0;
@@ -35,7 +35,7 @@ class shared_region : public std::enable_shared_from_this<shared_region<Source>>
         seen = self->finished_;
         start = !std::exchange(self->running_, true);
       }
-      if (start) self->begin(ex);
+      if (start) begin(ex, self);
       co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
       std::lock_guard lock(self->mutex_);
       if (self->error_) std::rethrow_exception(self->error_);
@@ -63,16 +63,16 @@ class shared_region : public std::enable_shared_from_this<shared_region<Source>>
     bool told_ = false;
   };
 
-  void begin(executor& ex) {
+  static void begin(executor& ex, const shared<shared_region>& self) {
     try {
-      root_scope::of(ex).adopt_droppable(run(this->shared_from_this()));
+      root_scope::of(ex).adopt_droppable(run(self));
     } catch (...) {
-      finish(std::nullopt, std::current_exception());
+      self->finish(std::nullopt, std::current_exception());
       throw;
     }
   }
 
-  static task<void> run(std::shared_ptr<shared_region> self) {
+  static task<void> run(shared<shared_region> self) {
     report at_end(*self);
     std::optional<std::string> answer;
     std::exception_ptr failed;
@@ -94,7 +94,7 @@ class shared_region : public std::enable_shared_from_this<shared_region<Source>>
     waiters_.wake_all();
   }
 
-  const std::shared_ptr<Source> source_;
+  const shared<Source> source_;
   std::mutex mutex_;
   std::optional<std::string> answer_;
   std::exception_ptr error_;

@@ -9,13 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/s3/detail/read_small_file.hpp>
@@ -55,7 +54,7 @@ class surroundings {
 
  private:
   /// As http::send(), but nothing of the answer is left behind in memory that has been freed: it may be a secret.
-  static task<http::response> send_wiped(http::request r, std::shared_ptr<const http::transport_options> options,
+  static task<http::response> send_wiped(http::request r, shared<const http::transport_options> options,
                                          std::size_t limit) {
     executor& ex = co_await this_executor();
     http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
@@ -79,7 +78,7 @@ class surroundings {
   }
 
   /// An answer that drips is no answer.
-  static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
+  static task<http::response> send_within(http::request r, shared<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);
     try {

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/shared.hpp>
 #include <millrace/s3/detail/cut_parts.hpp>
 #include <millrace/s3/detail/put_plan.hpp>
 #include <millrace/s3/detail/upload_documents.hpp>
@@ -66,7 +66,7 @@ void add_fields(operation& op, const http::headers& fields) {
 
 /// PutObject: the whole object in one request. Gives the ETag.
 template <class Session>
-task<std::string> store_whole(std::shared_ptr<const Session> s, std::string bucket, std::string key, bytes body,
+task<std::string> store_whole(shared<const Session> s, std::string bucket, std::string key, bytes body,
                               const put_plan& plan) {
   operation op("PUT", std::move(bucket), std::move(key));
   op.body = std::move(body);
@@ -79,7 +79,7 @@ task<std::string> store_whole(std::shared_ptr<const Session> s, std::string buck
 
 /// UploadPart.
 template <class Session>
-task<stored_part> store_part(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id,
+task<stored_part> store_part(shared<const Session> s, std::string bucket, std::string key, std::string id,
                              object_chunk chunk, bool checksums) {
   if (chunk.number > max_parts) {
     where at;
@@ -100,8 +100,7 @@ task<stored_part> store_part(std::shared_ptr<const Session> s, std::string bucke
 
 /// CreateMultipartUpload; gives the id.
 template <class Session>
-task<std::string> create_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key,
-                                const put_plan& plan) {
+task<std::string> create_upload(shared<const Session> s, std::string bucket, std::string key, const put_plan& plan) {
   operation op("POST", std::move(bucket), std::move(key));
   op.query = "uploads";
   add_fields(op, plan.fields);
@@ -112,7 +111,7 @@ task<std::string> create_upload(std::shared_ptr<const Session> s, std::string bu
 
 /// CompleteMultipartUpload; gives the ETag.
 template <class Session>
-task<std::string> complete_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id,
+task<std::string> complete_upload(shared<const Session> s, std::string bucket, std::string key, std::string id,
                                   std::vector<stored_part> parts, bool only_new) {
   operation op("POST", std::move(bucket), std::move(key));
   append_query_parameter(op.query, "uploadId", id);
@@ -143,7 +142,7 @@ task<std::string> complete_upload(std::shared_ptr<const Session> s, std::string 
 
 /// AbortMultipartUpload; an upload that is not there any more is fine.
 template <class Session>
-task<void> abort_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id) {
+task<void> abort_upload(shared<const Session> s, std::string bucket, std::string key, std::string id) {
   operation op("DELETE", std::move(bucket), std::move(key));
   append_query_parameter(op.query, "uploadId", id);
   auto attempt = [&] { return discard_once(*s, op); };
