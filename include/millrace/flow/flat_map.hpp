@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <iterator>
 #include <optional>
+#include <string_view>  // for std::begin() and iter_value_t: <iterator> brings <streambuf> with it
 #include <type_traits>
 #include <utility>
 

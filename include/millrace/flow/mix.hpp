@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -34,7 +33,8 @@ template <class T>
 async_generator<T> mixed(std::vector<async_generator<T>> sources, std::vector<std::uint64_t> weights,
                          mix_options options) {
   rng random(options.seed, options.epoch, purpose::mix);
-  std::uint64_t total = std::accumulate(weights.begin(), weights.end(), std::uint64_t(0));
+  std::uint64_t total = 0;
+  for (const std::uint64_t weight : weights) total += weight;
   while (total > 0) {
     std::uint64_t ticket = random.below(total);
     std::size_t chosen = 0;
