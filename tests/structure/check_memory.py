@@ -36,7 +36,7 @@ def main():
     print(f"millrace.hpp takes the compiler {used:.0f} MB; {limit:.0f} are allowed")
     if used > limit:
         sys.exit("bench/compile_time.py tells what a header takes; std::optional, std::vector, std::map, std::span and "
-                 "std::make_shared of a new type are 1 to 4 MB each")
+                 "std::function of a new type are 1 to 4 MB each")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ concept foreign_shared = requires(const Pointer& from, T*& to) {
 /// One of the owners of an object on the heap, which ends with the last of them. Null after it was moved from.
 ///
 /// It does what std::shared_ptr does, without weak pointers and deleters, and is here for the sake of those who include
-/// millrace: <memory> and its instantiations are a tenth of what g++ 12 does (at -O0) to compile millrace.hpp. Owners
+/// millrace: <memory> and its instantiations were a tenth of what g++ 12 did (at -O0) to compile millrace.hpp. Owners
 /// of one object may be copied and dropped on several threads at once; one owner is used by one thread at a time.
 ///
 /// A std::shared_ptr converts to it, so that whoever has one passes it as it is. Both own the object then.
