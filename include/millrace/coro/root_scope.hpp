@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
@@ -27,7 +27,13 @@ class basic_root_scope final : public executor_service, private timer_node {
   }
 
   explicit basic_root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
-  ~basic_root_scope() override { executor_.remove_timer(*this); }
+  ~basic_root_scope() override {
+    executor_.remove_timer(*this);
+    while (!tasks_.empty()) {
+      const owned<adopted> last = std::move(tasks_.back());  // destroyed outside: destructors may adopt
+      tasks_.pop_back();
+    }
+  }
 
   /// Runs `t` to its end. What it throws is counted and dropped: clean-up has nobody to report to.
   void adopt(task<void> t) {
@@ -50,6 +56,7 @@ class basic_root_scope final : public executor_service, private timer_node {
     adopted(started<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
     started<void> running;
     bool droppable;
+    owned<adopted> next;  // of those that are let go together
   };
 
   // A task cannot free its own frame, nor a timer another coroutine's: this message is run between coroutines.
@@ -70,7 +77,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   };
 
   void add(task<void> t, bool droppable) {
-    tasks_.emplace_back(started<void>(executor_, run(std::move(t), *this), nullptr), droppable);
+    tasks_.push_back(make_owned<adopted>(started<void>(executor_, run(std::move(t), *this), nullptr), droppable));
   }
   static task<void> run(task<void> t, basic_root_scope& self) {
     try {
@@ -99,27 +106,33 @@ class basic_root_scope final : public executor_service, private timer_node {
   }
 
   void sweep() noexcept {
-    std::list<adopted> ended;  // destroyed last: destructors may adopt
-    for (auto it = tasks_.begin(); it != tasks_.end();) {
-      const auto current = it++;
-      if (!current->running.done() && !(current->droppable && impatient_)) continue;
+    owned<adopted> ended;  // destroyed last: destructors may adopt
+    for (std::size_t i = 0; i < tasks_.size();) {
+      owned<adopted>& current = tasks_[i];
+      if (!current->running.done() && !(current->droppable && impatient_)) {
+        ++i;
+        continue;
+      }
       if (current->droppable) {
         --droppable_;
       } else {
         executor_.background_finished();
       }
-      ended.splice(ended.end(), tasks_, current);
+      current->next = std::move(ended);
+      ended = std::move(current);
+      tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     if (droppable_ == 0 && std::exchange(lingering_, false)) {
       impatient_ = false;
       executor_.remove_timer(*this);
       executor_.background_finished();
     }
+    while (ended != nullptr) ended = std::move(ended->next);
   }
 
   executor& executor_;
   reaper reaper_;
-  std::list<adopted> tasks_;
+  std::vector<owned<adopted>> tasks_;
   std::size_t droppable_ = 0;
   std::size_t failures_ = 0;
   bool lingering_ = false;  // in a drain, counted as background

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <list>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -242,8 +241,8 @@ class part_scheduler {
   bool upstream_ended_ = false;
   std::exception_ptr error_;
   signal changed_;
-  std::list<open_object> open_;  // in the order of delivery
-  started<void> puller_;         // declared last: it refers to all of the above
+  std::deque<open_object> open_;  // in the order of delivery; coroutines refer to them
+  started<void> puller_;          // declared last: it refers to all of the above
 };
 
 template <class Shards>
