@@ -83,9 +83,9 @@ class slot_ring_user {
 };
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
-template <device D, class Item, class Stager>
+template <device D, class Item, class Stager, class Batch>
 task<void> fill_slots(async_generator<Item>& source, shared<slot_ring<D>> ring, shared<Stager> stager, cpu_pool* on,
-                      channel<device_batch>& ready) {
+                      channel<Batch>& ready) {
   std::exception_ptr failed;
   try {
     for (;;) {
@@ -101,7 +101,7 @@ task<void> fill_slots(async_generator<Item>& source, shared<slot_ring<D>> ring, 
         staged = job();
       }
       ring->fill(slot, std::move(staged));
-      ready.try_send(device_batch(ring, slot));
+      ready.try_send(Batch(ring, slot));
     }
   } catch (...) {
     failed = std::current_exception();
@@ -119,11 +119,11 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   slot_ring_user<D> last(ex, ring);  // goes after everything that releases slots
   using stager_type = batch_stager<D, Collate>;
   auto stager = make_shared_object<stager_type>(on, with.samples, std::move(how));
-  channel<device_batch> ready(with.slots);
+  channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
   task<void> filling = fill_slots<D, Item, stager_type>(source, ring, std::move(stager), with.on, ready);
   started<void> ahead(ex, std::move(filling), account);
   for (;;) {
-    std::optional<device_batch> batch = co_await ready.receive();
+    auto batch = co_await ready.receive();
     if (!batch) co_return;
     co_yield give(*batch);
   }

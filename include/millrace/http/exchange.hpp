@@ -26,17 +26,18 @@ namespace millrace::http {
 /// One coroutine may wait at a time. Dropping it, in any state, ends the transfer at once; an unfinished one closes its
 /// connection. Errors are thrown by head(), where no head is to be had, and, after the pieces that did arrive, by
 /// read().
-class exchange {
+template <class T = void>
+class basic_exchange {
  public:
-  template <class = void>
-  exchange(engine& e, request r, shared<const transport_options> transport, body_options body = body_options())
-      : transfer_(make_owned<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
-  exchange(exchange&&) noexcept = default;
-  exchange& operator=(exchange&&) noexcept = default;
+  basic_exchange(basic_engine<T>& e, request r, shared<const transport_options> transport,
+                 body_options body = body_options())
+      : transfer_(make_owned<detail::basic_transfer<T>>(e, std::move(r), std::move(transport), std::move(body))) {}
+  basic_exchange(basic_exchange&&) noexcept = default;
+  basic_exchange& operator=(basic_exchange&&) noexcept = default;
 
   class waiting {
    public:
-    waiting(detail::transfer& t, promise_base& promise, bool for_head) noexcept
+    waiting(detail::basic_transfer<T>& t, promise_base& promise, bool for_head) noexcept
         : transfer_(t), promise_(promise), for_head_(for_head) {}
     waiting(const waiting&) = delete;
     waiting& operator=(const waiting&) = delete;
@@ -54,7 +55,7 @@ class exchange {
       if (suspended_) transfer_.set_waiter(nullptr, for_head_);
       suspended_ = false;
     }
-    detail::transfer& transfer_;
+    detail::basic_transfer<T>& transfer_;
 
    private:
     promise_base& promise_;
@@ -64,31 +65,31 @@ class exchange {
   };
   class head_awaiter : public waiting {
    public:
-    head_awaiter(detail::transfer& t, promise_base& promise) noexcept : waiting(t, promise, true) {}
-    bool await_ready() const noexcept { return transfer_.head_ready(); }
+    head_awaiter(detail::basic_transfer<T>& t, promise_base& promise) noexcept : waiting(t, promise, true) {}
+    bool await_ready() const noexcept { return this->transfer_.head_ready(); }
     const response_head& await_resume() {
-      resumed();
-      if (!transfer_.head_complete()) transfer_.rethrow_if_failed();
-      return transfer_.head();
+      this->resumed();
+      if (!this->transfer_.head_complete()) this->transfer_.rethrow_if_failed();
+      return this->transfer_.head();
     }
   };
   class read_awaiter : public waiting {
    public:
-    read_awaiter(detail::transfer& t, promise_base& promise) noexcept : waiting(t, promise, false) {}
-    bool await_ready() const noexcept { return transfer_.body_ready(); }
+    read_awaiter(detail::basic_transfer<T>& t, promise_base& promise) noexcept : waiting(t, promise, false) {}
+    bool await_ready() const noexcept { return this->transfer_.body_ready(); }
     bytes await_resume() {
-      resumed();
-      return transfer_.take_body();
+      this->resumed();
+      return this->transfer_.take_body();
     }
   };
   template <class Awaiter>
   class awaitable {
    public:
-    explicit awaitable(detail::transfer& t) noexcept : transfer_(&t) {}
+    explicit awaitable(detail::basic_transfer<T>& t) noexcept : transfer_(&t) {}
     Awaiter awaited_by(promise_base& promise) const noexcept { return Awaiter(*transfer_, promise); }
 
    private:
-    detail::transfer* transfer_;
+    detail::basic_transfer<T>* transfer_;
   };
 
   awaitable<head_awaiter> head() noexcept { return awaitable<head_awaiter>(*transfer_); }
@@ -99,7 +100,8 @@ class exchange {
   const request& asked() const noexcept { return transfer_->asked(); }
 
  private:
-  owned<detail::transfer> transfer_;
+  owned<detail::basic_transfer<T>> transfer_;
 };
+using exchange = basic_exchange<>;
 
 }  // namespace millrace::http

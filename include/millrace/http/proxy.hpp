@@ -57,6 +57,7 @@ class proxy_choice {
   }
 
   /// Servers on this machine are reached directly in any case: no proxy could reach them.
+  template <class = void>
   void apply_to(transport_options& to) const {
     to.proxy = url;
     to.no_proxy = no_proxy;

@@ -32,7 +32,7 @@ struct content_range {
       r.satisfied = true;
     }
     if (!literal(text, '/')) return std::nullopt;
-    if (text == "*") return r.satisfied ? std::optional(r) : std::nullopt;
+    if (text == "*") return r.satisfied ? std::optional<content_range>(r) : std::nullopt;
     std::uint64_t total = 0;
     if (!number(text, total) || !text.empty()) return std::nullopt;
     if (r.satisfied && r.last >= total) return std::nullopt;

@@ -14,7 +14,7 @@ namespace millrace {
 /// A small fixed group of event loops that work for one pipeline: the pipeline's own and helpers on threads of their
 /// own. The loops share nothing but finished results (see run_on). A service of the pipeline's loop; `fetch` spreads
 /// its transfers over it. The helpers are joined when the pipeline's loop ends.
-template <class = void>
+template <class T = void>
 class basic_loop_group final : public executor_service {
  public:
   /// `count` loops in all, `home` among them. That io_uring is refused is told for the first loop that it happens to.
@@ -23,7 +23,7 @@ class basic_loop_group final : public executor_service {
     const auto* before = dynamic_cast<const event_loop*>(&home);
     for (std::size_t i = 1; i < count; ++i) {
       if (before != nullptr && std::strcmp(before->backend(), "epoll") == 0) how.log = &say_nothing;
-      helpers_.push_back(make_owned<loop_thread>(how));
+      helpers_.push_back(make_owned<basic_loop_thread<T>>(how));
       before = &helpers_.back()->loop();
     }
   }
@@ -40,7 +40,7 @@ class basic_loop_group final : public executor_service {
   static void say_nothing(void*, const char*) {}
 
   executor& home_;
-  std::vector<owned<loop_thread>> helpers_;
+  std::vector<owned<basic_loop_thread<T>>> helpers_;
   std::size_t turn_ = 0;
 };
 using loop_group = basic_loop_group<>;

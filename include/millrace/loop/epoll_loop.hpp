@@ -22,7 +22,7 @@ namespace millrace {
 ///
 /// A derived class may keep another clock (testing::jumping_loop does): it overrides now_ns() and poll(), and calls
 /// shut_down() in its destructor.
-template <class = void>
+template <class T = void>
 class basic_epoll_loop : public event_loop {
  public:
   /// Throws io_error when there are no descriptors left.
@@ -114,9 +114,9 @@ class basic_epoll_loop : public event_loop {
   }
 
   detail::wake_event wake_;
-  detail::epoll_set<> epoll_;
+  detail::epoll_set<T> epoll_;
   detail::watch_table watches_;
-  detail::file_worker<> files_{*this};
+  detail::file_worker<T> files_{*this};
 };
 using epoll_loop = basic_epoll_loop<>;
 

@@ -14,15 +14,15 @@ namespace millrace {
 
 namespace detail {
 
-template <class = void>
+template <class T = void>
 owned<event_loop> choose_loop(const loop_options& o) {
-  if (o.force_epoll) return make_owned<epoll_loop>();
+  if (o.force_epoll) return make_owned<basic_epoll_loop<T>>();
   int refused = o.pretend_ring_error;
   if (refused == 0) {
-    owned<ring_loop> loop = ring_loop::try_make(o, refused);
+    owned<basic_ring_loop<T>> loop = basic_ring_loop<T>::try_make(o, refused);
     if (loop != nullptr) return loop;
   }
-  auto loop = make_owned<epoll_loop>();
+  auto loop = make_owned<basic_epoll_loop<T>>();
   const std::string line =
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); this loop uses epoll";
   if (o.log != nullptr) {

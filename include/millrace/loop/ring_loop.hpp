@@ -32,10 +32,10 @@ namespace millrace {
 /// which therefore cannot overflow: file operations beyond their share wait in the loop, watches beyond theirs are
 /// polled through an epoll set inside the ring, and a share is kept for cancellations, which never wait for anything.
 /// The ring belongs to the thread that polls it first; when another thread goes on with the loop, it is made anew.
-template <class = void>
+template <class T = void>
 class basic_ring_loop final : public event_loop {
  public:
-  using flavour = detail::ring<>::flavour;
+  using flavour = typename detail::ring<T>::flavour;
 
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
@@ -280,7 +280,7 @@ class basic_ring_loop final : public event_loop {
 
   void take_completions() {
     for (unsigned n = ring_.completions_ready(); n > 0; --n) {
-      const detail::ring<>::completion c = ring_.take();
+      const typename detail::ring<T>::completion c = ring_.take();
       switch (static_cast<tag>(c.data & detail::ring_tag_mask)) {
         case tag::file:
           finish(*reinterpret_cast<file_operation*>(c.data), c.result);
@@ -350,7 +350,7 @@ class basic_ring_loop final : public event_loop {
   const loop_options options_;
   const flavour best_;
   detail::wake_event wake_;
-  detail::ring<> ring_;
+  detail::ring<T> ring_;
   std::size_t capacity_ = 0;
   pthread_t owner_{};
   bool owned_ = false;
@@ -358,7 +358,7 @@ class basic_ring_loop final : public event_loop {
   detail::watch_table watches_;
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;
-  owned<detail::epoll_set<>> overflow_;
+  owned<detail::epoll_set<T>> overflow_;
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
   std::size_t polls_ = 0;
@@ -375,7 +375,7 @@ void basic_ring_loop<T>::move_to_epoll(std::uint32_t index) {
   slot& s = watches_.at(index);
   try {
     if (!overflow_) {
-      overflow_ = make_owned<detail::epoll_set<>>();
+      overflow_ = make_owned<detail::epoll_set<T>>();
       arm_overflow();
     }
     overflow_->set(s.fd, s.events, watches_.tag(index), false);

@@ -67,6 +67,7 @@ class credentials {
       OPENSSL_cleanse(token.data(), token.size());
     }
 
+    template <class = void>
     static std::string_view checked(std::string_view text, const char* name, unsigned char lowest) {
       if (text.empty()) throw configuration_error(std::string("the ") + name + " is empty");
       for (char c : text) {

@@ -63,14 +63,14 @@ class error_document_handler final : public xml_handler {
 
 }  // namespace detail
 
-template <class>
+template <class T>
 std::optional<error_document> error_document::parse(std::string_view body) {
   error_document out;
   detail::error_document_handler handler(out);
   detail::xml_limits limits;
   limits.document = std::size_t(1) << 20;
   if (body.size() > limits.document) return std::nullopt;
-  detail::xml_reader<> reader(handler, limits);
+  detail::xml_reader<T> reader(handler, limits);
   if (!reader.read(detail::xml_legal(body)).empty() || !handler.is_error() || out.code.empty()) return std::nullopt;
   return out;
 }

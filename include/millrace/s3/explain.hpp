@@ -24,9 +24,11 @@ namespace millrace::s3 {
 namespace detail {
 
 /// Writes the text of explain().
-template <class = void>
+template <class T = void>
 class explanation {
  public:
+  using settings = basic_settings<T>;
+
   explanation(const environment& variables, const config_options& given, const settings& s)
       : variables_(variables), given_(given), settings_(s) {}
 
@@ -114,7 +116,7 @@ class explanation {
     out_ += std::string(name) + ": " + http::displayed(value) + " (" + from + ")\n";
     bool won = given;
     line("the program", given ? "used" : "not given");
-    for (const choice<settings>::place& p : c.places()) {
+    for (const typename choice<settings>::place& p : c.places()) {
       line(p.name, !p.set ? "not set" : won ? "set, but overruled" : "used");
       won = won || p.set;
     }
@@ -172,7 +174,7 @@ class explanation {
 
   void about_profile() {
     const std::string& name = settings_.profile_name();
-    const auto chain = profile_chain<>::of(settings_.files(), name, settings_.location().config_path);
+    const auto chain = profile_chain<T>::of(settings_.files(), name, settings_.location().config_path);
     if (chain) return source("profile", true, chain->description());
     if (settings_.selected() != nullptr) return source("profile", false, name + " says nothing of credentials");
     if (settings_.profile_named())
@@ -218,18 +220,18 @@ class explanation {
 /// What a client from this environment would use, setting by setting, and why: which source won, which ones are set but
 /// overruled, which are not set. Reads the configuration files and asks nobody; what is broken is said in its place.
 /// The text is for people and changes; no secret is in it.
-template <class = void>
+template <class T = void>
 std::string explain(const environment& variables = process_environment(),
                     const config_options& given = config_options()) {
   std::string broken;
-  std::optional<settings> s;
+  std::optional<basic_settings<T>> s;
   try {
     s.emplace(variables);
   } catch (const millrace::error& e) {
     broken = std::string("configuration files: broken: ") + e.what() + "\n";
     s.emplace(variables, [](const std::string&) { return detail::file_text(ENOENT); });
   }
-  return broken + detail::explanation<>(variables, given, *s).text();
+  return broken + detail::explanation<T>(variables, given, *s).text();
 }
 
 }  // namespace millrace::s3

@@ -21,8 +21,8 @@ namespace millrace::s3 {
 
 namespace detail {
 
-template <class = void>
-task<object_info> head_once(const session& s, const operation& op) {
+template <class T>
+task<object_info> head_once(const basic_session<T>& s, const operation& op) {
   http::body_options none;
   http::exchange x = co_await send(s, op, std::move(none));
   const http::response_head& head = co_await x.head();
@@ -36,8 +36,8 @@ task<object_info> head_once(const session& s, const operation& op) {
 }
 
 /// The object as a whole, where ranges were refused because it is empty.
-template <class = void>
-task<object_part> get_empty_once(const session& s, const operation& op) {
+template <class T>
+task<object_part> get_empty_once(const basic_session<T>& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
   const http::response_head& head = co_await x.head();
@@ -52,8 +52,8 @@ task<object_part> get_empty_once(const session& s, const operation& op) {
 }
 
 /// What the object has become that was `version` and is not any more: for the message, so that one attempt will do.
-template <class = void>
-task<std::string> version_now(const session& s, const operation& op) {
+template <class T>
+task<std::string> version_now(const basic_session<T>& s, const operation& op) {
   const operation head("HEAD", op.bucket, op.key);
   try {
     const object_info now = co_await head_once(s, head);

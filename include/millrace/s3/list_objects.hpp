@@ -19,8 +19,8 @@ namespace millrace::s3 {
 
 namespace detail {
 
-template <class = void>
-task<list_page> list_once(const session& s, const operation& op) {
+template <class T>
+task<list_page> list_once(const basic_session<T>& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
   const std::string text = co_await http::read_all(x, 32 * MiB);

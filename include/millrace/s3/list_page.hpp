@@ -153,13 +153,13 @@ class list_handler final : public xml_handler {
 
 }  // namespace detail
 
-template <class>
+template <class T>
 list_page list_page::parse(std::string_view xml, std::string_view bucket) {
-  detail::list_handler<> handler;
-  detail::xml_reader<> reader(handler);
+  detail::list_handler<T> handler;
+  detail::xml_reader<T> reader(handler);
   const std::string problem = reader.read(xml);
   if (!problem.empty()) {
-    detail::list_handler<>::broken(bucket, problem + " (byte " + std::to_string(reader.offset()) + " of the answer)");
+    detail::list_handler<T>::broken(bucket, problem + " (byte " + std::to_string(reader.offset()) + " of the answer)");
   }
   return handler.page(bucket);
 }

@@ -36,10 +36,10 @@ class profile_location {
 /// Pure parsing: the caller reads the files. `[default]` and `[profile x]` come from the configuration file, `[x]` from
 /// the credentials file, whose values win. `[profile default]` beats `[default]`; the last of repeated properties wins;
 /// sections and properties with names that nothing could ask for are skipped.
-template <class = void>
+template <class T = void>
 class basic_profile_file {
  public:
-  using table = std::map<std::string, profile, std::less<>>;
+  using table = std::map<std::string, basic_profile<T>, std::less<>>;
 
   basic_profile_file() = default;
 
@@ -50,21 +50,23 @@ class basic_profile_file {
                                   std::string_view credentials_name = "~/.aws/credentials");
 
   /// Null when there is none of that name; names are case-sensitive. Valid as long as this object.
-  const profile* find(std::string_view name) const noexcept { return look_up(profiles_, name); }
+  const basic_profile<T>* find(std::string_view name) const noexcept { return look_up(profiles_, name); }
   /// `[sso-session name]`.
-  const profile* find_sso_session(std::string_view name) const noexcept { return look_up(sso_sessions_, name); }
+  const basic_profile<T>* find_sso_session(std::string_view name) const noexcept {
+    return look_up(sso_sessions_, name);
+  }
   /// `[services name]`.
-  const profile* find_services(std::string_view name) const noexcept { return look_up(services_, name); }
+  const basic_profile<T>* find_services(std::string_view name) const noexcept { return look_up(services_, name); }
 
   const table& profiles() const noexcept { return profiles_; }
   const table& sso_sessions() const noexcept { return sso_sessions_; }
 
  private:
-  static const profile* look_up(const table& in, std::string_view name) noexcept {
+  static const basic_profile<T>* look_up(const table& in, std::string_view name) noexcept {
     const auto found = in.find(name);
     return found == in.end() ? nullptr : &found->second;
   }
-  static void merge(profile& into, detail::raw_section& section) {
+  static void merge(basic_profile<T>& into, detail::raw_section& section) {
     for (detail::raw_property& p : section.properties) {
       if (!p.first.empty()) into.set(std::move(p.first), p.second);
     }
@@ -105,10 +107,10 @@ template <class T>
 basic_profile_file<T> basic_profile_file<T>::parse(std::string_view config, std::string_view credentials,
                                                    std::string_view config_name, std::string_view credentials_name) {
   basic_profile_file out;
-  std::vector<detail::raw_section> sections = detail::profile_parser<>(config_name).parse(config);
+  std::vector<detail::raw_section> sections = detail::profile_parser<T>(config_name).parse(config);
   out.add_config(sections);
   detail::wipe(sections);
-  sections = detail::profile_parser<>(credentials_name).parse(credentials);
+  sections = detail::profile_parser<T>(credentials_name).parse(credentials);
   out.add_credentials(sections);
   detail::wipe(sections);
   return out;

@@ -20,7 +20,8 @@ enum class retry_class {
 
 /// The class of an answer, by its HTTP status (0: none arrived, whatever the transport's reason) and S3's error code
 /// (empty: none). A failed precondition (412), a range that is not there (416) and everything unknown are permanent.
-inline retry_class classify(int status, std::string_view code) noexcept {
+template <class = void>
+retry_class classify(int status, std::string_view code) noexcept {
   struct row {
     std::string_view code;
     retry_class what;

@@ -37,6 +37,7 @@ class operation {
   std::optional<http::byte_range> range;
   bytes body;
 
+  template <class = void>
   where at() const {
     where w;
     w.object = "s3://" + bucket + "/" + key;
@@ -62,16 +63,16 @@ class loop_signer final : public executor_service {
 /// The payload line of the signature: the hash of the body, unless TLS carries it and a checksum of its own, which the
 /// store compares, is among the signed fields. An upload takes 0.8 CPU seconds a GB that way, 1.2 with the hash; AWS's
 /// SDKs leave it out, too.
-template <class = void>
-std::string payload_line(signer& sign, const operation& op, std::string_view scheme) {
+template <class T>
+std::string payload_line(basic_signer<T>& sign, const operation& op, std::string_view scheme) {
   if (op.body.empty()) return std::string(empty_payload_sha256);
   if (scheme == "https" && op.fields.find("x-amz-checksum-crc32c") != nullptr) return std::string(unsigned_payload);
   return sign.payload_sha256(op.body.view());
 }
 
 /// Signs `op` for this moment, with credentials of one snapshot.
-template <class = void>
-http::request signed_request(executor& ex, const session& s, const operation& op, const credentials& who) {
+template <class T>
+http::request signed_request(executor& ex, const basic_session<T>& s, const operation& op, const credentials& who) {
   const endpoint to(s.for_bucket(op.bucket), op.bucket);
   const std::string path = to.path(op.key);
   std::string url(to.scheme());
@@ -99,7 +100,7 @@ http::request signed_request(executor& ex, const session& s, const operation& op
   q.host = to.host();
   q.path = path;
   q.query = op.query;
-  q.headers = {static_cast<const header_field*>(fields.data()), fields.size()};
+  q.headers = fields;
   q.region = to.region();
   q.service = to.service();
   q.payload = payload;
@@ -111,8 +112,8 @@ http::request signed_request(executor& ex, const session& s, const operation& op
 }
 
 /// Whether the server's Date is so far from ours that this is why it refuses signatures: S3 allows 15 minutes.
-template <class = void>
-bool clock_differs(const session& s, const http::response_head& head) {
+template <class T>
+bool clock_differs(const basic_session<T>& s, const http::response_head& head) {
   const std::string* date = head.fields.find("date");
   if (date == nullptr) return false;
   const std::optional<std::int64_t> theirs = parse_http_date(*date, s.now());
@@ -121,8 +122,9 @@ bool clock_differs(const session& s, const http::response_head& head) {
 
 /// Reads an answer that is no success and makes an exception of it; learns the bucket's region and the store's clock
 /// where the answer tells them.
-template <class = void>
-task<error> refusal(const session& s, const operation& op, http::exchange& x, const http::response_head& head) {
+template <class T>
+task<error> refusal(const basic_session<T>& s, const operation& op, http::exchange& x,
+                    const http::response_head& head) {
   std::string text;
   try {
     text = co_await http::read_all(x, 64 * KiB);
@@ -168,8 +170,8 @@ task<void> learn_own_region(const Session& s) {
 
 /// Signs and sends `op` and waits for the head of its answer; anything but 2xx is thrown as s3::error with S3's own
 /// code and message. One attempt. The body is read from the exchange.
-template <class = void>
-task<http::exchange> send(const session& s, const operation& op, http::body_options body) {
+template <class T>
+task<http::exchange> send(const basic_session<T>& s, const operation& op, http::body_options body) {
   executor& ex = co_await this_executor();
   const credentials who = co_await s.provider().get();
   if (s.lacks_region(op.bucket)) co_await detail::learn_own_region(s);

@@ -37,7 +37,7 @@ struct signing_options {
 /// keys of the day. Sign every attempt anew, with a fresh time and the present credentials: a signature is good for
 /// one request within fifteen minutes. Keys and everything they went through are overwritten on destruction.
 /// Throws configuration_error for a request that must not be signed; no message contains a secret.
-template <class = void>
+template <class T = void>
 class basic_signer {
  public:
   explicit basic_signer(signing_options options = signing_options()) : options_(options) {
@@ -240,8 +240,8 @@ class basic_signer {
   detail::sha256 sha256_;
   detail::hmac_sha256 hmac_;
   detail::signing_key_cache keys_;
-  detail::canonical_headers<> headers_;
-  detail::canonical_query<> query_;
+  detail::canonical_headers<T> headers_;
+  detail::canonical_query<T> query_;
   amz_date date_{0};
   detail::digest signature_{};
   std::string canonical_;

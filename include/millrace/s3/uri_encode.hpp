@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -13,16 +12,10 @@ namespace millrace::s3 {
 namespace detail {
 
 /// The bytes that S3 never percent-encodes: `unreserved` of RFC 3986, section 2.3.
-inline constexpr std::array<bool, 256> unreserved = [] {
-  std::array<bool, 256> table{};
-  for (int c = 'A'; c <= 'Z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'a'; c <= 'z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = '0'; c <= '9'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (char c : {'-', '.', '_', '~'}) table[static_cast<unsigned char>(c)] = true;
-  return table;
-}();
-
-inline bool is_unreserved(char c) noexcept { return unreserved[static_cast<unsigned char>(c)]; }
+inline bool is_unreserved(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
+}
 
 /// The value of a hexadecimal digit of either case, or -1.
 inline int hex_digit(char c) noexcept {

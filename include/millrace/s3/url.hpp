@@ -23,6 +23,7 @@ class url {
   url(std::string bucket, std::string key) : bucket_(std::move(bucket)), key_(std::move(key)) {}
 
   /// Throws configuration_error when `text` is not an S3 URL or names no bucket.
+  template <class = void>
   static url parse(std::string_view text) {
     static constexpr std::string_view scheme = "s3://";
     if (text.size() < scheme.size() || (text[0] != 's' && text[0] != 'S') || text.substr(1, 4) != scheme.substr(1)) {

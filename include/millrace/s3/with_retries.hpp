@@ -36,8 +36,8 @@ failed_attempt attempt_that(const http::error& e) noexcept {
   return failed;
 }
 
-template <class = void>
-void succeeded(const session& s, retry_policy& policy, const executor& ex) {
+template <class T>
+void succeeded(const basic_session<T>& s, retry_policy& policy, const executor& ex) {
   policy.after_success();
   if (s.limiter() != nullptr) s.limiter()->ended(ex.now(), false);
 }
@@ -52,8 +52,8 @@ void succeeded(const session& s, retry_policy& policy, const executor& ex) {
 /// attempt with a member progressed() that is true after a failure has brought a good part of the answer, which the
 /// next call goes on from: it does not count (its cost does). The callable lives in the coroutine. Dropping the task
 /// drops the attempt, or the pause, where it stands.
-template <class T, class Attempt>
-task<T> with_retries(const session& s, Attempt attempt) {
+template <class T, class Attempt, class U>
+task<T> with_retries(const basic_session<U>& s, Attempt attempt) {
   retry_policy policy(s.retries(), s.quota());
   bool damaged = false;
   executor& ex = co_await this_executor();

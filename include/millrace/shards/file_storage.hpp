@@ -55,9 +55,9 @@ class basic_file_storage final : public storage {
 using file_storage = basic_file_storage<>;
 
 /// The store of local files, for fetch().
-template <class = void>
+template <class T = void>
 shared<const storage> files(file_storage_options options = {}) {
-  return make_shared_object<const file_storage>(options);
+  return make_shared_object<const basic_file_storage<T>>(options);
 }
 
 namespace detail {

@@ -44,9 +44,9 @@ using s3_storage = basic_s3_storage<>;
 
 namespace s3 {
 /// What fetch(client) reads from.
-template <class = void>
+template <class T = void>
 shared<const storage> as_storage(const client& c) {
-  return make_shared_object<const s3_storage>(c);
+  return make_shared_object<const basic_s3_storage<T>>(c);
 }
 }  // namespace s3
 

@@ -26,8 +26,8 @@ namespace millrace::http::detail {
 
 /// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
 /// Lives on the heap, owned by an `exchange`; destroying it at any moment takes the transfer out of libcurl.
-template <class = void>
-class basic_transfer final : public engine::client, private timer_node {
+template <class T = void>
+class basic_transfer final : public basic_engine<T>::client, private timer_node {
  public:
   /// libcurl may drain a fast socket for tens of megabytes in one call; after this many bytes the transfer is paused
   /// until the next turn, so that timers and other sockets are served.
@@ -35,7 +35,7 @@ class basic_transfer final : public engine::client, private timer_node {
   /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
   static constexpr duration queue_look = std::chrono::seconds(1);
 
-  basic_transfer(engine& e, request&& r, shared<const transport_options> transport, body_options&& body)
+  basic_transfer(basic_engine<T>& e, request&& r, shared<const transport_options> transport, body_options&& body)
       : engine_(e),
         request_(std::move(r)),
         transport_(std::move(transport)),
@@ -358,11 +358,11 @@ class basic_transfer final : public engine::client, private timer_node {
     if (waiter_ != nullptr && (waits_for_head_ ? head_ready() : body_ready())) engine_.loop().post(*waiter_);
   }
 
-  engine& engine_;
+  basic_engine<T>& engine_;
   request request_;
   const shared<const transport_options> transport_;
   body_options body_;
-  head_parser<> parser_;
+  head_parser<T> parser_;
   CURL* easy_ = nullptr;
   curl_slist* fields_ = nullptr;
   ready_node* waiter_ = nullptr;

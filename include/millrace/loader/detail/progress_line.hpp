@@ -17,11 +17,11 @@ namespace millrace::detail {
 
 /// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
 /// table at the end.
-template <class = void>
+template <class T = void>
 class progress_line final : private timer_node {
  public:
   /// `rank`: the index of the process whose run it is, no_rank where nobody said.
-  progress_line(executor& ex, const run_account<>& account, progress show, std::uint32_t rank)
+  progress_line(executor& ex, const run_account<T>& account, progress show, std::uint32_t rank)
       : executor_(ex), account_(account), terminal_(::isatty(STDERR_FILENO) == 1) {
     shown_ = show == progress::on || (show == progress::automatic && terminal_ && (rank == 0 || rank == no_rank));
     if (shown_) arm();
@@ -43,7 +43,7 @@ class progress_line final : private timer_node {
                         executor_.now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10)));
   }
   void write(bool last) noexcept {
-    const run_stats s = account_.snapshot();
+    const basic_run_stats<T> s = account_.snapshot();
     const double per_second = s.seconds > 0 ? 1 / s.seconds : 0;
     const stage_stats* samples = nullptr;  // the busiest count that is not bytes of parts: what users call samples
     for (const stage_stats& stage : s.stages) {
@@ -58,7 +58,7 @@ class progress_line final : private timer_node {
   }
 
   executor& executor_;
-  const run_account<>& account_;
+  const run_account<T>& account_;
   const bool terminal_;
   bool shown_ = false;
 };

@@ -16,7 +16,7 @@
 namespace millrace::detail {
 
 /// The account of one run: the stages' records and the training thread's waits. snapshot() is for any thread.
-template <class = void>
+template <class T = void>
 class run_account {
  public:
   stage_recorder& recorder() noexcept { return recorder_; }
@@ -32,8 +32,8 @@ class run_account {
     taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  run_stats snapshot() const {
-    run_stats out;
+  basic_run_stats<T> snapshot() const {
+    basic_run_stats<T> out;
     const std::int64_t began = began_;
     const std::int64_t ended = ended_;
     const double length = static_cast<double>((ended != 0 ? ended : monotonic_ns()) - began);

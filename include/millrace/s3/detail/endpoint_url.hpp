@@ -84,6 +84,7 @@ class endpoint_url {
   bool is_address() const noexcept { return is_address_; }
 
  private:
+  template <class = void>
   [[noreturn]] static void refuse(std::string_view text, const char* why) {
     where at;
     at.object = millrace::detail::without_secrets(std::string(text));

@@ -77,7 +77,8 @@ class hmac_sha256 {
 };
 
 /// Appends lower-case hexadecimal, as SigV4 wants it.
-inline void append_hex(std::string& out, const digest& bytes) {
+template <class = void>
+void append_hex(std::string& out, const digest& bytes) {
   static constexpr char hex[] = "0123456789abcdef";
   char text[2 * std::tuple_size<digest>::value];
   std::size_t at = 0;

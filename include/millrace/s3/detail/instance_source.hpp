@@ -69,6 +69,7 @@ class instance_place {
   request_limits limits;
 
  private:
+  template <class = void>
   static int number(const std::string& text, const char* name) {
     int value = 0;
     for (char c : text) {
@@ -186,13 +187,13 @@ task<credentials> instance_credentials(World& world, instance_place place) {
   const std::string path = folder + encode_path(first_line(names));
   const where at{root + path, std::nullopt, std::string()};
   const auto is_answer = [&](std::string_view text) {
-    const std::optional<json_leaves<>> body = json_leaves<>::parse(text);
+    const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);
     return body && (body->find("Code").value_or("Success") != "Success" || body->find("AccessKeyId"));
   };
   asking = session.get(path, "the role of this instance has no credentials", is_answer);
   std::string text = co_await std::move(asking);
   const wiped_text wiped(text);
-  const std::optional<json_leaves<>> body = json_leaves<>::parse(text);
+  const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);
   const std::string code(body->find("Code").value_or("Success"));
   if (code != "Success") {
     const std::string why(body->find("Message").value_or("the role of this instance cannot be used"));

@@ -56,7 +56,7 @@ class part_download {
  private:
   task<object_part> once() {
     executor& ex = co_await this_executor();
-    prefix_gate& gate = prefix_gates<prefix_gate>::of(ex).gate(session_.base().endpoint_url, op_.bucket, op_.key);
+    prefix_gate& gate = gate_of(ex, session_.base().endpoint_url, op_.bucket, op_.key);
     prefix_gate::pass pass = co_await gate.enter();
     const std::size_t before = partial_.filled;
     prepare();
@@ -155,7 +155,7 @@ class part_download {
                               std::to_string(now.size),
                           op_.at());
     }
-    if (!op_.range) declared_ = body_checksum<>::of(head.fields);
+    if (!op_.range) declared_ = body_checksum<std::void_t<Session>>::of(head.fields);
     if (!seen_) seen_ = std::move(now);
   }
 
@@ -192,7 +192,7 @@ class part_download {
   const slab_pool slabs_;
   http::partial_body partial_;
   std::optional<object_info> seen_;  // by the answer whose bytes are kept
-  std::optional<body_checksum<>> declared_;
+  std::optional<body_checksum<std::void_t<Session>>> declared_;
   bool resumed_ = false;
   bool progressed_ = false;
 };

@@ -43,4 +43,10 @@ class prefix_gates final : public executor_service {
   std::map<std::string, Gate> gates_;
 };
 
+/// The gate of a key among those of `ex`.
+template <class Gate = prefix_gate>
+Gate& gate_of(executor& ex, const std::string& endpoint, const std::string& bucket, const std::string& key) {
+  return prefix_gates<Gate>::of(ex).gate(endpoint, bucket, key);
+}
+
 }  // namespace millrace::s3::detail

@@ -35,7 +35,8 @@ class file_text {
 
 /// Reads a configuration or token file, at most 1 MiB (EFBIG beyond), at once: such files are small and local, and a
 /// refresh reads one every hour or so. Only regular files: a pipe would block (EINVAL).
-inline file_text read_small_file(const std::string& path) {
+template <class = void>
+file_text read_small_file(const std::string& path) {
   static constexpr std::size_t longest = std::size_t(1) << 20;
   class descriptor {
    public:

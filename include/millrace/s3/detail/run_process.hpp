@@ -71,6 +71,7 @@ class shell_process {
   int pidfd() const noexcept { return pidfd_; }
 
   /// Takes what is there. False at the end of the output.
+  template <class = void>
   bool read_into(process_result& to, std::size_t limit) {
     char buffer[4096];
     bool open = true;
@@ -94,6 +95,7 @@ class shell_process {
 
   /// True when it has ended. It stays a zombie until the destructor has killed its group: the number of the group
   /// cannot have become somebody else's by then.
+  template <class = void>
   bool ended(process_result& to) const noexcept {
     siginfo_t info;
     info.si_pid = 0;
@@ -110,6 +112,7 @@ class shell_process {
     throw io_error(error, "cannot start a process: " + std::generic_category().message(error));
   }
 
+  template <class = void>
   int spawn(const std::string& command, int output) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;

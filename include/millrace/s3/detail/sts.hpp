@@ -51,13 +51,13 @@ class sts_answer final : public xml_handler {
   std::string expiration;
 };
 
-template <class = void>
+template <class T = void>
 credentials credentials_of_sts(std::string_view body, const std::string& url) {
   const where at{url, std::nullopt, std::string()};
-  sts_answer<> answer;
+  sts_answer<T> answer;
   xml_limits limits;
   limits.document = 64 * KiB;
-  xml_reader<> reader(answer, limits);
+  xml_reader<T> reader(answer, limits);
   const std::string wrong = reader.read(body);
   if (!wrong.empty()) throw error(200, std::string(), wrong, std::string(), at);
   const std::optional<std::int64_t> end = parse_iso8601(answer.expiration);
@@ -104,15 +104,15 @@ http::request sts_request(const service_endpoint& to, std::string_view form) {
 }
 
 /// The region whose STS is asked. Without any, the one that is always there.
-template <class = void>
-std::string sts_region(const settings& s) {
+template <class T>
+std::string sts_region(const basic_settings<T>& s) {
   std::string region = choose_region(s).value_or_empty();
   return region.empty() ? "us-east-1" : region;
 }
 
 /// AssumeRole, signed with `base`. Throws s3::error when STS refuses, http::error when the way fails.
-template <class World>
-task<credentials> assume_role(World& world, const settings& s, role_request role, credentials base) {
+template <class World, class T>
+task<credentials> assume_role(World& world, const basic_settings<T>& s, role_request role, credentials base) {
   const std::string region = sts_region(s);
   const service_endpoint to(s, "sts", "AWS_ENDPOINT_URL_STS", "sts", region);
   const std::string url = to.url("/");
@@ -120,7 +120,7 @@ task<credentials> assume_role(World& world, const settings& s, role_request role
   style.encode_path = true;
   style.normalize_path = true;
   style.send_content_sha256 = false;
-  signer sign(style);
+  basic_signer<T> sign(style);
   const std::string path = to.prefix + "/";
   std::int64_t skew = 0;
   const auto make = [&] {
@@ -160,8 +160,8 @@ task<credentials> assume_role(World& world, const settings& s, role_request role
 
 /// AssumeRoleWithWebIdentity: unsigned; the token file is read now, since whoever keeps it replaces it. STS is asked
 /// again while it cannot reach the identity provider, and while it does not know a token that is new.
-template <class World>
-task<credentials> assume_web_identity(World& world, const settings& s, role_request role) {
+template <class World, class T>
+task<credentials> assume_web_identity(World& world, const basic_settings<T>& s, role_request role) {
   const where at{role.token_file, std::nullopt, std::string()};
   const service_endpoint to(s, "sts", "AWS_ENDPOINT_URL_STS", "sts", sts_region(s));
   const std::string url = to.url("/");

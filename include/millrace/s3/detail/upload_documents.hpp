@@ -112,13 +112,13 @@ class element_handler final : public xml_handler {
 /// The text of the element `path` in an answer that began as a success. S3 sends the status before it knows how the
 /// request ends: an error document in its place, a document that lacks the element, or none at all is an s3::error with
 /// the status 200.
-template <class = void>
+template <class T = void>
 std::string element_of(std::string_view body, std::string_view path, where at) {
   if (std::optional<error_document> refused = error_document::parse(body)) {
     throw error(200, refused->code, refused->message, refused->request_id, std::move(at));
   }
   element_handler found(path);
-  xml_reader<> reader(found);
+  xml_reader<T> reader(found);
   std::string wrong = reader.read(xml_legal(body));
   if (wrong.empty() && found.value.empty()) wrong = "the answer lacks " + std::string(path);
   if (!wrong.empty()) throw error(200, std::string(), std::move(wrong), std::string(), std::move(at));

@@ -12,7 +12,8 @@
 namespace millrace::s3::detail {
 
 /// Bytes of the character that begins at `text[0]`, one above 0x7f; 0 when it is no UTF-8 or none that XML 1.0 allows.
-inline std::size_t xml_character(std::string_view text) noexcept {
+template <class = void>
+std::size_t xml_character(std::string_view text) noexcept {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned a = at(0);
   if (a < 0xc2 || a > 0xf4) return 0;
@@ -30,7 +31,8 @@ inline std::size_t xml_character(std::string_view text) noexcept {
 /// `document` with a question mark for every character that XML 1.0 has no way to write, be it raw or a character
 /// reference, and for every byte that is not UTF-8. Stores repeat keys in their answers as they are, and keys may hold
 /// any of them; where the key is not what one wants to know, the rest of the answer is good.
-inline std::string xml_legal(std::string_view document) {
+template <class = void>
+std::string xml_legal(std::string_view document) {
   const auto legal = [](std::uint32_t c) {
     const bool control = c < 0x20 && c != '\t' && c != '\n' && c != '\r';
     return !control && (c < 0xd800 || c > 0xdfff) && c != 0xfffe && c != 0xffff;

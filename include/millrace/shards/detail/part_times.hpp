@@ -55,6 +55,7 @@ class part_times {
   static constexpr double most_allowed = 4;  // saved up in quiet times
   struct sizes {
     /// The one that 95 of 100 do not exceed: among at most 64 one of the four longest.
+    template <class = void>
     duration percentile_95() const noexcept {
       const std::size_t from_top = count - count * 95 / 100;
       duration longest[kept - kept * 95 / 100] = {};  // the longest first
