@@ -76,9 +76,10 @@ void configuration(std::string_view text) {
   const std::size_t half = text.size() / 2;
   allow<mill::configuration_error>([&] {
     const s3::profile_file file = s3::profile_file::parse(text, text.substr(half));
-    for (const auto& [name, profile] : file.profiles()) {
-      require(file.find(name) == &profile);
-      allow<mill::configuration_error>([&file, &name = name] {
+    for (const auto& one : file.profiles().entries()) {
+      const std::string& name = one->name;
+      require(file.find(name) == &one->value);
+      allow<mill::configuration_error>([&] {
         const auto chain = s3::detail::profile_chain<>::of(file, name, "config");
         if (chain) require(!chain->description().empty());
       });

@@ -5,11 +5,12 @@
 #include <openssl/crypto.h>
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <millrace/s3/detail/name_table.hpp>
 
 namespace millrace::s3 {
 
@@ -21,7 +22,7 @@ namespace millrace::s3 {
 template <class = void>
 class basic_profile {
  public:
-  using table = std::map<std::string, std::string, std::less<>>;
+  using table = detail::name_table<std::string>;
 
   basic_profile() = default;
   basic_profile(basic_profile&&) noexcept = default;
@@ -29,15 +30,15 @@ class basic_profile {
   basic_profile(const basic_profile&) = delete;
   basic_profile& operator=(const basic_profile&) = delete;
   ~basic_profile() {
-    for (auto& [name, value] : properties_) OPENSSL_cleanse(value.data(), value.size());
+    for (const auto& p : properties_.entries()) OPENSSL_cleanse(p->value.data(), p->value.size());
   }
 
   /// The value of a property (name in lower case); nothing when absent. A value of several lines has `\n` between
   /// them. Valid as long as the profile.
   std::optional<std::string_view> find(std::string_view name) const noexcept {
-    const auto found = properties_.find(name);
-    if (found == properties_.end()) return std::nullopt;
-    return std::string_view(found->second);
+    const std::string* const found = properties_.find(name);
+    if (found == nullptr) return std::nullopt;
+    return std::string_view(*found);
   }
 
   /// A sub-property, `name` below `property` (`s3` and `addressing_style`); the last one wins.
@@ -56,7 +57,7 @@ class basic_profile {
     return result;
   }
 
-  void set(std::string name, std::string value) { properties_[std::move(name)] = std::move(value); }
+  void set(std::string_view name, std::string value) { properties_[name] = std::move(value); }
   bool empty() const noexcept { return properties_.empty(); }
   const table& properties() const noexcept { return properties_; }
 

@@ -4,7 +4,6 @@
 
 #include <openssl/crypto.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/s3/detail/name_table.hpp>
 #include <millrace/s3/detail/profile_parser.hpp>
 #include <millrace/s3/profile.hpp>
 
@@ -39,7 +39,7 @@ class profile_location {
 template <class T = void>
 class basic_profile_file {
  public:
-  using table = std::map<std::string, basic_profile<T>, std::less<>>;
+  using table = detail::name_table<basic_profile<T>>;
 
   basic_profile_file() = default;
 
@@ -50,25 +50,19 @@ class basic_profile_file {
                                   std::string_view credentials_name = "~/.aws/credentials");
 
   /// Null when there is none of that name; names are case-sensitive. Valid as long as this object.
-  const basic_profile<T>* find(std::string_view name) const noexcept { return look_up(profiles_, name); }
+  const basic_profile<T>* find(std::string_view name) const noexcept { return profiles_.find(name); }
   /// `[sso-session name]`.
-  const basic_profile<T>* find_sso_session(std::string_view name) const noexcept {
-    return look_up(sso_sessions_, name);
-  }
+  const basic_profile<T>* find_sso_session(std::string_view name) const noexcept { return sso_sessions_.find(name); }
   /// `[services name]`.
-  const basic_profile<T>* find_services(std::string_view name) const noexcept { return look_up(services_, name); }
+  const basic_profile<T>* find_services(std::string_view name) const noexcept { return services_.find(name); }
 
   const table& profiles() const noexcept { return profiles_; }
   const table& sso_sessions() const noexcept { return sso_sessions_; }
 
  private:
-  static const basic_profile<T>* look_up(const table& in, std::string_view name) noexcept {
-    const auto found = in.find(name);
-    return found == in.end() ? nullptr : &found->second;
-  }
   static void merge(basic_profile<T>& into, detail::raw_section& section) {
     for (detail::raw_property& p : section.properties) {
-      if (!p.first.empty()) into.set(std::move(p.first), p.second);
+      if (!p.first.empty()) into.set(p.first, p.second);
     }
   }
   void add_config(std::vector<detail::raw_section>& sections);
@@ -134,14 +128,14 @@ void basic_profile_file<T>::add_config(std::vector<detail::raw_section>& section
       where_to = &services_;
       name = detail::name_behind(section.title, "services");
     }
-    if (name && detail::is_profile_name(*name)) merge((*where_to)[std::string(*name)], section);
+    if (name && detail::is_profile_name(*name)) merge((*where_to)[*name], section);
   }
 }
 
 template <class T>
 void basic_profile_file<T>::add_credentials(std::vector<detail::raw_section>& sections) {
   for (detail::raw_section& section : sections) {
-    if (detail::is_profile_name(section.title)) merge(profiles_[std::move(section.title)], section);
+    if (detail::is_profile_name(section.title)) merge(profiles_[section.title], section);
   }
 }
 

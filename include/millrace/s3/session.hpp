@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <ctime>
-#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include <millrace/http/options.hpp>
 #include <millrace/s3/config.hpp>
 #include <millrace/s3/credentials_provider.hpp>
+#include <millrace/s3/detail/name_table.hpp>
 #include <millrace/s3/rate_limiter.hpp>
 #include <millrace/s3/retry_options.hpp>
 #include <millrace/s3/retry_quota.hpp>
@@ -56,8 +56,8 @@ class basic_session {
   bool lacks_region(const std::string& bucket) const {
     if (!config_.region.empty() || !config_.endpoint_url.empty() || bucket.rfind("arn:", 0) == 0) return false;
     std::lock_guard lock(mutex_);
-    const auto found = regions_.find(bucket);
-    return own_region_.empty() && (found == regions_.end() || found->second.empty());
+    const std::string* const found = regions_.find(bucket);
+    return own_region_.empty() && (found == nullptr || found->empty());
   }
   /// Remembers the region of this machine, for when nothing else names one.
   void learn_own_region(std::string region) const {
@@ -70,14 +70,14 @@ class basic_session {
     config c = config_;
     std::lock_guard lock(mutex_);
     if (c.region.empty()) c.region = own_region_;
-    const auto found = regions_.find(bucket);
-    if (found != regions_.end() && !found->second.empty()) c.region = found->second;
+    const std::string* const found = regions_.find(bucket);
+    if (found != nullptr && !found->empty()) c.region = *found;
     return c;
   }
   /// Remembers a bucket's region; false when that is the one in use already.
   bool learn_region(const std::string& bucket, const std::string& region) const {
     std::lock_guard lock(mutex_);
-    std::string& known = regions_[std::string(bucket)];
+    std::string& known = regions_[bucket];
     const std::string& default_region = config_.region.empty() ? own_region_ : config_.region;
     if (region.empty() || (known.empty() ? default_region : known) == region) return false;
     known = region;
@@ -101,7 +101,7 @@ class basic_session {
   mutable retry_quota quota_;
   owned<rate_limiter> limiter_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::string, std::less<>> regions_;
+  mutable detail::name_table<std::string> regions_;
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
 };

@@ -4,12 +4,12 @@
 
 #include <openssl/crypto.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/environment.hpp>
+#include <millrace/s3/detail/name_table.hpp>
 
 namespace millrace::s3::detail {
 
@@ -57,7 +57,7 @@ class environment_copy {
   environment_copy(const environment_copy&) = delete;
   environment_copy& operator=(const environment_copy&) = delete;
   ~environment_copy() {
-    for (auto& [name, value] : values_) OPENSSL_cleanse(value.data(), value.size());
+    for (const auto& v : values_.entries()) OPENSSL_cleanse(v->value.data(), v->value.size());
   }
 
   /// Good as long as this object; to be read from any thread.
@@ -65,12 +65,11 @@ class environment_copy {
 
  private:
   static const char* look_up(void* self, const char* name) {
-    const auto& values = static_cast<const environment_copy*>(self)->values_;
-    const auto found = values.find(name);
-    return found == values.end() ? nullptr : found->second.c_str();
+    const std::string* const found = static_cast<const environment_copy*>(self)->values_.find(name);
+    return found == nullptr ? nullptr : found->c_str();
   }
 
-  std::map<std::string, std::string, std::less<>> values_;
+  name_table<std::string> values_;
 };
 
 }  // namespace millrace::s3::detail

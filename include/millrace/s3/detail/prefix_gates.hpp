@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
-#include <utility>
 
 #include <millrace/base/owned.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/s3/detail/name_table.hpp>
 #include <millrace/s3/detail/prefix_gate.hpp>
 
 namespace millrace::s3::detail {
@@ -30,17 +29,17 @@ class prefix_gates final : public executor_service {
     name += bucket;
     name += '/';
     if (key.find('/') != std::string::npos) name.append(key, 0, key.find('/'));
-    return gates_[std::move(name)];
+    return gates_[name];
   }
 
   std::size_t size() const noexcept { return gates_.size(); }
 
  private:
   void forget_idle() {
-    for (auto i = gates_.begin(); i != gates_.end();) i = i->second.idle() ? gates_.erase(i) : std::next(i);
+    gates_.erase_if([](const Gate& gate) { return gate.idle(); });
   }
 
-  std::map<std::string, Gate> gates_;
+  name_table<Gate> gates_;
 };
 
 /// The gate of a key among those of `ex`.
