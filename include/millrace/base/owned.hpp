@@ -16,6 +16,14 @@ struct delete_object {
   }
 };
 
+/// The same for an array: `delete[]`.
+struct delete_array {
+  template <class T>
+  void operator()(T* first) const noexcept {
+    delete[] first;
+  }
+};
+
 /// The sole owner of an object on the heap, or of a C library's handle with `Free`, a function object without state
 /// that ends it. Movable; null after it was moved from.
 ///

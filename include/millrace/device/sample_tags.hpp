@@ -49,12 +49,6 @@ class basic_sample_tags {
     virtual void move_row(std::size_t from, std::size_t to) = 0;
     const void* key;
   };
-  struct delete_array {
-    template <class T>
-    void operator()(T* first) const noexcept {
-      delete[] first;
-    }
-  };
   template <class T>
   struct typed final : column {
     typed(const void* k, std::size_t n) : column(k), values(new T[n]()) {}
