@@ -20,8 +20,8 @@ class response {
 
 /// Reads what is left of `x` into memory. More than `limit` bytes throws http::error (too_large): nothing that a server
 /// sends may exhaust memory.
-template <class = void>
-task<std::string> read_all(exchange& x, std::size_t limit) {
+template <class T>
+task<std::string> read_all(basic_exchange<T>& x, std::size_t limit) {
   std::string text;
   for (;;) {
     const bytes piece = co_await x.read();
@@ -36,10 +36,10 @@ task<std::string> read_all(exchange& x, std::size_t limit) {
 }
 
 /// Sends `r` and reads the whole answer, whatever its status.
-template <class = void>
+template <class T = void>
 task<response> send(request r, shared<const transport_options> transport, std::size_t limit) {
   executor& ex = co_await this_executor();
-  exchange x(engine::of(ex), std::move(r), std::move(transport));
+  basic_exchange<T> x(basic_engine<T>::of(ex), std::move(r), std::move(transport));
   response answer;
   answer.head = co_await x.head();
   answer.body = co_await read_all(x, limit);

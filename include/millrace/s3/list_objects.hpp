@@ -35,8 +35,8 @@ task<list_page> list_once(const basic_session<T>& s, const operation& op) {
 /// ListObjectsV2, page by page as items are asked for, so that any key can be listed (encoding-type=url). A page that
 /// fails is retried; a listing that is cut short, repeats itself, goes on for more than `most_empty` pages in a row
 /// without a key, or holds no object at all is an s3::error.
-template <class = void>
-async_generator<shard> list_objects(shared<const session> s, url prefix, std::uint64_t most_empty = 10000) {
+template <class Session>
+async_generator<shard> list_objects(shared<const Session> s, url prefix, std::uint64_t most_empty = 10000) {
   std::string token;
   std::string seen;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
   std::uint64_t pages = 0;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/shared.hpp>
@@ -36,7 +37,7 @@ task<std::string> presign(shared<const Session> s, std::string bucket, std::stri
   q.payload = unsigned_payload;
   std::string url = to.url(key);
   url += '?';
-  url += detail::loop_signer::of(ex).presign(q, who, s->now(), seconds);
+  url += detail::loop_signer<std::void_t<Session>>::of(ex).presign(q, who, s->now(), seconds);
   co_return url;
 }
 

@@ -49,15 +49,15 @@ class operation {
 namespace detail {
 
 /// The signer of a loop: signers are for one thread, clients are for all.
+template <class T = void>
 class loop_signer final : public executor_service {
  public:
-  template <class = void>
-  static signer& of(executor& ex) {
+  static basic_signer<T>& of(executor& ex) {
     return ex.service<loop_signer>([] { return make_owned<loop_signer>(); }).signer_;
   }
 
  private:
-  signer signer_;
+  basic_signer<T> signer_;
 };
 
 /// The payload line of the signature: the hash of the body, unless TLS carries it and a checksum of its own, which the
@@ -90,7 +90,7 @@ http::request signed_request(executor& ex, const basic_session<T>& s, const oper
   if (op.range) r.fields.add("range", op.range->header_value());
   if (s.base().requester_pays) r.fields.add("x-amz-request-payer", "requester");
 
-  signer& sign = loop_signer::of(ex);
+  basic_signer<T>& sign = loop_signer<T>::of(ex);
   std::vector<header_field> fields;
   fields.reserve(r.fields.size());
   for (const auto& [name, value] : r.fields) fields.push_back(header_field{name, value});

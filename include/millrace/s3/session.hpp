@@ -25,7 +25,7 @@ namespace millrace::s3 {
 
 /// What the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from the
 /// store (regions of buckets, the offset of its clock). Thread-safe.
-template <class = void>
+template <class T = void>
 class basic_session {
  public:
   basic_session(config c, shared<credentials_provider> provider, http::transport_options transport)

@@ -44,6 +44,8 @@ namespace detail {
 /// delivered next, so that later objects cannot hold all of the bound while the consumer waits for an earlier one.
 template <class Shards>
 class part_scheduler {
+  using group = basic_loop_group<std::void_t<Shards>>;
+
  public:
   part_scheduler(Shards in, shared<const storage> store, fetch_options options, executor& ex, stage_record* stage)
       : in_(std::move(in)),
@@ -52,7 +54,7 @@ class part_scheduler {
         executor_(ex),
         stage_(stage),
         slabs_(options.part),
-        loops_(ex.find_service<loop_group>()) {
+        loops_(ex.find_service<group>()) {
     puller_ = started<void>(ex, pull(), stage);
   }
 
@@ -235,7 +237,7 @@ class part_scheduler {
   executor& executor_;
   stage_record* const stage_;
   const slab_pool slabs_;
-  loop_group* const loops_;
+  group* const loops_;
   std::size_t used_ = 0;   // bytes of the bound
   std::size_t taken_ = 0;  // of those, with the consumer
   bool upstream_ended_ = false;

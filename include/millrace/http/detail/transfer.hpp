@@ -116,7 +116,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
         throw configuration_error("the URL has a control character", at());
       }
     }
-    set(CURLOPT_PRIVATE, static_cast<engine::client*>(this));
+    set(CURLOPT_PRIVATE, static_cast<typename basic_engine<T>::client*>(this));
     set(CURLOPT_SHARE, engine_.share());
     set(CURLOPT_URL, request_.url.c_str());
     set(CURLOPT_PATH_AS_IS, 1L);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/minmax.hpp>
