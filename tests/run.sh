@@ -18,7 +18,7 @@ jobs=${MILLRACE_JOBS:-$(nproc)}
 # Unless told otherwise without optimisation, which takes much longer to build (-DCMAKE_BUILD_TYPE=Release).
 case " $* " in
   *" --preset"*) ;;
-  *) set -- --preset default "$@" ;;
+  *) if [ ! -f "$build/CMakeCache.txt" ]; then set -- --preset default "$@"; fi ;;
 esac
 
 bash cmake/packages.sh install build

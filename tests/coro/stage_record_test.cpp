@@ -4,6 +4,8 @@
 
 #include "tests/support/catch.hpp"
 
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,20 @@ task<int> sink(async_generator<packet> in, duration compute) {
     ++count;
   }
   co_return count;
+}
+
+// Its size cannot be told the first times.
+struct heavy {
+  explicit heavy(int n) : number(n) {}
+  int number;
+  static inline int refusals = 0;
+};
+std::size_t byte_size(const heavy&) {
+  if (heavy::refusals > 0) {
+    --heavy::refusals;
+    throw std::length_error("no size");
+  }
+  return 1;
 }
 
 double ms(const stage_record::counter& c) { return static_cast<double>(c.load()) / 1e6; }
@@ -100,6 +116,35 @@ TEST_CASE("time of stages is exact: computing and waiting sources, three stages"
   CHECK(ms(r[2].starved_ns) == 0);
   CHECK(ms(r[2].asked_ns) == 50);  // of these 20 are its own waiting: asked - starved - busy
   CHECK(ms(r[2].blocked_ns) == 60);
+}
+
+TEST_CASE("a byte_size() that throws loses no item") {
+  struct local {
+    static async_generator<heavy> source() {
+      co_yield heavy(1);
+      co_yield heavy(2);
+    }
+    static task<void> consume(std::vector<int>& seen, int& thrown) {
+      auto g = source().named("source");
+      for (;;) {
+        try {
+          std::optional<heavy> item = co_await g.next();
+          if (!item) co_return;
+          seen.push_back(item->number);
+        } catch (const std::length_error&) {
+          ++thrown;
+        }
+      }
+    }
+  };
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  std::vector<int> seen;
+  int thrown = 0;
+  heavy::refusals = 2;
+  block_on(loop, local::consume(seen, thrown), recorder.find_or_add("sink", nullptr));
+  CHECK(thrown == 2);
+  CHECK(seen == std::vector{1, 2});
 }
 
 TEST_CASE("time of stages is exact when everything is there without waiting, across the inline budget") {

@@ -216,7 +216,8 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
 
   /// The same without moving the item: awaitable for a T*, null at the end. The item lies in the generator, which keeps
-  /// it until the next one is asked for or the generator is dropped; it may be moved from.
+  /// it until the next one is asked for or the generator is dropped; it may be moved from. What the consumer does not
+  /// move, or writes, the generator finds so.
   detail::in_place_awaitable<T>& next_in_place() noexcept {
     MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
     return *this;

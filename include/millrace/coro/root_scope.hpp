@@ -107,10 +107,11 @@ class basic_root_scope final : public executor_service, private timer_node {
 
   void sweep() noexcept {
     owned<adopted> ended;  // destroyed last: destructors may adopt
-    for (std::size_t i = 0; i < tasks_.size();) {
-      owned<adopted>& current = tasks_[i];
+    std::size_t kept = 0;
+    for (owned<adopted>& current : tasks_) {
       if (!current->running.done() && !(current->droppable && impatient_)) {
-        ++i;
+        if (&tasks_[kept] != &current) tasks_[kept] = std::move(current);
+        ++kept;
         continue;
       }
       if (current->droppable) {
@@ -120,8 +121,8 @@ class basic_root_scope final : public executor_service, private timer_node {
       }
       current->next = std::move(ended);
       ended = std::move(current);
-      tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(i));
     }
+    tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(kept), tasks_.end());
     if (droppable_ == 0 && std::exchange(lingering_, false)) {
       impatient_ = false;
       executor_.remove_timer(*this);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/flow/pipe.hpp>
@@ -15,12 +15,17 @@ template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
     const T& seen = *item;
+    bool wanted = false;
     if constexpr (is_task_v<call_result_t<F&, const T&>>) {
       auto answer = detail::call(predicate, seen);
-      const bool wanted = static_cast<bool>(co_await std::move(answer));
-      if (wanted) co_yield give(*item);
+      wanted = static_cast<bool>(co_await std::move(answer));
     } else {
-      if (static_cast<bool>(detail::call(predicate, seen))) co_yield give(*item);
+      wanted = static_cast<bool>(detail::call(predicate, seen));
+    }
+    if (wanted) {
+      co_yield give(*item);
+    } else if constexpr (!std::is_trivially_copyable_v<T>) {
+      static_cast<void>(T(std::move(*item)));  // what was given is moved from, and not held while the source waits
     }
   }
 }

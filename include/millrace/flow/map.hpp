@@ -32,11 +32,12 @@ async_generator<U> map_items(async_generator<T> source, F f) {
   }
 }
 
-/// The same for items that hold nothing: they are used where they lie.
+/// The same for items that hold nothing, and need not be emptied.
 template <class U, class T, class F>
 async_generator<U> map_values(async_generator<T> source, F f) {
   while (T* item = co_await source.next_in_place()) {
-    U result = detail::call(f, std::move(*item));
+    T own(std::move(*item));  // f may write to it, and the generator goes on with its own
+    U result = detail::call(f, std::move(own));
     co_yield give(result);
   }
 }

@@ -200,8 +200,8 @@ class generator_promise : public generator_promise_base {
   }
   MILLRACE_NOINLINE T* take_otherwise(bool waited) {
     const bool any = (phase_ & phase::item) != 0;
-    phase_ &= phase::recorded | phase::ended;
     if (asked_on_account()) account_result(waited, any ? static_cast<std::int64_t>(detail::item_bytes(*item_)) : -1);
+    phase_ &= phase::recorded | phase::ended;  // last: where byte_size() throws, the item is there for the next next()
     if (any) return item_;
     rethrow_if_failed();
     return nullptr;

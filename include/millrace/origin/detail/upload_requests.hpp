@@ -148,7 +148,8 @@ inline upload::part_list parse_parts(std::string_view document, const std::strin
     std::string text(*tag);
     for (const char* quote : {"&quot;", "&#34;"}) {
       for (std::size_t at; (at = text.find(quote)) != std::string::npos;) {
-        text.replace(at, std::string_view(quote).size(), "\"");
+        text[at] = '"';  // g++ 12 warns of replace()
+        text.erase(at + 1, std::string_view(quote).size() - 1);
       }
     }
     upload::claim& c = parts.emplace_back();
