@@ -30,7 +30,7 @@ async_generator<int> count_to(int n) {
 }
 async_generator<int> slow_count_to(int n) {
   for (int i = 1; i <= n; ++i) {
-    co_await sleep_for(10ms);
+    co_await virtual_sleep(10ms);
     co_yield int(i);
   }
 }
@@ -99,7 +99,7 @@ TEST_CASE("an exception is thrown by one next(), the items before it are deliver
     static async_generator<int> failing(bool sleep) {
       co_yield 1;
       co_yield 2;
-      if (sleep) co_await sleep_for(1ms);
+      if (sleep) co_await virtual_sleep(1ms);
       throw std::runtime_error("broken");
     }
     static async_generator<int> failing_at_once() {
@@ -301,7 +301,7 @@ TEST_CASE("a generator may be dropped wherever it is") {
     static async_generator<tracked> source(tracked parameter) {
       tracked resource(1);
       for (int i = 0;; ++i) {
-        if (i % 2 == 1) co_await sleep_for(10ms);
+        if (i % 2 == 1) co_await virtual_sleep(10ms);
         tracked item(i + parameter.value);
         co_yield give(item);
       }
@@ -369,7 +369,7 @@ TEST_CASE("dropping destroys the consumer's await first, then its locals, then i
   struct local {
     static async_generator<int> source(note parameter) {
       note inside(*parameter.log, 's');
-      co_await sleep_for(1ms);
+      co_await virtual_sleep(1ms);
       co_yield 1;
     }
     static async_generator<int> stage(async_generator<int> in, note parameter) {
@@ -461,7 +461,7 @@ TEST_CASE("items that are always there starve neither timers nor other coroutine
       done = true;
     }
     static task<void> timer(bool& done) {
-      co_await sleep_for(0ms);
+      co_await virtual_sleep(0ms);
       done = true;
     }
   };

@@ -34,13 +34,13 @@ class item {
 
 async_generator<item> source(int n) {
   for (int i = 0; i < n; ++i) {
-    if (i % 4 != 0) co_await sleep_for(duration(1 + i % 3));
+    if (i % 4 != 0) co_await virtual_sleep(duration(1 + i % 3));
     item made(i);
     co_yield give(made);
   }
 }
 task<item> work(item x, int ticks) {
-  if (ticks > 0) co_await sleep_for(duration(ticks));
+  if (ticks > 0) co_await virtual_sleep(duration(ticks));
   x.twice();
   co_return std::move(x);
 }

@@ -247,7 +247,7 @@ TEST_CASE("an idle loop with somebody waiting is a deadlock") {
   int x = 0;  // and the loop can be used again
   struct again {
     static task<void> set(int& v) {
-      co_await sleep_for(1ms);
+      co_await virtual_sleep(1ms);
       v = 1;
     }
   };
@@ -258,7 +258,7 @@ TEST_CASE("an idle loop with somebody waiting is a deadlock") {
 TEST_CASE("virtual time jumps to the next timer and is exact") {
   struct local {
     static task<void> stamp(testing::virtual_loop& loop, duration d, std::string& log) {
-      co_await sleep_for(d);
+      co_await virtual_sleep(d);
       log += std::to_string(loop.elapsed().count() / 1000000) + " ";
     }
   };

@@ -22,7 +22,7 @@ namespace {
 
 async_generator<int> slow_count_to(int n) {
   for (int i = 1; i <= n; ++i) {
-    co_await sleep_for(10ms);
+    co_await virtual_sleep(10ms);
     co_yield int(i);
   }
 }
@@ -80,7 +80,7 @@ TEST_CASE("next_in_place() waits, ends and fails as next() does, and the two may
   struct local {
     static async_generator<int> failing() {
       co_yield 1;
-      co_await sleep_for(1ms);
+      co_await virtual_sleep(1ms);
       throw std::runtime_error("broken");
     }
     static task<void> mixed(std::vector<int>& seen) {

@@ -108,13 +108,13 @@ task<value> evaluate(const node& n) {
 async_generator<value> results(const std::vector<node>& children) {
   for (const node& c : children) {
     const value v = co_await evaluate(c);
-    if (c.sleep % 3 == 1) co_await sleep_for(duration(c.sleep));
+    if (c.sleep % 3 == 1) co_await virtual_sleep(duration(c.sleep));
     co_yield v;
   }
 }
 async_generator<value> relay(async_generator<value> in, int sleep) {
   while (auto v = co_await in.next()) {
-    if (sleep > 0) co_await sleep_for(duration(sleep));
+    if (sleep > 0) co_await virtual_sleep(duration(sleep));
     co_yield give(*v);
   }
 }
@@ -136,7 +136,7 @@ task<value> permitted(semaphore& s, const node& n) {
 
 task<tracked> compute(const node& n, std::vector<value>& values) {
   executor& ex = co_await this_executor();
-  if (n.sleep > 0) co_await sleep_for(duration(n.sleep));
+  if (n.sleep > 0) co_await virtual_sleep(duration(n.sleep));
   value total = n.number;
   switch (n.what) {
     case kind::leaf:
@@ -183,7 +183,7 @@ task<tracked> compute(const node& n, std::vector<value>& values) {
       {
         started<value> dropped(ex, evaluate(n.children[0]));
         for (int i = 0; i < n.width; ++i) co_await yield_now();
-        if (n.sleep > 0) co_await sleep_for(duration(n.sleep));
+        if (n.sleep > 0) co_await virtual_sleep(duration(n.sleep));
       }
       total = co_await evaluate(n.children[1]);
       break;

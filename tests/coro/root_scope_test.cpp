@@ -15,11 +15,11 @@ using namespace std::chrono_literals;
 namespace {
 
 task<void> clean_up(duration d, int& done, tracked = tracked()) {
-  co_await sleep_for(d);
+  co_await virtual_sleep(d);
   ++done;
 }
 task<void> broken() {
-  co_await sleep_for(1ms);
+  co_await virtual_sleep(1ms);
   throw std::runtime_error("clean-up failed");
 }
 
@@ -35,7 +35,7 @@ class upload {
 };
 task<void> uploading(int& done) {
   upload u(co_await this_executor(), done);
-  co_await sleep_for(1000ms);
+  co_await virtual_sleep(1000ms);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ TEST_CASE("clean-up of a dropped coroutine runs to its end before block_on retur
   struct local {
     static task<void> drop_one(executor& ex, int& d) {
       started<void> s(ex, uploading(d));
-      co_await sleep_for(10ms);
+      co_await virtual_sleep(10ms);
     }
   };
   block_on(loop, local::drop_one(loop, done));
@@ -81,7 +81,7 @@ TEST_CASE("clean-up that fails is counted and hurts nobody") {
 TEST_CASE("clean-up may ask for more clean-up") {
   struct local {
     static task<void> chain(executor& ex, int depth, int& done) {
-      co_await sleep_for(1ms);
+      co_await virtual_sleep(1ms);
       ++done;
       if (depth > 0) root_scope::of(ex).adopt(chain(ex, depth - 1, done));
     }
@@ -164,7 +164,7 @@ TEST_CASE("a drain waits a moment for what can be begun again elsewhere, and the
   SECTION("clean-up may begin it") {
     struct cleaner {
       static task<void> run(executor& ex, int& count) {
-        co_await sleep_for(1s);
+        co_await virtual_sleep(1s);
         root_scope::of(ex).adopt_droppable(clean_up(1h, count, tracked(1)));
         root_scope::of(ex).adopt_droppable(clean_up(20ms, count, tracked(1)));
         ++count;

@@ -27,7 +27,7 @@ std::size_t byte_size(const packet& p) { return p.size; }
 async_generator<packet> source(int count, duration compute, duration wait) {
   for (int i = 0; i < count; ++i) {
     co_await compute_for(compute);
-    if (wait > 0ms) co_await sleep_for(wait);
+    if (wait > 0ms) co_await virtual_sleep(wait);
     co_yield packet(100);
   }
 }
@@ -189,7 +189,7 @@ TEST_CASE("tasks and their sleeps are on the account of the stage that awaits th
   struct stages {
     static task<void> work() {
       co_await compute_for(3ms);
-      co_await sleep_for(4ms);
+      co_await virtual_sleep(4ms);
       co_await compute_for(2ms);
     }
     static async_generator<packet> worker(int n) {
@@ -232,7 +232,7 @@ TEST_CASE("an end without items and an error are settled like an item") {
   struct stages {
     static async_generator<packet> none() {
       co_await compute_for(3ms);
-      co_await sleep_for(2ms);
+      co_await virtual_sleep(2ms);
     }
     static async_generator<packet> broken() {
       co_await compute_for(3ms);

@@ -23,11 +23,11 @@ static_assert(std::is_nothrow_move_constructible_v<started<int>>);
 namespace {
 
 task<int> after(duration d, int v, tracked = tracked()) {
-  if (d > 0ms) co_await sleep_for(d);
+  if (d > 0ms) co_await virtual_sleep(d);
   co_return v;
 }
 task<int> failing(duration d) {
-  if (d > 0ms) co_await sleep_for(d);
+  if (d > 0ms) co_await virtual_sleep(d);
   throw std::runtime_error("broken");
   co_return 0;
 }

@@ -23,10 +23,10 @@
 
 namespace millrace::test {
 
-/// Suspends for a time of the executor's clock. Dropping it removes the timer.
-class sleep_for {
+/// Suspends for a time of the clock of the virtual loop: nothing waits. Dropping it removes the timer.
+class virtual_sleep {
  public:
-  explicit sleep_for(duration d) noexcept : duration_(d) {}
+  explicit virtual_sleep(duration d) noexcept : duration_(d) {}
 
   class awaiter final : public timer_node {
    public:

@@ -33,11 +33,11 @@ struct anything {
 
 task<int> value(int v) { co_return v; }
 task<int> slow_value(int v) {
-  co_await sleep_for(10ms);
+  co_await virtual_sleep(10ms);
   co_return v;
 }
 task<int> failing(bool sleep) {
-  if (sleep) co_await sleep_for(10ms);
+  if (sleep) co_await virtual_sleep(10ms);
   throw std::runtime_error("broken");
   co_return 0;
 }
@@ -129,7 +129,7 @@ TEST_CASE("a task runs on the executor and the account of the coroutine that awa
     static task<bool> inner(executor& ex, stage_record* stage) {
       executor& mine = co_await this_executor();
       stage_record* const account = co_await this_stage();
-      co_await sleep_for(1ms);
+      co_await virtual_sleep(1ms);
       executor& after = co_await this_executor();
       co_return &mine == &ex&&& after == &ex&& account == stage;
     }
@@ -167,7 +167,7 @@ TEST_CASE("a tree of tasks may be dropped wherever it is") {
   struct local {
     static task<tracked> leaf(int step) {
       tracked inside(1);
-      if (step > 0) co_await sleep_for(10ms);
+      if (step > 0) co_await virtual_sleep(10ms);
       co_return inside;
     }
     static task<int> node(int depth, tracked parameter) {
@@ -220,7 +220,7 @@ TEST_CASE("a task that lives elsewhere goes on when its parent is dropped") {
   testing::virtual_loop loop;
   struct local {
     static task<void> child(bool& done) {
-      co_await sleep_for(10ms);
+      co_await virtual_sleep(10ms);
       done = true;
     }
     static task<void> parent(task<void>& child) { co_await std::move(child); }
@@ -252,7 +252,7 @@ TEST_CASE("a hundred thousand nested tasks need no stack") {
   struct local {
     static task<int> deep(int depth) {
       if (depth == 0) {
-        co_await sleep_for(1ms);
+        co_await virtual_sleep(1ms);
         co_return 0;
       }
       co_return co_await deep(depth - 1) + 1;
@@ -273,7 +273,7 @@ TEST_CASE("tasks that are always ready starve neither timers nor other coroutine
       co_return n;
     }
     static task<void> timer(bool& done) {
-      co_await sleep_for(0ms);
+      co_await virtual_sleep(0ms);
       co_await yield_now();
       done = true;
     }

@@ -22,7 +22,7 @@ namespace {
 
 task<void> send_all(channel<int>& c, int first, int count, duration pause, std::vector<int>* refused = nullptr) {
   for (int i = first; i < first + count; ++i) {
-    if (pause > 0ms) co_await sleep_for(pause);
+    if (pause > 0ms) co_await virtual_sleep(pause);
     const bool sent = co_await c.send(i);
     if (!sent && refused != nullptr) refused->push_back(i);
   }
@@ -31,7 +31,7 @@ task<std::vector<int>> receive_all(channel<int>& c, duration pause) {
   std::vector<int> items;
   while (auto x = co_await c.receive()) {
     items.push_back(*x);
-    if (pause > 0ms) co_await sleep_for(pause);
+    if (pause > 0ms) co_await virtual_sleep(pause);
   }
   co_return items;
 }

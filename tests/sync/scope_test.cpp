@@ -17,11 +17,11 @@ using namespace std::chrono_literals;
 namespace {
 
 task<void> append(std::string& log, duration d, char name, tracked = tracked()) {
-  co_await sleep_for(d);
+  co_await virtual_sleep(d);
   log += name;
 }
 task<void> fail(duration d, const char* text) {
-  if (d > 0ms) co_await sleep_for(d);
+  if (d > 0ms) co_await virtual_sleep(d);
   throw std::runtime_error(text);
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("a scope ends when its body and all its tasks have ended") {
       auto body = [&](scope& s) -> task<void> {
         s.spawn([&] { return append(log, 30ms, 'c'); });
         s.spawn([&] { return append(log, 10ms, 'a'); });
-        co_await sleep_for(20ms);
+        co_await virtual_sleep(20ms);
         log += 'b';
       };
       co_await with_scope(body);
@@ -72,7 +72,7 @@ TEST_CASE("the scope keeps callable and arguments as long as the task lives") {
           auto captured = std::make_unique<int>(i);
           // a coroutine lambda with a capture: it refers to the closure, which the scope holds
           auto work = [&total, captured = std::move(captured)](tracked t, std::string text) -> task<void> {
-            co_await sleep_for(5ms);
+            co_await virtual_sleep(5ms);
             total += *captured + t.value + static_cast<int>(text.size());
           };
           s.spawn(std::move(work), tracked(100), std::string(50, 'x'));
@@ -112,7 +112,7 @@ TEST_CASE("the first exception stops the others and the body, and is rethrown") 
     static task<void> body_fails(std::string& log) {
       auto body = [&](scope& s) -> task<void> {
         s.spawn([&] { return append(log, 30ms, 'x'); });
-        co_await sleep_for(10ms);
+        co_await virtual_sleep(10ms);
         throw std::runtime_error("first");
       };
       co_await with_scope(body);
@@ -128,7 +128,7 @@ TEST_CASE("the first exception stops the others and the body, and is rethrown") 
     static task<void> not_even_a_coroutine(std::string&) {
       auto body = [](scope& s) -> task<void> {
         s.spawn([]() -> task<void> { throw std::runtime_error("first"); });
-        co_await sleep_for(1000ms);
+        co_await virtual_sleep(1000ms);
       };
       co_await with_scope(body);
     }
@@ -154,7 +154,7 @@ TEST_CASE("the first exception stops the others and the body, and is rethrown") 
 TEST_CASE("tasks may spawn tasks") {
   struct local {
     static task<void> tree(scope& s, int depth, int& count) {
-      co_await sleep_for(1ms);
+      co_await virtual_sleep(1ms);
       ++count;
       if (depth == 0) co_return;
       s.spawn([&s, depth, &count] { return tree(s, depth - 1, count); });

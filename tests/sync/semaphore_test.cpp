@@ -26,7 +26,7 @@ namespace {
 task<void> hold(semaphore& s, std::uint64_t amount, duration d, std::string& log, char name) {
   semaphore::permit p = co_await s.acquire(amount);
   log += name;
-  if (d > 0ms) co_await sleep_for(d);
+  if (d > 0ms) co_await virtual_sleep(d);
   log += static_cast<char>(name - 'a' + 'A');
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("a semaphore never lends more than it has, and everybody who stays is 
         mark m(now, amount);
         now.order.push_back(id);
         REQUIRE((now.out <= s.capacity() || now.holders == 1));
-        co_await sleep_for(d);
+        co_await virtual_sleep(d);
       }
     };
     std::vector<started<void>> users;
