@@ -4,6 +4,7 @@
 
 #include "tests/support/catch.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -180,6 +181,26 @@ TEST_CASE("a remote message wakes a coroutine") {
   std::thread poster;
   CHECK(block_on(loop, local::wait_for(g, message, poster)) == 5);
   poster.join();
+}
+
+TEST_CASE("the inline budget, once used up, stays so until the next turn") {
+  const int hops = GENERATE(-5, 0, 1, 2, executor::inline_budget);
+  testing::virtual_loop loop;
+  loop.set_inline_budget(hops);
+  struct local {
+    static task<std::vector<int>> spend() {
+      executor& ex = co_await this_executor();
+      std::vector<int> granted;
+      for (int turn = 0; turn < 3; ++turn) {
+        co_await yield_now();
+        int n = 0;
+        for (int i = 0; i < 1000; ++i) n += ex.spend_inline() ? 1 : 0;
+        granted.push_back(n);
+      }
+      co_return granted;
+    }
+  };
+  CHECK(block_on(loop, local::spend()) == std::vector<int>(3, std::max(hops, 1) - 1));
 }
 
 TEST_CASE("services are one of a kind, whoever asks, and end in reverse order before the executor") {

@@ -77,11 +77,15 @@ class executor {
     next_stage_ = stage;
   }
 
-  /// Another budget than `inline_budget` from the next turn on: 1 sends every hop through the queue.
-  void set_inline_budget(int hops) noexcept { full_budget_ = hops; }
+  /// Another budget than `inline_budget` from the next turn on: 1 and less send every hop through the queue.
+  void set_inline_budget(int hops) noexcept { full_budget_ = hops < 1 ? 1 : hops; }
 
   /// Takes one step of the inline budget; false when it is used up and the caller should go through the queue.
-  bool spend_inline() noexcept { return --budget_ > 0; }
+  bool spend_inline() noexcept {
+    if (MILLRACE_LIKELY(--budget_ != 0)) return true;
+    budget_ = 1;  // used up until the next turn
+    return false;
+  }
 
   /// Switches the busy-time account to `stage` and returns the one before. Costs a clock reading only on a change.
   stage_record* enter(stage_record* stage) noexcept {

@@ -32,12 +32,19 @@ async_generator<U> map_items(async_generator<T> source, F f) {
   }
 }
 
-/// The same for items that hold nothing, and need not be emptied.
+/// f's result for an object of its own, moved from `item`: f may write to it, and the generator that keeps the item
+/// goes on with what it left there.
+template <class U, class T, class F>
+U mapped(F& f, T& item) {
+  T own(std::move(item));
+  return detail::call(f, std::move(own));
+}
+
+/// The same as map_items for items that hold nothing, and need not be emptied.
 template <class U, class T, class F>
 async_generator<U> map_values(async_generator<T> source, F f) {
   while (T* item = co_await source.next_in_place()) {
-    T own(std::move(*item));  // f may write to it, and the generator goes on with its own
-    U result = detail::call(f, std::move(own));
+    U result = detail::mapped<U>(f, *item);
     co_yield give(result);
   }
 }

@@ -21,6 +21,8 @@ namespace detail {
 /// What a generator is doing, as bits. No char: for all the compiler knows, any store changes what a char is.
 namespace phase {
 using type = unsigned;
+/// Nothing else to think about than the item. It stays so while the generator runs for a consumer that asks, as long as
+/// it neither waits nor ends and no account is kept: so items pass at a few nanoseconds each.
 inline constexpr type idle = 0;
 inline constexpr type asked = 1;      ///< asked, and what comes of it is not taken yet
 inline constexpr type item = 2;       ///< has an item for its consumer
@@ -29,9 +31,6 @@ inline constexpr type unbound = 8;    ///< never asked: has no executor yet
 inline constexpr type recorded = 16;  ///< works for a stage whose account is kept
 inline constexpr type queued = 32;    ///< asked when the inline budget was spent
 inline constexpr type awaited = 64;   ///< its consumer has suspended
-/// What `idle` becomes when an item is there without waiting and no account is kept: so one comparison finds out that
-/// there is nothing else to do, and items pass at a few nanoseconds each.
-inline constexpr type yielded = asked | item;
 }  // namespace phase
 
 /// What does not depend on the type of the items.
@@ -44,7 +43,10 @@ class generator_promise_base : public promise_base {
   }
   void return_void() const noexcept {}
 
-  bool has_result() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
+  /// Whether an item was yielded that nobody has taken yet.
+  bool has_item() const noexcept { return has_item_at_once() || (phase_ & phase::item) != 0; }
+  /// The same just after the generator was resumed while idle.
+  bool has_item_at_once() const noexcept { return item_ != nullptr; }
 
   /// The first step of a next() that is the first of all, or on account.
   MILLRACE_NOINLINE void prepare(promise_base& consumer) {
@@ -60,7 +62,7 @@ class generator_promise_base : public promise_base {
 
   /// await_ready() of a next() when the generator is not simply idle.
   MILLRACE_NOINLINE bool ask_otherwise(std::coroutine_handle<> self) {
-    if (has_result()) return true;                   // also after the end
+    if (has_come()) return true;                     // also after the end
     if ((phase_ & phase::asked) != 0) return false;  // an earlier next() was dropped while it waited
     phase_ |= phase::asked;
     executor& ex = get_executor();
@@ -75,7 +77,14 @@ class generator_promise_base : public promise_base {
     }
     self.resume();
     ex.enter(before);
-    return has_result();
+    return has_come();
+  }
+
+  /// await_ready() of a next() whose generator was resumed while idle and has yielded nothing.
+  MILLRACE_NOINLINE bool ended_or_waits() noexcept {
+    if (has_come()) return true;
+    phase_ = phase::asked;
+    return false;
   }
 
   /// await_suspend() of a next().
@@ -107,6 +116,12 @@ class generator_promise_base : public promise_base {
   owned<generator_extras> extras_;
 
  protected:
+  // What was yielded. Two places, so that one look at the first tells the consumer that there is an item, and that
+  // there is nothing else to do.
+  void* item_ = nullptr;        // while the generator was idle; null when it is taken
+  void* other_item_ = nullptr;  // otherwise: `phase::item` says whether it is there
+  /// Whether an item or the end has come, other than at once.
+  bool has_come() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
   /// An item or the end has come: wakes a consumer that waits.
   MILLRACE_NOINLINE void come(phase::type what) noexcept {
     phase_ = (phase_ & ~phase::awaited) | what;
@@ -183,31 +198,31 @@ class generator_promise : public generator_promise_base {
   /// The item, where it lies until the generator runs again; null at the end. Throws what ended the generator.
   /// `waiting`: whether the next() had to wait; false from now on.
   MILLRACE_ALWAYS_INLINE T* take(bool& waiting) {
-    if (MILLRACE_UNLIKELY(phase_ != phase::yielded)) return take_otherwise(std::exchange(waiting, false));
-    waiting = false;
-    phase_ = phase::idle;
-    return item_;
+    T* const item = static_cast<T*>(item_);
+    if (MILLRACE_UNLIKELY(item == nullptr)) return take_otherwise(std::exchange(waiting, false));
+    waiting = false;  // it is, and the compiler knows so from here on
+    item_ = nullptr;
+    return item;
   }
 
  private:
   MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
-    item_ = &item;
-    if (MILLRACE_LIKELY(phase_ == phase::asked)) {
-      phase_ = phase::yielded;
+    if (MILLRACE_LIKELY(phase_ == phase::idle)) {
+      item_ = &item;
     } else {
+      other_item_ = &item;
       come(phase::item);
     }
   }
   MILLRACE_NOINLINE T* take_otherwise(bool waited) {
-    const bool any = (phase_ & phase::item) != 0;
-    if (asked_on_account()) account_result(waited, any ? static_cast<std::int64_t>(detail::item_bytes(*item_)) : -1);
+    T* const item = (phase_ & phase::item) != 0 ? static_cast<T*>(other_item_) : nullptr;
+    if (asked_on_account()) {
+      account_result(waited, item != nullptr ? static_cast<std::int64_t>(detail::item_bytes(*item)) : -1);
+    }
     phase_ &= phase::recorded | phase::ended;  // last: where byte_size() throws, the item is there for the next next()
-    if (any) return item_;
-    rethrow_if_failed();
-    return nullptr;
+    if (item == nullptr) rethrow_if_failed();
+    return item;
   }
-
-  T* item_ = nullptr;
 };
 
 }  // namespace detail

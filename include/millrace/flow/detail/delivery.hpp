@@ -14,7 +14,7 @@ template <class T>
 class delivery {
  public:
   explicit delivery(generator_promise<T>& promise) noexcept : promise_(&promise) {}
-  bool pending() const noexcept { return (promise_->phase_ & phase::item) != 0; }
+  bool pending() const noexcept { return promise_->has_item(); }
 
  private:
   generator_promise<T>* promise_;
