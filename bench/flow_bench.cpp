@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Nanoseconds per item and stage of pipelines over ints, beside a plain loop that does the same: what the stages cost
-// that neither wait nor copy. CPU time of the one thread; interleaved rounds, the median of five with the lowest and
-// the highest. Build: c++ -std=c++20 -O2 -Iinclude bench/flow_bench.cpp -o flow_bench
+// Nanoseconds per item and stage of pipelines over ints, beside a plain loop that does the same and beside bare
+// coroutines with symmetric transfer: what the stages cost that neither wait nor copy. CPU time of the one thread;
+// interleaved rounds, the median of five with the lowest and the highest. Always built with -O2 when optimised:
+//   c++ -std=c++20 -O2 -Iinclude -I. bench/flow_bench.cpp -o flow_bench
 //
 //   flow_bench [millions of items, default 5]
 
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include <time.h>
+
+#include "bench/common/bare_generator.hpp"
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
@@ -74,11 +77,18 @@ std::int64_t plain_loop(int count) {
   }
   return total;
 }
+std::int64_t bare_stages(int count) {
+  return bench::bare_total(
+             bench::bare_batch(bench::bare_filter(bench::bare_map(bench::bare_iota(count), scramble), wanted),
+                               batch_size))
+      .get();
+}
 std::int64_t three_stages(int count) {
   return run(mill::iota(count) | mill::map(scramble) | mill::filter(wanted) | mill::batch(batch_size));
 }
 std::int64_t three_stages_inline(int count) {
-  return run(mill::iota(count) | mill::map(scramble) | mill::filter(wanted) | mill::batch(batch_size), nullptr, INT_MAX);
+  return run(mill::iota(count) | mill::map(scramble) | mill::filter(wanted) | mill::batch(batch_size), nullptr,
+             INT_MAX);
 }
 std::int64_t three_stages_recorded(int count) {
   mill::stage_recorder recorder;
@@ -109,6 +119,7 @@ struct contender {
 };
 constexpr std::array contenders{
     contender{"plain loop: map, filter, batch", plain_loop, 3, 1},
+    contender{"bare coroutines, symmetric transfer", bare_stages, 3, 1},
     contender{"map | filter | batch", three_stages, 3, 1},
     contender{"the same, never through the queue", three_stages_inline, 3, 1},
     contender{"the same with stage records", three_stages_recorded, 3, 1},
@@ -137,10 +148,10 @@ int main(int argc, char** argv) {
       times[i].push_back((cpu_ns() - start) / count / c.stages);
     }
   }
-  std::printf("%-34s %10s %18s\n", "ns per item and stage", "median", "spread");
+  std::printf("%-36s %10s %18s\n", "ns per item and stage", "median", "spread");
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     std::sort(times[i].begin(), times[i].end());
-    std::printf("%-34s %10.2f %8.2f - %7.2f\n", contenders[i].name, times[i][rounds / 2], times[i].front(),
+    std::printf("%-36s %10.2f %8.2f - %7.2f\n", contenders[i].name, times[i][rounds / 2], times[i].front(),
                 times[i].back());
   }
   return sink == 42 ? 1 : 0;
