@@ -175,7 +175,8 @@ TEST_CASE("every S3 vector is signed alike, four of them printed in the AWS docu
   if (data.empty()) MILLRACE_SKIP("no test data");
   const json vectors = millrace::test::read_json(data + "/sigv4/s3/s3-vectors.json");
   s3::signer signer;  // one for all cases, as in a client: the caches must keep them apart
-  CHECK(vectors.at("cases").size() == 36);
+  int presigned_cases = 0;
+  int signed_cases = 0;
   for (const json& c : vectors.at("cases")) {
     INFO(c.at("name").get<std::string>());
     const std::string url = c.at("url");
@@ -216,6 +217,7 @@ TEST_CASE("every S3 vector is signed alike, four of them printed in the AWS docu
     if (c.contains("presign_expires")) {
       const std::string presigned = signer.presign(request, who, *now, c.at("presign_expires").get<int>());
       CHECK(url.substr(0, url.find('?')) + "?" + presigned == c.at("presigned_url").get<std::string>());
+      ++presigned_cases;
     } else {
       const s3::signed_headers added = signer.sign(request, who, *now);
       CHECK(added["authorization"] == c.at("authorization").get<std::string>());
@@ -225,8 +227,11 @@ TEST_CASE("every S3 vector is signed alike, four of them printed in the AWS docu
         ++expected_fields;
       }
       CHECK(added.size() == expected_fields);
+      ++signed_cases;
     }
     CHECK(signer.canonical_request() == c.at("canonical_request").get<std::string>());
     CHECK(signer.string_to_sign().find(s3::amz_date(*now).timestamp()) != std::string::npos);
   }
+  CHECK(signed_cases == 33);
+  CHECK(presigned_cases == 3);
 }
