@@ -3,7 +3,8 @@
 
 """Runs one example as the README says and checks what it prints: run_example.py NAME PROGRAM [GPU_PROBE].
 
-With a program that leaves with 0 where there is a GPU, and with MILLRACE_REQUIRE_GPU=1, the quickstart must train there.
+With a program that leaves with 0 where there is a GPU (77: there is none; else it does not work), and with
+MILLRACE_REQUIRE_GPU=1, the quickstart must train there.
 """
 
 import io
@@ -41,7 +42,9 @@ def training_loop(program):
 
 def quickstart(program, gpu_probe=None):
     text = run([program])
-    there_is_one = gpu_probe is not None and subprocess.run([gpu_probe], capture_output=True).returncode == 0
+    probed = 77 if gpu_probe is None else subprocess.run([gpu_probe], capture_output=True).returncode
+    require(probed in (0, 77), "a GPU that does not work, or none where one is required")
+    there_is_one = probed == 0
     if there_is_one or os.environ.get("MILLRACE_REQUIRE_GPU") == "1":
         require("training on the GPU" in text, "training on the CPU")
     losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", text)]
