@@ -260,7 +260,7 @@ TEST_CASE("an object that comes in one go holds a few slabs, however fast it com
 
 TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_storage]") {
   origin_server::background origin;  // nothing without a signature
-  const http_storage storage;
+  const http_storage storage(http::transport_options(), web::quick());
   const auto loop = make_event_loop();
   const std::string endpoint = origin.endpoint();
   s3::config_options o;
@@ -277,6 +277,10 @@ TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_stor
     INFO(url);
     CHECK(read(url, 0) == "con");
     CHECK(read(url, 4) == "ent");
+    origin.faults().clear();
+    origin.faults().add({.key = key.c_str(), .times = 1}, fault::refuse(503, "SlowDown"));
+    origin.faults().add({.key = key.c_str(), .nth = 2}, fault::close_in_body(1));
+    CHECK(read(url, 1) == "ont");  // asked for three times, with the signature
     CHECK_THROWS_AS(read(url.substr(0, url.find('?')), 0), http::error);
   }
 }
