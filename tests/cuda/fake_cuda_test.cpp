@@ -1,46 +1,18 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The model itself: every kind of misuse is noticed, and what is right is not.
+// The model itself: what happens when, handles, errors; fake_memory_test.cpp is about its memory.
 
 #include "tests/fake_cuda/fake_cuda.hpp"
 
-#include <cstring>
 #include <vector>
 
+#include "tests/cuda/rig.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-
-namespace {
-
-struct rig {
-  explicit rig(fake_cuda::options with = {}) {
-    fake_cuda::reset(with);
-    REQUIRE(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking) == cudaSuccess);
-    REQUIRE(cudaStreamCreateWithFlags(&work, cudaStreamNonBlocking) == cudaSuccess);
-    REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
-    REQUIRE(cudaHostAlloc(&pinned, size, cudaHostAllocPortable) == cudaSuccess);
-    REQUIRE(cudaMalloc(&device, size) == cudaSuccess);
-    std::memset(pinned, 'a', size);
-  }
-  ~rig() { fake_cuda::reset(); }
-  void copy() { REQUIRE(cudaMemcpyAsync(device, pinned, size, cudaMemcpyHostToDevice, copies) == cudaSuccess); }
-  static std::string only_violation() {
-    const auto all = fake_cuda::violations();
-    REQUIRE(all.size() == 1);
-    return all[0];
-  }
-
-  static constexpr std::size_t size = 1000;
-  cudaStream_t copies = nullptr, work = nullptr;
-  cudaEvent_t event = nullptr;
-  void* pinned = nullptr;
-  void* device = nullptr;
-};
-
-}  // namespace
+using test::rig;
 
 TEST_CASE("the model: a copy happens late, and a polled event tells when", "[fake]") {
   fake_cuda::options with;
@@ -59,17 +31,51 @@ TEST_CASE("the model: a copy happens late, and a polled event tells when", "[fak
   CHECK(fake_cuda::violations().empty());
 }
 
+TEST_CASE("the model: what is done is told late, too", "[fake]") {
+  fake_cuda::options with;
+  with.polls_before_ready = 1;
+  rig r(with);
+  r.copy();
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  while (fake_cuda::step()) {
+  }
+  CHECK(fake_cuda::now().copies == 1);
+  CHECK(cudaEventQuery(r.event) == cudaErrorNotReady);
+  CHECK(cudaEventQuery(r.event) == cudaSuccess);
+  REQUIRE(cudaFree(r.device) == cudaSuccess);  // a query that says so is enough to know
+  CHECK(fake_cuda::violations().empty());
+}
+
+TEST_CASE("the model: work may happen early, before anybody asks", "[fake]") {
+  fake_cuda::options with;
+  with.early_percent = 100;
+  rig r(with);
+  r.copy();
+  CHECK(fake_cuda::now().copies == 0);
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  CHECK(fake_cuda::now().copies == 1);
+}
+
 TEST_CASE("the model: synchronising makes exactly what it must happen", "[fake]") {
   rig r;
   r.copy();
   REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
   REQUIRE(cudaMemsetAsync(r.device, 'z', 1, r.copies) == cudaSuccess);
   CHECK(cudaEventSynchronize(r.event) == cudaSuccess);
+  CHECK(cudaEventQuery(r.event) == cudaSuccess);
   CHECK(fake_cuda::peek(r.device, 1) == "a");
   CHECK(fake_cuda::now().pending == 1);
   CHECK(cudaStreamSynchronize(r.copies) == cudaSuccess);
   CHECK(fake_cuda::peek(r.device, 1) == "z");
   CHECK(cudaStreamQuery(r.copies) == cudaSuccess);
+  CHECK(fake_cuda::violations().empty());
+}
+
+TEST_CASE("the model: a plain copy has happened when it returns", "[fake]") {
+  rig r;
+  REQUIRE(cudaMemcpy(r.device, r.pinned, r.size, cudaMemcpyHostToDevice) == cudaSuccess);
+  CHECK(fake_cuda::peek(r.device, 1) == "a");
+  REQUIRE(cudaFree(r.device) == cudaSuccess);
   CHECK(fake_cuda::violations().empty());
 }
 
@@ -82,100 +88,6 @@ TEST_CASE("the model: a waiting stream carries the work of the other one with it
   REQUIRE(cudaStreamSynchronize(r.work) == cudaSuccess);
   CHECK(fake_cuda::now().copies == 1);
   CHECK(fake_cuda::violations().empty());
-}
-
-TEST_CASE("the model: reading a batch before waiting for its copy is noticed", "[fake]") {
-  rig r;
-  r.copy();
-  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
-  fake_cuda::kernel_read(r.work, r.device, 10);
-  CHECK_THAT(r.only_violation(), Contains("race in device memory: kernel read"));
-}
-
-TEST_CASE("the model: copying into memory that a kernel may still read is noticed", "[fake]") {
-  rig r;
-  fake_cuda::kernel_read(r.work, r.device, 10);
-  SECTION("without an event") {
-    r.copy();
-    CHECK_THAT(r.only_violation(), Contains("not ordered behind the kernel read"));
-  }
-  SECTION("with one") {
-    REQUIRE(cudaEventRecord(r.event, r.work) == cudaSuccess);
-    REQUIRE(cudaStreamWaitEvent(r.copies, r.event, 0) == cudaSuccess);
-    r.copy();
-    CHECK(fake_cuda::violations().empty());
-  }
-  SECTION("with the host in between") {
-    REQUIRE(cudaStreamSynchronize(r.work) == cudaSuccess);
-    r.copy();
-    CHECK(fake_cuda::violations().empty());
-  }
-}
-
-TEST_CASE("the model: host memory changed under a pending copy is noticed", "[fake]") {
-  rig r;
-  r.copy();
-  static_cast<char*>(r.pinned)[500] = 'b';
-  REQUIRE(cudaStreamSynchronize(r.copies) == cudaSuccess);
-  CHECK_THAT(r.only_violation(), Contains("host memory changed"));
-}
-
-TEST_CASE("the model: memory freed too early is noticed and poisoned", "[fake]") {
-  rig r;
-  r.copy();
-  SECTION("pinned") {
-    REQUIRE(cudaFreeHost(r.pinned) == cudaSuccess);
-    CHECK_THAT(r.only_violation(), Contains("pinned memory freed while a copy"));
-    CHECK(static_cast<unsigned char*>(r.pinned)[0] == 0xdb);
-  }
-  SECTION("device") {
-    REQUIRE(cudaFree(r.device) == cudaSuccess);
-    CHECK_THAT(r.only_violation(), Contains("device memory freed while a copy"));
-  }
-  SECTION("after the device has done it, but before the host could know") {
-    while (fake_cuda::step()) {
-    }
-    REQUIRE(cudaFree(r.device) == cudaSuccess);
-    CHECK_THAT(r.only_violation(), Contains("may still use it"));
-  }
-  SECTION("in time") {
-    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    REQUIRE(cudaFree(r.device) == cudaSuccess);
-    REQUIRE(cudaFreeHost(r.pinned) == cudaSuccess);
-    CHECK(fake_cuda::violations().empty());
-  }
-  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-}
-
-TEST_CASE("the model: use after free, twice freed, foreign pointers", "[fake]") {
-  rig r;
-  SECTION("copy to freed memory") {
-    REQUIRE(cudaFree(r.device) == cudaSuccess);
-    CHECK(cudaMemcpyAsync(r.device, r.pinned, 1, cudaMemcpyHostToDevice, r.copies) == cudaErrorInvalidValue);
-    CHECK_THAT(r.only_violation(), Contains("that is freed"));
-  }
-  SECTION("freed twice") {
-    REQUIRE(cudaFree(r.device) == cudaSuccess);
-    CHECK(cudaFree(r.device) == cudaErrorInvalidValue);
-    CHECK_THAT(r.only_violation(), Contains("freed already"));
-  }
-  SECTION("freed by the wrong function") {
-    CHECK(cudaFreeHost(r.device) == cudaErrorInvalidValue);
-    CHECK_THAT(r.only_violation(), Contains("did not give out"));
-  }
-  SECTION("written after it was freed") {
-    REQUIRE(cudaFreeHost(r.pinned) == cudaSuccess);
-    static_cast<char*>(r.pinned)[3] = 'x';
-    CHECK_THAT(r.only_violation(), Contains("written after it was freed"));
-  }
-  SECTION("beyond the end") {
-    CHECK(cudaMemcpyAsync(r.device, r.pinned, r.size + 1, cudaMemcpyHostToDevice, r.copies) == cudaErrorInvalidValue);
-    CHECK_THAT(r.only_violation(), Contains("leaves an allocation of 1000 bytes"));
-  }
-  SECTION("the wrong direction") {
-    CHECK(cudaMemcpyAsync(r.device, r.pinned, 1, cudaMemcpyDeviceToHost, r.copies) == cudaErrorInvalidMemcpyDirection);
-    CHECK_THAT(r.only_violation(), Contains("direction"));
-  }
 }
 
 TEST_CASE("the model: handles used after they are destroyed are noticed", "[fake]") {
@@ -221,6 +133,10 @@ TEST_CASE("the model: pageable copies are staged at the call and counted", "[fak
 
 TEST_CASE("the model: the n-th call fails, and a sticky error stays", "[fake]") {
   rig r;
+  fake_cuda::fail_call("cudaStreamQuery", 1, cudaErrorMemoryAllocation);
+  CHECK(cudaStreamQuery(r.copies) == cudaErrorMemoryAllocation);
+  CHECK(cudaStreamQuery(r.copies) == cudaSuccess);
+  CHECK(fake_cuda::calls("cudaStreamQuery") == 2);
   fake_cuda::fail_call("cudaEventRecord", 2, cudaErrorIllegalAddress, true);
   CHECK(cudaEventRecord(r.event, r.copies) == cudaSuccess);
   CHECK(cudaEventRecord(r.event, r.copies) == cudaErrorIllegalAddress);
@@ -235,6 +151,8 @@ TEST_CASE("the model: what is not given back is reported", "[fake]") {
     REQUIRE(cudaEventDestroy(r.event) == cudaSuccess);
     REQUIRE(cudaFree(r.device) == cudaSuccess);
     CHECK(fake_cuda::leaks() == "2 streams, 1 pinned allocations");
+    REQUIRE(cudaStreamDestroy(r.work) == cudaSuccess);
+    CHECK(fake_cuda::leaks() == "1 streams, 1 pinned allocations");
   }
   CHECK(fake_cuda::leaks() == "");
 }
@@ -265,10 +183,43 @@ TEST_CASE("the model: every device has a default stream of its own", "[fake]") {
   REQUIRE(cudaSetDevice(0) == cudaSuccess);
 }
 
-TEST_CASE("the model: no pinned memory of no bytes", "[fake]") {
+TEST_CASE("the model: a device has a context from its first use on", "[fake]") {
+  fake_cuda::options with;
+  with.device_count = 2;
+  fake_cuda::reset(with);
+  int n = 0;
+  REQUIRE(cudaGetDeviceCount(&n) == cudaSuccess);
+  CHECK(n == 2);
+  CHECK(fake_cuda::now().contexts == 0);
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  CHECK(fake_cuda::now().contexts == 1);
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  CHECK(fake_cuda::now().contexts == 2);
+  fake_cuda::reset();
+}
+
+TEST_CASE("the model: a query ends another thread's capture, unless the thread is relaxed", "[fake]") {
   rig r;
+  fake_cuda::begin_capture();
+  CHECK(cudaEventQuery(r.event) == cudaErrorStreamCaptureUnsupported);
+  CHECK_FALSE(fake_cuda::end_capture());
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  fake_cuda::begin_capture();
+  CHECK(cudaEventQuery(r.event) == cudaSuccess);
+  CHECK(fake_cuda::end_capture());
+}
+
+TEST_CASE("the model: no pinned memory of no bytes, nor more than there is", "[fake]") {
+  fake_cuda::options with;
+  with.largest_allocation = rig::size;
+  rig r(with);
   void* nothing = nullptr;
   CHECK(cudaHostAlloc(&nothing, 0, cudaHostAllocPortable) == cudaErrorInvalidValue);
+  CHECK(cudaHostAlloc(&nothing, r.size + 1, cudaHostAllocPortable) == cudaErrorMemoryAllocation);
+  CHECK(cudaMalloc(&nothing, r.size + 1) == cudaErrorMemoryAllocation);
+  CHECK(nothing == nullptr);
 }
 
 TEST_CASE("the model: a kernel's failure is told by a later call, and by all behind it", "[fake]") {
