@@ -29,6 +29,7 @@ elseif(gpu_sources AND NOT MILLRACE_SANITIZE)
   target_compile_definitions(test_cuda_gpu PRIVATE MILLRACE_TEST_REAL_CUDA=1)
   target_include_directories(test_cuda_gpu SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   add_executable(gpu_probe support/gpu_probe.cpp)
+  target_include_directories(gpu_probe PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(gpu_probe PRIVATE CUDA::cudart_static)
   # The probe leaves with 77 where there is no GPU, and starts the tests where there is one.
   add_test(NAME test_cuda_gpu COMMAND gpu_probe $<TARGET_FILE:test_cuda_gpu>)

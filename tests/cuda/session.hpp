@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <string>
 
 #include <cuda_runtime_api.h>
 
+#include "tests/cuda/no_gpu.hpp"
 #include "tests/support/catch.hpp"
 
 // Built with MILLRACE_TEST_REAL_CUDA, the tests call the real runtime; without it, the model.
@@ -44,10 +43,7 @@ class cuda_session {
   cuda_session() {
     int n = 0;
     const cudaError_t code = cudaGetDeviceCount(&n);
-    const bool none = code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorStubLibrary;
-    const char* required = std::getenv("MILLRACE_REQUIRE_GPU");
-    const bool may_skip = required == nullptr || std::strcmp(required, "1") != 0;
-    if (none && may_skip) {
+    if (no_gpu(code, n)) {
       reason_ = cudaGetErrorString(code);
     } else {
       INFO("cudaGetDeviceCount: " << cudaGetErrorName(code));

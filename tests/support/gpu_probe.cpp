@@ -6,21 +6,16 @@
 // MILLRACE_REQUIRE_GPU=1: that is a failure.
 
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include <unistd.h>
 
-#include <cuda_runtime_api.h>
+#include "tests/cuda/no_gpu.hpp"
 
 int main(int argc, char** argv) {
   int devices = 0;
   const cudaError_t result = cudaGetDeviceCount(&devices);
   if (result != cudaSuccess || devices == 0) {
-    const bool none = result == cudaSuccess || result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver ||
-                      result == cudaErrorStubLibrary;
-    const char* required = std::getenv("MILLRACE_REQUIRE_GPU");
-    const bool may_skip = none && (required == nullptr || std::strcmp(required, "1") != 0);
+    const bool may_skip = millrace::test::no_gpu(result, devices);
     std::printf("%s: no GPU: %s\n", may_skip ? "skipped" : "failed",
                 result == cudaSuccess ? "no device" : cudaGetErrorString(result));
     return may_skip ? 77 : 1;
