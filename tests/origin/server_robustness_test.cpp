@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/origin/background.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/rng.hpp>
@@ -110,6 +112,15 @@ TEST_CASE("a connection ends behind its last request") {
   CHECK(client.read_to_end().end == "FIN");
   CHECK(server.log().size() == 2);
   CHECK(server.log().entries().size() == 1);
+}
+
+TEST_CASE("a server ends with clients at the door") {
+  for (int i = 0; i < 100; ++i) {
+    std::optional<origin::background> server(std::in_place, open_to_all());
+    const raw_client first(server->port());
+    const raw_client second(server->port());
+    server.reset();  // wherever the two are: in the backlog, accepted, served
+  }
 }
 
 TEST_CASE("a handshake that stalls ends when the client gives up") {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/origin/server.hpp>
@@ -21,34 +22,38 @@ namespace millrace::origin_server {
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
 class background {
  public:
-  explicit background(options o = options(), const loop_options& l = {}) : server_(std::move(o)), thread_(l) {
+  explicit background(options o = options(), const loop_options& l = {})
+      : server_(make_owned<server>(std::move(o))), thread_(l) {
     thread_.loop().post_remote(start_message_);
   }
   background(const background&) = delete;
   background& operator=(const background&) = delete;
   ~background() { thread_.loop().post_remote(stop_message_); }
 
-  std::string endpoint() const { return server_.endpoint(); }
-  std::uint16_t port() const noexcept { return server_.port(); }
-  std::string certificate_file() const { return server_.certificate_file(); }
+  std::string endpoint() const { return server_->endpoint(); }
+  std::uint16_t port() const noexcept { return server_->port(); }
+  std::string certificate_file() const { return server_->certificate_file(); }
 
   /// Stores an object and makes its bucket; see store::put(). Returns the ETag.
   template <class Content>
   std::string put(const std::string& bucket, const std::string& key, Content&& content) {
-    return server_.objects().put(bucket, key, std::forward<Content>(content));
+    return server_->objects().put(bucket, key, std::forward<Content>(content));
   }
-  store& objects() noexcept { return server_.objects(); }
-  fault_plan& faults() noexcept { return server_.faults(); }
-  request_log& log() noexcept { return server_.log(); }
-  const statistics& stats() const noexcept { return server_.stats(); }
-  server_clock& clock() noexcept { return server_.clock(); }
+  store& objects() noexcept { return server_->objects(); }
+  fault_plan& faults() noexcept { return server_->faults(); }
+  request_log& log() noexcept { return server_->log(); }
+  const statistics& stats() const noexcept { return server_->stats(); }
+  server_clock& clock() noexcept { return server_->clock(); }
 
  private:
   // On the thread of the loop.
-  void start() noexcept { running_ = started<void>(thread_.loop(), server_.serve()); }
-  void stop() noexcept { running_ = started<void>(); }
+  void start() noexcept { running_ = started<void>(thread_.loop(), server_->serve()); }
+  void stop() noexcept {
+    running_ = started<void>();
+    server_.reset();  // here: a socket, which may still be watched, ends before its loop and on its thread
+  }
 
-  server server_;
+  owned<server> server_;
   started<void> running_;
   millrace::detail::message<background, &background::start> start_message_{*this};
   millrace::detail::message<background, &background::stop> stop_message_{*this};
