@@ -10,10 +10,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/units.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/http/engine.hpp>
@@ -33,16 +36,16 @@ namespace {
 
 constexpr std::size_t objects = 8;
 
-/// With objects of 1000 bytes that are slow to come.
+/// With objects of 1000 bytes that are slow to come, or never do.
 class slow_origin {
  public:
-  slow_origin() : server_(open_to_all()) {
+  explicit slow_origin(fault f = fault::delay_head(std::chrono::milliseconds(10))) : server_(open_to_all()) {
     for (std::size_t i = 0; i < objects; ++i) server_.put("b", std::to_string(i), std::string(1000, 'x'));
-    server_.faults().add({}, fault::delay_head(std::chrono::milliseconds(10)));
+    server_.faults().add({}, std::move(f));
   }
 
-  /// Bytes that a run reads, through S3 or as plain URLs.
-  std::size_t read(bool s3_urls, const run_options& o) {
+  /// What all objects hold, through S3 or as plain URLs.
+  async_generator<chunk> chunks(bool s3_urls) const {
     const std::string endpoint = server_.endpoint();
     s3::config_options how;
     how.endpoint = endpoint;
@@ -53,20 +56,25 @@ class slow_origin {
       all.emplace_back((s3_urls ? "s3://b/" : server_.endpoint() + "/b/") + std::to_string(i), 1000);
     }
     const fetch_options at_once{.shards = objects, .window = 1 * MiB, .part = 64 * KiB};
+    if (s3_urls) return from_range(std::move(all)) | fetch(s3::as_storage(c), at_once);
+    return from_range(std::move(all)) | fetch(std::make_shared<const http_storage>(), at_once);
+  }
+
+  /// Bytes that a run reads.
+  std::size_t read(bool s3_urls, const run_options& o) const {
     std::size_t n = 0;
-    const auto drain = [&](async_generator<chunk> chunks) {
-      for (const chunk& piece : run(std::move(chunks), o)) n += piece.data.size();
-    };
-    if (s3_urls) {
-      drain(from_range(std::move(all)) | fetch(s3::as_storage(c), at_once));
-    } else {
-      drain(from_range(std::move(all)) | fetch(std::make_shared<const http_storage>(), at_once));
-    }
+    for (const chunk& piece : run(chunks(s3_urls), o)) n += piece.data.size();
     return n;
   }
 
   /// Requests that were answered at once, at most.
   std::uint64_t peak() const { return server_.stats().peak_in_flight; }
+
+  /// Waits until so many have been asked at once, 10 s at most.
+  void wait_for_peak(std::uint64_t n) const {
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (peak() < n && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+  }
 
  private:
   static origin_server::options open_to_all() {
@@ -86,6 +94,20 @@ TEST_CASE("run() bounds the connections of each of its loops") {
       slow_origin origin;
       CHECK(origin.read(s3_urls, {.loops = loops, .http = {.connections_per_host = 2}}) == objects * 1000);
       CHECK(origin.peak() <= 2 * loops);
+    }
+  }
+}
+
+TEST_CASE("run() opens as many connections as it may while there is something to ask for") {
+  for (const bool s3_urls : {true, false}) {
+    for (const unsigned loops : {1u, 2u}) {
+      CAPTURE(s3_urls, loops);
+      // Every loop has a share of what is known to come by ranges; the rest stays on the first one.
+      const std::uint64_t all = s3_urls ? 2 * loops : 2;
+      slow_origin origin(fault::stall_head());  // nobody is helped on by an answer
+      const auto reading = run(origin.chunks(s3_urls), {.loops = loops, .http = {.connections_per_host = 2}});
+      origin.wait_for_peak(all);
+      REQUIRE(origin.peak() == all);  // before the end, when others may take the places of those that are dropped
     }
   }
 }
