@@ -126,6 +126,32 @@ TEST_CASE("next_in_place() waits, ends and fails as next() does, and the two may
   }
 }
 
+async_generator<const std::string> constants() {
+  const std::string a = "a";
+  co_yield a;
+  co_yield std::string("b");
+  co_await virtual_sleep(1ms);
+  const std::string c = "c";
+  co_yield give(c);
+}
+task<std::string> joined(async_generator<const std::string> source) {
+  std::string all;
+  for (;;) {
+    std::optional<const std::string> one = co_await source.next();
+    if (!one) break;
+    all += *one;
+    const std::string* const next = co_await source.next_in_place();
+    if (next == nullptr) break;
+    all += *next;
+  }
+  co_return all;
+}
+
+TEST_CASE("items may be const") {
+  testing::virtual_loop loop;
+  CHECK(block_on(loop, joined(constants())) == "abc");
+}
+
 TEST_CASE("dropping a next_in_place() that waits loses nothing") {
   struct local {
     static task<void> take_into(async_generator<int>& from, std::vector<int>& out) {

@@ -32,19 +32,12 @@ async_generator<U> map_items(async_generator<T> source, F f) {
   }
 }
 
-/// f's result for an object of its own, moved from `item`: f may write to it, and the generator that keeps the item
-/// goes on with what it left there.
-template <class U, class T, class F>
-U mapped(F& f, T& item) {
-  T own(std::move(item));
-  return detail::call(f, std::move(own));
-}
-
-/// The same as map_items for items that hold nothing, and need not be emptied.
+/// The same for items that hold nothing, and need not be emptied.
 template <class U, class T, class F>
 async_generator<U> map_values(async_generator<T> source, F f) {
   while (T* item = co_await source.next_in_place()) {
-    U result = detail::mapped<U>(f, *item);
+    T own(std::move(*item));  // f may write to it, and the generator goes on with its own
+    U result = detail::call(f, std::move(own));
     co_yield give(result);
   }
 }
@@ -124,7 +117,8 @@ class map_stage : public detail::library_stage {
 /// `f` takes the item by value, by reference to const or by rvalue reference; a pointer to a member works too. It may
 /// return a task, which is awaited before the next item is asked for. It runs on the loop thread: for work of more than
 /// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. What `f`
-/// throws ends the stream, unless `failures` forgives it.
+/// throws ends the stream, unless `failures` forgives it. What it returns must not refer to its item, which is gone
+/// before the consumer runs.
 template <class F>
 map_stage<F> map(F f, failure_policy failures = {}) {
   return map_stage<F>(std::move(f), failures);

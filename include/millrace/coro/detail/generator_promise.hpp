@@ -118,8 +118,8 @@ class generator_promise_base : public promise_base {
  protected:
   // What was yielded. Two places, so that one look at the first tells the consumer that there is an item, and that
   // there is nothing else to do.
-  void* item_ = nullptr;        // while the generator was idle; null when it is taken
-  void* other_item_ = nullptr;  // otherwise: `phase::item` says whether it is there
+  const void* item_ = nullptr;        // while the generator was idle; null when it is taken
+  const void* other_item_ = nullptr;  // otherwise: `phase::item` says whether it is there
   /// Whether an item or the end has come, other than at once.
   bool has_come() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
   /// An item or the end has come: wakes a consumer that waits.
@@ -198,7 +198,7 @@ class generator_promise : public generator_promise_base {
   /// The item, where it lies until the generator runs again; null at the end. Throws what ended the generator.
   /// `waiting`: whether the next() had to wait; false from now on.
   MILLRACE_ALWAYS_INLINE T* take(bool& waiting) {
-    T* const item = static_cast<T*>(item_);
+    T* const item = as_item(item_);
     if (MILLRACE_UNLIKELY(item == nullptr)) return take_otherwise(std::exchange(waiting, false));
     waiting = false;  // it is, and the compiler knows so from here on
     item_ = nullptr;
@@ -206,6 +206,8 @@ class generator_promise : public generator_promise_base {
   }
 
  private:
+  /// T may be const.
+  static T* as_item(const void* place) noexcept { return const_cast<T*>(static_cast<const T*>(place)); }
   MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
     if (MILLRACE_LIKELY(phase_ == phase::idle)) {
       item_ = &item;
@@ -215,7 +217,7 @@ class generator_promise : public generator_promise_base {
     }
   }
   MILLRACE_NOINLINE T* take_otherwise(bool waited) {
-    T* const item = (phase_ & phase::item) != 0 ? static_cast<T*>(other_item_) : nullptr;
+    T* const item = (phase_ & phase::item) != 0 ? as_item(other_item_) : nullptr;
     if (asked_on_account()) {
       account_result(waited, item != nullptr ? static_cast<std::int64_t>(detail::item_bytes(*item)) : -1);
     }
