@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/flow/map_concurrent.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -228,6 +229,33 @@ TEST_CASE("the bound in bytes counts inputs, and results as large as the largest
   mill::block_on(loop, consume());
   CHECK(seen == 50);
   CHECK(most <= 5);  // (2000 - held) / (100 + 300)
+}
+
+struct unsized {
+  explicit unsized(int x) : value(x) {}
+  int value;
+};
+std::size_t byte_size(const unsized& item) {
+  if (item.value == 2) throw std::runtime_error("no size");
+  return 1;
+}
+mill::task<unsized> make_unsized(int x) { co_return unsized(x); }
+mill::task<std::string> told(mill::async_generator<unsized> source) {
+  std::string log;
+  try {
+    while (std::optional<unsized> item = co_await source.next()) log += std::to_string(item->value);
+  } catch (const std::runtime_error& e) {
+    log += e.what();
+  }
+  co_return log;
+}
+
+TEST_CASE("a byte_size() that throws is a failure of its result") {
+  virtual_loop loop;
+  const mill::failure_policy forgiving{.then = mill::on_failure::skip, .report = false};
+  CHECK(mill::block_on(loop, told(mill::iota(4) | mill::map_concurrent(make_unsized, {.limit = 2}))) == "01no size");
+  CHECK(mill::block_on(loop, told(mill::iota(4) |
+                                  mill::map_concurrent(make_unsized, {.limit = 2, .failures = forgiving}))) == "013");
 }
 
 TEST_CASE("an item larger than the bound passes alone") {

@@ -107,16 +107,19 @@ class concurrent {
   }
 
   static task<void> run_one(concurrent& self, slot& mine, std::optional<T> item) {
+    std::size_t bytes = 0;
     try {
       task<U> work = detail::call(self.f_, std::move(*item));
       U result = co_await std::move(work);
       self.kept_result_(result);
       mine.result.emplace(std::move(result));
+      bytes = item_bytes(*mine.result);  // the user's: what it throws is a failure of this item
     } catch (...) {
+      mine.result.reset();
       mine.error = std::current_exception();
     }
     item.reset();  // the frame stays until the result is taken
-    self.finish(mine);
+    self.finish(mine, bytes);
   }
 
   bool room() noexcept {
@@ -135,13 +138,10 @@ class concurrent {
     window_.add(s.bytes);
     if (order_ == order::ordered) push(s);
   }
-  void finish(slot& s) noexcept {
-    std::size_t bytes = 0;
+  void finish(slot& s, std::size_t bytes) noexcept {
     if (s.error) {
       if (!go_on_) failed_ = true;
       space_.notify();
-    } else {
-      bytes = item_bytes(*s.result);
     }
     window_.resize(s.bytes, bytes);
     s.bytes = bytes;
