@@ -91,5 +91,5 @@ TEST_CASE("a turn of the loop takes a bounded part of a body, however fast it co
     return before == size;
   });
   // The limit is looked at when a buffer is full.
-  CHECK(most <= http::detail::transfer::action_limit + 2 * 256 * KiB);
+  CHECK(most <= http::engine::action_limit + 2 * 256 * KiB);
 }

@@ -10,6 +10,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
 #include <millrace/http/engine_defaults.hpp>
 #include <millrace/http/options.hpp>
@@ -156,7 +157,10 @@ class basic_engine final : public executor_service {
     charged_by_ = who;
   }
 
-  /// Bytes that libcurl has handed over in the current action: the bound on how long one busy socket holds the loop.
+  /// libcurl may drain a fast socket for tens of megabytes in one call; a transfer that is given more when its action
+  /// has come to this many bytes is paused until the next turn, so that timers and other sockets are served.
+  static constexpr std::size_t action_limit = 8 * MiB;
+  /// Bytes that libcurl has handed over in the current action.
   std::size_t action_bytes = 0;
 
   /// Calls who->next_turn() in the next turn of the loop.
@@ -259,13 +263,13 @@ class basic_engine final : public executor_service {
     retired_.clear();
     stage_record* const before = loop_.enter(account_);
     // A few rounds at most: whatever still asks for 0 ms then has its timer armed and goes on in the next turn.
+    action_bytes = 0;  // of all rounds: newer versions of libcurl ask for another one as long as there is more to read
     for (int round = 0; round < 8; ++round) {
       int running = 0;
       due_at_once_ = false;
-      action_bytes = 0;
       curl_multi_socket_action(multi_, fd, flags, &running);
       collect();
-      if (!due_at_once_) break;
+      if (!due_at_once_ || action_bytes >= action_limit) break;
       fd = CURL_SOCKET_TIMEOUT;
       flags = 0;
     }

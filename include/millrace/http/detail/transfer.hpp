@@ -29,9 +29,6 @@ namespace millrace::http::detail {
 template <class T = void>
 class basic_transfer final : public basic_engine<T>::client, private timer_node {
  public:
-  /// libcurl may drain a fast socket for tens of megabytes in one call; after this many bytes the transfer is paused
-  /// until the next turn, so that timers and other sockets are served.
-  static constexpr std::size_t action_limit = 8 * MiB;
   /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
   static constexpr duration queue_look = std::chrono::seconds(1);
 
@@ -221,7 +218,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
         t.stand_still(true);
         return CURL_WRITEFUNC_PAUSE;
       }
-      if (t.engine_.action_bytes >= action_limit) {
+      if (t.engine_.action_bytes >= t.engine_.action_limit) {
         t.paused_ = true;
         t.engine_.resume_next_turn(&t);
         return CURL_WRITEFUNC_PAUSE;
