@@ -73,12 +73,12 @@ TEST_CASE("objects over TLS; the certificate file goes with the server") {
     origin::background other(secure());
     CHECK(get(server.endpoint() + "/b/k", other.certificate_file()).code == CURLE_PEER_FAILED_VERIFICATION);
     // A body that is cut is noticed where its length is known; elsewhere by newer versions of libcurl only, which take
-    // a TLS connection that ends without a farewell for broken.
+    // a TLS connection that ends without a farewell for broken, and may then keep what they have read to themselves.
     server.faults().add({.nth = 1}, fault::cut_without_length(1000));
     server.faults().add({.nth = 2}, fault::close_in_body(1000));
     const fetched unknown = get(server.endpoint() + "/b/k", ca_file);
     CHECK((unknown.code == CURLE_OK || unknown.code == CURLE_RECV_ERROR));
-    CHECK(unknown.body.size() == 1000);
+    CHECK((unknown.body.size() == 1000 || unknown.code == CURLE_RECV_ERROR));
     const CURLcode cut = get(server.endpoint() + "/b/k", ca_file).code;
     CHECK((cut == CURLE_PARTIAL_FILE || cut == CURLE_RECV_ERROR));
     CHECK(exists(ca_file));

@@ -249,8 +249,8 @@ TEST_CASE("bodies in a coding that nobody asked for are refused; what is stored 
     }
   };
   CHECK(get("Content-Length: 4\r\nContent-Encoding: gzip\r\n", "abcd") == "abcd");
-  CHECK_THAT(get("Content-Length: 4\r\nTransfer-Encoding: gzip\r\n", "abcd"), Contains("encoding"));
-  CHECK_THAT(get("Transfer-Encoding: gzip, chunked\r\n", "4\r\nabcd\r\n0\r\n\r\n"), Contains("encoding"));
+  CHECK_THAT(get("Content-Length: 4\r\nTransfer-Encoding: gzip\r\n", "abcd"), Contains("ncoding"));
+  CHECK_THAT(get("Transfer-Encoding: gzip, chunked\r\n", "4\r\nabcd\r\n0\r\n\r\n"), Contains("ncoding"));
   CHECK_THAT(get("Transfer-Encoding: chunked\r\n", "6\r\nabcdef\r\n0\r\n\r\n"), Contains("6 bytes instead of 4"));
   CHECK_THAT(get("Transfer-Encoding: chunked\r\n", "2\r\nab\r\n0\r\n\r\n"), Contains("2 bytes instead of 4"));
 }

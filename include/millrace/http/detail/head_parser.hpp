@@ -66,19 +66,12 @@ class head_parser {
   bool complete() const noexcept { return complete_; }
   response_head& head() noexcept { return head_; }
 
-  /// Judges the whole body once it has ended: nothing short, nothing of unknown length.
+  /// Judges the whole body once it has ended: nothing short.
   void check_body(std::uint64_t received) const {
-    if (bodiless()) return;
-    if (head_.length) {
-      if (received != *head_.length) {
-        throw error(failure::broken,
-                    "the body has " + std::to_string(received) + " bytes instead of " + std::to_string(*head_.length),
-                    at(), head_.status);
-      }
-    } else if (!chunked() && head_.status < 300) {
-      throw problem(
-          "the answer has neither a Content-Length nor chunked encoding: a cut could not be told from the end");
-    }
+    if (bodiless() || !head_.length || received == *head_.length) return;
+    throw error(failure::broken,
+                "the body has " + std::to_string(received) + " bytes instead of " + std::to_string(*head_.length), at(),
+                head_.status);
   }
 
  private:
@@ -98,6 +91,10 @@ class head_parser {
       std::uint64_t value = 0;
       if (!content_range::number(text, value) || !text.empty()) throw problem("Content-Length is not a number");
       if (!chunked()) head_.length = value;
+    }
+    if (lengths == 0 && !chunked() && head_.status < 300 && !bodiless()) {
+      throw problem(
+          "the answer has neither a Content-Length nor chunked encoding: a cut could not be told from the end");
     }
     if (head_.status == 206) judge_range();
     if (head_.status == 416) {
