@@ -477,6 +477,13 @@ TEST_CASE("items that are always there starve neither timers nor other coroutine
   }
 }
 
+async_generator<int> asking_itself(async_generator<int>*& self) {
+  for (int n = 0;; ++n) {
+    co_yield int(n);
+    if (n == 4) (void)co_await self->next();
+  }
+}
+
 TEST_CASE("misuse of a generator ends the process with a reason") {
   CHECK(death_message([] {
           testing::virtual_loop loop;
@@ -492,6 +499,14 @@ TEST_CASE("misuse of a generator ends the process with a reason") {
           started<void> one(loop, take_into(g, seen));
           started<void> two(loop, take_into(g, seen));
           run_until_idle(loop);
+        }).find("one outstanding next()") != std::string::npos);
+  CHECK(death_message([] {
+          testing::virtual_loop loop;
+          async_generator<int>* self = nullptr;
+          async_generator<int> g = asking_itself(self);
+          self = &g;
+          std::vector<int> seen;
+          for (int i = 0; i < 10; ++i) block_on(loop, take_into(g, seen));
         }).find("one outstanding next()") != std::string::npos);
   CHECK(death_message([] {
           testing::virtual_loop one;

@@ -34,12 +34,13 @@ class asking {
   MILLRACE_ALWAYS_INLINE bool await_ready() {
     generator_promise<T>& p = generator_.promise();
     if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) return p.ask_otherwise(generator_);
+    p.phase_ = phase::asked;
     if (MILLRACE_UNLIKELY(!p.get_executor().spend_inline())) {
-      p.phase_ = phase::asked | phase::queued;
+      p.phase_ |= phase::queued;
       return false;
     }
     generator_.resume();
-    return MILLRACE_LIKELY(p.has_item_at_once()) || p.ended_or_waits();
+    return MILLRACE_LIKELY(p.has_plain_item()) || p.has_come();
   }
   template <class Consumer>
   void await_suspend(std::coroutine_handle<Consumer> consumer) noexcept {

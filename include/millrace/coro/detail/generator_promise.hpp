@@ -21,10 +21,10 @@ namespace detail {
 /// What a generator is doing, as bits. No char: for all the compiler knows, any store changes what a char is.
 namespace phase {
 using type = unsigned;
-/// Nothing else to think about than the item. It stays so while the generator runs for a consumer that asks, as long as
-/// it neither waits nor ends and no account is kept: so items pass at a few nanoseconds each.
 inline constexpr type idle = 0;
-inline constexpr type asked = 1;      ///< asked, and what comes of it is not taken yet
+/// Asked, and what comes of it is not taken yet. Nothing else: there is only the item to think about, as long as nobody
+/// waits, nothing has ended and no account is kept. So items pass at a few nanoseconds each.
+inline constexpr type asked = 1;
 inline constexpr type item = 2;       ///< has an item for its consumer
 inline constexpr type ended = 4;      ///< has ended, well or with an error
 inline constexpr type unbound = 8;    ///< never asked: has no executor yet
@@ -44,9 +44,11 @@ class generator_promise_base : public promise_base {
   void return_void() const noexcept {}
 
   /// Whether an item was yielded that nobody has taken yet.
-  bool has_item() const noexcept { return has_item_at_once() || (phase_ & phase::item) != 0; }
-  /// The same just after the generator was resumed while idle.
-  bool has_item_at_once() const noexcept { return item_ != nullptr; }
+  bool has_item() const noexcept { return has_plain_item() || (phase_ & phase::item) != 0; }
+  /// The same for one that was yielded with nothing else to think about.
+  bool has_plain_item() const noexcept { return item_ != nullptr; }
+  /// Whether another item, or the end, has come.
+  bool has_come() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
 
   /// The first step of a next() that is the first of all, or on account.
   MILLRACE_NOINLINE void prepare(promise_base& consumer) {
@@ -62,8 +64,8 @@ class generator_promise_base : public promise_base {
 
   /// await_ready() of a next() when the generator is not simply idle.
   MILLRACE_NOINLINE bool ask_otherwise(std::coroutine_handle<> self) {
-    if (has_come()) return true;                     // also after the end
-    if ((phase_ & phase::asked) != 0) return false;  // an earlier next() was dropped while it waited
+    if (has_plain_item() || has_come()) return true;  // also after the end
+    if ((phase_ & phase::asked) != 0) return false;   // an earlier next() was dropped while it waited
     phase_ |= phase::asked;
     executor& ex = get_executor();
     if (!ex.spend_inline()) {
@@ -78,13 +80,6 @@ class generator_promise_base : public promise_base {
     self.resume();
     ex.enter(before);
     return has_come();
-  }
-
-  /// await_ready() of a next() whose generator was resumed while idle and has yielded nothing.
-  MILLRACE_NOINLINE bool ended_or_waits() noexcept {
-    if (has_come()) return true;
-    phase_ = phase::asked;
-    return false;
   }
 
   /// await_suspend() of a next().
@@ -118,10 +113,8 @@ class generator_promise_base : public promise_base {
  protected:
   // What was yielded. Two places, so that one look at the first tells the consumer that there is an item, and that
   // there is nothing else to do.
-  const void* item_ = nullptr;        // while the generator was idle; null when it is taken
+  const void* item_ = nullptr;        // while the generator was `asked` and nothing else; null when it is taken
   const void* other_item_ = nullptr;  // otherwise: `phase::item` says whether it is there
-  /// Whether an item or the end has come, other than at once.
-  bool has_come() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
   /// An item or the end has come: wakes a consumer that waits.
   MILLRACE_NOINLINE void come(phase::type what) noexcept {
     phase_ = (phase_ & ~phase::awaited) | what;
@@ -202,6 +195,7 @@ class generator_promise : public generator_promise_base {
     if (MILLRACE_UNLIKELY(item == nullptr)) return take_otherwise(std::exchange(waiting, false));
     waiting = false;  // it is, and the compiler knows so from here on
     item_ = nullptr;
+    phase_ = phase::idle;
     return item;
   }
 
@@ -209,7 +203,7 @@ class generator_promise : public generator_promise_base {
   /// T may be const.
   static T* as_item(const void* place) noexcept { return const_cast<T*>(static_cast<const T*>(place)); }
   MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
-    if (MILLRACE_LIKELY(phase_ == phase::idle)) {
+    if (MILLRACE_LIKELY(phase_ == phase::asked)) {
       item_ = &item;
     } else {
       other_item_ = &item;
