@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -70,6 +71,10 @@ task<std::string> content_of(async_generator<chunk> in) {
   }
   CHECK(ended);
   co_return text;
+}
+
+task<void> append_to(std::string& text, async_generator<chunk> in) {
+  while (std::optional<chunk> c = co_await in.next()) text += c->data.view();
 }
 
 /// Reads one chunk, gives the file another size, and reads on.
@@ -163,6 +168,30 @@ TEST_CASE("a file that shrinks between the question for its size and the reading
                                                      std::to_string(part_bytes)));
   }
   CHECK(loop.cut_done);
+}
+
+TEST_CASE("a file that the kernel cannot read is an error that names it, behind the files before it", "[files]") {
+  MILLRACE_EACH_LOOP(loop);
+  test::temporary_folder folder;
+  const std::string content = noise(3 * part_bytes + 5);
+  write_file(folder.file("good"), content);
+  // Like a sector that is lost: it can be opened, and there is no memory at address 0 to read.
+  const std::string bad = folder.file("bad");
+  REQUIRE(::symlink("/proc/self/mem", bad.c_str()) == 0);
+  std::vector<shard> both;
+  both.emplace_back(folder.file("good"));
+  both.emplace_back(bad);
+  std::string text;
+  try {
+    block_on(loop, append_to(text, from_range(std::move(both)) |
+                                       fetch(files(), {.shards = 2, .window = 4 * part_bytes, .part = part_bytes})));
+    FAIL("no error");
+  } catch (const io_error& e) {
+    CHECK(e.code() == EIO);
+    CHECK(e.object() == bad);
+    CHECK(e.offset() == 0U);
+  }
+  CHECK((text == content));
 }
 
 TEST_CASE("files({.direct = true}) reads past the page cache, files() does not", "[files]") {
