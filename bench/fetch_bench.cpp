@@ -4,7 +4,9 @@
 // What fetch costs: objects of known size read by 8 MiB parts, 8 at a time, from the embedded S3 server in a process of
 // its own on core 0; the client on core 1. Beside it, in turns, the same requests by a bare epoll loop that receives
 // straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Connections and slabs are warm for all
-// of them, except in the table of loop threads. Our requests are signed and go through all checks.
+// of them. Our requests are signed and go through all checks.
+// Then run() with two loops beside one. With fewer than four cores each loop thread is held to a fifth of a core, so
+// that the loops do not compete with each other and the server: that wants root, or CAP_SYS_NICE.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
 //   fetch_bench [GiB per round, default 2, which is the least] [plain | tls, default both]
@@ -27,6 +29,7 @@
 #include <millrace/shards/s3_storage.hpp>
 
 #include "bench/common/contender.hpp"
+#include "bench/common/core_share.hpp"
 #include "bench/common/curl_client.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/raw_client.hpp"
@@ -86,13 +89,41 @@ bench::cost fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::
   return result;
 }
 
-std::uint64_t fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsigned loops) {
-  std::uint64_t total = 0;
+/// The steady state of run() with `loops` loops, each on `percent` of a core; 0: on what it gets.
+bench::cost fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsigned loops, unsigned percent) {
+  constexpr std::size_t margin = 4 * at_once;
+  const std::size_t count = passes * objects * object_bytes / part_bytes;
   mill::run_options how;
   how.loops = loops;
   how.show = mill::progress::off;
-  for (const mill::chunk& c : mill::run(pipeline(s3, passes), how)) total += c.data.size();
-  return total;
+  bench::meter m;
+  bench::cost result;
+  std::size_t n = 0;
+  std::size_t total = 0;
+  for (const mill::chunk& c : mill::run(pipeline(s3, passes), how)) {
+    ++n;
+    if (n > margin && n <= count - margin) total += c.data.size();
+    if (n == margin / 2 && percent > 0 && bench::hold_loops(percent) != loops) return {};
+    if (n == margin) m.start();
+    if (n == count - margin) result = m.stop(static_cast<double>(total));
+  }
+  return result;
+}
+
+/// Two loops beside one. Where there is no core for each of them, they are held to a fifth of one.
+void loop_threads(const mill::s3::client& s3, std::size_t passes) {
+  const unsigned percent = std::thread::hardware_concurrency() >= 4 ? 0 : 20;
+  bench::unpin();
+  if (fetch_on_loops(s3, passes, 2, percent).bytes == 0) {
+    std::printf("\nloop threads: not measured: too few cores, and the kernel holds no thread to a share\n");
+    return;
+  }
+  bench::contender one("run(), 1 loop", [&] { return fetch_on_loops(s3, passes, 1, percent); });
+  bench::contender two("run(), 2 loops", [&] { return fetch_on_loops(s3, passes, 2, percent); });
+  bench::take_turns({&one, &two}, bench::rounds, 0);
+  std::printf("\nloop threads%s\n", percent > 0 ? ", each held to a fifth of a core" : "");
+  bench::print_table({&one, &two});
+  bench::goal_at_least("GB/s, 2 loops / 1 loop", bench::ratio(two.gb_per_second, one.gb_per_second), 1.8);
 }
 
 /// What a contender that read all of it returns; ends the program where it did not.
@@ -128,15 +159,7 @@ void plain(std::size_t passes) {
   bench::goal_at_most("minor faults per GB beyond those of bare recv",
                       c.faults_per_gb.median() - a.faults_per_gb.median(), 500, "");
 
-  if (std::thread::hardware_concurrency() >= 4) bench::unpin();
-  bench::contender one("run(), 1 loop", [&] { return all_of(passes, fetch_on_loops(s3, passes, 1)); });
-  bench::contender two("run(), 2 loops", [&] { return all_of(passes, fetch_on_loops(s3, passes, 2)); });
-  bench::take_turns({&one, &two}, bench::rounds, 0);
-  std::printf("\nloop threads; new connections every round\n");
-  bench::print_table({&one, &two});
-  std::printf(
-      "  GB/s, 2 loops / 1 loop: %.2f%s\n", bench::ratio(two.gb_per_second, one.gb_per_second),
-      std::thread::hardware_concurrency() >= 4 ? "" : " (says nothing here: both loops share the client's one core)");
+  loop_threads(s3, passes);
 }
 
 void tls(std::size_t passes) {
