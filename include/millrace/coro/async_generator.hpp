@@ -28,32 +28,53 @@ class asking {
   asking(const asking&) = delete;
   asking& operator=(const asking&) = delete;
   ~asking() {
-    if (waiting_) generator_.promise().wait_no_more();
+    if (outcome_ == waits) generator_.promise().wait_no_more();
   }
 
-  MILLRACE_ALWAYS_INLINE bool await_ready() {
+  MILLRACE_ALWAYS_INLINE bool await_ready() noexcept {
     generator_promise<T>& p = generator_.promise();
-    if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) return p.ask_otherwise(generator_);
+    if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) {
+      outcome_ = otherwise;
+      return p.ask_otherwise(generator_);
+    }
     p.phase_ = phase::asked;
     if (MILLRACE_UNLIKELY(!p.get_executor().spend_inline())) {
+      outcome_ = otherwise;
       p.phase_ |= phase::queued;
       return false;
     }
     generator_.resume();
-    return MILLRACE_LIKELY(p.has_plain_item()) || p.has_come();
+    const std::uintptr_t item = p.plain_item();
+    if (MILLRACE_LIKELY(item > waits)) {
+      p.taken_plain();
+      outcome_ = item;
+      return true;
+    }
+    outcome_ = otherwise;
+    return p.has_come();
   }
   template <class Consumer>
   void await_suspend(std::coroutine_handle<Consumer> consumer) noexcept {
-    waiting_ = true;
+    outcome_ = waits;
     generator_.promise().wait(generator_, consumer, consumer.promise());
   }
 
  protected:
-  MILLRACE_ALWAYS_INLINE T* take() { return generator_.promise().take(waiting_); }
+  /// The item, where it lies until the generator runs again; null at the end. Throws what ended the generator.
+  MILLRACE_ALWAYS_INLINE T* take() {
+    if (MILLRACE_LIKELY(outcome_ > waits)) return reinterpret_cast<T*>(outcome_);
+    const bool waited = outcome_ == waits;
+    outcome_ = otherwise;
+    return generator_.promise().take(waited);
+  }
 
  private:
+  static constexpr std::uintptr_t otherwise = 0;  ///< the generator is to be asked what came
+  static constexpr std::uintptr_t waits = 1;      ///< the same, when it has come
   std::coroutine_handle<generator_promise<T>> generator_;
-  bool waiting_ = false;
+  // These two, or the address of an item: one word, so that the compiler sees that who has an item neither has to ask
+  // nor waits. What the generator is known to hold it forgets when it calls the generator.
+  std::uintptr_t outcome_;  // set by await_ready()
 };
 
 template <class T>

@@ -11,22 +11,27 @@ namespace millrace {
 
 namespace detail {
 
+/// What was given is moved from, and not held while the source waits.
+template <class T>
+void let_go(T& item) {
+  if constexpr (!std::is_trivially_copyable_v<T>) static_cast<void>(T(std::move(item)));
+}
+
 template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
-    const T& seen = *item;
-    bool wanted = false;
     if constexpr (is_task_v<call_result_t<F&, const T&>>) {
-      auto answer = detail::call(predicate, seen);
-      wanted = static_cast<bool>(co_await std::move(answer));
-    } else {
-      wanted = static_cast<bool>(detail::call(predicate, seen));
+      auto answer = detail::call(predicate, std::as_const(*item));
+      const bool wanted = static_cast<bool>(co_await std::move(answer));
+      if (!wanted) {
+        let_go(*item);
+        continue;
+      }
+    } else if (!static_cast<bool>(detail::call(predicate, std::as_const(*item)))) {
+      let_go(*item);
+      continue;
     }
-    if (wanted) {
-      co_yield give(*item);
-    } else if constexpr (!std::is_trivially_copyable_v<T>) {
-      static_cast<void>(T(std::move(*item)));  // what was given is moved from, and not held while the source waits
-    }
+    co_yield give(*item);
   }
 }
 

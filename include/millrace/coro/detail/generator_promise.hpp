@@ -171,7 +171,7 @@ class generator_promise : public generator_promise_base {
 
   // These wake the consumer before the generator has suspended; it is resumed after that (executor::transfer()).
   std::suspend_always yield_value(given<T> item) noexcept {
-    hand_over(item.get());
+    hand_over(hand<T>::object(item));
     return {};
   }
   std::suspend_always yield_value(T&& item) noexcept {
@@ -188,14 +188,25 @@ class generator_promise : public generator_promise_base {
     return handing_copy(item);
   }
 
-  /// The item, where it lies until the generator runs again; null at the end. Throws what ended the generator.
-  /// `waiting`: whether the next() had to wait; false from now on.
-  MILLRACE_ALWAYS_INLINE T* take(bool& waiting) {
-    T* const item = as_item(item_);
-    if (MILLRACE_UNLIKELY(item == nullptr)) return take_otherwise(std::exchange(waiting, false));
-    waiting = false;  // it is, and the compiler knows so from here on
+  /// The address of the item that was yielded with nothing else to think about; 0 when there is none.
+  std::uintptr_t plain_item() const noexcept { return reinterpret_cast<std::uintptr_t>(item_); }
+  void taken_plain() noexcept {
     item_ = nullptr;
     phase_ = phase::idle;
+  }
+  /// Whatever came; null at the end. Throws what ended the generator. `waited`: whether the next() had to wait.
+  MILLRACE_NOINLINE T* take(bool waited) {
+    if (has_plain_item()) {
+      T* const plain = as_item(item_);
+      taken_plain();
+      return plain;
+    }
+    T* const item = (phase_ & phase::item) != 0 ? as_item(other_item_) : nullptr;
+    if (asked_on_account()) {
+      account_result(waited, item != nullptr ? static_cast<std::int64_t>(detail::item_bytes(*item)) : -1);
+    }
+    phase_ &= phase::recorded | phase::ended;  // last: where byte_size() throws, the item is there for the next next()
+    if (item == nullptr) rethrow_if_failed();
     return item;
   }
 
@@ -209,15 +220,6 @@ class generator_promise : public generator_promise_base {
       other_item_ = &item;
       come(phase::item);
     }
-  }
-  MILLRACE_NOINLINE T* take_otherwise(bool waited) {
-    T* const item = (phase_ & phase::item) != 0 ? as_item(other_item_) : nullptr;
-    if (asked_on_account()) {
-      account_result(waited, item != nullptr ? static_cast<std::int64_t>(detail::item_bytes(*item)) : -1);
-    }
-    phase_ &= phase::recorded | phase::ended;  // last: where byte_size() throws, the item is there for the next next()
-    if (item == nullptr) rethrow_if_failed();
-    return item;
   }
 };
 
