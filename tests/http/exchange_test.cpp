@@ -106,7 +106,17 @@ TEST_CASE("a range from another offset is an error") {
   const char* const head = "HTTP/1.1 206 Partial\r\nContent-Length: 10\r\nContent-Range: bytes ";
   begins(outcome(std::string(head) + "0-9/100\r\n\r\n0123456789", then::keep, true), "protocol");
   begins(outcome(std::string(head) + "10-20/100\r\n\r\n0123456789", then::keep, true), "protocol");
-  begins(outcome(std::string(head) + "10-18/100\r\n\r\n0123456789", then::keep, true), "protocol");
+  // Of a length that is right for what it says it is: nothing but the range itself is wrong.
+  const auto answered = [](const std::string& range, std::size_t size) {
+    return outcome("HTTP/1.1 206 Partial\r\nContent-Length: " + std::to_string(size) + "\r\nContent-Range: bytes " +
+                       range + "\r\n\r\n" + std::string(size, 'x'),
+                   then::keep, true);
+  };
+  begins(answered("5-19/100", 15), "protocol: asked for bytes 10-19, was sent 5-19");   // from before
+  begins(answered("12-19/100", 8), "protocol: asked for bytes 10-19, was sent 12-19");  // from behind
+  begins(answered("0-11/12", 12), "protocol: asked for bytes 10-19, was sent 0-11");    // to the end, from elsewhere
+  begins(answered("10-18/100", 9), "protocol: asked for bytes 10-19, was sent 10-18");  // ends before the end
+  begins(answered("10-18/*", 9), "protocol: asked for bytes 10-19, was sent 10-18");    // an end that nobody knows
   begins(outcome(std::string(head) + "nonsense\r\n\r\n0123456789", then::keep, true), "protocol");
   begins(outcome("HTTP/1.1 206 Partial\r\nContent-Length: 10\r\n\r\n0123456789", then::keep, true), "protocol");
   begins(outcome("HTTP/1.1 206 Partial\r\nContent-Length: 9\r\nContent-Range: bytes 10-19/100\r\n\r\n012345678",
