@@ -94,9 +94,21 @@ TEST_CASE("a moved signer goes on signing", "[s3][signer]") {
 
 TEST_CASE("headers of proxies are sent unsigned, everything else is signed", "[s3][signer]") {
   s3::signer signer;
-  const s3::header_field headers[] = {{"User-Agent", "millrace"}, {"Range", "bytes=0-1"},   {"Connection", "close"},
-                                      {"X-Amzn-Trace-Id", "x"},   {"If-Match", "\"etag\""}, {"Expect", "100-continue"},
-                                      {"Sec-WebSocket-Key", "x"}, {"x-amz-meta-a", "1"},    {"TE", "trailers"}};
+  const s3::header_field headers[] = {{"User-Agent", "millrace"},
+                                      {"Range", "bytes=0-1"},
+                                      {"Connection", "close"},
+                                      {"X-Amzn-Trace-Id", "x"},
+                                      {"If-Match", "\"etag\""},
+                                      {"Expect", "100-continue"},
+                                      {"Sec-WebSocket-Key", "x"},
+                                      {"x-amz-meta-a", "1"},
+                                      {"TE", "trailers"},
+                                      {"Keep-Alive", "max=9"},
+                                      {"Proxy-Authenticate", "x"},
+                                      {"Proxy-Authorization", "x"},
+                                      {"Trailer", "x"},
+                                      {"Transfer-Encoding", "chunked"},
+                                      {"Upgrade", "x"}};
   const std::string text = signature(signer, get(headers));
   CHECK_THAT(text, Contains("SignedHeaders=host;if-match;range;x-amz-content-sha256;x-amz-date;x-amz-meta-a,"));
 }
