@@ -4,15 +4,15 @@
 // Signatures of ranged GETs per second and core: millrace::s3::signer beside the bare hashing that no signer can do
 // without (SHA-256 of a canonical request of the same length, HMAC of a string to sign of the same length with the key
 // of the day at hand, on reused OpenSSL contexts). Both run in turns; the median of five turns counts.
-// Build: c++ -std=c++20 -O2 -Iinclude bench/sign_bench.cpp -o sign_bench -lcrypto
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/sign_bench.cpp -o sign_bench -lcrypto
 
-#include <algorithm>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/s3/signer.hpp>
+
+#include "bench/common/measure.hpp"
 
 namespace {
 
@@ -25,7 +25,7 @@ struct workload {
   std::string token;
   std::size_t canonical_size = 0;
   std::size_t string_size = 0;
-  std::vector<double> ours, bare;
+  bench::figure ours, bare;
 };
 
 s3::signing_request request(const s3::header_field& range, const std::string& path) {
@@ -72,9 +72,8 @@ double rate_of_bare_hashing(const workload& w, unsigned& sink) {
   return signatures / (static_cast<double>(millrace::monotonic_ns() - start) * 1e-9);
 }
 
-void print(const char* name, std::vector<double> rates) {
-  std::sort(rates.begin(), rates.end());
-  std::printf("  %-28s %8.0f signatures/s   (%.0f .. %.0f)\n", name, rates[turns / 2], rates.front(), rates.back());
+void print(const char* name, const bench::figure& rates) {
+  std::printf("  %-28s %8.0f signatures/s   (%.0f .. %.0f)\n", name, rates.median(), rates.lowest(), rates.highest());
 }
 
 }  // namespace
@@ -86,8 +85,8 @@ int main() {
   for (workload& w : loads) rate_of_signer(w, sink);  // warm up, and learn the sizes
   for (int turn = 0; turn < turns; ++turn) {
     for (workload& w : loads) {
-      w.ours.push_back(rate_of_signer(w, sink));
-      w.bare.push_back(rate_of_bare_hashing(w, sink));
+      w.ours.add(rate_of_signer(w, sink));
+      w.bare.add(rate_of_bare_hashing(w, sink));
     }
   }
   for (workload& w : loads) {
@@ -96,6 +95,8 @@ int main() {
         w.token.size(), w.canonical_size, turns);
     print("s3::signer", w.ours);
     print("hashing alone", w.bare);
+    bench::goal_at_least("signatures per second and core", w.ours.median(), 500000, "");
+    std::printf("  signatures/s, s3::signer / hashing alone: %.2f\n", bench::ratio(w.ours, w.bare));
   }
   return sink == 1 ? 1 : 0;  // keeps the work from being optimised away
 }
