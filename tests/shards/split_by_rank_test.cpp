@@ -55,6 +55,20 @@ async_generator<shard> named(const char* names) { return shards(names); }
 
 }  // namespace
 
+TEST_CASE("shards are put into another order for every seed and epoch, the same everywhere") {
+  const auto order = [](std::uint64_t seed, std::uint64_t epoch) {
+    testing::virtual_loop loop;
+    std::vector<std::string> urls;
+    block_on(loop, collect(named("{0..7}") | shuffle_shards({.seed = seed, .epoch = epoch}), urls));
+    std::string text;
+    for (const std::string& url : urls) text += url;
+    return text;
+  };
+  CHECK(order(7, 0) == "62041573");
+  CHECK(order(7, 1) == "61320745");
+  CHECK(order(8, 0) == "27346501");
+}
+
 TEST_CASE("a process says once which rank it is, who said so, and how many shards it reads") {
   CHECK(share_of(process(1, 2, "torchrun"), named("{0..8}.tar")).said ==
         "millrace: rank 1 of 2 (torchrun) reads 4 of 9 shards\n");
