@@ -156,3 +156,17 @@ TEST_CASE("brace lists within brace lists are refused, not half expanded", "[sha
   CHECK(expand_braces("{a,b}-{0..1}.tar") == names{"a-0.tar", "a-1.tar", "b-0.tar", "b-1.tar"});
   CHECK(expand_braces("x}.tar") == names{"x}.tar"});
 }
+
+TEST_CASE("numbers of a brace range are as wide as the first one is written", "[shards]") {
+  const names all = expand_braces("s3://b/train-{0000..1023}.tar");
+  REQUIRE(all.size() == 1024);
+  CHECK(all.front() == "s3://b/train-0000.tar");
+  CHECK(all[7] == "s3://b/train-0007.tar");
+  CHECK(all.back() == "s3://b/train-1023.tar");
+  CHECK(expand_braces("{8..11}") == names{"8", "9", "10", "11"});
+  CHECK(expand_braces("{008..11}") == names{"008", "009", "010", "011"});
+  CHECK(expand_braces("{99..100}-{a,b}") == names{"99-a", "99-b", "100-a", "100-b"});
+  for (const char* wrong : {"{5..3}", "{..3}", "{1..}", "{a..b}", "{-1..3}", "{0..99999999}", "{a}", "{0..3"}) {
+    CHECK_THROWS_AS(expand_braces(wrong), configuration_error);
+  }
+}
