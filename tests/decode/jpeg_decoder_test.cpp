@@ -60,13 +60,19 @@ TEST_CASE("a JPEG becomes pixels, at full size and smaller") {
     CHECK(small.width == (65 + scale - 1) / scale);
     CHECK(small.height == (33 + scale - 1) / scale);
     REQUIRE(small.pixels.size() == static_cast<std::size_t>(small.width * small.height * 3));
-    // The ramp is still there: a pixel in the middle has the colour of the square that it stands for.
-    const int x = small.width / 2;
-    const int y = small.height / 2;
-    const std::uint8_t* const middle = small.pixels.data() + (y * small.width + x) * 3;
-    CHECK(std::abs(middle[0] - (2 * x + 1) * scale * 255 / (2 * 65)) < 10);
-    CHECK(std::abs(middle[1] - (2 * y + 1) * scale * 255 / (2 * 33)) < 10);
-    CHECK(std::abs(middle[2] - 100) < 10);
+    // The ramp is still there: every pixel has the colour of the square that it stands for (but for the last ones,
+    // whose squares are cut).
+    int others = 0;
+    for (int y = 0; y + 1 < small.height; ++y) {
+      for (int x = 0; x + 1 < small.width; ++x) {
+        const std::uint8_t* const pixel = small.pixels.data() + (y * small.width + x) * 3;
+        const bool right = std::abs(pixel[0] - (2 * x + 1) * scale * 255 / (2 * 65)) < 12 &&
+                           std::abs(pixel[1] - (2 * y + 1) * scale * 255 / (2 * 33)) < 12 &&
+                           std::abs(pixel[2] - 100) < 12;
+        others += right ? 0 : 1;
+      }
+    }
+    CHECK(others == 0);
   }
   CHECK(jpeg_decoder({.channels = 1})(jpeg).pixels.size() == 65u * 33);
 }
