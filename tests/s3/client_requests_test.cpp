@@ -89,6 +89,9 @@ TEST_CASE("every request to a bucket whose readers pay says so, under its signat
     for (std::size_t i = before; i < heads.size(); ++i) {
       CHECK((heads[i].find("\r\nx-amz-request-payer: requester\r\n") != std::string::npos) == pays);
       CHECK((heads[i].find(";x-amz-request-payer") != std::string::npos) == pays);
+      // Without a body its hash is that of nothing: what every store takes, whatever the scheme.
+      const bool bodiless = heads[i].rfind("GET ", 0) == 0 || heads[i].rfind("HEAD ", 0) == 0;
+      if (bodiless) CHECK(heads[i].find("\r\nx-amz-content-sha256: e3b0c44298fc1c14") != std::string::npos);
     }
     const std::string url = presigned(c, "s3://b/k", 60);
     CHECK((url.find("x-amz-request-payer=requester&") != std::string::npos) == pays);
