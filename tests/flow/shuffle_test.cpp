@@ -117,6 +117,15 @@ TEST_CASE("a big window does not delay the first item, and grows while items flo
   CHECK(script.given() == 200);
 }
 
+TEST_CASE("unless told otherwise the first item leaves when a tenth of the window is there") {
+  virtual_loop loop;
+  mill::testing::scripted_source<int> script;
+  for (int i = 0; i < 1000; ++i) script.item(i);
+  auto source = script.open() | mill::shuffle({.window = 1000});
+  run_some(loop, source, 1);
+  CHECK(script.given() == 100);
+}
+
 TEST_CASE("the window is bounded in bytes") {
   virtual_loop loop;
   mill::testing::scripted_source<std::string> script;
