@@ -57,6 +57,8 @@ TEST_CASE("the verdict names the stage that holds the run back") {
   CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O: raise its window or its limit");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.1, 0.6, 1.9)};
   CHECK(s.verdict() == "bottleneck: decode (its pool jobs): more cores, or less work per item");
+  s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.2, 0.5, 0.1)};
+  CHECK(s.verdict() == "bottleneck: decode waits for its pool jobs, whose threads get no core or have other jobs");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.6, 0.1)};
   CHECK(s.verdict() == "bottleneck: decode");
   s.stages = {stage("fetch", 0.3, 0), stage("decode", 0.65, 0)};
@@ -90,4 +92,13 @@ TEST_CASE("a run of unnamed stages says what is true, named ones are in the tabl
   const run_stats named_one = after_all(numbers(1000) | named("double", map([](int i) { return 2 * i; })));
   CHECK(named_one.stages.size() == 1);
   CHECK_THAT(named_one.table(), Contains("double"));
+}
+
+TEST_CASE("the training thread waits for no more than the whole run") {
+  detail::run_account<> account;
+  account.begin();
+  account.add_wait(3'600'000'000'000, false);  // it woke up long after the end
+  while (account.snapshot().seconds <= 0) continue;
+  account.end();
+  CHECK(account.snapshot().waited == 1);
 }

@@ -96,6 +96,8 @@ class basic_run_stats {
     if (loop > 0.9)
       return "the loop thread is full, most of all by " + slow->name + ": move work to the pool or use more loops";
     if (slow->pool > 0.5) return "bottleneck: " + slow->name + " (its pool jobs): more cores, or less work per item";
+    if (slow->waiting > slow->busy && slow->pool > 0)
+      return "bottleneck: " + slow->name + " waits for its pool jobs, whose threads get no core or have other jobs";
     if (slow->waiting > slow->busy)
       return "bottleneck: " + slow->name + " waits for its own I/O: raise its window or its limit";
     return "bottleneck: " + slow->name;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/loader/detail/latency_histogram.hpp>
 #include <millrace/loader/run_stats.hpp>
@@ -39,7 +40,9 @@ class run_account {
     const double length = static_cast<double>((ended != 0 ? ended : monotonic_ns()) - began);
     out.seconds = began == 0 ? 0 : length * 1e-9;
     out.items = taken_;
-    out.waited = length > 0 ? static_cast<double>(waited_) / length : 0;
+    // The thread that waits for the end may wake up after it.
+    const double waited = static_cast<double>(waited_);
+    out.waited = length > 0 ? min_of(waited, length) / length : 0;
     out.next_p50_ns = waits_.quantile(0.5);
     out.next_p99_ns = waits_.quantile(0.99);
     out.next_max_ns = waits_.max();
