@@ -128,11 +128,19 @@ auto operator|(Left&& left, Right&& right) {
     constexpr bool range = requires { left.begin() != left.end(); };
     static_assert(range || std::is_class_v<from> || std::is_function_v<std::remove_pointer_t<std::decay_t<Left>>>,
                   "the left side of | is neither an async_generator nor a stage");
-    static_assert(!range, "a range is not a generator: write from_range(std::move(range)) | stage");
+    static_assert(
+        !range,
+        "a range is not a generator: write from_range(std::move(range)) | stage, or shards(names) | stage where "
+        "they are names of shards");
     static_assert(std::is_class_v<stage> || std::is_function_v<std::remove_pointer_t<stage>>,
                   "the right side of | is not a stage");
     return composed_stage<std::decay_t<Left>, stage>(std::forward<Left>(left), std::forward<Right>(right));
   }
 }
+
+namespace detail {
+// Stages of this namespace: for a range of another library on their left side nothing but this is looked at.
+using millrace::operator|;
+}  // namespace detail
 
 }  // namespace millrace
