@@ -11,7 +11,12 @@
 #include <liburing.h>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+
+#if MILLRACE_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace millrace::detail {
 
@@ -37,7 +42,11 @@ class ring {
     return error;
   }
   void close() noexcept {
-    if (open_) io_uring_queue_exit(&ring_);
+    if (!open_) return;
+#if MILLRACE_TSAN
+    __tsan_release(const_cast<char*>(&addresses_));
+#endif
+    io_uring_queue_exit(&ring_);
     open_ = false;
   }
 
@@ -103,6 +112,9 @@ class ring {
     }
     const int rc = io_uring_queue_init_params(entries, &ring_, &p);
     if (rc < 0) return -rc;
+#if MILLRACE_TSAN
+    __tsan_acquire(const_cast<char*>(&addresses_));
+#endif
     constexpr unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG | IORING_FEAT_SUBMIT_STABLE;
     if ((p.features & needed) != needed) {
       io_uring_queue_exit(&ring_);
@@ -113,6 +125,11 @@ class ring {
     return 0;
   }
 
+#if MILLRACE_TSAN
+  // liburing maps rings by system calls of its own, which the thread sanitizer does not see: it would take a ring for
+  // the one of another thread that lay at the same address before.
+  static constexpr char addresses_ = 0;
+#endif
   io_uring ring_{};
   flavour flavour_ = flavour::plain;
   bool open_ = false;
