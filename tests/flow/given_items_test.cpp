@@ -41,6 +41,33 @@ async_generator<std::vector<int>> pairs(int n) {
 
 }  // namespace
 
+namespace user {
+
+class rope {
+ public:
+  explicit rope(int n) : strands(static_cast<std::size_t>(n), n) {}
+  std::vector<int> strands;
+};
+int let_go_calls = 0;
+[[maybe_unused]] void let_go(rope&) { ++let_go_calls; }
+
+async_generator<rope> ropes() {
+  for (int n = 1; n < 4; ++n) {
+    rope r(n);
+    co_yield give(r);
+    CHECK(r.strands.empty());
+  }
+}
+
+}  // namespace user
+
+TEST_CASE("filter calls no function of the user's own that happens to have a name that it uses") {
+  const std::vector<user::rope> kept =
+      flow_tests::run(user::ropes() | filter([](const user::rope& r) { return r.strands.size() == 2; }));
+  CHECK(kept.size() == 1);
+  CHECK(user::let_go_calls == 0);
+}
+
 TEST_CASE("a function given to map may write to its item without touching the generator's variable") {
   CHECK(flow_tests::run(count(5) | map([](int&& i) { return i *= 10; })) == std::vector{0, 10, 20, 30, 40});
   auto squares = [](std::array<int, 4>&& w) {

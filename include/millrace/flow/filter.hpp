@@ -24,11 +24,11 @@ async_generator<T> filter_items(async_generator<T> source, F predicate) {
       auto answer = detail::call(predicate, std::as_const(*item));
       const bool wanted = static_cast<bool>(co_await std::move(answer));
       if (!wanted) {
-        let_go(*item);
+        detail::let_go(*item);
         continue;
       }
     } else if (!static_cast<bool>(detail::call(predicate, std::as_const(*item)))) {
-      let_go(*item);
+      detail::let_go(*item);
       continue;
     }
     co_yield give(*item);
