@@ -147,6 +147,36 @@ task<std::string> joined(async_generator<const std::string> source) {
   co_return all;
 }
 
+// Gives the address of what it holds, as the smart pointers of some interfaces do.
+class holder {
+ public:
+  explicit holder(int n) noexcept : held(n) {}
+  int* operator&() noexcept { return &held; }
+  int before = 0;
+  int held;
+};
+async_generator<holder> holders() {
+  holder first(1);
+  co_yield give(first);
+  co_yield holder(2);
+  co_await virtual_sleep(1ms);
+  holder third(3);
+  co_yield give(third);
+}
+task<std::vector<int>> held(async_generator<holder> source) {
+  std::vector<int> all;
+  while (holder* const one = co_await source.next_in_place()) {
+    all.push_back(one->held);
+    CHECK(one->before == 0);
+  }
+  co_return all;
+}
+
+TEST_CASE("items may have an operator& of their own") {
+  testing::virtual_loop loop;
+  CHECK(block_on(loop, held(holders())) == std::vector{1, 2, 3});
+}
+
 TEST_CASE("items may be const") {
   testing::virtual_loop loop;
   CHECK(block_on(loop, joined(constants())) == "abc");

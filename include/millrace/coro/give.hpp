@@ -24,7 +24,7 @@ using given = typename detail::hand<T>::over;
 /// template that nvcc compiles, x must be of a type that depends on a parameter (`class Item = sample` does).
 template <class T>
 given<T> give(T& object) noexcept {
-  return static_cast<given<T>>(reinterpret_cast<std::uintptr_t>(&object));
+  return static_cast<given<T>>(reinterpret_cast<std::uintptr_t>(__builtin_addressof(object)));
 }
 
 }  // namespace millrace

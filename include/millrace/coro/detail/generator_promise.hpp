@@ -214,10 +214,11 @@ class generator_promise : public generator_promise_base {
   /// T may be const.
   static T* as_item(const void* place) noexcept { return const_cast<T*>(static_cast<const T*>(place)); }
   MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
+    const void* const place = __builtin_addressof(item);  // T may have an operator& of its own
     if (MILLRACE_LIKELY(phase_ == phase::asked)) {
-      item_ = &item;
+      item_ = place;
     } else {
-      other_item_ = &item;
+      other_item_ = place;
       come(phase::item);
     }
   }
