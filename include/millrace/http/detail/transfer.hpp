@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -14,6 +15,7 @@
 #include <millrace/base/shared.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/http/body_options.hpp>
+#include <millrace/http/detail/copy_past_caches.hpp>
 #include <millrace/http/detail/failure_of.hpp>
 #include <millrace/http/detail/head_parser.hpp>
 #include <millrace/http/engine.hpp>
@@ -31,6 +33,8 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
  public:
   /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
   static constexpr duration queue_look = std::chrono::seconds(1);
+  /// Pieces of a body from this size on are read when they are whole: what came first is in no cache by then.
+  static constexpr std::size_t past_caches = 1024 * 1024;
 
   basic_transfer(basic_engine<T>& e, request&& r, shared<const transport_options> transport, body_options&& body)
       : engine_(e),
@@ -237,7 +241,11 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     while (n > 0) {
       if (!current_) begin_piece();
       const std::size_t part = min_of(n, current_.capacity() - filled_);
-      std::memcpy(current_.data() + filled_, data, part);
+      if (current_.capacity() >= past_caches) {
+        copy_past_caches(current_.data() + filled_, data, part);
+      } else {
+        std::memcpy(current_.data() + filled_, data, part);
+      }
       filled_ += part;
       received_ += part;
       data += part;
