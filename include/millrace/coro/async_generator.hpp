@@ -74,7 +74,7 @@ class asking {
   std::coroutine_handle<generator_promise<T>> generator_;
   // These two, or the address of an item: one word, so that the compiler sees that who has an item neither has to ask
   // nor waits. What the generator is known to hold it forgets when it calls the generator.
-  std::uintptr_t outcome_;  // set by await_ready()
+  std::uintptr_t outcome_;  // set by await_ready(), which does not throw: the destructor reads it
 };
 
 template <class T>
