@@ -37,21 +37,9 @@ class asking {
       outcome_ = otherwise;
       return p.ask_otherwise(generator_);
     }
-    p.phase_ = phase::asked;
-    if (MILLRACE_UNLIKELY(!p.get_executor().spend_inline())) {
-      outcome_ = otherwise;
-      p.phase_ |= phase::queued;
-      return false;
-    }
-    generator_.resume();
-    const std::uintptr_t item = p.plain_item();
-    if (MILLRACE_LIKELY(item > waits)) {
-      p.taken_plain();
-      outcome_ = item;
-      return true;
-    }
-    outcome_ = otherwise;
-    return p.has_come();
+    T* const item = p.ask_idle();
+    outcome_ = reinterpret_cast<std::uintptr_t>(item);  // none: otherwise
+    return MILLRACE_LIKELY(item != nullptr) || p.has_come();
   }
   template <class Consumer>
   void await_suspend(std::coroutine_handle<Consumer> consumer) noexcept {
@@ -243,6 +231,9 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
     return *this;
   }
+
+  /// For the library's stages (see coro/detail/shortcut.hpp).
+  promise_type& promise() noexcept { return handle_.promise(); }
 
  private:
   detail::generator_extras& extras() {

@@ -80,11 +80,13 @@ class executor {
   /// Another budget than `inline_budget` from the next turn on: 1 and less send every hop through the queue.
   void set_inline_budget(int hops) noexcept { full_budget_ = hops < 1 ? 1 : hops; }
 
-  /// Takes one step of the inline budget; false when it is used up and the caller should go through the queue.
-  bool spend_inline() noexcept {
-    if (MILLRACE_LIKELY(--budget_ != 0)) return true;
+  /// Takes steps of the inline budget; false when it is used up and the caller should go through the queue. What costs
+  /// more than a whole budget is let through with a whole one, or a long chain of stages would queue them one by one.
+  bool spend_inline(int hops = 1) noexcept {
+    if (MILLRACE_LIKELY((budget_ -= hops) > 0)) return true;
+    const bool whole = full_budget_ > 1 && budget_ + hops == full_budget_;
     budget_ = 1;  // used up until the next turn
-    return false;
+    return whole;
   }
 
   /// Switches the busy-time account to `stage` and returns the one before. Costs a clock reading only on a change.

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/coro/detail/shortcut.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -18,16 +19,50 @@ void let_go(T& item) {
 }
 
 template <class T, class F>
+class filter_shortcut : public shortcut<T, filter_shortcut<T, F>> {
+ public:
+  filter_shortcut(async_generator<T>& source, F& predicate) noexcept : inlet_(source), predicate_(predicate) {}
+  T* make() {
+    while (T* const item = inlet_.next_prepaid()) {
+      if (wants(*item)) return item;
+      if (!inlet_.spend()) break;  // the consumer has paid for one item only
+    }
+    return nullptr;
+  }
+  bool wants_awaited(T& item) {
+    this->settle(inlet_);
+    return wants(item);
+  }
+  bool wants(T& item) {
+    if (static_cast<bool>(detail::call(predicate_, std::as_const(item)))) return true;
+    detail::let_go(item);
+    return false;
+  }
+
+ private:
+  inlet<T> inlet_;
+  F& predicate_;
+};
+
+template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
+  filter_shortcut<T, F> way(source, predicate);
+  co_await way.opened();
   while (T* item = co_await source.next_in_place()) {
-    if constexpr (is_task_v<call_result_t<F&, const T&>>) {
-      auto answer = detail::call(predicate, std::as_const(*item));
-      const bool wanted = static_cast<bool>(co_await std::move(answer));
-      if (!wanted) {
-        detail::let_go(*item);
-        continue;
-      }
-    } else if (!static_cast<bool>(detail::call(predicate, std::as_const(*item)))) {
+    if (!way.wants_awaited(*item)) continue;
+    co_yield give(*item);
+    way.come_back();
+  }
+}
+
+/// The same with a predicate that may wait.
+template <class T, class F>
+async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
+  while (T* item = co_await source.next_in_place()) {
+    auto answer = detail::call(predicate, std::as_const(*item));
+    const bool wanted = static_cast<bool>(co_await std::move(answer));
+    answer = decltype(answer)();  // what it holds, a copy of the item perhaps, is not held while the consumer works
+    if (!wanted) {
       detail::let_go(*item);
       continue;
     }
@@ -54,7 +89,11 @@ class filter_stage : public detail::library_stage {
   template <class T>
     requires detail::tests<F&, const T&>
   async_generator<T> operator()(async_generator<T> source) && {
-    return detail::filter_items<T, F>(std::move(source), std::move(predicate_)).named("filter");
+    if constexpr (detail::is_task_v<detail::call_result_t<F&, const T&>>) {
+      return detail::filter_by_task<T, F>(std::move(source), std::move(predicate_)).named("filter");
+    } else {
+      return detail::filter_items<T, F>(std::move(source), std::move(predicate_)).named("filter");
+    }
   }
 
  private:

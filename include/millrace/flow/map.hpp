@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include <millrace/coro/detail/shortcut.hpp>
 #include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -14,30 +15,67 @@ namespace millrace {
 namespace detail {
 
 template <class U, class T, class F>
-async_generator<U> map_items(async_generator<T> source, F f) {
-  for (;;) {
-    std::optional<T> item = co_await source.next();
-    if (!item) co_return;
-    if constexpr (is_task_v<call_result_t<F&, T>>) {
-      task<U> work = detail::call(f, std::move(*item));
-      U result = co_await std::move(work);
-      work = task<U>();
-      item.reset();  // what f has used up is not held while the consumer works
-      co_yield give(result);
-    } else {
-      U result = detail::call(f, std::move(*item));
-      item.reset();
-      co_yield give(result);
+class map_shortcut : public shortcut<U, map_shortcut<U, T, F>> {
+ public:
+  map_shortcut(async_generator<T>& source, F& f) noexcept : inlet_(source), f_(f) {}
+  ~map_shortcut() { clear(); }
+
+  U* make() {
+    clear();
+    T* const item = inlet_.next_prepaid();
+    return MILLRACE_LIKELY(item != nullptr) ? __builtin_addressof(map(*item)) : nullptr;
+  }
+  U& map_awaited(T& item) {
+    this->settle(inlet_);
+    return map(item);
+  }
+  /// The item's result, which is kept until clear(). The item is moved from, and what f has used up is not held.
+  U& map(T& item) {
+    T own(std::move(item));
+    ::new (static_cast<void*>(__builtin_addressof(result_))) U(detail::call(f_, std::move(own)));
+    if constexpr (!std::is_trivially_destructible_v<U>) {
+      MILLRACE_ASSERT(!full_, "a function of map() asked its own stage for an item");
+      full_ = true;
     }
+    return result_;
+  }
+  void clear() noexcept {
+    if constexpr (!std::is_trivially_destructible_v<U>) {
+      if (std::exchange(full_, false)) result_.~U();
+    }
+  }
+
+ private:
+  inlet<T> inlet_;
+  F& f_;
+  union {
+    std::remove_const_t<U> result_;
+  };
+  bool full_ = false;
+};
+
+template <class U, class T, class F>
+async_generator<U> map_items(async_generator<T> source, F f) {
+  map_shortcut<U, T, F> way(source, f);
+  co_await way.opened();
+  while (T* item = co_await source.next_in_place()) {
+    U& result = way.map_awaited(*item);
+    co_yield give(result);
+    way.clear();
+    way.come_back();
   }
 }
 
-/// The same for items that hold nothing, and need not be emptied.
+/// The same with a function that may wait.
 template <class U, class T, class F>
-async_generator<U> map_values(async_generator<T> source, F f) {
-  while (T* item = co_await source.next_in_place()) {
-    T own(std::move(*item));  // f may write to it, and the generator goes on with its own
-    U result = detail::call(f, std::move(own));
+async_generator<U> map_by_task(async_generator<T> source, F f) {
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) co_return;
+    task<U> work = detail::call(f, std::move(*item));
+    U result = co_await std::move(work);
+    work = task<U>();
+    item.reset();  // what f has used up is not held while the consumer works
     co_yield give(result);
   }
 }
@@ -98,10 +136,12 @@ class map_stage : public detail::library_stage {
   auto operator()(async_generator<T> source) && {
     using result = detail::mapped_t<F&, T>;
     if (failures_.then == on_failure::rethrow) {
-      if constexpr (std::is_trivially_destructible_v<T> && !detail::is_task_v<detail::call_result_t<F&, T>>) {
-        return async_generator<result>(detail::map_values<result, T, F>(std::move(source), std::move(f_)).named("map"));
+      if constexpr (detail::is_task_v<detail::call_result_t<F&, T>>) {
+        return async_generator<result>(
+            detail::map_by_task<result, T, F>(std::move(source), std::move(f_)).named("map"));
+      } else {
+        return async_generator<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)).named("map"));
       }
-      return async_generator<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)).named("map"));
     }
     return async_generator<result>(
         detail::try_map_items<result, T, F>(std::move(source), std::move(f_), failures_).named("map"));

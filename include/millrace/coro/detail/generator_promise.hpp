@@ -68,7 +68,7 @@ class generator_promise_base : public promise_base {
     if ((phase_ & phase::asked) != 0) return false;   // an earlier next() was dropped while it waited
     phase_ |= phase::asked;
     executor& ex = get_executor();
-    if (!ex.spend_inline()) {
+    if (!ex.spend_inline(hops_)) {
       phase_ |= phase::queued;
       return false;
     }
@@ -107,6 +107,7 @@ class generator_promise_base : public promise_base {
   }
 
   phase::type phase_ = phase::unbound;
+  int hops_ = 1;  // what asking costs of the inline budget: one, and as much as the source where a shortcut leads there
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   owned<generator_extras> extras_;
 
@@ -151,6 +152,20 @@ class generator_promise_base : public promise_base {
   std::int64_t starved_since_ = 0;
 };
 
+/// What makes a generator's items past its coroutine (see shortcut.hpp).
+template <class T>
+class shortcut_base {
+ public:
+  T* next() noexcept { return next_of_(*this); }
+
+ protected:
+  explicit shortcut_base(T* (*next_of)(shortcut_base&) noexcept) noexcept : next_of_(next_of) {}
+  ~shortcut_base() = default;
+
+ private:
+  T* (*next_of_)(shortcut_base&) noexcept;
+};
+
 template <class T>
 class generator_promise : public generator_promise_base {
  public:
@@ -188,11 +203,24 @@ class generator_promise : public generator_promise_base {
     return handing_copy(item);
   }
 
-  /// The address of the item that was yielded with nothing else to think about; 0 when there is none.
-  std::uintptr_t plain_item() const noexcept { return reinterpret_cast<std::uintptr_t>(item_); }
-  void taken_plain() noexcept {
-    item_ = nullptr;
-    phase_ = phase::idle;
+  /// Asks the idle generator and takes the item if it comes at once, with nothing else to think about; else null.
+  MILLRACE_ALWAYS_INLINE T* ask_idle() noexcept {
+    if (MILLRACE_LIKELY(get_executor().spend_inline(hops_))) return ask_prepaid();
+    phase_ = phase::asked | phase::queued;
+    return nullptr;
+  }
+  /// The same when this hop was paid for with another.
+  MILLRACE_ALWAYS_INLINE T* ask_prepaid() noexcept {
+    if (shortcut_ != nullptr) {
+      T* const item = shortcut_->next();
+      return MILLRACE_LIKELY(item != nullptr) ? item : ask_coroutine();
+    }
+    return resume_for_item();
+  }
+  /// The same when the shortcut had nothing.
+  MILLRACE_NOINLINE T* ask_coroutine() noexcept {
+    MILLRACE_ASSERT(phase_ == phase::idle, "a generator was asked for an item while it made one");
+    return resume_for_item();
   }
   /// Whatever came; null at the end. Throws what ended the generator. `waited`: whether the next() had to wait.
   MILLRACE_NOINLINE T* take(bool waited) {
@@ -210,7 +238,20 @@ class generator_promise : public generator_promise_base {
     return item;
   }
 
+  shortcut_base<T>* shortcut_ = nullptr;
+
  private:
+  MILLRACE_ALWAYS_INLINE T* resume_for_item() noexcept {
+    phase_ = phase::asked;
+    std::coroutine_handle<generator_promise>::from_promise(*this).resume();
+    T* const item = as_item(item_);
+    if (MILLRACE_LIKELY(item != nullptr)) taken_plain();
+    return item;
+  }
+  void taken_plain() noexcept {
+    item_ = nullptr;
+    phase_ = phase::idle;
+  }
   /// T may be const.
   static T* as_item(const void* place) noexcept { return const_cast<T*>(static_cast<const T*>(place)); }
   MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
