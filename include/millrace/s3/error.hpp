@@ -39,7 +39,8 @@ class error : public millrace::error {
   static std::string describe(int status, const std::string& code, const std::string& message,
                               const std::string& request_id) {
     std::string text;
-    if (status != 0) text = std::to_string(status);
+    const bool succeeded = status / 100 == 2 && code.empty();  // the fault is what we found in the answer
+    if (status != 0 && !succeeded) text = std::to_string(status);
     if (!code.empty()) {
       if (!text.empty()) text += ' ';
       text += code;
