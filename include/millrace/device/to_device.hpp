@@ -149,7 +149,15 @@ class to_device_stage : public detail::library_stage {
   }
   template <class T>
   async_generator<device_batch> operator()(async_generator<std::vector<T>> source) && {
-    return made_of<std::vector<T>>(std::move(source));
+    if constexpr (requires(const Collate& how, const T& item, sample_writer& out) { how(item, out); }) {
+      return made_of<std::vector<T>>(std::move(source));
+    } else {
+      static_assert(
+          detail::never_v<T>,
+          "the function given to to_device lays one item out: it must be callable, without being changed, with "
+          "(const item&, millrace::sample_writer&)");
+      return async_generator<device_batch>();
+    }
   }
 
  private:
