@@ -147,7 +147,7 @@ class basic_signer {
     for (char c : request.method) good = good && c >= 'A' && c <= 'Z';
     if (!good) throw configuration_error("the method of a request must be in upper case");
     good = !request.host.empty();
-    for (char c : request.host) good = good && c > ' ' && c != '/' && c != '@' && !(c >= 'A' && c <= 'Z');
+    for (char c : request.host) good &= (c > ' ') & (c != '/') & (c != '@') & ((c < 'A') | (c > 'Z'));
     if (!good) throw configuration_error("a request to be signed needs its host, in lower case, as in its Host header");
     if (request.path.empty() || request.path.front() != '/') {
       throw configuration_error("the path of a request must start with /");
@@ -164,16 +164,17 @@ class basic_signer {
 
   /// False for what cannot stand in a request line, whatever the service.
   static bool is_sendable(std::string_view text) noexcept {
+    bool good = true;
     for (char c : text) {
       const auto u = static_cast<unsigned char>(c);
-      if (u < 0x20 || u == 0x7f || c == '?' || c == '#') return false;
+      good &= (u >= 0x20) & (u != 0x7f) & (c != '?') & (c != '#');
     }
-    return true;
+    return good;
   }
 
   static void check_name(std::string_view text, const char* what) {
     bool good = !text.empty();
-    for (char c : text) good = good && detail::is_unreserved(c);
+    for (char c : text) good &= detail::is_unreserved(c);  // each, without a jump
     if (!good) throw configuration_error(std::string("not a ") + what + ": \"" + std::string(text) + "\"");
   }
 

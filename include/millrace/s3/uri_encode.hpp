@@ -11,11 +11,20 @@ namespace millrace::s3 {
 
 namespace detail {
 
+/// A table, since every byte of a request's path is looked up before it is signed.
+struct unreserved_bytes {
+  bool at[256] = {};
+  constexpr unreserved_bytes() noexcept {
+    for (unsigned char c = 'a'; c <= 'z'; ++c) at[c] = true;
+    for (unsigned char c = 'A'; c <= 'Z'; ++c) at[c] = true;
+    for (unsigned char c = '0'; c <= '9'; ++c) at[c] = true;
+    for (unsigned char c : {'-', '.', '_', '~'}) at[c] = true;
+  }
+};
+inline constexpr unreserved_bytes unreserved;
+
 /// The bytes that S3 never percent-encodes: `unreserved` of RFC 3986, section 2.3.
-inline bool is_unreserved(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-         c == '_' || c == '~';
-}
+inline bool is_unreserved(char c) noexcept { return unreserved.at[static_cast<unsigned char>(c)]; }
 
 /// The value of a hexadecimal digit of either case, or -1.
 inline int hex_digit(char c) noexcept {

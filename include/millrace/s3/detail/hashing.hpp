@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <openssl/core_names.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/params.h>
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -21,8 +21,6 @@ using digest = std::array<unsigned char, 32>;
 struct openssl_free {
   void operator()(EVP_MD* p) const noexcept { EVP_MD_free(p); }
   void operator()(EVP_MD_CTX* p) const noexcept { EVP_MD_CTX_free(p); }
-  void operator()(EVP_MAC* p) const noexcept { EVP_MAC_free(p); }
-  void operator()(EVP_MAC_CTX* p) const noexcept { EVP_MAC_CTX_free(p); }
 };
 
 [[noreturn]] inline void hashing_failed() {
@@ -49,31 +47,66 @@ class sha256 {
   owned<EVP_MD_CTX, openssl_free> context_;
 };
 
-/// HMAC with SHA-256 (RFC 2104), fetched once per object too. The context holds the last key until the next call and
-/// is overwritten by OpenSSL when it is freed.
+/// HMAC with SHA-256 (RFC 2104). What a key makes of the two hashes is kept for the next call, which is nearly always
+/// for the same key, the signing key of the day: half of a short text's HMAC. (EVP_MAC_init() without a key is meant to
+/// do that, and does not in the first releases of OpenSSL 3.) Keys and their traces are overwritten in the end.
 class hmac_sha256 {
  public:
-  hmac_sha256() : algorithm_(EVP_MAC_fetch(nullptr, "HMAC", nullptr)) {
-    if (algorithm_ == nullptr) hashing_failed();
-    context_.reset(EVP_MAC_CTX_new(algorithm_.get()));
-    char name[] = "SHA256";
-    const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name, 0),
-                                     OSSL_PARAM_construct_end()};
-    if (context_ == nullptr || EVP_MAC_CTX_set_params(context_.get(), parameters) != 1) hashing_failed();
+  hmac_sha256()
+      : algorithm_(EVP_MD_fetch(nullptr, "SHA256", nullptr)),
+        inner_(EVP_MD_CTX_new()),
+        outer_(EVP_MD_CTX_new()),
+        work_(EVP_MD_CTX_new()) {
+    if (algorithm_ == nullptr || inner_ == nullptr || outer_ == nullptr || work_ == nullptr) hashing_failed();
   }
+  hmac_sha256(hmac_sha256&&) noexcept = default;
+  hmac_sha256& operator=(hmac_sha256&&) noexcept = default;
+  ~hmac_sha256() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
+  /// `out` may be the key.
   void operator()(const unsigned char* key, std::size_t key_size, std::string_view text, digest& out) {
-    std::size_t written = 0;
-    if (EVP_MAC_init(context_.get(), key, key_size, nullptr) != 1 ||
-        EVP_MAC_update(context_.get(), reinterpret_cast<const unsigned char*>(text.data()), text.size()) != 1 ||
-        EVP_MAC_final(context_.get(), out.data(), &written, out.size()) != 1 || written != out.size()) {
+    if (!keyed_ || key_size != key_.size() || std::memcmp(key, key_.data(), key_size) != 0) set_key(key, key_size);
+    if (EVP_MD_CTX_copy_ex(work_.get(), inner_.get()) != 1 ||
+        EVP_DigestUpdate(work_.get(), text.data(), text.size()) != 1 ||
+        EVP_DigestFinal_ex(work_.get(), out.data(), nullptr) != 1 ||
+        EVP_MD_CTX_copy_ex(work_.get(), outer_.get()) != 1 ||
+        EVP_DigestUpdate(work_.get(), out.data(), out.size()) != 1 ||
+        EVP_DigestFinal_ex(work_.get(), out.data(), nullptr) != 1) {
       hashing_failed();
     }
   }
 
  private:
-  owned<EVP_MAC, openssl_free> algorithm_;
-  owned<EVP_MAC_CTX, openssl_free> context_;
+  void set_key(const unsigned char* key, std::size_t size) {
+    unsigned char block[64] = {};  // of SHA-256
+    keyed_ = false;
+    bool good = true;
+    if (size <= sizeof block) {
+      std::memcpy(block, key, size);
+    } else {
+      good = begin(work_.get(), key, size) && EVP_DigestFinal_ex(work_.get(), block, nullptr) == 1;
+    }
+    for (unsigned char& b : block) b ^= 0x36;
+    good = good && begin(inner_.get(), block, sizeof block);
+    for (unsigned char& b : block) b ^= 0x36 ^ 0x5c;
+    good = good && begin(outer_.get(), block, sizeof block);
+    OPENSSL_cleanse(block, sizeof block);
+    if (!good) hashing_failed();
+    if (size == key_.size()) {
+      std::memcpy(key_.data(), key, size);
+      keyed_ = true;
+    }
+  }
+  bool begin(EVP_MD_CTX* context, const unsigned char* text, std::size_t size) noexcept {
+    return EVP_DigestInit_ex2(context, algorithm_.get(), nullptr) == 1 && EVP_DigestUpdate(context, text, size) == 1;
+  }
+
+  owned<EVP_MD, openssl_free> algorithm_;
+  owned<EVP_MD_CTX, openssl_free> inner_;  // after the key's block
+  owned<EVP_MD_CTX, openssl_free> outer_;
+  owned<EVP_MD_CTX, openssl_free> work_;
+  digest key_{};  // whose, if keyed_
+  bool keyed_ = false;
 };
 
 /// Appends lower-case hexadecimal, as SigV4 wants it.
