@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/coro/detail/shortcut.hpp>
