@@ -113,6 +113,20 @@ TEST_CASE("headers of proxies are sent unsigned, everything else is signed", "[s
   CHECK_THAT(text, Contains("SignedHeaders=host;if-match;range;x-amz-content-sha256;x-amz-date;x-amz-meta-a,"));
 }
 
+TEST_CASE("blanks and tabs in a value are signed as one blank", "[s3][signer]") {
+  s3::signer signer;
+  const auto with = [&](std::string_view value) {
+    const s3::header_field headers[] = {{"x-amz-meta-a", value}};
+    return signature(signer, get(headers));
+  };
+  const std::string plain = with("a b");
+  for (const char* value : {"a\tb", "a  b", "a \t b", " a b", "a b ", "\ta b", "a b\t"}) {
+    INFO('"' << value << '"');
+    CHECK(with(value) == plain);
+  }
+  CHECK(with("ab") != plain);
+}
+
 TEST_CASE("repeated headers are joined in their order", "[s3][signer]") {
   s3::signer signer;
   const s3::header_field headers[] = {{"X-B", "2"}, {"x-a", " 0 "}, {"x-b", "1"}, {"X-a", ""}};
@@ -141,7 +155,8 @@ TEST_CASE("what the signer writes itself is refused from its caller", "[s3][sign
 
 TEST_CASE("line ends and other control characters never reach a request", "[s3][signer]") {
   s3::signer signer;
-  for (const std::string& value : {std::string("a\r\nx: y"), std::string("a\nb"), std::string("a\0b", 3)}) {
+  for (const std::string& value :
+       {std::string("a\r\nx: y"), std::string("a\nb"), std::string("a\0b", 3), std::string("a\x7f")}) {
     const s3::header_field headers[] = {{"x-amz-meta-a", value}};
     CHECK_THROWS_WITH(signer.sign(get(headers), keys, noon), Contains("x-amz-meta-a") && !Contains(value));
     s3::signing_request r = get();
@@ -179,7 +194,7 @@ TEST_CASE("a request that cannot be sent as signed is refused", "[s3][signer]") 
   r.method = "get";
   CHECK_THROWS_WITH(signer.sign(r, keys, noon), Contains("upper case"));
   r = get();
-  for (const char* host : {"", "MyBucket.example", "a/b", "user@host", "a b"}) {
+  for (const char* host : {"", "MyBucket.example", "a/b", "user@host", "a b", "\xc3\xa9.example"}) {
     r.host = host;
     CHECK_THROWS_WITH(signer.sign(r, keys, noon), Contains("host"));
   }
@@ -192,6 +207,35 @@ TEST_CASE("a request that cannot be sent as signed is refused", "[s3][signer]") 
   // Nothing of the failures above is left behind.
   s3::signer fresh;
   CHECK(signature(signer, get()) == signature(fresh, get()));
+}
+
+TEST_CASE("what was found good once does not make the next request good", "[s3][signer]") {
+  s3::signer signer;
+  const std::string first = signature(signer, get());
+  struct part {
+    const char* what;
+    std::string_view s3::signing_request::*member;
+  };
+  for (const part p :
+       {part{"host", &s3::signing_request::host}, part{"region", &s3::signing_request::region},
+        part{"service", &s3::signing_request::service}, part{"payload hash", &s3::signing_request::payload}}) {
+    for (const char* bad : {"", "a/b", "a b"}) {
+      INFO(p.what << " \"" << bad << "\"");
+      s3::signer fresh;
+      s3::signing_request r = get();
+      r.*p.member = bad;
+      CHECK_THROWS_WITH(signer.sign(r, keys, noon), Contains(p.what));
+      CHECK_THROWS_WITH(fresh.sign(r, keys, noon), Contains(p.what));
+      CHECK_THROWS_WITH(signer.sign(r, keys, noon), Contains(p.what));  // the refused one is not kept
+      CHECK(signature(signer, get()) == first);
+    }
+    s3::signing_request r = get();
+    r.*p.member = "other";
+    const std::string other = signature(signer, r);
+    CHECK(other != first);
+    CHECK(signature(signer, get()) == first);
+    CHECK(signature(signer, r) == other);
+  }
 }
 
 TEST_CASE("the query is signed in its canonical form", "[s3][signer]") {

@@ -79,7 +79,7 @@ class basic_signer {
     authorization_ += '/';
     append_scope(authorization_, request);
     authorization_ += ", SignedHeaders=";
-    headers_.append_names(authorization_);
+    authorization_.append(canonical_, names_begin_, names_size_);
     authorization_ += ", Signature=";
     detail::append_hex(authorization_, signature_);
     result.add("authorization", authorization_);
@@ -142,24 +142,38 @@ class basic_signer {
   std::size_t keys_derived() const noexcept { return keys_.derivations(); }
 
  private:
-  void check(const signing_request& request) const {
+  void check(const signing_request& request) {
     bool good = !request.method.empty();
     for (char c : request.method) good = good && c >= 'A' && c <= 'Z';
     if (!good) throw configuration_error("the method of a request must be in upper case");
-    good = !request.host.empty();
-    for (char c : request.host) good &= (c > ' ') & (c != '/') & (c != '@') & ((c < 'A') | (c > 'Z'));
-    if (!good) throw configuration_error("a request to be signed needs its host, in lower case, as in its Host header");
+    if (!host_.is(request.host)) {
+      good = !request.host.empty();
+      for (char c : request.host) {
+        const auto u = static_cast<unsigned char>(c);
+        good &= (u > ' ') & (u < 0x7f) & (c != '/') & (c != '@') & ((c < 'A') | (c > 'Z'));
+      }
+      if (!good) {
+        throw configuration_error("a request to be signed needs its host, in lower case, as in its Host header");
+      }
+      host_.keep(request.host);
+    }
     if (request.path.empty() || request.path.front() != '/') {
       throw configuration_error("the path of a request must start with /");
     }
-    if (!is_sendable(request.path) || !(options_.encode_path || detail::is_encoded_path(request.path))) {
+    if (!(options_.encode_path ? is_sendable(request.path) : detail::is_encoded_path(request.path))) {
       throw configuration_error("the path of a request must be encoded as encode_path() does");
     }
     if (!is_sendable(request.query)) throw configuration_error("the query string of a request must be encoded");
     check_query_names(request.query);
-    check_name(request.region, "region");
-    check_name(request.service, "service");
-    check_name(request.payload, "payload hash");
+    if (!region_.is(request.region)) {
+      check_name(request.region, "region");
+      region_.keep(request.region);
+    }
+    if (!service_.is(request.service)) {
+      check_name(request.service, "service");
+      service_.keep(request.service);
+    }
+    if (request.payload != empty_payload_sha256) check_name(request.payload, "payload hash");
   }
 
   /// False for what cannot stand in a request line, whatever the service.
@@ -221,7 +235,9 @@ class basic_signer {
     canonical_ += '\n';
     headers_.append_block(canonical_);
     canonical_ += '\n';
+    names_begin_ = canonical_.size();
     headers_.append_names(canonical_);
+    names_size_ = canonical_.size() - names_begin_;
     canonical_ += '\n';
     canonical_ += request.payload;
 
@@ -237,7 +253,18 @@ class basic_signer {
     hmac_(key.data(), key.size(), string_to_sign_, signature_);
   }
 
+  /// A part of a request that is the same in the next one, nearly always, and has been found good.
+  class known_good {
+   public:
+    bool is(std::string_view text) const noexcept { return !text.empty() && text == text_; }
+    void keep(std::string_view text) { text_ = text; }
+
+   private:
+    std::string text_;
+  };
+
   signing_options options_;
+  known_good host_, region_, service_;
   detail::sha256 sha256_;
   detail::hmac_sha256 hmac_;
   detail::signing_key_cache keys_;
@@ -246,6 +273,8 @@ class basic_signer {
   amz_date date_{0};
   detail::digest signature_{};
   std::string canonical_;
+  std::size_t names_begin_ = 0;  // the names of the signed headers in canonical_
+  std::size_t names_size_ = 0;
   std::string string_to_sign_;
   std::string authorization_;
 };

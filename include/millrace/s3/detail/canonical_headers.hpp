@@ -97,17 +97,20 @@ class canonical_headers {
   }
 
   static bool is_refused(std::string_view name) noexcept {
-    for (std::string_view own :
-         {"authorization", "host", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"}) {
-      if (name == own) return true;
+    static constexpr std::string_view own[] = {"authorization", "host", "x-amz-content-sha256", "x-amz-date",
+                                               "x-amz-security-token"};
+    for (std::string_view one : own) {
+      if (name == one) return true;
     }
     return false;
   }
 
   /// Headers that proxies and HTTP libraries add, change or drop.
   static bool is_left_unsigned(std::string_view name) noexcept {
-    for (std::string_view hop : {"connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization",
-                                 "te", "trailer", "transfer-encoding", "upgrade", "user-agent", "x-amzn-trace-id"}) {
+    static constexpr std::string_view hops[] = {"connection", "expect",     "keep-alive",        "proxy-authenticate",
+                                                "te",         "trailer",    "transfer-encoding", "proxy-authorization",
+                                                "upgrade",    "user-agent", "x-amzn-trace-id"};
+    for (std::string_view hop : hops) {
       if (name == hop) return true;
     }
     return name.substr(0, 14) == "sec-websocket-";
@@ -125,16 +128,18 @@ class canonical_headers {
 
   /// True when there is nothing to collapse. The value stays out of the message: it may be a token.
   static bool check_value(std::string_view name, std::string_view value) {
+    bool sendable = true;
     bool plain = true;
     char last = ' ';
-    for (char c : value) {
+    for (char c : value) {  // without a jump
       const auto u = static_cast<unsigned char>(c);
-      if ((u < 0x20 && c != '\t') || u == 0x7f) {
-        throw configuration_error("the value of the header " + std::string(name) +
-                                  " contains a line end, a NUL or another control character");
-      }
-      plain = plain && c != '\t' && !(c == ' ' && last == ' ');
+      sendable &= ((u >= 0x20) | (c == '\t')) & (u != 0x7f);
+      plain &= (c != '\t') & ((c != ' ') | (last != ' '));
       last = c;
+    }
+    if (!sendable) {
+      throw configuration_error("the value of the header " + std::string(name) +
+                                " contains a line end, a NUL or another control character");
     }
     return plain && (value.empty() || last != ' ');
   }
