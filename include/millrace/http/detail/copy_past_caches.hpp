@@ -6,11 +6,20 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 namespace millrace::http::detail {
+
+#if defined(__SSE2__)
+/// Sixteen bytes, and their store past the caches. <emmintrin.h> takes long to compile.
+using sixteen = long long __attribute__((vector_size(16)));
+
+inline void store_past_caches(sixteen* to, const sixteen& what) noexcept {
+#if defined(__clang__)
+  __builtin_nontemporal_store(what, to);
+#else
+  __builtin_ia32_movntdq(to, what);
+#endif
+}
+#endif
 
 /// memcpy() into memory that is not in the caches and is not read soon, a slab that fills up part by part: on x86 with
 /// non-temporal stores (Intel SDM volume 1, 10.4.6.2), which neither read the memory first nor drive out what the
@@ -27,18 +36,12 @@ inline void copy_past_caches(void* to, const void* from, std::size_t size) noexc
     in += before;
     size -= before;
     for (; size >= line; size -= line, out += line, in += line) {
-      const auto* source = reinterpret_cast<const __m128i*>(in);
-      auto* const target = reinterpret_cast<__m128i*>(out);
-      const __m128i a = _mm_loadu_si128(source);
-      const __m128i b = _mm_loadu_si128(source + 1);
-      const __m128i c = _mm_loadu_si128(source + 2);
-      const __m128i d = _mm_loadu_si128(source + 3);
-      _mm_stream_si128(target, a);
-      _mm_stream_si128(target + 1, b);
-      _mm_stream_si128(target + 2, c);
-      _mm_stream_si128(target + 3, d);
+      sixteen four[4];
+      std::memcpy(four, in, line);
+      auto* const target = reinterpret_cast<sixteen*>(out);
+      for (std::size_t i = 0; i < 4; ++i) store_past_caches(target + i, four[i]);
     }
-    _mm_sfence();  // such stores are not ordered with those that hand the data on
+    __builtin_ia32_sfence();  // such stores are not ordered with those that hand the data on
   }
 #endif
   std::memcpy(out, in, size);
