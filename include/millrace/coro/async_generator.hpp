@@ -20,6 +20,9 @@ namespace millrace {
 
 namespace detail {
 
+template <class T>
+class inlet;
+
 /// What co_await makes of next() and next_in_place(); await_resume() is theirs.
 template <class T>
 class asking {
@@ -232,10 +235,9 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     return *this;
   }
 
-  /// For the library's stages (see coro/detail/shortcut.hpp).
-  promise_type& promise() noexcept { return handle_.promise(); }
-
  private:
+  friend class detail::inlet<T>;
+
   detail::generator_extras& extras() {
     MILLRACE_ASSERT(handle_ != nullptr, "bounds of an empty generator");
     auto& pointer = handle_.promise().extras_;

@@ -18,7 +18,7 @@ namespace millrace::detail {
 template <class T>
 class inlet {
  public:
-  explicit inlet(async_generator<T>& source) noexcept : source_(source.promise()) {}
+  explicit inlet(async_generator<T>& source) noexcept : source_(source.handle_.promise()) {}
 
   /// To be called when an item has come by co_await: from now on the source's shortcut is taken, if it has one. False
   /// where next_at_once() would have nothing because an account is kept.
@@ -42,6 +42,8 @@ class inlet {
   bool spend() noexcept { return MILLRACE_LIKELY(source_.get_executor().spend_inline(source_.hops_)); }
   /// What that costs.
   int hops() const noexcept { return source_.hops_; }
+  /// Whether the source has a shortcut, taken or not.
+  bool has_shortcut() const noexcept { return source_.shortcut_ != nullptr; }
 
  private:
   MILLRACE_ALWAYS_INLINE T* next_by_way() noexcept {
