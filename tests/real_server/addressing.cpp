@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <vector>
 
 #include <millrace/base/shared.hpp>
@@ -54,7 +55,14 @@ mill::task<void> presigned(const place& p) {
   std::string forged = url;
   forged.back() = forged.back() == '0' ? '1' : '0';
   const std::string to_write = co_await p.s3.presign(p.url(key), 600, "PUT");
-  for (const std::string& bad : {forged, expired, to_write}) {
+  const char* const over = std::getenv("MILLRACE_TEST_EXPIRED_STATUS");  // what this server has for a URL that is over
+  const int expired_status = over == nullptr ? 403 : std::atoi(over);
+  struct refused {
+    std::string url;
+    int status;
+  };
+  const refused urls[] = {{forged, 403}, {expired, expired_status}, {to_write, 403}};
+  for (const auto& [bad, expected] : urls) {
     int status = 0;
     std::string message;
     try {
@@ -63,7 +71,8 @@ mill::task<void> presigned(const place& p) {
       status = e.status();
       message = e.what();
     }
-    expect(status == 403, "a forged, expired or other URL is refused with 403, not " + std::to_string(status));
+    expect(status == expected, "a forged, expired or other URL is refused with " + std::to_string(expected) + ", not " +
+                                   std::to_string(status));
     expect(message.find("X-Amz") == std::string::npos, "the message does not show the query");
   }
 
