@@ -20,15 +20,16 @@ namespace millrace::origin_server {
 ///     connect_to(origin.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
 ///
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
-class background {
+template <class Unused = void>
+class basic_background {
  public:
-  explicit background(options o = options(), const loop_options& l = {})
+  explicit basic_background(options o = options(), const loop_options& l = {})
       : server_(make_owned<server>(std::move(o))), thread_(l) {
     thread_.loop().post_remote(start_message_);
   }
-  background(const background&) = delete;
-  background& operator=(const background&) = delete;
-  ~background() { thread_.loop().post_remote(stop_message_); }
+  basic_background(const basic_background&) = delete;
+  basic_background& operator=(const basic_background&) = delete;
+  ~basic_background() { thread_.loop().post_remote(stop_message_); }
 
   std::string endpoint() const { return server_->endpoint(); }
   std::uint16_t port() const noexcept { return server_->port(); }
@@ -55,9 +56,10 @@ class background {
 
   owned<server> server_;
   started<void> running_;
-  millrace::detail::message<background, &background::start> start_message_{*this};
-  millrace::detail::message<background, &background::stop> stop_message_{*this};
+  millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::start> start_message_{*this};
+  millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::stop> stop_message_{*this};
   loop_thread thread_;  // last: it takes the messages, and ends first
 };
+using background = basic_background<>;
 
 }  // namespace millrace::origin_server

@@ -45,16 +45,17 @@ class shared_state {
 };
 
 /// One connection from its first byte to its end. Dropping its task closes it.
-class connection {
+template <class Unused = void>
+class basic_connection {
  public:
-  connection(shared_state& s, socket peer, std::uint64_t number)
+  basic_connection(shared_state& s, socket peer, std::uint64_t number)
       : state_(s), stream_(std::move(peer), s.tls.get()), input_(stream_, s.settings.max_head_size), number_(number) {
     stream_.raw().set_no_delay();
     ++state_.counts.open_connections;
   }
-  connection(const connection&) = delete;
-  connection& operator=(const connection&) = delete;
-  ~connection() {
+  basic_connection(const basic_connection&) = delete;
+  basic_connection& operator=(const basic_connection&) = delete;
+  ~basic_connection() {
     if (busy_) state_.counts.request_ends();
     --state_.counts.open_connections;
   }
@@ -264,5 +265,6 @@ class connection {
   std::uint64_t requests_ = 0;
   bool busy_ = false;
 };
+using connection = basic_connection<>;
 
 }  // namespace millrace::origin_server::detail

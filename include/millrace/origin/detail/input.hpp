@@ -23,9 +23,10 @@ namespace millrace::origin_server::detail {
 
 /// The receiving side of a connection: heads, and bodies of either framing. What was read ahead waits for the next
 /// call.
-class input {
+template <class Unused = void>
+class basic_input {
  public:
-  input(stream& from, std::size_t max_head) : stream_(from), memory_(max_head) {}
+  basic_input(stream& from, std::size_t max_head) : stream_(from), memory_(max_head) {}
 
   /// A head without its empty line (each field with its CR LF); empty at the end of the connection. Throws refusal when
   /// it is too long.
@@ -135,5 +136,6 @@ class input {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };
+using input = basic_input<>;
 
 }  // namespace millrace::origin_server::detail

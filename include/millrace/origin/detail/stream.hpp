@@ -15,14 +15,15 @@
 namespace millrace::origin_server::detail {
 
 /// A connection, plain or under TLS.
-class stream {
+template <class Unused = void>
+class basic_stream {
  public:
   /// `context` null: plain. It must outlive the stream.
-  stream(socket s, tls_context* context) : socket_(std::move(s)) {
+  basic_stream(socket s, tls_context* context) : socket_(std::move(s)) {
     if (context != nullptr) tls_ = make_owned<tls_session>(socket_, *context);
   }
-  stream(const stream&) = delete;
-  stream& operator=(const stream&) = delete;
+  basic_stream(const basic_stream&) = delete;
+  basic_stream& operator=(const basic_stream&) = delete;
 
   /// 0 at the end.
   task<std::size_t> read_some(std::span<char> memory) {
@@ -43,5 +44,6 @@ class stream {
   socket socket_;
   owned<tls_session> tls_;
 };
+using stream = basic_stream<>;
 
 }  // namespace millrace::origin_server::detail

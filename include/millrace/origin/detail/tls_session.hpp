@@ -21,9 +21,10 @@ namespace millrace::origin_server::detail {
 
 /// The server's side of TLS over a socket, through memory: OpenSSL never sees the descriptor. Socket and context must
 /// outlive it.
-class tls_session {
+template <class Unused = void>
+class basic_tls_session {
  public:
-  tls_session(socket& s, tls_context& context) : socket_(s), ssl_(SSL_new(context.get())), memory_(64 * 1024) {
+  basic_tls_session(socket& s, tls_context& context) : socket_(s), ssl_(SSL_new(context.get())), memory_(64 * 1024) {
     in_ = BIO_new(BIO_s_mem());
     out_ = BIO_new(BIO_s_mem());
     if (ssl_ == nullptr || in_ == nullptr || out_ == nullptr) throw std::bad_alloc();
@@ -80,5 +81,6 @@ class tls_session {
   BIO* out_ = nullptr;
   std::vector<char> memory_;
 };
+using tls_session = basic_tls_session<>;
 
 }  // namespace millrace::origin_server::detail
