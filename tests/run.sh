@@ -24,6 +24,8 @@ esac
 bash cmake/packages.sh install build
 launcher=()
 if command -v ccache > /dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+# Without these, ccache leaves out every file that uses a precompiled header.
+export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 
 cmake -S . -B "$build" ${launcher[@]+"${launcher[@]}"} "$@"
 # Goes on after an error, so that one run shows them all.

@@ -16,12 +16,12 @@
 #include <millrace/io/timeout.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/server.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/http/patient_server.hpp"
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;

@@ -12,11 +12,11 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/server.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;

@@ -14,12 +14,12 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/origin/server.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;

@@ -20,12 +20,12 @@
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/http/engine.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 using origin_server::fault;

@@ -24,11 +24,11 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 

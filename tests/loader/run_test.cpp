@@ -19,7 +19,6 @@
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -28,6 +27,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 

@@ -14,13 +14,13 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/flow/from_range.hpp>
-#include <millrace/origin/server.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/member.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 /// What the soak tests read, and the books that they keep of what came.
 namespace millrace::soak {

@@ -11,7 +11,6 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/timeout.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -20,6 +19,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/loader/soak.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;

@@ -9,6 +9,7 @@
 
 #include "test_data_default.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 namespace {
 

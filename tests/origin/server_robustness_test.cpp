@@ -12,6 +12,7 @@
 
 #include "tests/origin/raw_client.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 namespace {
 

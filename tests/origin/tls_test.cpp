@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 namespace {
 

@@ -9,10 +9,10 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;

@@ -10,11 +10,11 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 
 #include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 namespace {

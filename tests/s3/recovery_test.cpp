@@ -9,9 +9,9 @@
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 using origin_server::fault;

@@ -10,10 +10,10 @@
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;

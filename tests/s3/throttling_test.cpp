@@ -11,12 +11,12 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/s3/detail/prefix_gates.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;

@@ -13,8 +13,9 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/s3/client.hpp>
+
+#include "tests/support/origin.hpp"
 
 /// \file
 /// What tests of uploads share: a server that takes small parts, clients of it, and streams to be stored.

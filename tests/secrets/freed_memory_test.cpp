@@ -24,10 +24,10 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 // The sanitizers have an allocator of their own.

@@ -16,12 +16,12 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/origin/server.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 

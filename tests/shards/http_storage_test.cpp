@@ -12,12 +12,11 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
-#include <millrace/origin/server.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;

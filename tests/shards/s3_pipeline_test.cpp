@@ -11,7 +11,6 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/http_storage.hpp>
@@ -22,6 +21,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 
 using namespace millrace;
 
