@@ -69,6 +69,18 @@ TEST_CASE("shards are put into another order for every seed and epoch, the same 
   CHECK(order(8, 0) == "27346501");
 }
 
+TEST_CASE("the line is said again when a number is another one, not for the next epoch") {
+  test::captured_stderr captured(test::captured_stderr::into::pipe);
+  for (const char* names : {"train-{0..8}.tar", "val-{0..2}.tar", "train-{0..8}.tar", "val-{0..2}.tar"}) {
+    testing::virtual_loop loop;
+    std::vector<std::string> urls;
+    block_on(loop, collect(shards(names) | split_by_rank(process(1, 2, "torchrun")), urls));
+  }
+  CHECK(captured.text() ==
+        "millrace: rank 1 of 2 (torchrun) reads 4 of 9 shards\n"
+        "millrace: rank 1 of 2 (torchrun) reads 1 of 3 shards\n");
+}
+
 TEST_CASE("a process says once which rank it is, who said so, and how many shards it reads") {
   CHECK(share_of(process(1, 2, "torchrun"), named("{0..8}.tar")).said ==
         "millrace: rank 1 of 2 (torchrun) reads 4 of 9 shards\n");

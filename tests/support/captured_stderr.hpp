@@ -11,9 +11,12 @@
 #include <string>
 #include <thread>
 
+#include "tests/support/forget_lines.hpp"
+
 namespace millrace::test {
 
-/// What the process writes to standard error from here on, be it to a pipe or to a terminal. One at a time.
+/// What the process writes to standard error from here on, be it to a pipe or to a terminal, as if it had said nothing
+/// before. One at a time.
 class captured_stderr {
  public:
   enum class into { pipe, terminal };
@@ -42,6 +45,7 @@ class captured_stderr {
       }
     }
     if (write_end < 0) throw std::runtime_error("standard error cannot be captured");
+    forget_lines();
     std::fflush(stderr);
     saved_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     ::dup2(write_end, STDERR_FILENO);

@@ -17,8 +17,8 @@ struct loop_options {
   unsigned completion_entries = 4096;
   /// Uses epoll even where io_uring works.
   bool force_epoll = false;
-  /// Told in one line, once per loop (once for a loop_group), that io_uring is refused here and epoll serves instead;
-  /// by default the line goes to standard error. Called during make_event_loop().
+  /// Told in one line, once per loop (once for a loop_group), that io_uring is refused here and epoll serves instead.
+  /// By default the line goes to standard error, once in a process. Called during make_event_loop().
   void (*log)(void* context, const char* line) = nullptr;
   void* log_context = nullptr;
   /// Called with every loop that is made, on the thread that makes it, at the end of make_event_loop(): whoever makes

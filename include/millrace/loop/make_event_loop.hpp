@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
@@ -24,10 +25,10 @@ owned<event_loop> choose_loop(const loop_options& o) {
   }
   auto loop = make_owned<basic_epoll_loop<T>>();
   const std::string line =
-      std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); this loop uses epoll";
+      std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
   if (o.log != nullptr) {
     o.log(o.log_context, line.c_str());
-  } else {
+  } else if (first_time(line)) {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
   return loop;
@@ -36,7 +37,7 @@ owned<event_loop> choose_loop(const loop_options& o) {
 }  // namespace detail
 
 /// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
-/// told once per loop, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
+/// told once, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
 template <class = void>
 owned<event_loop> make_event_loop(const loop_options& o = {}) {
   owned<event_loop> loop = detail::choose_loop(o);

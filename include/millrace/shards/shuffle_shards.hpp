@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/shard.hpp>
@@ -35,12 +37,15 @@ async_generator<Shard> permute_shards(Shards in, shuffle_shards_options options)
   for (Shard& s : all) co_yield give(s);
 }
 
-/// One line about this process's share. Said for a single process too, unless the program named the rank itself: a
-/// launcher that was not recognised shows as "rank 0 of 1" on every process.
-inline void say_rank(const rank& r, std::size_t mine, std::uint64_t count) {
+/// One line about this process's share, said once: the next epoch's says nothing new. Said for a single process too,
+/// unless the program named the rank itself: a launcher that was not recognised shows as "rank 0 of 1" on every
+/// process.
+template <class = void>
+void say_rank(const rank& r, std::size_t mine, std::uint64_t count) {
   if (r.world_size == 1 && std::strcmp(r.source, rank().source) == 0) return;
-  std::fprintf(stderr, "millrace: rank %u of %u (%s) reads %zu of %llu shards\n", r.index, r.world_size, r.source, mine,
-               static_cast<unsigned long long>(count));
+  const std::string line = "millrace: rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size) + " (" +
+                           r.source + ") reads " + std::to_string(mine) + " of " + std::to_string(count) + " shards";
+  if (first_time(line)) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 template <class Shards, class Shard = shard>
@@ -71,8 +76,9 @@ auto shuffle_shards(shuffle_shards_options options = {}) {
 
 /// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
 /// that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own (not
-/// for a single process that says so itself). run() shows the progress of rank 0 only. A rank that would get nothing is
-/// an error, not an empty epoch. Bound: the list.
+/// for a single process that says so itself): once in a process as long as the numbers are the same, so not for every
+/// epoch. run() shows the progress of rank 0 only. A rank that would get nothing is an error, not an empty epoch.
+/// Bound: the list.
 template <class = void>
 auto split_by_rank(rank r) {
   r.check();

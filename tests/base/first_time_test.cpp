@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/base/detail/first_time.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/forget_lines.hpp"
+
+using namespace millrace;
+
+TEST_CASE("a line is said for the first time once") {
+  test::forget_lines();
+  CHECK(detail::first_time("rank 0"));
+  CHECK(detail::first_time("rank 1"));
+  CHECK_FALSE(detail::first_time("rank 0"));
+  CHECK_FALSE(detail::first_time("rank 1"));
+  CHECK(detail::first_time(""));
+  CHECK_FALSE(detail::first_time(""));
+}
+
+TEST_CASE("of threads that would say the same line one does") {
+  test::forget_lines();
+  std::atomic<int> said{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&said] {
+      for (int i = 0; i < 60; ++i) said += detail::first_time("line " + std::to_string(i)) ? 1 : 0;
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(said == 60);
+}
+
+TEST_CASE("a line that finds no place to be remembered is said every time, those before it are not") {
+  test::forget_lines();
+  for (std::size_t i = 0; i < std::size(detail::lines_said); ++i)
+    REQUIRE(detail::first_time("line " + std::to_string(i)));
+  CHECK(detail::first_time("one more"));
+  CHECK(detail::first_time("one more"));
+  CHECK_FALSE(detail::first_time("line 0"));
+  test::forget_lines();
+}
