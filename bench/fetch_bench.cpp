@@ -5,9 +5,11 @@
 // its own on core 0; the client on core 1. Beside it, in turns, the same requests by a bare epoll loop that receives
 // straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Connections and slabs are warm for all
 // of them. Our requests are signed and go through all checks.
-// Then run() with two loops beside one. With fewer than four cores each loop thread is held to a fifth of a core, so
-// that the loops do not compete with each other and the server: that wants root, or CAP_SYS_NICE.
-// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
+// Then run() with two loops beside one: where there are seven cores, from four servers with a core each, as one feeds
+// hardly more than one loop, and with the loops on the other cores. With fewer cores there is one server, and each loop
+// thread is held to a fifth of a core, so that the loops do not compete with each other and the server: that wants
+// root, or CAP_SYS_NICE. Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring
+// -lssl -lcrypto -lexpat
 //
 //   fetch_bench [GiB per round, default 2, which is the least] [plain | tls, default both]
 
@@ -21,12 +23,15 @@
 #include <thread>
 #include <vector>
 
+#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/storage.hpp>
 
 #include "bench/common/contender.hpp"
 #include "bench/common/core_share.hpp"
@@ -59,12 +64,13 @@ std::vector<bench::range> ranges_of(std::size_t passes) {
   return all;
 }
 
-mill::async_generator<mill::chunk> pipeline(const mill::s3::client& s3, std::size_t passes) {
+template <class Store>
+mill::async_generator<mill::chunk> pipeline(const Store& store, std::size_t passes) {
   std::vector<mill::shard> known;
   for (std::size_t i = 0; i < passes * objects; ++i) {
     known.emplace_back("s3://b/" + key(i % objects), std::uint64_t(object_bytes));
   }
-  return mill::from_range(std::move(known)) | mill::fetch(s3, ahead);
+  return mill::from_range(std::move(known)) | mill::fetch(store, ahead);
 }
 
 /// The steady state: from the moment when every slab has been used to the same state of the window near the end, so
@@ -89,9 +95,28 @@ bench::cost fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::
   return result;
 }
 
+/// The objects behind several servers in turn.
+class spread final : public mill::storage {
+ public:
+  explicit spread(const std::vector<mill::owned<bench::served>>& servers) {
+    for (const auto& server : servers) each_.push_back(as_storage(server->client()));
+  }
+
+  bool serves(std::string_view url) const noexcept override { return each_[0]->serves(url); }
+  mill::task<mill::part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                              mill::slab_pool slabs) const override {
+    const std::size_t i = static_cast<std::size_t>(object.url.back() - '0') % each_.size();
+    return each_[i]->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+
+ private:
+  std::vector<mill::shared<const mill::storage>> each_;
+};
+
 /// The steady state of run() with `loops` loops, each on `percent` of a core; 0: on what it gets. Nothing where the
 /// kernel does not hold them to it. Ends the program where not all came.
-bench::cost fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsigned loops, unsigned percent) {
+bench::cost fetch_on_loops(const mill::shared<const mill::storage>& store, std::size_t passes, unsigned loops,
+                           unsigned percent) {
   constexpr std::size_t margin = 4 * at_once;
   const std::size_t count = passes * objects * object_bytes / part_bytes;
   mill::run_options how;
@@ -101,7 +126,7 @@ bench::cost fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsig
   bench::cost result;
   std::size_t n = 0;
   std::size_t total = 0;
-  for (const mill::chunk& c : mill::run(pipeline(s3, passes), how)) {
+  for (const mill::chunk& c : mill::run(pipeline(store, passes), how)) {
     ++n;
     if (n > margin && n <= count - margin) total += c.data.size();
     if (n == margin / 2 && percent > 0 && bench::hold_loops(percent) != loops) return {};
@@ -113,17 +138,23 @@ bench::cost fetch_on_loops(const mill::s3::client& s3, std::size_t passes, unsig
 }
 
 /// Two loops beside one. Where there is no core for each of them, they are held to a fifth of one.
-void loop_threads(const mill::s3::client& s3, std::size_t passes) {
-  const unsigned percent = std::thread::hardware_concurrency() >= 4 ? 0 : 20;
-  bench::unpin();
-  if (fetch_on_loops(s3, passes, 2, percent).bytes == 0) {
+void loop_threads(std::size_t passes) {
+  const bool enough = std::thread::hardware_concurrency() >= objects + 3;  // two loops, and who takes their chunks
+  const unsigned percent = enough ? 0 : 20;
+  std::vector<mill::owned<bench::served>> servers;
+  for (unsigned i = 0; i < (enough ? objects : 1); ++i) {
+    servers.push_back(mill::make_owned<bench::served>(false, fill, i));
+  }
+  bench::pin_from(enough ? objects : 0);
+  const mill::shared<const mill::storage> store = mill::make_shared_object<const spread>(servers);
+  if (fetch_on_loops(store, passes, 2, percent).bytes == 0) {
     std::printf("\nloop threads: not measured: too few cores, and the kernel holds no thread to a share\n");
     return;
   }
-  bench::contender one("run(), 1 loop", [&] { return fetch_on_loops(s3, passes, 1, percent); });
-  bench::contender two("run(), 2 loops", [&] { return fetch_on_loops(s3, passes, 2, percent); });
+  bench::contender one("run(), 1 loop", [&] { return fetch_on_loops(store, passes, 1, percent); });
+  bench::contender two("run(), 2 loops", [&] { return fetch_on_loops(store, passes, 2, percent); });
   bench::take_turns({&one, &two}, bench::rounds, 0);
-  std::printf("\nloop threads%s\n", percent > 0 ? ", each held to a fifth of a core" : "");
+  std::printf("\nloop threads%s\n", percent > 0 ? ", each held to a fifth of a core" : ", four servers");
   bench::print_table({&one, &two});
   bench::goal_at_least("GB/s, 2 loops / 1 loop", bench::ratio(two.gb_per_second, one.gb_per_second), 1.8);
 }
@@ -160,8 +191,6 @@ void plain(std::size_t passes) {
   bench::goal_at_least("GB/s, fetch / bare recv", bench::ratio(c.gb_per_second, a.gb_per_second), 0.90);
   bench::goal_at_most("minor faults per GB beyond those of bare recv",
                       c.faults_per_gb.median() - a.faults_per_gb.median(), 500, "");
-
-  loop_threads(s3, passes);
 }
 
 void tls(std::size_t passes) {
@@ -189,6 +218,9 @@ int main(int argc, char** argv) {
   const std::size_t gib = static_cast<std::size_t>(std::max(2, argc > 1 ? std::atoi(argv[1]) : 2));
   const std::string_view which = argc > 2 ? argv[2] : "both";
   bench::print_machine();
-  if (which != "tls") plain(2 * gib);
+  if (which != "tls") {
+    plain(2 * gib);
+    loop_threads(2 * gib);
+  }
   if (which != "plain") tls(gib);
 }

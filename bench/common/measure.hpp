@@ -33,13 +33,15 @@ inline void pin(unsigned core) {
   CPU_SET(core, &set);
   ::sched_setaffinity(0, sizeof set, &set);
 }
-/// All cores again.
-inline void unpin() {
+/// The same with all cores from `first` on.
+inline void pin_from(unsigned first) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) CPU_SET(i, &set);
+  for (unsigned i = first; i < std::thread::hardware_concurrency(); ++i) CPU_SET(i, &set);
   ::sched_setaffinity(0, sizeof set, &set);
 }
+/// All cores again.
+inline void unpin() { pin_from(0); }
 
 /// What something cost this process, all of its threads together.
 struct cost {

@@ -24,20 +24,21 @@ namespace bench {
 
 namespace mill = millrace;
 
-/// The S3 server of millrace in a child process on core 0: CPU time, page faults and memory of this process are then
-/// the client's alone. Make it before any thread is started. Anybody may read; signed requests are checked.
+/// The S3 server of millrace in a child process on a core of its own, 0 unless said otherwise: CPU time, page faults
+/// and memory of this process are then the client's alone. Make it before any thread is started. Anybody may read;
+/// signed requests are checked.
 class served {
  public:
   /// `fill(background&)` stores the objects, in the child.
   template <class Fill>
-  explicit served(bool tls, Fill fill) {
+  explicit served(bool tls, Fill fill, unsigned core = 0) {
     int told[2];
     if (::pipe(told) != 0) std::abort();
     child_ = ::fork();
     if (child_ == 0) {
       ::close(told[0]);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      pin(0);
+      pin(core);
       mill::origin_server::options o;
       o.anonymous = mill::origin_server::anonymous_access::read;
       o.log_limit = 16;

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-# For a machine with a GPU and without compilers: everything that needs one, built here, run there.
+# For a machine with a GPU and without compilers: everything that needs one, built here, run there. With it goes
+# fetch_bench: such a machine has the cores for two loops, four servers and a consumer.
 #
 #   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc
 #   bash FOLDER/carry.sh run [LOG]            leaves with 0 when every step has passed on a GPU
@@ -38,14 +39,16 @@ build() {
   "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
   "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/bench.o"
   "${link[@]}" "$work/bench.o" -o "$to/device_bench" "${all[@]}" "${runtime[@]}"
+  "${compile[@]}" "$source/bench/fetch_bench.cpp" -o "$work/fetch_bench.o"
+  "${link[@]}" "$work/fetch_bench.o" -o "$to/fetch_bench" "${all[@]}"
   "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/pipeline.cu" -o "$work/pipeline.o"
   "${link[@]}" "$work/pipeline.o" -o "$to/test_nvcc" -luring "${runtime[@]}"
   "${kernels[@]}" -std=c++17 "$source/examples/common/gpu_classifier.cu" -o "$work/classifier.o"
   "${compile[@]}" -DEXAMPLE_WITH_CUDA=1 "$source/examples/quickstart.cpp" -o "$work/quickstart.o"
   "${link[@]}" "$work/quickstart.o" "$work/classifier.o" -o "$to/quickstart" "${all[@]}" "${runtime[@]}"
-  strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,test_nvcc,quickstart}
+  strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,fetch_bench,test_nvcc,quickstart}
 
-  ldd "$to"/{test_cuda_gpu,device_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     { grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' || true; } |
     while read -r library; do cp -L "$library" "$to/$(basename "$library")"; done
   # 30 MB of Unicode tables for an XML reader of libarchive's that nothing here uses: an empty one instead.
@@ -78,11 +81,12 @@ run() {
   step 'a pipeline of nvcc' 60 ./test_nvcc
   step 'quickstart' 120 bash -c trained_there
   step 'device_bench' 240 ./device_bench 1000
+  step 'fetch_bench' 180 ./fetch_bench 2 plain
   return "$failed"
 }
 
 case ${1:-} in
   build) build "$(readlink -f "${2:?the folder to build into}")" ;;
   run) if [ $# -gt 1 ]; then run 2>&1 | tee "$2"; else run; fi ;;
-  *) sed -n '5,12p' "$me"; exit 2 ;;
+  *) sed -n '5,13p' "$me"; exit 2 ;;
 esac
