@@ -5,11 +5,12 @@
 // its own on core 0; the client on core 1. Beside it, in turns, the same requests by a bare epoll loop that receives
 // straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Connections and slabs are warm for all
 // of them. Our requests are signed and go through all checks.
-// Then run() with two loops beside one: where there are seven cores, from four servers with a core each, as one feeds
-// hardly more than one loop, and with the loops on the other cores. With fewer cores there is one server, and each loop
-// thread is held to a fifth of a core, so that the loops do not compete with each other and the server: that wants
-// root, or CAP_SYS_NICE. Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring
-// -lssl -lcrypto -lexpat
+// Then run() with two loops beside one. Where there are seven cores they read from four servers with a core each, as
+// one server is about as busy as the loop that reads from it, and have the other cores. With fewer cores there is one
+// server, and each loop thread is held to a fifth of a core, so that the loops do not compete with each other and the
+// server: that wants root, or CAP_SYS_NICE.
+//
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
 //   fetch_bench [GiB per round, default 2, which is the least] [plain | tls, default both]
 
@@ -154,7 +155,7 @@ void loop_threads(std::size_t passes) {
   bench::contender one("run(), 1 loop", [&] { return fetch_on_loops(store, passes, 1, percent); });
   bench::contender two("run(), 2 loops", [&] { return fetch_on_loops(store, passes, 2, percent); });
   bench::take_turns({&one, &two}, bench::rounds, 0);
-  std::printf("\nloop threads%s\n", percent > 0 ? ", each held to a fifth of a core" : ", four servers");
+  std::printf("\nloop threads, %zu server(s)%s\n", servers.size(), enough ? "" : ", each held to a fifth of a core");
   bench::print_table({&one, &two});
   bench::goal_at_least("GB/s, 2 loops / 1 loop", bench::ratio(two.gb_per_second, one.gb_per_second), 1.8);
 }

@@ -33,7 +33,8 @@ inline void pin(unsigned core) {
   CPU_SET(core, &set);
   ::sched_setaffinity(0, sizeof set, &set);
 }
-/// The same with all cores from `first` on.
+/// Keeps the calling thread, and those it starts later, on the cores from `first` on. Nothing happens where there is
+/// none.
 inline void pin_from(unsigned first) {
   cpu_set_t set;
   CPU_ZERO(&set);

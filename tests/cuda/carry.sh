@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # For a machine with a GPU and without compilers: everything that needs one, built here, run there. With it goes
-# fetch_bench: such a machine has the cores for two loops, four servers and a consumer.
+# fetch_bench, whose figures are read, not passed: such a machine has the cores for two loops and their servers.
 #
 #   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc
 #   bash FOLDER/carry.sh run [LOG]            leaves with 0 when every step has passed on a GPU

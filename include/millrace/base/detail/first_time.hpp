@@ -9,7 +9,7 @@
 namespace millrace::detail {
 
 /// The lines that this process has said, by their hashes; 0 is a free place. The one thing that pipelines of a process
-/// share: constant-initialized, and never destroyed, as a loop may still speak while the program ends.
+/// share unasked: constant-initialized, and never destroyed, as a loop may still speak while the program ends.
 inline constinit std::atomic<std::uint64_t> lines_said[64]{};
 
 /// Whether this process says `line` for the first time. For what is true of the process rather than of one pipeline: a
