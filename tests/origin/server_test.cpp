@@ -149,7 +149,11 @@ TEST_CASE("PUT with its conditions and digests; DELETE; buckets") {
   CHECK(again.ask("DELETE /bucket/new").status == 204);
   CHECK(again.ask("GET /bucket/new").status == 404);
   CHECK(again.ask("PATCH /bucket/new").status == 405);
-  CHECK(again.ask("GET /bucket/a%20b?versionId=1").status == 501);
+  const auto version = again.ask("GET /bucket/a%20b?versionId=1");
+  CHECK(version.status == 501);
+  CHECK(element(version.body, "Code") == "NotImplemented");
+  CHECK(element(again.ask("POST /bucket", "", "x").body, "Code") == "NotImplemented");
+  CHECK(element(again.ask("GET /bucket?list-type=1").body, "Code") == "NotImplemented");
 }
 
 TEST_CASE("bodies: chunked, aws-chunked, expected, too large, cut") {
