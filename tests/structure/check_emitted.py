@@ -3,7 +3,7 @@
 
 """Fails when object files, made from an include and nothing else, hold coroutines: check_emitted.py OBJECT...
 
-g++ emits a coroutine that is no template in every translation unit that includes it (see docs/decisions.md).
+g++ emits a coroutine that is no template in every translation unit that includes it (see docs/decisions/).
 """
 
 import re

@@ -141,7 +141,7 @@ def check_header(relative, text, report):
             report(number, "environment", "the environment is read through <millrace/base/environment.hpp>")
     for offset, name in mutable_globals(code):
         if (relative, name) == ("base/detail/first_time.hpp", "lines_said"):
-            continue  # what the process has said; docs/decisions.md, "What is true of the process is said once"
+            continue  # what the process has said; docs/decisions/, "What is true of the process is said once"
         number = code.count("\n", 0, offset) + 1
         report(number, "mutable-global", f"{name} is mutable and lives as long as the program")
     check_conditional_await(code, report)
