@@ -31,7 +31,7 @@ int main(int count, char** arguments) {
     const auto s3 = mill::s3::client::from_environment();
     const auto web = mill::make_shared_object<mill::http_storage>();
     const bool prefix = url.rfind("s3://", 0) == 0 && url.back() == '/';
-    for (const std::size_t size : {16, 64, 512, 1024}) {
+    for (const std::size_t size : {16U, 64U, 512U, 1024U}) {
       auto source = prefix ? s3.list(url) : mill::shards(url);
       auto store = prefix ? mill::stores(s3) : mill::stores(s3, web, mill::files());
       auto batches = std::move(source) | mill::fetch(store) | mill::lines({.batch = size});

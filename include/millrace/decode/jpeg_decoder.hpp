@@ -139,7 +139,7 @@ class basic_jpeg_decoder {
     if (!options_.tolerate_corruption) return once();
     const std::size_t row_bytes = static_cast<std::size_t>(w) * static_cast<std::size_t>(options_.channels);
     unsigned char* const last_row = pixels + (static_cast<std::size_t>(h) - 1) * row_bytes;
-    for (const unsigned char filling : {0x00, 0xff}) {
+    for (const int filling : {0x00, 0xff}) {
       std::memset(last_row, filling, row_bytes);
       if (once()) return true;
       if (!tolerated(decoder)) return false;

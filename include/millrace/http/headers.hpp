@@ -41,7 +41,7 @@ class basic_headers {
   }
   std::size_t count(std::string_view name) const noexcept {
     std::size_t n = 0;
-    for (const field& f : fields_) n += equal(f.first, name) ? 1 : 0;
+    for (const field& f : fields_) n += equal(f.first, name) ? 1U : 0U;
     return n;
   }
 

@@ -67,6 +67,8 @@ class running {
     return item;
   }
 
+  struct sentinel {};  // what begin() meets at the end: std::default_sentinel takes <iterator>, and <streambuf> with it
+
   class iterator {
    public:
     using value_type = T;
@@ -80,7 +82,7 @@ class running {
       return *this;
     }
     void operator++(int) { running_->advance(); }
-    bool operator==(std::default_sentinel_t) const noexcept { return !running_->current_.has_value(); }
+    bool operator==(sentinel) const noexcept { return !running_->current_.has_value(); }
 
    private:
     running* running_ = nullptr;
@@ -90,7 +92,7 @@ class running {
     advance();
     return iterator(*this);
   }
-  std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
+  sentinel end() const noexcept { return {}; }
 
   /// What has happened so far; thread-safe. Valid after the end too.
   run_stats stats() const { return state_->account.snapshot(); }

@@ -42,7 +42,7 @@ class request {
   }
   std::size_t count(std::string_view name) const noexcept {
     std::size_t n = 0;
-    for (const pair& f : fields) n += f.first == name ? 1 : 0;
+    for (const pair& f : fields) n += f.first == name ? 1U : 0U;
     return n;
   }
 

@@ -18,7 +18,7 @@ struct unreserved_bytes {
     for (unsigned char c = 'a'; c <= 'z'; ++c) at[c] = true;
     for (unsigned char c = 'A'; c <= 'Z'; ++c) at[c] = true;
     for (unsigned char c = '0'; c <= '9'; ++c) at[c] = true;
-    for (unsigned char c : {'-', '.', '_', '~'}) at[c] = true;
+    for (const char c : {'-', '.', '_', '~'}) at[static_cast<unsigned char>(c)] = true;
   }
 };
 inline constexpr unreserved_bytes unreserved;

@@ -69,7 +69,7 @@ class jumping_loop final : public epoll_loop {
         throw deadlock(seed_.behind("an announced operation did not report back in time"));
     } else if (!something_within(deadline ? options_.grace : patience_without_timer())) {
       if (!deadline) throw deadlock(seed_.behind(reproach().c_str()));
-      now_ = std::max(now_, deadline->time_since_epoch().count());
+      now_ = std::max<std::int64_t>(now_, deadline->time_since_epoch().count());
     }
   }
 

@@ -62,7 +62,7 @@ class virtual_loop final : public executor {
       return;
     }
     if (!deadline) throw deadlock(seed_.behind("nothing is ready, no timer is armed, and somebody still waits"));
-    now_ = std::max(now_, deadline->time_since_epoch().count());
+    now_ = std::max<std::int64_t>(now_, deadline->time_since_epoch().count());
   }
   void wake() noexcept override {
     std::lock_guard lock(mutex_);

@@ -168,7 +168,7 @@ class json_leaves {
   bool string(std::string& out) {
     if (!take('"')) return false;
     std::size_t length = 0;  // at most, escapes only make it shorter
-    while (length < rest_.size() && rest_[length] != '"') length += rest_[length] == '\\' ? 2 : 1;
+    while (length < rest_.size() && rest_[length] != '"') length += rest_[length] == '\\' ? 2U : 1U;
     out.reserve(length);  // text that grew would leave its beginnings in freed memory
     while (!rest_.empty()) {
       const char c = rest_.front();
