@@ -13,6 +13,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
+using namespace std::string_literals;
 
 namespace {
 
@@ -82,4 +83,44 @@ TEST_CASE("a line that is too long is an error with its place") {
     }
   }
   CHECK_THROWS_AS(lines({.batch = 0}), configuration_error);
+}
+
+TEST_CASE("lines of compressed data are refused, whatever the pieces it comes in") {
+  struct kind {
+    const char* name;
+    std::string begin;
+  };
+  const kind kinds[] = {{"gzip", "\x1f\x8b\x08\0\0"s},
+                        {"bzip2", "BZh91AY&SY"},
+                        {"bzip2", "BZh1\x17\x72\x45\x38\x50\x90"},
+                        {"xz", "\xfd\x37zXZ\0"s},
+                        {"zstd", "\x28\xb5\x2f\xfd"},
+                        {"zstd", "\x50\x2a\x4d\x18"},
+                        {"lz4", "\x04\x22\x4d\x18"},
+                        {"zip", "PK\3\4"},
+                        {"7z", "7z\xbc\xaf\x27\x1c"}};
+  for (const kind& k : kinds) {
+    for (const std::size_t piece : {1, 2, 3, 5, 100}) {
+      CAPTURE(k.name, piece);
+      try {
+        split({"text\n", k.begin + "more\nlines\n"}, piece, {.batch = 1});
+        FAIL("no error");
+      } catch (const decode_error& e) {
+        CHECK(e.object() == "s1");
+        CHECK(e.offset() == 0u);
+        CHECK(e.reason() == "this is "s + k.name + " data and no text: lines() does not unpack");
+      }
+    }
+  }
+}
+
+TEST_CASE("text that begins almost like compressed data is text") {
+  for (const std::string text :
+       {"BZhang,1", "BZh9 is a file's first word", "070701", "PK", "\x1f", "\xfd\x37zXZ", "7z"}) {
+    for (const std::size_t piece : {1, 4, 100}) {
+      CAPTURE(text, piece);
+      CHECK(split({text + "\n" + text}, piece, {.batch = 1}).lines == std::vector<std::string>{text, text});
+      CHECK(split({"a\n\x1f\x8b"}, piece, {.batch = 1}).lines.size() == 2);  // elsewhere it may stand
+    }
+  }
 }

@@ -37,7 +37,11 @@ std::string number_by_rules(const std::string& field) {
     }
     return std::to_string(value);
   }
-  std::size_t i = std::min(field.find_first_not_of(std::string_view(" \0", 2)), field.size());
+  std::size_t i = std::min(field.find_first_not_of(' '), field.size());
+  if (i < field.size() && field[i] == '\0') {
+    const bool empty = field.find_first_not_of(std::string_view(" \0", 2)) == std::string::npos;
+    return empty ? "0" : "has something behind a NUL and no number before it";
+  }
   for (; i < field.size() && field[i] >= '0' && field[i] <= '7'; ++i) {
     value = value * 8 + static_cast<std::uint64_t>(field[i] - '0');
   }
@@ -127,7 +131,8 @@ TEST_CASE("tar size fields are read as the rules say, however they are filled") 
   for (const std::string& usual :
        {std::string("00000303240\0", 12), std::string("00000303240 "), std::string("00007777777\0", 12),
         std::string("00010000000\0", 12), std::string("77777777777\0", 12), std::string("000000000012"),
-        std::string("   303240   "), std::string("303240\0junk!", 12), std::string(12, '\0'), std::string(12, ' ')}) {
+        std::string("   303240   "), std::string("303240\0junk!", 12), std::string(12, '\0'), std::string(12, ' '),
+        std::string("  \0\0\0  \0\00010", 12)}) {
     check(usual);
     for (std::size_t at = 0; at < usual.size(); ++at) {
       for (int value = 0; value < 256; ++value) {

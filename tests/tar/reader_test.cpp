@@ -147,8 +147,7 @@ TEST_CASE("tar sizes are octal in many shapes, or binary") {
   const std::string body(8, 'x');
   for (const std::string& size :
        {std::string("00000000010\0", 12), std::string("         10 "), std::string("10\0junkjunk\0", 12),
-        std::string("000000000010"), std::string("10          "), std::string("\0\0\0\0\0\0\0\0\00010\0", 12),
-        std::string("\x80\0\0\0\0\0\0\0\0\0\0\x08", 12)}) {
+        std::string("000000000010"), std::string("10          "), std::string("\x80\0\0\0\0\0\0\0\0\0\0\x08", 12)}) {
     CAPTURE(size);
     CHECK(only_member(header_block{.size = size}.text() + test::padded(body)).body == body);
   }
@@ -159,6 +158,8 @@ TEST_CASE("tar sizes are octal in many shapes, or binary") {
   CHECK(bad("\x80\x01" + std::string(10, '\0')) == "a header's size field is beyond 2^63 @0");
   CHECK(bad(std::string("\x80\0\0\0", 4) + std::string(8, '\xff')) == "a header's size field is beyond 2^63 @0");
   CHECK(bad("0000000009\0\0") == "a header's size field is not an octal number @0");
+  CHECK(bad(std::string("\0\0\0\0\0\0\0\0\00010\0", 12)) ==
+        "a header's size field has something behind a NUL and no number before it @0");
   CHECK(bad("12 34       ") == "a header's size field is not an octal number @0");
   CHECK(bad("-0000000010\0") == "a header's size field is not an octal number @0");
   CHECK(bad(std::string("\x80\0\0\0\x7f", 5) + std::string(7, '\xff')) == "the member reaches beyond byte 2^63 @0");

@@ -13,6 +13,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
 #include <millrace/base/origin.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
@@ -20,6 +21,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/chunk.hpp>
+#include <millrace/tar/format.hpp>
 
 namespace millrace {
 
@@ -71,8 +73,10 @@ class basic_line_splitter {
       from_ = std::move(c.from);
       position_ = 0;
       ordinal_ = 0;
+      head_.clear();
     }
     piece_ = std::move(c.data);
+    if (head_.size() < head_bytes) check_head();
     at_ = 0;
     last_ = c.last;
     retained_ = false;
@@ -133,7 +137,35 @@ class basic_line_splitter {
     }
   }
 
+  /// No text begins like compressed data. Asked with each piece until there is enough of it: what has gone out as a
+  /// line before had a line feed so early that it was text.
+  void check_head() {
+    head_.append(piece_.view().substr(0, head_bytes - head_.size()));
+    const tar::format kind = tar::detect(head_);
+    switch (kind) {
+      case tar::format::bzip2: {  // "BZh" may be somebody's name: a block, or the end, must follow
+        const std::string_view rest = std::string_view(head_).substr(min_of<std::size_t>(4, head_.size()));
+        if (rest != "1AY&SY" && rest != "\x17\x72\x45\x38\x50\x90") return;
+        break;
+      }
+      case tar::format::gzip:
+      case tar::format::xz:
+      case tar::format::zstd:
+      case tar::format::lz4:
+      case tar::format::zip:
+      case tar::format::seven_zip:
+        break;
+      default:
+        return;
+    }
+    throw decode_error(std::string("this is ") + tar::format_name(kind) + " data and no text: lines() does not unpack",
+                       origin(from_, 0, 0).at());
+  }
+
+  static constexpr std::size_t head_bytes = 10;  // as many as bzip2 takes to be told from text
+
   const lines_options options_;
+  std::string head_;  // the first bytes of the shard
   shared<const shard> from_;
   bytes piece_;
   std::size_t at_ = 0;
@@ -165,7 +197,8 @@ async_generator<Batch> split_lines(Chunks in, lines_options options) {
 
 /// Stage: chunks -> batches of lines (text, JSONL, CSV). Line ends are LF or CR LF and are not part of the lines; the
 /// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
-/// batch keeps it. Holds one batch. Throws decode_error for a line beyond options.max_line.
+/// batch keeps it. Holds one batch. Throws decode_error for a line beyond options.max_line, and for a shard that begins
+/// like compressed data (gzip, bzip2, xz, zstd, lz4, zip, 7z): nothing is unpacked here.
 template <class = void>
 auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");

@@ -99,13 +99,18 @@ inline std::uint64_t join_octal(std::uint64_t x) noexcept {
   return (x << 12 | x >> 32) & 0xffffffu;
 }
 
-/// Octal digits with blanks or NULs before them and a blank, a NUL or nothing behind them; an empty field is 0. What
-/// follows a NUL is not looked at: old writers left their buffers' contents there.
+/// Octal digits with blanks before them and a blank, a NUL or nothing behind them. What follows a NUL behind digits is
+/// not looked at: old writers left their buffers' contents there. A field of blanks and NULs is 0; digits behind a NUL
+/// are refused, as tools disagree on them.
 MILLRACE_NOINLINE inline number parse_number(const char* field, std::size_t length) noexcept {
   if ((static_cast<unsigned char>(field[0]) & 0x80) != 0) return parse_base256(field, length);
   std::size_t i = 0;
+  while (i < length && field[i] == ' ') ++i;
+  if (i < length && field[i] == '\0') {
+    while (i < length && (field[i] == '\0' || field[i] == ' ')) ++i;
+    return {0, i == length ? nullptr : "has something behind a NUL and no number before it"};
+  }
   std::uint64_t value = 0;
-  while (i < length && (field[i] == ' ' || field[i] == '\0')) ++i;
   for (; i < length; ++i) {
     const auto digit = static_cast<unsigned>(static_cast<unsigned char>(field[i])) - '0';
     if (digit > 7) break;

@@ -27,36 +27,33 @@ inline std::string archive_words(::archive* a) {
   return words != nullptr ? words : "the data ends too early or is damaged";
 }
 
-/// Lets `a` read this one compression or format and no other, so that nothing is guessed. The tar format is not among
-/// them: decompressed bytes are taken raw and walked by tar::reader. Returns false where libarchive lacks it (it would
-/// run a program).
+/// Lets `a` read this one compression or format and no other. A filter is appended, not supported: libarchive would ask
+/// its output for a further layer, again and again and inside the call that opens, where nothing bounds what a few
+/// hundred bytes become. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
+/// Returns false where libarchive lacks it (it would run a program).
 inline bool enable(::archive* a, format kind) {
-  int result = ARCHIVE_FATAL;
+  const auto unpack = [a](int filter) {
+    return ::archive_read_append_filter(a, filter) == ARCHIVE_OK &&
+           ::archive_read_support_format_raw(a) == ARCHIVE_OK && ::archive_read_support_format_empty(a) == ARCHIVE_OK;
+  };
   switch (kind) {
     case format::gzip:
-      result = ::archive_read_support_filter_gzip(a);
-      break;
+      return unpack(ARCHIVE_FILTER_GZIP);
     case format::bzip2:
-      result = ::archive_read_support_filter_bzip2(a);
-      break;
+      return unpack(ARCHIVE_FILTER_BZIP2);
     case format::xz:
-      result = ::archive_read_support_filter_xz(a);
-      break;
+      return unpack(ARCHIVE_FILTER_XZ);
     case format::zstd:
-      result = ::archive_read_support_filter_zstd(a);
-      break;
+      return unpack(ARCHIVE_FILTER_ZSTD);
     case format::lz4:
-      result = ::archive_read_support_filter_lz4(a);
-      break;
+      return unpack(ARCHIVE_FILTER_LZ4);
     case format::zip:
       return ::archive_read_support_format_zip_streamable(a) == ARCHIVE_OK;
     case format::cpio:
       return ::archive_read_support_format_cpio(a) == ARCHIVE_OK;
     default:
-      break;
+      return false;
   }
-  return result == ARCHIVE_OK && ::archive_read_support_format_raw(a) == ARCHIVE_OK &&
-         ::archive_read_support_format_empty(a) == ARCHIVE_OK;
 }
 
 inline bool is_compression(format kind) noexcept { return kind >= format::gzip && kind <= format::lz4; }

@@ -45,6 +45,9 @@ class packed_input {
     return current_.view();
   }
 
+  /// Bytes of the pieces before the current one.
+  std::uint64_t before() const noexcept { return given_; }
+
   /// The bytes given from offset `consumed` on. False when they are not all remembered: read that far ahead, what
   /// follows can be nothing good.
   bool unread(std::uint64_t consumed, std::string& out) const {

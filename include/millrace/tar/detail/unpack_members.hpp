@@ -70,10 +70,13 @@ inline la_int64_t cpio_header_bytes(::archive* a, std::size_t name, std::size_t 
 }
 
 inline bool unpacker::read_members(::archive* a) {
+  bool behind_folder = false;
   for (std::uint64_t members = 0;; ++members) {
     ::archive_entry* e = nullptr;
+    if (behind_folder) most_read_ = consumed(a) + most_between;
     const int result = ::archive_read_next_header(a, &e);
-    if (cancelled_) return false;
+    most_read_ = UINT64_MAX;
+    if (stopped(static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_read_header_position(a))))) return false;
     if (result == ARCHIVE_EOF) {
       const la_int64_t end = ::archive_filter_bytes(a, -1);
       if (kind_ == format::zip) return check_directory(static_cast<std::uint64_t>(end), members);
@@ -88,6 +91,7 @@ inline bool unpacker::read_members(::archive* a) {
       failed_name_ = std::move(member_.name);
       return false;
     }
+    behind_folder = kind_ == format::zip && !member_.is_regular();
     pause(event::member);
     if (cancelled_) return false;
   }
@@ -150,7 +154,7 @@ inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     std::size_t size = 0;
     la_int64_t offset = 0;
     const int result = ::archive_read_data_block(a, &data, &size, &offset);
-    if (cancelled_) return false;
+    if (stopped(at)) return false;
     if (result == ARCHIVE_EOF) break;
     if (result != ARCHIVE_OK) return broken(a, at);
     if (size == 0) continue;

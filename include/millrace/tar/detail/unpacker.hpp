@@ -52,7 +52,11 @@ class unpacker {
     if (fiber_.started() && !fiber_.done()) fiber_.resume();
   }
 
-  void feed(bytes piece) { input_.push(std::move(piece)); }
+  void feed(bytes piece) {
+    for (std::size_t at = 0; at < piece.size(); at += most_piece) {
+      input_.push(piece.slice(at, min_of(most_piece, piece.size() - at)));
+    }
+  }
   void end_input() noexcept { input_.end(); }
 
   /// Runs until there is something to say.
@@ -84,6 +88,13 @@ class unpacker {
 
  private:
   static constexpr std::size_t stack_bytes = 256 * KiB;
+  /// Most bytes that libarchive gets at once: what it does with them is bounded, and then it asks for more.
+  static constexpr std::size_t most_piece = 64 * KiB;
+  /// Most bytes of a zip that may lie between a folder and the next header. Some writers give folders an empty body,
+  /// which libarchive unpacks inside the call for the next header.
+  static constexpr std::uint64_t most_between = 256 * KiB;
+  /// Most bytes that libarchive may gather before it does something with them. A block of lz4 has 8 MiB at most.
+  static constexpr std::uint64_t most_held = 16 * MiB;
 
   static void enter(void* self) {
     auto& u = *static_cast<unpacker*>(self);
@@ -104,6 +115,9 @@ class unpacker {
       return ARCHIVE_FATAL;
     }
     const std::string_view piece = u.input_.next();
+    if (u.input_.before() > consumed(a) + most_held) u.refused_ = "has a name or header without an end";
+    if (u.input_.before() > u.most_read_) u.refused_ = "has a folder with a body";
+    if (u.refused_ != nullptr) return ARCHIVE_FATAL;
     if (u.kind_ == format::gzip) u.gzip_.input(piece);
     *data = piece.data();
     return static_cast<la_ssize_t>(piece.size());
@@ -120,18 +134,29 @@ class unpacker {
     return false;
   }
 
+  /// Asked behind every call of libarchive, which may take an error of give() for the end of the input.
+  bool stopped(std::uint64_t at) {
+    if (refused_ != nullptr) fail(std::string("the ") + format_name(kind_) + " data " + refused_, at);
+    return cancelled_ || refused_ != nullptr;
+  }
+
   bool unpack() {
     const archive_handle a(::archive_read_new());
     if (a == nullptr) throw std::bad_alloc();
     if (!enable(a.get(), kind_)) return fail(std::string("this libarchive cannot read ") + format_name(kind_), 0);
-    if (::archive_read_open(a.get(), this, nullptr, &unpacker::give, nullptr) != ARCHIVE_OK) return broken(a.get(), 0);
+    const int opened = ::archive_read_open(a.get(), this, nullptr, &unpacker::give, nullptr);
+    if (stopped(0)) return false;
+    if (opened != ARCHIVE_OK) return broken(a.get(), 0);
     return is_compression(kind_) ? decompress(a.get()) : read_members(a.get());
   }
 
+  static std::uint64_t consumed(::archive* a) noexcept {
+    return static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
+  }
+
   bool broken(::archive* a, std::uint64_t at) {
-    const auto consumed = static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
     return fail(std::string("the ") + format_name(kind_) + " data is broken or cut near its byte " +
-                    std::to_string(consumed) + ": " + archive_words(a),
+                    std::to_string(consumed(a)) + ": " + archive_words(a),
                 at);
   }
 
@@ -139,8 +164,7 @@ class unpacker {
     if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
       return fail("the object unpacks to more than max_output_bytes", at);
     }
-    const auto consumed = static_cast<std::uint64_t>(max_of<la_int64_t>(1, ::archive_filter_bytes(a, -1)));
-    if (output_ > options_.free_bytes && output_ / consumed > options_.max_ratio) {
+    if (output_ > options_.free_bytes && output_ / max_of<std::uint64_t>(1, consumed(a)) > options_.max_ratio) {
       return fail("the object unpacks to more than max_ratio times its size", at);
     }
     return true;
@@ -149,25 +173,31 @@ class unpacker {
   bool decompress(::archive* a) {
     ::archive_entry* unused = nullptr;
     int result = ::archive_read_next_header(a, &unused);
+    if (stopped(0)) return false;
     if (result != ARCHIVE_OK && result != ARCHIVE_EOF) return broken(a, 0);
-    // Without a whole header libarchive would hand on the compressed bytes themselves, and it unpacks what is packed
-    // twice.
-    if (::archive_filter_count(a) != 2) {
-      return fail(::archive_filter_count(a) < 2 ? std::string("the ") + format_name(kind_) + " data is broken or cut"
-                                                : "the object is compressed more than once",
-                  0);
-    }
     while (result != ARCHIVE_EOF) {
       const void* data = nullptr;
       std::size_t size = 0;
       la_int64_t at = 0;
       result = ::archive_read_data_block(a, &data, &size, &at);
-      if (cancelled_) return false;
+      if (stopped(output_)) return false;
       if (result != ARCHIVE_OK && result != ARCHIVE_EOF) return broken(a, output_);
-      if (!put({static_cast<const char*>(data), result == ARCHIVE_OK ? size : 0})) return false;
+      const std::string_view text(static_cast<const char*>(data), result == ARCHIVE_OK ? size : 0);
+      if (is_packed_again(text, result == ARCHIVE_EOF)) return fail("the object is compressed more than once", 0);
+      if (!put(text)) return false;
       if (!within_limits(a, output_)) return false;
     }
-    return check_end(static_cast<std::uint64_t>(::archive_filter_bytes(a, -1)));
+    const std::uint64_t consumed = this->consumed(a);
+    // What is no whole header libarchive takes for what follows the data.
+    if (consumed == 0) return fail(std::string("the ") + format_name(kind_) + " data is broken or cut", 0);
+    return check_end(consumed);
+  }
+
+  /// Whether what comes out is compressed too; asked when there is enough to tell. One layer is taken off, no more.
+  bool is_packed_again(std::string_view text, bool at_end) {
+    if (output_ >= detect_bytes) return false;
+    begin_.append(text.substr(0, detect_bytes - begin_.size()));
+    return (at_end || begin_.size() == detect_bytes) && is_compression(detect(begin_));
   }
 
   /// Copies decompressed bytes into slabs. False: dropped.
@@ -229,8 +259,11 @@ class unpacker {
   gzip_check gzip_;
   event event_ = event::hungry;
   bool cancelled_ = false;
+  const char* refused_ = nullptr;         // why give() has given no more
+  std::uint64_t most_read_ = UINT64_MAX;  // where what the next header needs must have ended
   bool unverified_ = false;
   std::uint64_t output_ = 0;
+  std::string begin_;  // of the output, until it can be told what it is
   writable_bytes slab_;
   std::size_t filled_ = 0;
   std::size_t taken_ = 0;
