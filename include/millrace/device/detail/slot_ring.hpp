@@ -222,8 +222,10 @@ class slot_ring final : public slot_ring_base {
   }
   void retire(slot& s) noexcept {
     settle([&s, this] {
-      if (s.copied) fence(s);
-      if (s.copied) device_.synchronize(*s.copied);
+      if (!s.copied) return;
+      fence(s);
+      if (done_with(s)) return;
+      device_.synchronize(*s.copied);
       for (user& u : s.users) {
         if (u.active) device_.synchronize(u.done);
       }
