@@ -145,6 +145,7 @@ TEST_CASE("from items to the device with one copy a batch, few batches, and drop
       stream = async_generator<device_batch>();
       loop.drain();
     }
+    free_ended_slots();
     CHECK(device.control().wrong == "");
     CHECK(device.control().device.empty());
     CHECK(device.control().pinned.empty());

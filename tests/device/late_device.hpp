@@ -40,6 +40,7 @@ class late_device {
     int fail_records = 0;   // this many records throw
     std::size_t asked = 0;  // questions in all
     std::size_t copies = 0, unpinned = 0, synchronized = 0;
+    std::size_t waited = 0;  // synchronizations that had something to wait for
     std::set<const void*> pinned, device;
     struct pending_copy {
       void* to;
@@ -99,12 +100,15 @@ class late_device {
   void synchronize(const event_type& e) const {
     const std::lock_guard lock(script_->mutex);
     ++script_->synchronized;
-    if (e.last != nullptr && !e.last->done) script_->go();
+    if (e.last == nullptr || e.last->done) return;
+    ++script_->waited;
+    script_->go();
   }
   void synchronize(stream_ref s) const {
     s.as<user_stream>();
     const std::lock_guard lock(script_->mutex);
     ++script_->synchronized;
+    ++script_->waited;
     script_->go();
   }
   std::string name() const { return "late"; }

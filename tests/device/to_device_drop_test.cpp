@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/loader/run.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"
@@ -25,15 +26,84 @@ TEST_CASE("dropping the stage in the middle of a copy frees nothing too early", 
       CHECK(device.control().pending.size() >= 1);
     }
     CHECK(device.control().device.size() >= 1);
-    CHECK(device.control().synchronized == 0);
-    CHECK(loop.background() == 1);
-    device.control().after = 3;
-    loop.drain();
-    CHECK(device.control().synchronized >= 1);  // of events that are known to be done
-    CHECK(device.control().pending.empty());
     CHECK(loop.background() == 0);
+    loop.drain();
+  }
+  CHECK(device.control().pending.size() >= 1);
+  CHECK(device.control().waited == 0);
+  check_all_returned(device);
+}
+
+TEST_CASE("what an ended stage leaves is freed when another one needs a slot", "[to_device]") {
+  const late_device device;
+  {
+    testing::virtual_loop loop;
+    const auto pass = [&] {
+      auto stream = images(8) | batch(2) | to_device(device, {.slots = 3});
+      std::deque<device_batch> got;
+      block_on(loop, take(stream, got, 3));
+    };
+    pass();
+    pass();
+    CHECK(device.control().device.size() == 6);  // nothing has happened yet
+    device.control().go();
+    pass();
+    CHECK(device.control().device.size() == 3);
+    device.control().go();
+    pass();
+    CHECK(device.control().device.size() == 3);
+    CHECK(device.control().waited == 0);
+    CHECK(device.control().wrong == "");
+  }
+  check_all_returned(device);
+}
+
+TEST_CASE("the end of a run does not wait for the device", "[to_device]") {
+  for (const bool early : {false, true}) {
+    INFO((early ? "left early" : "to the end"));
+    const late_device device;  // nothing happens on it while the run goes on
+    int batches = 0;
+    for (device_batch& b : run(images(6) | batch(2) | to_device(device, {.slots = 3}))) {
+      b.wait(user);
+      b.release(user);
+      ++batches;
+      if (early) break;
+    }
+    CHECK(batches == (early ? 1 : 3));
+    CHECK(device.control().pending.size() >= 1);
+    CHECK(device.control().waited == 0);
+    CHECK(device.control().device.size() >= 1);
     check_all_returned(device);
   }
+}
+
+TEST_CASE("the last batch of an ended stage frees its slots, or leaves them to the device", "[to_device]") {
+  const late_device device;
+  std::deque<device_batch> kept;
+  {
+    testing::virtual_loop loop;
+    auto stream = images(4) | batch(2) | to_device(device, {.slots = 2});
+    block_on(loop, take(stream, kept, 2));
+  }
+  SECTION("the device is done") {
+    device.control().go();
+    kept.pop_front();
+    CHECK(device.control().device.size() == 2);
+    kept.clear();
+    CHECK(device.control().device.empty());
+  }
+  SECTION("the device is not done") {
+    kept.clear();
+    CHECK(device.control().device.size() == 2);
+    device.control().go();
+  }
+  SECTION("it is still held") {
+    free_ended_slots();
+    CHECK(device.control().device.size() == 2);
+    CHECK(labels_of(kept[1].host_field("label")) == "2 3 ");
+    kept.clear();
+  }
+  check_all_returned(device);
 }
 
 TEST_CASE("a batch may outlive the stage and the loop", "[to_device]") {

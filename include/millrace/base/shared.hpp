@@ -87,6 +87,8 @@ class shared {
   void reset() noexcept { *this = shared(); }
   /// How many own the object; 0 for none. Others may come and go meanwhile, unless this is the only one.
   std::size_t use_count() const noexcept { return block_ == nullptr ? 0 : block_->owners(); }
+  /// Whether nobody else owns the object. What the others did with it before they left is seen then.
+  bool only_owner() const noexcept { return block_ != nullptr && block_->only_owner(); }
 
  private:
   template <class>

@@ -37,6 +37,10 @@ class stage_record {
   counter starved_ns{0};  ///< waiting for the stage before it
   counter asked_ns{0};    ///< from being asked to handing over
   counter blocked_ns{0};  ///< from handing over to being asked again
+  /// Of the sink: since when what drives the pipeline waits for an item; never: it does not wait now; 0: it has not said
+  /// (a coroutine of the loop). Written by the thread that waits.
+  counter waits_since_ns{0};
+  static constexpr std::int64_t never = INT64_MAX;
 
   /// Adds without a locked instruction: only for counters that one thread writes.
   static void add(counter& c, std::int64_t n) noexcept {

@@ -18,22 +18,24 @@ namespace millrace {
 ///
 /// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`; the default
 /// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
-/// another, where the name means another stream. Freeing may wait for all work on the device, as cudaFree and
-/// cudaFreeHost do.
+/// another, where the name means another stream. Freed memory is kept by the stream for allocations of the same size,
+/// since cudaFree and cudaFreeHost may wait for all work on the device; the stream's last copy frees it.
 class cuda_device {
  public:
   using event_type = cuda::event;
 
   explicit cuda_device(cuda::stream copies) noexcept : copies_(std::move(copies)) {}
 
-  void* allocate_pinned(std::size_t n) const { return cuda::pinned_source(copies_.on()).allocate(n); }
-  void free_pinned(void* memory, std::size_t) const noexcept {
-    cuda::detail::give_back(copies_.on(), [memory] { return cudaFreeHost(memory); });
+  void* allocate_pinned(std::size_t n) const {
+    void* const spare = copies_.state_->pinned_memory.take(n);
+    return spare != nullptr ? spare : cuda::pinned_source(copies_.on()).allocate(n);
   }
-  void* allocate_device(std::size_t n) const { return cuda::device_memory(n, copies_.on()).release(); }
-  void free_device(void* memory, std::size_t) const noexcept {
-    cuda::detail::give_back(copies_.on(), [memory] { return cudaFree(memory); });
+  void free_pinned(void* memory, std::size_t n) const noexcept { copies_.state_->pinned_memory.keep(memory, n); }
+  void* allocate_device(std::size_t n) const {
+    void* const spare = copies_.state_->device_memory.take(n);
+    return spare != nullptr ? spare : cuda::device_memory(n, copies_.on()).release();
   }
+  void free_device(void* memory, std::size_t n) const noexcept { copies_.state_->device_memory.keep(memory, n); }
 
   event_type make_event() const { return cuda::event(copies_.on()); }
   void copy_to_device(void* to, const void* from, std::size_t n) const {

@@ -11,6 +11,7 @@
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
+#include <millrace/device/ended_slots.hpp>
 
 namespace millrace {
 
@@ -24,8 +25,8 @@ namespace millrace {
 /// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
 /// streams must be alive at the release, and capture no graph: the calls stand around the launch of one. On the host,
 /// keys, tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
-/// may be another than the pipeline's. It may outlive the pipeline and its loop; the last one frees the slots, and
-/// waits for the device to be done with them.
+/// may be another than the pipeline's. It may outlive the pipeline and its loop; what is freed then is freed without
+/// waiting for the device, see free_ended_slots().
 template <class = void>
 class basic_device_batch {
  public:
@@ -41,7 +42,7 @@ class basic_device_batch {
     }
     return *this;
   }
-  /// Releases. Waits for nothing, unless it is the last of a pipeline that is gone, or the device fails.
+  /// Releases. Waits for nothing, unless the device fails.
   ~basic_device_batch() { release(); }
 
   /// False after release() or for a batch that was moved from: there is nothing to look at then.
@@ -92,7 +93,9 @@ class basic_device_batch {
   void release() noexcept {
     if (ring_ == nullptr) return;
     ring_->release(slot_, ring_);
+    const bool ended = ring_->link.ended();
     ring_.reset();
+    if (ended) detail::all_ended_rings.collect();
   }
 
  private:

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include <millrace/base/shared.hpp>
-#include <millrace/coro/root_scope.hpp>
+#include <millrace/coro/started.hpp>
 #include <millrace/device/detail/batch_stager.hpp>
+#include <millrace/device/detail/slot_patience.hpp>
 #include <millrace/device/detail/slot_ring.hpp>
 #include <millrace/device/device_batch.hpp>
+#include <millrace/device/ended_slots.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/sync/channel.hpp>
@@ -26,6 +28,8 @@ struct to_device_options {
   std::size_t slot_bytes = 0;  ///< device memory of one slot; 0: as much as the first batch's layout needs
   std::size_t samples = 0;     ///< most samples of a batch made of items; 0: as many as the first has
   cpu_pool* on = nullptr;      ///< where batches are laid out and staged; null: on the loop's thread
+  /// A consumer that keeps every slot and waits this long for one more batch gets an exception. 0: it waits for ever.
+  duration slot_wait = std::chrono::seconds(30);
 };
 
 namespace detail {
@@ -36,62 +40,53 @@ inline constexpr duration last_look = std::chrono::milliseconds(1);
 
 /// A free slot, as soon as there is one.
 template <device D>
-task<std::size_t> acquire_slot(slot_ring<D>& ring) {
+task<std::size_t> acquire_slot(slot_ring<D>& ring, slot_patience& patience) {
+  all_ended_rings.collect();
   duration pause = first_look;
   for (;;) {
     ring.bell().muffle();
-    if (const std::optional<std::size_t> i = ring.try_acquire()) co_return *i;
+    const std::optional<std::size_t> i = ring.try_acquire();
+    const bool kept = !i && !ring.draining();
+    patience.kept(kept);
+    if (i) co_return *i;
     std::optional<duration> look_again;  // not at all while every slot is in a consumer's hands: it will ring
-    if (ring.draining()) look_again = pause;
+    if (kept) {
+      patience.check(ring.size());
+    } else {
+      look_again = pause;
+    }
     pause = pause * 2 < last_look ? pause * 2 : last_look;
     co_await ring.bell().wait(look_again);
   }
 }
 
-/// Waits in the background for the slots that the device still uses when the stage is dropped.
-template <device D>
-task<void> reap_slots(shared<slot_ring<D>> ring) {
-  duration pause = first_look;
-  for (;;) {
-    ring->bell().muffle();
-    ring->try_collect();
-    if (!ring->draining()) break;
-    co_await ring->bell().wait(pause);
-    pause = pause * 2 < last_look ? pause * 2 : last_look;
-  }
-  ring.reset();  // now: the frame of a task that has ended may be kept for a while
-}
-
-/// Ends a stage's use of its slots.
+/// A stage's hold of its slots. Where they are still used at its end, they are left to ended_rings.
 template <device D>
 class slot_ring_user {
  public:
-  slot_ring_user(executor& ex, shared<slot_ring<D>> ring) noexcept : executor_(ex), ring_(std::move(ring)) {}
+  explicit slot_ring_user(shared<slot_ring<D>> ring) noexcept : ring_(std::move(ring)) {}
   slot_ring_user(const slot_ring_user&) = delete;
   slot_ring_user& operator=(const slot_ring_user&) = delete;
   ~slot_ring_user() {
-    if (!ring_->draining()) return;
-    try {
-      root_scope::of(executor_).adopt(reap_slots<D>(std::move(ring_)));
-    } catch (...) {  // no memory for it: then the ring waits where it is destroyed
-    }
+    if (!ring_.only_owner() || !ring_->quiet()) all_ended_rings.add(std::move(ring_));
   }
 
+  const shared<slot_ring<D>>& ring() const noexcept { return ring_; }
+
  private:
-  executor& executor_;
   shared<slot_ring<D>> ring_;
 };
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager, class Batch>
-task<void> fill_slots(async_generator<Item>& source, shared<slot_ring<D>> ring, shared<Stager> stager, cpu_pool* on,
-                      channel<Batch>& ready) {
+task<void> fill_slots(async_generator<Item>& source, const shared<slot_ring<D>>& ring, shared<Stager> stager,
+                      cpu_pool* on, slot_patience& patience, channel<Batch>& ready) {
   std::exception_ptr failed;
   try {
     for (;;) {
-      const std::size_t slot = co_await acquire_slot<D>(*ring);  // first, so that no item waits in hand for one
       std::optional<Item> item = co_await source.next();
-      if (!item) break;
+      if (!item) break;  // before a slot is waited for: the end needs none
+      const std::size_t slot = co_await acquire_slot<D>(*ring, patience);
       staging_job<Stager, Item> job(stager, std::move(*item));
       item.reset();
       host_batch staged;
@@ -115,15 +110,19 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   executor& ex = co_await this_executor();
   stage_record* const account = co_await this_stage();
   if (with.slots == 0) with.slots = 1;
-  const auto ring = make_shared_object<slot_ring<D>>(on, with.slots, with.slot_bytes);
-  slot_ring_user<D> last(ex, ring);  // goes after everything that releases slots
+  // Goes after everything that releases slots.
+  const slot_ring_user<D> last(make_shared_object<slot_ring<D>>(on, with.slots, with.slot_bytes));
+  slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
   auto stager = make_shared_object<stager_type>(on, with.samples, std::move(how));
   channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
-  task<void> filling = fill_slots<D, Item, stager_type>(source, ring, std::move(stager), with.on, ready);
+  task<void> filling =
+      fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), with.on, patience, ready);
   started<void> ahead(ex, std::move(filling), account);
   for (;;) {
+    patience.asked(ready.size() == 0);
     auto batch = co_await ready.receive();
+    patience.asked(false);
     if (!batch) co_return;
     co_yield give(*batch);
   }
@@ -181,13 +180,16 @@ class to_device_stage : public detail::library_stage {
 /// ring of `slots` pieces of device memory at fixed addresses, each allocated at its first use; all of them are filled
 /// ahead. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot is
 /// used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
-/// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer that keeps all slots and asks for another
-/// batch waits for ever.
+/// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer may keep batches, and let them go on another
+/// thread; one that keeps all slots and asks for another batch gets a configuration_error after `slot_wait`, for nothing
+/// else frees a slot then. (In a run() the time counts while the training thread waits, not while it is busy.) The end of
+/// the source needs no slot.
 /// Host memory: a host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's
 /// next use; other batches and items are first copied to page-locked memory of the stage: on the pool `on`, or else on
 /// the loop's thread (about 10 GB/s).
-/// Cancellation: dropping the stage, mid-copy too, frees nothing that the device uses; what is pending is waited for in
-/// the background, batches in the consumer's hands stay valid. Errors: those of the source and of the device, after
+/// One item more, or host_batch, waits in hand for a slot.
+/// Cancellation and the end: dropping the stage, mid-copy too, frees nothing that the device uses and waits for nothing;
+/// see free_ended_slots(). Batches in the consumer's hands stay valid. Errors: those of the source and of the device, after
 /// the batches before them; configuration_error for a batch larger than a slot.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {

@@ -54,6 +54,7 @@ class running {
     current_.reset();
     if (ended_) return std::nullopt;
     const std::int64_t asked = monotonic_ns();
+    state_->account.asks(asked);
     std::optional<T> item;
     try {
       item = state_->queue.pop();

@@ -37,8 +37,8 @@ class shared_block {
   }
   /// One owner less: the last one ends the object and the block.
   void drop() noexcept {
-    // Nobody can come when one is left. What the others did with the object before they left is seen before its end.
-    if (owners_.load(std::memory_order_acquire) == 1) return end_(this);
+    // Nobody can come when one is left.
+    if (only_owner()) return end_(this);
     if (only_thread()) {
       owners_.store(owners() - 1, std::memory_order_relaxed);
     } else if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -46,6 +46,8 @@ class shared_block {
     }
   }
   std::size_t owners() const noexcept { return owners_.load(std::memory_order_relaxed); }
+  /// What the others did with the object before they left is seen by the one that is left.
+  bool only_owner() const noexcept { return owners_.load(std::memory_order_acquire) == 1; }
 
  protected:
   using ending = void (*)(shared_block*) noexcept;

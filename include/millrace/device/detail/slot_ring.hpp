@@ -20,7 +20,8 @@ namespace millrace::detail {
 /// with the events that tell when the copy and its consumers are done.
 ///
 /// A slot is free, taken by the stage, filled and held by its batch, draining until its events are reached, then free
-/// again. Shared by the stage and its batches; the last of them waits for what is pending and frees.
+/// again. Shared by the stage and its batches, and by ended_rings when the stage is gone. The destructor frees, and waits
+/// for what is pending; ended_rings lets it come when nothing is.
 template <device D>
 class slot_ring final : public slot_ring_base {
  public:
@@ -64,21 +65,13 @@ class slot_ring final : public slot_ring_base {
       look = draining_;
     }
     for (const std::size_t i : look) {
-      if (!quiet(slots_[i])) continue;
+      if (!done_with(slots_[i])) continue;
       empty(slots_[i]);
       const std::lock_guard lock(mutex_);
       std::size_t at = 0;
       while (draining_[at] != i) ++at;
       draining_.erase(draining_.begin() + static_cast<std::ptrdiff_t>(at));
       free_.push_back(i);
-    }
-  }
-
-  /// The same without errors: a slot that the device cannot tell about is left to the end.
-  void try_collect() noexcept {
-    if (!attempt([this] { collect(); })) {
-      const std::lock_guard lock(mutex_);
-      draining_.clear();
     }
   }
 
@@ -104,7 +97,7 @@ class slot_ring final : public slot_ring_base {
     s.unfenced = false;
   }
 
-  const D& on() const noexcept { return device_; }
+  std::size_t size() const noexcept { return slots_.size(); }
 
   // ---- the batches' side, on any thread
 
@@ -163,6 +156,17 @@ class slot_ring final : public slot_ring_base {
     bell_.ring(std::move(self));
   }
   std::string device_name() const override { return device_.name(); }
+  bool quiet() noexcept override {
+    bool all = true;
+    const bool told = attempt([&all, this] {
+      for (slot& s : slots_) {
+        if (!s.copied) continue;
+        fence(s);
+        all = all && done_with(s);
+      }
+    });
+    return all || !told;
+  }
 
  private:
   struct user {
@@ -191,7 +195,12 @@ class slot_ring final : public slot_ring_base {
     s.users.push_back(std::move(made));
     return s.users.back();
   }
-  bool quiet(const slot& s) const {
+  void fence(slot& s) {
+    if (!s.unfenced) return;
+    device_.record(*s.copied);
+    s.unfenced = false;
+  }
+  bool done_with(const slot& s) const {
     for (const user& u : s.users) {
       if (u.active && !device_.query(u.done)) return false;
     }
@@ -213,8 +222,10 @@ class slot_ring final : public slot_ring_base {
   }
   void retire(slot& s) noexcept {
     settle([&s, this] {
-      if (s.copied && s.unfenced) device_.record(*s.copied);
-      if (s.copied) device_.synchronize(*s.copied);
+      if (!s.copied) return;
+      fence(s);
+      if (done_with(s)) return;
+      device_.synchronize(*s.copied);
       for (user& u : s.users) {
         if (u.active) device_.synchronize(u.done);
       }

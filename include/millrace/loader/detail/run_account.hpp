@@ -21,12 +21,21 @@ template <class T = void>
 class run_account {
  public:
   stage_recorder& recorder() noexcept { return recorder_; }
-  stage_record* sink() { return recorder_.find_or_add("(training loop)", nullptr); }
+  stage_record* sink() {
+    if (sink_ == nullptr) sink_ = recorder_.find_or_add("(training loop)", nullptr);
+    return sink_;
+  }
 
-  void begin() noexcept { began_ = monotonic_ns(); }
+  void begin() {
+    sink()->waits_since_ns = stage_record::never;
+    began_ = monotonic_ns();
+  }
   void end() noexcept { ended_ = monotonic_ns(); }
+  /// The training thread asks for an item at `ns`.
+  void asks(std::int64_t ns) noexcept { sink_->waits_since_ns.store(ns, std::memory_order_relaxed); }
   /// The training thread asked for an item and got it after `ns`.
   void add_wait(std::int64_t ns, bool got_item) noexcept {
+    asks(stage_record::never);
     waited_.store(waited_.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
     if (!got_item) return;
     waits_.add(ns);
@@ -68,6 +77,7 @@ class run_account {
 
  private:
   stage_recorder recorder_;
+  stage_record* sink_ = nullptr;  // made before the loop's thread
   latency_histogram waits_;
   std::atomic<std::int64_t> began_{0};
   std::atomic<std::int64_t> ended_{0};
