@@ -149,8 +149,6 @@ def written(root):
     for header, name, text in names:
         folders.setdefault(header.split("/")[0] if "/" in header else "", []).append((name, header, text))
     out = [
-        "<!-- SPDX-FileCopyrightText: The millrace authors -->",
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "<!-- Written by docs/tools/reference.py: do not edit. -->",
         "",
         "# Public names",
