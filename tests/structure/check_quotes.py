@@ -1,10 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the README quotes of the examples stands there, and every example is quoted: check_quotes.py ROOT.
+"""What the pages show and name is there.
 
-A quote is a block of C++ whose first line names its file. The other lines follow each other in that file, at one
-indentation. The first block of the README is a program of its own (examples/CMakeLists.txt builds it).
+    check_quotes.py ROOT           leaves with 1 when something is not
+    check_quotes.py --write ROOT   first puts the programs' present text into the pages of docs/
+
+README.md quotes the examples: a quote is a block of C++ whose first line names its file. The other lines follow each
+other in that file, at one indentation, and every example is quoted. The first block of the README is a program of its
+own (examples/CMakeLists.txt builds it).
+
+The pages of docs/ quote regions of programs that the tests build and run (docs/guide/code): before a block of C++ stands
+
+    <!-- code/stages.cpp: warn -->
+
+and the block is what stands in that file between the lines `// begin warn` and `// end warn`. Every region is quoted.
+Links lead to files that are there, and so do the names of headers; other names in code style are words of the tree.
 """
 
 import pathlib
@@ -12,9 +23,11 @@ import re
 import sys
 import textwrap
 
+QUOTE = re.compile(r"^(?:<!-- (\S+\.\w+): (\S+) -->\n)?```cpp\n(.*?)^```$", re.M | re.S)
+
 
 def findings(readme, files):
-    """What is wrong with the quotes; `files` maps the names of the examples to their texts."""
+    """What is wrong with the quotes of the README; `files` maps the names of the examples to their texts."""
     wrong = []
     quoted = set()
     for block in re.findall(r"^```cpp\n(.*?)^```$", readme, re.M | re.S)[1:]:
@@ -32,6 +45,66 @@ def findings(readme, files):
     return wrong
 
 
+def regions_of(text):
+    """{name: lines between `// begin name` and `// end name`}; other such lines inside are left out."""
+    regions, open_ones = {}, []
+    for line in text.splitlines():
+        match = re.fullmatch(r"\s*// (begin|end) (\S+)", line)
+        if match is None:
+            for name in open_ones:
+                regions[name].append(line)
+        elif match.group(1) == "begin":
+            open_ones.append(match.group(2))
+            regions.setdefault(match.group(2), [])
+        else:
+            open_ones.remove(match.group(2))
+    if open_ones:
+        raise ValueError(f"no end of {open_ones}")
+    return {name: textwrap.dedent("\n".join(lines)).strip("\n") + "\n" for name, lines in regions.items()}
+
+
+def page_findings(page, regions, quoted):
+    """What is wrong with the quotes of a page; `regions` maps files, as the page names them, to their regions. Adds
+    what is quoted to `quoted`, as (file, region)."""
+    wrong = []
+    for file, region, block in QUOTE.findall(page):
+        if not file:
+            wrong.append(f"a block of C++ that quotes nothing: {block.splitlines()[0]}")
+        elif region not in regions.get(file, {}):
+            wrong.append(f"there is no region {region} in {file}")
+        else:
+            quoted.add((file, region))
+            if regions[file][region] != block:
+                wrong.append(f"not what {file} has as {region} (check_quotes.py --write .)")
+    return wrong
+
+
+def rewritten(page, regions):
+    def now(match):
+        file, region, block = match.groups()
+        if file:
+            block = regions.get(file, {}).get(region, block)
+        return (f"<!-- {file}: {region} -->\n" if file else "") + f"```cpp\n{block}```"
+
+    return QUOTE.sub(now, page)
+
+
+def name_findings(page, folder, root, words):
+    """Links and names of a page in `folder` that lead nowhere."""
+    wrong = []
+    prose = re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+        if "://" not in target and not (folder / target).exists():
+            wrong.append(f"a link to what is not there: {target}")
+    for name in re.findall(r"`([^`\n]+)`", prose):
+        if re.fullmatch(r"(millrace/)?\w+(/\w+)*\.hpp", name):
+            if not (root / "include/millrace" / re.sub("^millrace/", "", name)).exists() and not (root / name).exists():
+                wrong.append(f"a header that is not there: {name}")
+        elif re.fullmatch(r"\w+(::\w+)*(<>)?(\(\))?", name):
+            wrong += [f"a name that nothing has: {name}" for w in re.findall(r"\w+", name) if w not in words]
+    return wrong
+
+
 def check_itself():
     files = {"examples/a.cpp": "void f() {\n  one();\n  two();\n}\n", "examples/common/b.hpp": "int b;\n"}
     program = "```cpp\nint main() {}\n```\n"
@@ -46,15 +119,54 @@ def check_itself():
     assert findings(good + quote("examples/b.cpp", "int b;"), files) != []
     assert findings(good + "```cpp\none();\n```\n", files) == ["names no example in its first line: one();"]
 
+    regions = {"code/a.cpp": regions_of("int a;\n  // begin f\n  f();\n  // begin g\n\n    g();\n  // end f\n  // end g\n")}
+    assert regions == {"code/a.cpp": {"f": "f();\n\n  g();\n", "g": "g();\n"}}
+    page = "<!-- code/a.cpp: g -->\n```cpp\ng();\n```\n"
+    seen = set()
+    assert page_findings(page, regions, seen) == [] and seen == {("code/a.cpp", "g")}
+    old = page.replace("g();", "h();")
+    assert len(page_findings(old, regions, set())) == 1 and rewritten(old, regions) == page
+    assert len(page_findings(page.replace(": g", ": x"), regions, set())) == 1
+    assert len(page_findings("```cpp\ng();\n```\n", regions, set())) == 1
+    here = pathlib.Path(__file__)
+    root = here.parents[2]
+    known = f"[x]({here.name}) [y](https://x.y/z) [z](#there) `version.hpp` `a::b()` `a | b`\n"
+    assert name_findings(known, here.parent, root, {"a", "b"}) == []
+    for unknown in ("[x](gone.py)", "`gone/gone.hpp`", "`a::gone()`"):
+        assert len(name_findings(unknown, here.parent, root, {"a", "b"})) == 1, unknown
+
 
 def main():
     check_itself()
-    root = pathlib.Path(sys.argv[1])
+    root = pathlib.Path(sys.argv[-1])
     names = sorted(p for p in (root / "examples").rglob("*") if p.suffix in (".cpp", ".hpp"))
     files = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in names}
-    wrong = findings((root / "README.md").read_text(encoding="utf-8"), files)
-    for line in wrong:
-        print("README.md:", line)
+    wrong = [("README.md", what) for what in findings((root / "README.md").read_text(encoding="utf-8"), files)]
+
+    code = {p: p.read_text(encoding="utf-8") for p in sorted((root / "docs/guide/code").glob("*.cpp"))}
+    tree = [p for top in ("include", "tests", "examples", "docs/guide/code") for p in sorted((root / top).rglob("*"))
+            if p.suffix in (".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake")]
+    words = set(re.findall(r"\w+", "\n".join(p.read_text(encoding="utf-8") for p in tree)))
+    unquoted = {(p, region) for p in code for region in regions_of(code[p])}
+    for page in sorted((root / "docs").glob("*.md")) + sorted((root / "docs/guide").glob("*.md")):
+        shown = page.relative_to(root).as_posix()
+        text = page.read_text(encoding="utf-8")
+        if shown == "docs/reference.md":
+            continue
+        by_name = {}
+        for p in code:
+            name = ("" if page.parent.name == "guide" else "guide/") + "code/" + p.name
+            by_name[name] = regions_of(code[p])
+        if "--write" in sys.argv[1:-1] and rewritten(text, by_name) != text:
+            text = rewritten(text, by_name)
+            page.write_text(text, encoding="utf-8")
+        quoted = set()
+        wrong += [(shown, what) for what in page_findings(text, by_name, quoted)]
+        wrong += [(shown, what) for what in name_findings(text, page.parent, root, words)]
+        unquoted -= {(root / "docs/guide/code" / file.split("/")[-1], region) for file, region in quoted}
+    wrong += [(p.relative_to(root).as_posix(), f"a region that no page quotes: {r}") for p, r in sorted(unquoted)]
+    for name, what in wrong:
+        print(f"{name}: {what}")
     sys.exit(1 if wrong else 0)
 
 

@@ -12,8 +12,11 @@
 
 namespace millrace {
 
+/// Nanoseconds: what every pause and time-out is stated in.
 using duration = std::chrono::nanoseconds;
+/// The clock of loops; its epoch means nothing.
 using clock = std::chrono::steady_clock;
+/// A time of that clock, or of a virtual one.
 using time_point = std::chrono::time_point<clock, duration>;
 
 /// Nanoseconds of CLOCK_MONOTONIC: the time base of loops and of stage accounting.

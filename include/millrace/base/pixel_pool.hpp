@@ -85,7 +85,7 @@ class basic_pixel_pool {
   // In front of its memory, in the same allocation.
   struct piece : detail::block {
     state* home = nullptr;        // set while handed out; then it counts among its references
-    std::uint64_t came_back = 0;  // the how-manieth return this was: its age
+    std::uint64_t came_back = 0;  // its place in the order of all returns: its age
     piece* newer = nullptr;
     piece* older = nullptr;  // in its class, or in a chain to be freed
   };

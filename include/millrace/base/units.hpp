@@ -9,8 +9,11 @@
 
 namespace millrace {
 
+/// 1024 bytes.
 inline constexpr std::size_t KiB = std::size_t(1) << 10;
+/// 1024 KiB, in bytes.
 inline constexpr std::size_t MiB = std::size_t(1) << 20;
+/// 1024 MiB, in bytes.
 inline constexpr std::size_t GiB = std::size_t(1) << 30;
 
 namespace detail {

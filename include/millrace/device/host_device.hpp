@@ -14,6 +14,7 @@ namespace millrace {
 /// The stream of a program without an accelerator: work runs on the calling thread, so there is nothing to order.
 /// `batch.wait(mill::host_stream)` and `batch.release(mill::host_stream)` read as they do for a GPU.
 struct host_stream_tag {};
+/// The one stream there is without an accelerator.
 inline constexpr host_stream_tag* host_stream = nullptr;
 
 /// The same pipeline on a machine without an accelerator: batches end in ordinary host memory.

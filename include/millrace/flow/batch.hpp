@@ -19,6 +19,7 @@ namespace millrace {
 /// What happens to the items left at the end that do not fill a batch.
 enum class last_batch { keep, drop };
 
+/// See batch().
 struct batch_options {
   last_batch last = last_batch::keep;  ///< drop: every batch has the full size
   /// What the items of one batch take at most, for run_options::budget: stated, not counted. Not needed for items of a

@@ -12,6 +12,7 @@
 
 namespace millrace {
 
+/// See buffer().
 struct buffer_options {
   std::size_t items = 16;        ///< pulled and not yet taken by the consumer
   std::size_t bytes = 64 * MiB;  ///< of those items, for types with byte_size()

@@ -13,6 +13,7 @@
 
 namespace millrace {
 
+/// See flat_map().
 struct flat_map_options {
   /// What the stages of one generator that the function returns may declare to hold, for run_options::budget: more is
   /// an error when it is opened. 0: not stated. Not for functions that return ranges.

@@ -17,6 +17,7 @@
 
 namespace millrace {
 
+/// See map_concurrent().
 struct map_concurrent_options {
   std::size_t limit = 0;  ///< items worked on or waiting to be taken; 0: twice the pool's threads, 16 without a pool
   millrace::order order = millrace::order::ordered;

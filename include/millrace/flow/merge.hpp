@@ -16,6 +16,7 @@
 
 namespace millrace {
 
+/// See merge().
 struct merge_options {
   std::size_t ahead = 1;         ///< items of each source pulled and not yet taken
   std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()

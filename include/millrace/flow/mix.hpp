@@ -21,6 +21,7 @@ enum class mix_end {
   first,  ///< when a source that was drawn has ended: the proportions hold to the end
 };
 
+/// See mix().
 struct mix_options {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;

@@ -10,7 +10,9 @@
 
 namespace millrace::purpose {
 
+/// Of shuffle(): which item of the window leaves next.
 inline constexpr std::uint64_t shuffle = 0x73687566666c6521;  // "shuffle!"
+/// Of mix(): which source the next item comes from.
 inline constexpr std::uint64_t mix = 0x6d697865642e2e2e;      // "mixed..."
 
 }  // namespace millrace::purpose

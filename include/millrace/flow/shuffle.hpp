@@ -18,6 +18,7 @@
 
 namespace millrace {
 
+/// See shuffle().
 struct shuffle_options {
   std::size_t window = 4096;      ///< items held
   std::size_t bytes = 512 * MiB;  ///< of those items, for types with byte_size()

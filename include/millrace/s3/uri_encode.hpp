@@ -63,6 +63,7 @@ inline void append_encoded_query(std::string& out, std::string_view text) {
   detail::append_uri_encoded(out, text, false);
 }
 
+/// `text` as append_encoded_path() writes it.
 template <class = void>
 std::string encode_path(std::string_view text) {
   std::string out;
@@ -70,6 +71,7 @@ std::string encode_path(std::string_view text) {
   return out;
 }
 
+/// `text` as append_encoded_query() writes it.
 template <class = void>
 std::string encode_query(std::string_view text) {
   std::string out;

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code of docs/guide/failures.md.
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/decode/parse_label.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/cpu_pool.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/hedged_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/tar/writer.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
+
+namespace mill = millrace;
+
+namespace {
+
+std::string shard_of(const std::vector<std::string>& labels) {
+  std::string tar;
+  mill::tar::writer w(tar);
+  for (std::size_t i = 0; i < labels.size(); ++i) w.add(std::to_string(i) + ".cls", labels[i]);
+  w.finish();
+  return tar;
+}
+
+// begin client
+mill::s3::client client_of(const std::string& endpoint) {
+  mill::s3::config_options o;
+  o.endpoint = endpoint;
+  o.region = "us-east-1";
+  o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
+  o.retries = mill::s3::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
+  return mill::s3::client(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+}
+// end client
+
+// begin label
+std::int64_t label(const mill::sample& s) {
+  return mill::parse_label(s["cls"], s.from.at(s.key));  // decode_error: "<shard> at byte N, <key>: ..."
+}
+// end label
+
+// begin skip
+auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_pool& cores) {
+  const mill::failure_policy bear{.then = mill::on_failure::skip,  // leave it out, count it, report it
+                                  .limit = 100,                    // in the whole stream
+                                  .rate = 0.3};                    // and as a share of its items
+  return mill::shards(url)                                         //
+         | mill::fetch(mill::hedged(s3))                           //
+         | mill::untar()                                           //
+         | mill::group_samples()                                   //
+         | mill::map_concurrent(label, {.on = &cores, .failures = bear});
+}
+// end skip
+
+// begin catch
+std::string train(mill::async_generator<std::int64_t> labels) {
+  std::size_t steps = 0;
+  try {
+    for (std::int64_t each : mill::run(std::move(labels))) steps += each >= 0;
+    return std::to_string(steps) + " steps";
+  } catch (const mill::too_many_failures& e) {  // the policy's limit; messages() are the first ten
+    return "bad data: " + std::to_string(e.failed()) + " of " + std::to_string(e.items());
+  } catch (const mill::s3::error& e) {  // the store said no: status(), code(), after all attempts
+    return "store: " + e.code();
+  } catch (const mill::archive_error& e) {  // a shard that is cut, or no tar
+    return "archive: " + e.object();
+  } catch (const mill::error& e) {  // everything else about data, stores and configuration
+    return e.what();
+  }
+}
+// end catch
+
+}  // namespace
+
+TEST_CASE("the guide's failures are what its page says", "[guide]") {
+  mill::origin_server::background origin;
+  const mill::s3::client s3 = client_of(origin.endpoint());
+  mill::cpu_pool cores(2);
+  origin.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
+  origin.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
+  origin.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
+  origin.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
+  using mill::origin_server::fault;
+  origin.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
+  CHECK(train(labels_of("s3://corpus/good.tar", s3, cores)) == "4 steps");
+  CHECK(origin.faults().injected() == 1);
+  CHECK(train(labels_of("s3://corpus/one.tar", s3, cores)) == "3 steps");
+  CHECK(train(labels_of("s3://corpus/two.tar", s3, cores)) == "bad data: 2 of 4");
+  CHECK(train(labels_of("s3://corpus/cut.tar", s3, cores)) == "archive: s3://corpus/cut.tar");
+  CHECK(train(labels_of("s3://corpus/none.tar", s3, cores)) == "store: NoSuchKey");
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code of docs/guide/stores.md.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/collect.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/mix.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/records/lines.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/shards.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/shards/storage_set.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/support/catch.hpp"
+
+namespace mill = millrace;
+
+namespace {
+
+// begin storage
+class memory_store final : public mill::storage {
+ public:
+  explicit memory_store(std::map<std::string, std::string> objects) : objects_(std::move(objects)) {}
+
+  bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
+
+  mill::task<mill::part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
+                              mill::slab_pool slabs) const override {
+    const auto found = objects_.find(object.url);
+    if (found == objects_.end()) throw mill::io_error(0, "no such object", {object.url, offset, {}});
+    const std::string_view rest = std::string_view(found->second).substr(offset);
+    const bool small = length <= slabs.slab_bytes() / 8;  // a whole slab would be mostly empty
+    mill::writable_bytes memory = small ? mill::writable_bytes::allocate(length) : slabs.acquire();
+    mill::part result;
+    result.total = found->second.size();  // of the object: fetch asks for the other parts by it
+    const std::size_t n = rest.copy(memory.data(), length);
+    result.data = memory.share(0, n);
+    co_return result;
+  }
+
+ private:
+  std::map<std::string, std::string> objects_;
+};
+// end storage
+
+// begin source
+mill::async_generator<mill::shard> listed(std::vector<std::string> names) {
+  for (std::string& name : names) {
+    mill::shard s(std::move(name));  // with a size and an ETag, where they are known
+    co_yield mill::give(s);
+  }
+}
+// end source
+
+std::vector<std::string> texts(mill::async_generator<mill::line_batch> lines) {
+  mill::testing::virtual_loop loop;
+  std::vector<std::string> all;
+  for (const mill::line_batch& b : block_on(loop, collect(std::move(lines)))) all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("the guide's store is read by fetch", "[guide]") {
+  // begin use
+  const auto memory =
+      std::make_shared<memory_store>(std::map<std::string, std::string>{{"mem:a", "one\ntwo\n"}, {"mem:b", "three\n"}});
+  const auto everything = mill::stores(memory, mill::files());  // each URL is read by the first that serves it
+  auto lines = listed({"mem:a", "mem:b"})                       //
+               | mill::fetch(everything, {.shards = 2})         //
+               | mill::lines({.batch = 100});
+  // end use
+  CHECK(texts(std::move(lines)) == std::vector<std::string>{"one", "two", "three"});
+}
+
+TEST_CASE("the guide's corpora are mixed", "[guide]") {
+  const auto store = std::make_shared<memory_store>(
+      std::map<std::string, std::string>{{"mem:web", "w\nw\nw\nw\nw\nw\n"}, {"mem:books", "b\nb\n"}});
+  // begin corpora
+  const auto corpus = [&](std::string name) {
+    return mill::shards(name) | mill::fetch(store, {.shards = 1}) | mill::lines({.batch = 1});
+  };
+  std::vector<mill::async_generator<mill::line_batch>> corpora;
+  corpora.push_back(corpus("mem:web"));
+  corpora.push_back(corpus("mem:books"));
+  auto lines = mill::mix(std::move(corpora), {3, 1}, {.seed = 7});
+  // end corpora
+  CHECK(texts(std::move(lines)).size() == 8);
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code of docs/guide/testing.md.
+
+// begin includes
+#include <millrace/testing/census.hpp>
+#include <millrace/testing/scripted_source.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+// end includes
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/collect.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
+
+namespace mill = millrace;
+using namespace std::chrono_literals;
+
+namespace {
+
+// begin stage
+/// Hands on what comes, at most one item in 10 ms.
+mill::async_generator<int> paced(mill::async_generator<int> source) {
+  while (std::optional<int> item = co_await source.next()) {
+    co_await mill::sleep_for(10ms);
+    co_yield *item;
+  }
+}
+// end stage
+
+}  // namespace
+
+// begin time
+TEST_CASE("paced() spreads a burst", "[guide]") {
+  mill::testing::virtual_loop loop;
+  mill::testing::scripted_source<int> script;
+  script.item(1).item(2).item(3, 100ms);
+  auto items = script.open() | paced;
+  CHECK(block_on(loop, collect(std::move(items))) == std::vector<int>{1, 2, 3});
+  CHECK(loop.elapsed() == 130ms);  // exactly, whatever the machine does
+}
+// end time
+
+// begin error
+TEST_CASE("paced() passes an error on", "[guide]") {
+  mill::testing::virtual_loop loop(mill::testing::virtual_loop::seed_from_environment(1));  // the ready queue shuffled
+  mill::testing::scripted_source<int> script;
+  script.item(1).fail(std::make_exception_ptr(mill::io_error(5, "on purpose")));
+  CHECK_THROWS_AS(block_on(loop, collect(script.open() | paced)), mill::io_error);
+}
+// end error
+
+// begin census
+TEST_CASE("paced() leaves nothing behind when it is dropped", "[guide]") {
+  mill::testing::virtual_loop loop;
+  mill::testing::census before(loop);
+  mill::testing::scripted_source<int> script;
+  script.item(1).never();
+  {
+    auto items = script.open() | paced;
+    CHECK_THROWS_AS(block_on(loop, collect(std::move(items))), mill::testing::deadlock);  // never() never comes
+  }
+  loop.drain();
+  CHECK(before.difference() == "");  // frames, operations, timers
+  CHECK(!script.open_now());
+}
+// end census
+
+// begin server
+TEST_CASE("a part that breaks goes on where it broke", "[guide]") {
+  using mill::origin_server::fault;
+  mill::origin_server::background origin;  // an S3 server in this process; it ends with the object
+  origin.put("corpus", "labels.txt", std::string(1000, 'x'));
+  origin.faults().add({.method = "GET", .key = "labels.txt", .times = 1}, fault::reset_in_body(400));
+
+  mill::s3::config_options o;
+  const std::string endpoint = origin.endpoint();
+  o.endpoint = endpoint;
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  const auto loop = mill::make_event_loop();
+  CHECK(block_on(*loop, s3.read("s3://corpus/labels.txt")).size() == 1000);
+  CHECK(origin.faults().injected() == 1);
+}
+// end server
+
+TEST_CASE("the guide's random faults leave the data as it is", "[guide]") {
+  mill::origin_server::background origin;
+  origin.put("corpus", "labels.txt", std::string(1000, 'x'));
+  mill::s3::config_options o;
+  const std::string endpoint = origin.endpoint();
+  o.endpoint = endpoint;
+  o.max_attempts = 10;
+  o.retry.base = mill::duration(1000);
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  const auto loop = mill::make_event_loop();
+  // begin random
+  origin.faults().randomize({.seed = 42, .probability = 0.1});  // the same requests fail in every run
+  // end random
+  for (int i = 0; i < 20; ++i) CHECK(block_on(*loop, s3.read("s3://corpus/labels.txt")).size() == 1000);
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code of docs/guide/writing.md.
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/tar/writer.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
+
+namespace mill = millrace;
+
+namespace {
+
+// begin shard
+std::string shard_of(int first, int last) {
+  std::string tar;
+  mill::tar::writer archive(tar);  // appends to the string
+  for (int i = first; i < last; ++i) {
+    const std::string key = "train/" + std::to_string(i);  // members with one key are one sample
+    archive.add(key + ".txt", "sample " + std::to_string(i));
+    archive.add(key + ".cls", std::to_string(i % 10));
+  }
+  archive.finish();  // the end-of-archive block
+  return tar;
+}
+// end shard
+
+// begin stream
+mill::async_generator<mill::bytes> archive_of(int samples) {
+  std::string text;
+  mill::tar::writer archive(text);
+  for (int i = 0; i < samples; ++i) {
+    archive.add(std::to_string(i) + ".txt", std::string(100000, 'x'));
+    mill::bytes piece = mill::bytes::copy(text);
+    text.clear();
+    co_yield mill::give(piece);
+  }
+  archive.finish();
+  mill::bytes end = mill::bytes::copy(text);
+  co_yield mill::give(end);
+}
+// end stream
+
+}  // namespace
+
+TEST_CASE("the guide's shards are stored", "[guide]") {
+  mill::origin_server::background origin;
+  mill::s3::config_options o;
+  const std::string endpoint = origin.endpoint();
+  o.endpoint = endpoint;
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  // begin put
+  const auto loop = mill::make_event_loop();
+  block_on(*loop, s3.create_bucket("s3://corpus"));
+  block_on(*loop, s3.put("s3://corpus/train-000.tar", mill::bytes::copy(shard_of(0, 100)), "application/x-tar"));
+  // end put
+  // begin put_stream
+  auto stored = block_on(*loop, s3.put("s3://corpus/large.tar", archive_of(100), {.part = 5 * mill::MiB, .parts = 4}));
+  // end put_stream
+  CHECK(stored.size == 100 * (512 + 100352) + 1024);
+  CHECK(block_on(*loop, s3.head("s3://corpus/train-000.tar")).size == shard_of(0, 100).size());
+}
+
+TEST_CASE("the guide's archive goes to a file in pieces", "[guide]") {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "millrace-guide-writing.tar";
+  {
+    // begin sink
+    std::ofstream file(path, std::ios::binary);
+    mill::tar::writer archive([&](std::string_view piece) { file.write(piece.data(), std::streamsize(piece.size())); });
+    archive.begin("0.bin", 6);  // a body of known size, in any number of pieces
+    archive.write("abc");
+    archive.write("def");
+    archive.end();
+    archive.finish();
+    // end sink
+  }
+  std::ifstream back(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(back)), std::istreambuf_iterator<char>());
+  std::filesystem::remove(path);
+  CHECK(text.size() == 512 + 512 + 1024);
+}
