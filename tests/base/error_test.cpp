@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 using millrace::error;
@@ -72,4 +73,51 @@ TEST_CASE("errors have types, and all are millrace::error") {
   const millrace::io_error e(ENOENT, "no such file", where{"/data/x", std::nullopt, ""});
   CHECK(e.code() == ENOENT);
   CHECK(std::string(e.what()) == "/data/x: no such file");
+}
+
+TEST_CASE("notes complete an error's message and nothing else") {
+  millrace::io_error e(5, "broke off", millrace::where{"x.tar", 512, "a"});
+  const std::string bare = "x.tar at byte 512, a: broke off";
+  CHECK(e.what() == bare);
+  const char* const before = e.what();
+  e.add_note("after 3 members");
+  const char* const with_one = e.what();
+  CHECK(with_one == bare + " (after 3 members)");
+  e.add_note("in epoch 2\n");
+  CHECK(e.what() == bare + " (after 3 members; in epoch 2\\x0a)");
+  CHECK(before == bare);  // what was read before stays readable
+  CHECK(with_one == bare + " (after 3 members)");
+  CHECK(e.reason() == "broke off");
+  CHECK(e.code() == 5);
+  millrace::io_error copy = e;
+  copy.add_note("copied");
+  CHECK(copy.what() == bare + " (after 3 members; in epoch 2\\x0a; copied)");
+  e = copy;
+  CHECK(e.what() == std::string(copy.what()));
+}
+
+TEST_CASE("notes on an error that travels are there where it arrives") {
+  try {
+    try {
+      throw millrace::archive_error("cut");
+    } catch (millrace::error& e) {
+      e.add_note("after 3 members");
+      throw;
+    }
+  } catch (const millrace::archive_error& e) {
+    CHECK(e.what() == std::string("cut (after 3 members)"));
+  }
+}
+
+TEST_CASE("notes can be added by several threads while others read") {
+  millrace::error e("shared");
+  std::thread other([&e] {
+    for (int i = 0; i < 50; ++i) e.add_note("one");
+  });
+  for (int i = 0; i < 50; ++i) {
+    e.add_note("two");
+    CHECK(std::string(e.what()).back() == ')');
+  }
+  other.join();
+  CHECK(std::string(e.what()).size() == std::string("shared ()").size() + 100 * 5 - 2);
 }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
+using namespace std::string_literals;
 
 namespace {
 
@@ -160,7 +162,7 @@ TEST_CASE("a key that comes again later is a new sample") {
 }
 
 TEST_CASE("an extension that a sample has already is an error that names shard and offset") {
-  for (const char* again : {"a.jpg", "a.JPG", "a.__key__", "a.__url__"}) {
+  for (const char* again : {"a.jpg", "a.JPG", "a.__key__", "a.__url__", "a.__bad__", "a.__local_path__"}) {
     const std::vector<std::string> got = samples_of({source("s.tar", tar_of({"a.jpg", "a.cls", again}), 512)});
     REQUIRE(got.size() == 1);
     CHECK_THAT(got[0], Catch::Matchers::Contains("extension"));
@@ -168,4 +170,65 @@ TEST_CASE("an extension that a sample has already is an error that names shard a
     CHECK_THAT(got[0], Catch::Matchers::Contains("2048"));
     CHECK_THAT(got[0], Catch::Matchers::Contains(again));
   }
+}
+
+TEST_CASE("the error that breaks a shard off says how many members and samples of it came before") {
+  const std::string good = tar_of({"w.jpg", "x.jpg"});
+  std::string cut = tar_of({"a.jpg", "a.cls", "b.jpg", "c.jpg", "c.cls"});
+  cut.resize(4096 + 512 + 2);  // inside the last member's content
+  const std::vector<std::string> got = samples_of({source("good", good, 512), source("cut", cut, 512)});
+  REQUIRE(got.size() == 5);
+  CHECK(got[4] ==
+        "cut at byte 4610, c.cls: the archive is cut inside a member: 2 of 5 bytes are there (after 4 members of this "
+        "shard were handed on; after 2 samples of this shard were handed on)");
+  // A fault of grouping, which members have nothing to do with, and a shard of which nothing came.
+  CHECK_THAT(
+      samples_of({source("s", tar_of({"a.jpg", "b.jpg", "b.jpg"}), 512)}).back(),
+      Catch::Matchers::EndsWith("two members with the extension \"jpg\" (after 1 sample of this shard was handed on)"));
+  CHECK_THAT(samples_of({source("good", good, 512), source("bad", std::string(600, '<'), 512)}).back(),
+             Catch::Matchers::EndsWith("wrong checksum (after 0 members of this shard were handed on)"));
+  // One that could not be opened: there is nothing to add.
+  CHECK(samples_of({source("good", good, 512), source("none", "", 1)}).back() == "none: cannot be read");
+}
+
+namespace {
+
+/// Two pieces of a shard, then a failure to get the third.
+async_generator<chunk> broken_off(std::string content, std::string object) {
+  const auto from = make_shared_object<const shard>("s3://b/x.tar");
+  for (const std::size_t at : {0, 1024}) {
+    chunk c(from, at, bytes::copy(std::string_view(content).substr(at, 1024)), false);
+    co_yield give(c);
+  }
+  throw io_error(5, "broke off", where{object, 2048, {}});
+}
+
+/// The error of a stream of samples.
+task<io_error> error_of(async_generator<sample> in) {
+  try {
+    while (co_await in.next()) {
+    }
+  } catch (const io_error& e) {
+    co_return e;
+  }
+  throw std::logic_error("no error");
+}
+
+}  // namespace
+
+TEST_CASE("an error that is completed keeps its type and all that it knew") {
+  testing::virtual_loop loop;
+  const std::string content = tar_of({"a.jpg", "b.jpg", "c.jpg"});
+  const io_error same = block_on(loop, error_of(broken_off(content, "s3://b/x.tar") | untar_plain() | group_samples()));
+  CHECK(same.code() == 5);
+  CHECK(same.reason() == "broke off");
+  CHECK(same.offset() == 2048u);
+  CHECK(same.what() ==
+        "s3://b/x.tar at byte 2048: broke off (after 2 members of this shard were handed on; after 1 sample of this "
+        "shard was handed on)"s);
+  // An error about something else, as of a connection or of credentials, has the shard's name added.
+  const io_error other = block_on(loop, error_of(broken_off(content, "https://b/x") | untar_plain() | group_samples()));
+  CHECK(other.what() ==
+        "https://b/x at byte 2048: broke off (after 2 members of s3://b/x.tar were handed on; after 1 sample of "
+        "s3://b/x.tar was handed on)"s);
 }

@@ -2,13 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/shards/untar.hpp>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/io/timeout.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -39,6 +43,24 @@ template <class Stage>
 std::string members(const std::string& content, Stage stage) {
   testing::virtual_loop loop;
   return block_on(loop, told(chunk_of(content) | std::move(stage)));
+}
+
+/// The first bytes of an object whose rest never comes.
+async_generator<chunk> stalled(std::string content) {
+  chunk c(make_shared_object<const shard>("x.tar"), 0, bytes::copy(content), false);
+  co_yield give(c);
+  co_await sleep_for(std::chrono::hours(1));
+}
+
+/// Whether a run is dropped while it waits for more of an object than `content`.
+task<bool> is_dropped(std::string content) {
+  task<std::string> waiting = told(stalled(std::move(content)) | untar());
+  try {
+    co_await with_timeout(std::chrono::milliseconds(1), std::move(waiting));
+  } catch (const timeout_error&) {
+    co_return true;
+  }
+  co_return false;
 }
 
 /// The header of something that is no regular file; `target` is what a link names.
@@ -85,4 +107,20 @@ TEST_CASE("a link that claims to have content has none: what follows is the next
   h.size = test::octal_size(3);
   const std::string archive = regular("a.txt", "one") + h.text() + regular("b.txt", "two") + test::end_block();
   CHECK(members(archive, untar()) == "a.txt=one@0 b.txt=two@1536! ");
+}
+
+TEST_CASE("a run that waits for the rest of an archive can be dropped, whatever the archive and wherever it waits") {
+  const std::string plain = regular("a.txt", std::string(3000, 'a')) + regular("b.txt", "two") + test::end_block();
+  std::vector<std::string> archives = {plain, test::pack("zip", {{"a.txt", "one"}, {"b.txt", "two"}}),
+                                       test::pack("newc", {{"a.txt", "one"}, {"b.txt", "two"}}),
+                                       // A gzip header whose name does not end.
+                                       std::string("\x1f\x8b\x08\x08\0\0\0\0\0\xff", 10) + std::string(300, 'n')};
+  for (const char* filter : {"gzip", "bzip2", "xz", "zstd", "lz4"}) archives.push_back(test::compress(filter, plain));
+  testing::virtual_loop loop;
+  for (const std::string& archive : archives) {
+    for (std::size_t length = 1; length < archive.size(); length += 1 + archive.size() / 100) {
+      CAPTURE(archive.substr(0, 4), length);
+      CHECK(block_on(loop, is_dropped(archive.substr(0, length))));
+    }
+  }
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/error_notes.hpp>
 
 namespace millrace {
 
@@ -24,9 +25,9 @@ struct where {
 
 /// Base of every exception that millrace throws about data, stores and configuration.
 ///
-/// what() reads "<object> at byte <offset>, <key>: <reason>". Secrets and signatures never become part of it: whoever
-/// constructs an error passes names and reasons only. Bytes of names (they come from archives and servers) that are no
-/// printable UTF-8 are escaped as \xNN.
+/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses what add_note() was given. Secrets
+/// and signatures never become part of it: whoever constructs an error passes names and reasons only. Bytes of names
+/// (they come from archives and servers) that are no printable UTF-8 are escaped as \xNN.
 class error : public std::runtime_error {
  public:
   explicit error(std::string reason, where at = where())
@@ -40,6 +41,19 @@ class error : public std::runtime_error {
   std::optional<std::uint64_t> offset() const noexcept { return at_.offset; }
   /// Sample key or member name, empty when none applies.
   const std::string& key() const noexcept { return at_.key; }
+
+  const char* what() const noexcept override {
+    const char* noted = notes_.text();
+    return noted != nullptr ? noted : std::runtime_error::what();
+  }
+  /// Completes the message of an error that passes by (`catch (error& e) { e.add_note(..); throw; }`): circumstances
+  /// that only a later stage knows, as a clause. The type and all else stay. Escaped as the rest of what() is;
+  /// thread-safe.
+  void add_note(std::string_view note) {
+    std::string text;
+    append_escaped(text, note);
+    notes_.add(std::runtime_error::what(), text);
+  }
 
  private:
   /// Bytes of the UTF-8 sequence of a printable character at the start of `text`; 0 where there is none (Unicode 15,
@@ -94,6 +108,7 @@ class error : public std::runtime_error {
 
   std::string reason_;
   where at_;
+  detail::error_notes notes_;
 };
 
 /// Options, environment variables or a composition of stages that cannot work.

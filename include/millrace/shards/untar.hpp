@@ -16,12 +16,12 @@ namespace millrace {
 /// thread (a core unpacks 0.4 GB/s of gzip).
 ///
 /// Directories, links and devices are passed over. A broken or cut archive is an archive_error with object and byte
-/// offset, after every member that came before it whole; so is an object of no bytes, unless
-/// options.members.allow_empty. Damage inside compressed data may show only at their checksum, which stands behind them
-/// (of gzip at the end of the object): what came before the error may be wrong then. What is odd about an archive but
-/// no error (no end-of-archive block, as where a tar has been cut between two members) is said on standard error, with
-/// the object: once for each of the first five, then as a number when the stage ends; not with `.members = {.report =
-/// false}`.
+/// offset, after every member that came before it whole, whose number it says, as does an error of fetching; so is an
+/// object of no bytes, unless options.members.allow_empty. Damage inside compressed data may show only at their
+/// checksum, which stands behind them (of gzip at the end of the object): what came before the error may be wrong then.
+/// What is odd about an archive but no error (no end-of-archive block, as where a tar has been cut between two members)
+/// is said on standard error, with the object: once for each of the first five, then as a number when the stage ends;
+/// not with `.members = {.report = false}`.
 template <class = void>
 auto untar(tar::archive_options options = {}) {
   return [options](async_generator<chunk> in) {

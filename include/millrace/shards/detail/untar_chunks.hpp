@@ -7,12 +7,26 @@
 #include <optional>
 #include <utility>
 
+#include <millrace/base/error.hpp>
+#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/detail/archive_warnings.hpp>
+#include <millrace/shards/detail/handed_on.hpp>
 #include <millrace/shards/member.hpp>
 
 namespace millrace::detail {
+
+/// Throws `broken` again; an error that breaks `from` off, if there is one, says how many members came before it.
+template <class = void>
+[[noreturn]] void rethrow_from(std::exception_ptr broken, const shard* from, std::uint64_t handed_on) {
+  try {
+    std::rethrow_exception(std::move(broken));
+  } catch (error& e) {
+    if (from != nullptr) note_handed_on(e, *from, handed_on, "member");
+    throw;
+  }
+}
 
 /// The loop behind untar() and untar_plain(). `Open(shard)` gives the reader of an object: anything with the interface
 /// of tar::reader.
@@ -25,7 +39,9 @@ template <class Chunks, class Open, class Member = member>
 async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
+  shared<const shard> from;  // what the reader reads
   std::uint64_t ordinal = 0;
+  std::uint64_t handed_on = 0;  // members of it, with the one that is held
   std::optional<Member> held;
   archive_warnings<> warnings(report);
   for (;;) {
@@ -34,8 +50,9 @@ async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
     try {
       c = co_await in.next();
       if (c && !reader) {
-        reader.emplace(open(*c->from));
-        ordinal = 0;
+        from = c->from;
+        reader.emplace(open(*from));
+        ordinal = handed_on = 0;
       }
       if (c && !c->data.empty()) reader->feed(std::move(c->data));
     } catch (...) {
@@ -61,6 +78,7 @@ async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
       if (!e.is_regular()) continue;
       if (held) co_yield give(*held);
       held.emplace(std::move(e), origin(c->from, offset, position));
+      ++handed_on;
     }
     const bool whole = !broken && c && c->last;
     if (whole) warnings.add(*c->from, reader->warning());
@@ -69,7 +87,7 @@ async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
       co_yield give(*held);
       held.reset();
     }
-    if (broken) std::rethrow_exception(broken);
+    if (broken) rethrow_from(broken, reader ? from.get() : nullptr, handed_on);
     if (!c) co_return;
     if (whole) reader.reset();
   }
