@@ -15,6 +15,7 @@
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
+#include <millrace/flow/detail/refused.hpp>
 #include <millrace/io/detail/pool_state.hpp>
 #include <millrace/loop/detail/thread.hpp>
 
@@ -86,6 +87,23 @@ class cpu_pool {
 
   const shared<detail::pool_state> state_ = make_shared_object<detail::pool_state>();
   std::vector<detail::thread> threads_;
+};
+
+/// A pool in the options of a stage, or none: `.on = cores`, `.on = &cores`. It must outlive what it is given to.
+class pool_ref {
+ public:
+  constexpr pool_ref(cpu_pool* pool = nullptr) noexcept : pool_(pool) {}
+  constexpr pool_ref(cpu_pool& pool) noexcept : pool_(&pool) {}
+  template <class T = void>
+  pool_ref(cpu_pool&&) noexcept : pool_(nullptr) {
+    static_assert(detail::never_v<T>, "a temporary pool ends before the pipeline that works on it: give the pool a name");
+  }
+
+  constexpr operator cpu_pool*() const noexcept { return pool_; }
+  constexpr cpu_pool* operator->() const noexcept { return pool_; }
+
+ private:
+  cpu_pool* pool_;
 };
 
 template <class Function>
