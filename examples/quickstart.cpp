@@ -7,7 +7,7 @@
 //   example_quickstart [BUCKET]
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
-// Built with the CUDA Toolkit it trains on the GPU when there is one.
+// Built with the CUDA Toolkit it trains on the GPU when there is one; of several, each process of a machine takes its own.
 
 #include <cstdio>
 #include <optional>
@@ -88,7 +88,7 @@ int main(int count, char** arguments) {
   try {
     const std::string bucket = count > 1 ? arguments[1] : "millrace-quickstart";
 #if EXAMPLE_WITH_CUDA
-    if (examples::there_is_a_gpu()) {
+    if (examples::choose_gpu(mill::rank_from_environment())) {
       std::printf("training on the GPU\n");
       examples::gpu_model model(examples::image_side, examples::classes);
       return train(bucket, model);

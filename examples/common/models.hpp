@@ -13,6 +13,7 @@
 
 #if EXAMPLE_WITH_CUDA
 #include <millrace/millrace_cuda.hpp>
+#include <millrace/shards/rank.hpp>
 
 #include "examples/common/gpu_classifier.hpp"
 #endif
@@ -43,9 +44,11 @@ class host_model {
 };
 
 #if EXAMPLE_WITH_CUDA
-inline bool there_is_a_gpu() {
+/// Makes the GPU of this process the calling thread's: each process of a machine has its own. False where there is none.
+inline bool choose_gpu(const millrace::rank& who) {
   try {
-    return millrace::cuda::device::count() > 0;
+    millrace::cuda::device::for_local_rank(who.local_index).make_current();
+    return true;
   } catch (const millrace::cuda::error& e) {
     if (!e.no_device()) throw;  // there is one, and something is wrong with it
     return false;
@@ -56,6 +59,7 @@ inline bool there_is_a_gpu() {
 /// waits for neither.
 class gpu_model {
  public:
+  /// On the calling thread's GPU.
   gpu_model(int side, int classes) : model_(side, classes, stream_.get()) {}
 
   millrace::cuda::stream target() const { return copies_; }

@@ -100,6 +100,16 @@ TEST_CASE("a stream of another kind is refused", "[cuda]") {
   CHECK_THROWS_AS(gpu.record(e, &other), configuration_error);
 }
 
+TEST_CASE("the null stream is the device's default stream, whatever other files take it for", "[cuda][per_thread]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda_device gpu{cuda::stream{}};
+  cuda::event e = gpu.make_event();
+  cudaStream_t const null = nullptr;
+  CHECK_NOTHROW(gpu.record(e, null));
+  CHECK_NOTHROW(gpu.wait(null, e));
+  CHECK_NOTHROW(gpu.synchronize(null));
+}
+
 TEST_CASE("the default stream per thread is refused, which is another one on the next thread", "[cuda]") {
   MILLRACE_CUDA_SESSION();
   const cuda_device gpu{cuda::stream{}};
@@ -338,6 +348,26 @@ TEST_CASE("every call's failure becomes an error with its name, and nothing leak
         gpu->free_pinned(staging, 8);
       }
     }
+  }
+}
+
+TEST_CASE("every process of a machine has a GPU of its own", "[cuda]") {
+  for (const int gpus : {1, 4}) {
+    fake_cuda::options with;
+    with.device_count = gpus;
+    const test::cuda_session session(with);
+    std::thread([gpus] {  // a new thread has device 0
+      for (std::uint32_t local = 0; local < 4; ++local) {
+        cuda::device::for_local_rank(local).make_current();
+        CHECK(cuda::device::current().ordinal() == (gpus == 1 ? 0 : static_cast<int>(local)));
+      }
+      if (gpus == 1) {
+        CHECK(cuda::device::for_local_rank(7) == cuda::device(0));  // shown alone by the launcher
+      } else {
+        CHECK_THROWS_WITH(cuda::device::for_local_rank(4), Contains("number 4") && Contains("4 GPUs"));
+        CHECK_THROWS_AS(cuda::device::for_local_rank(UINT32_MAX), configuration_error);
+      }
+    }).join();
   }
 }
 

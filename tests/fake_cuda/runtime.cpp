@@ -52,6 +52,8 @@ cudaError_t call_on(const char* name, cudaStream_t handle, Body body, bool gives
   return call(name, true, found, gives_back);
 }
 
+cudaStream_t or_per_thread(cudaStream_t handle) { return handle == nullptr ? cudaStreamPerThread : handle; }
+
 struct named_error {
   cudaError_t code;
   const char *name, *text;
@@ -342,5 +344,25 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
   });
 }
+
+// What files compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM call: the null stream is the calling thread's there.
+
+cudaError_t cudaMemcpyAsync_ptsz(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, cudaStream_t handle) {
+  return cudaMemcpyAsync(to, from, n, kind, or_per_thread(handle));
+}
+cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t handle) {
+  return cudaEventRecord(event, or_per_thread(handle));
+}
+cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
+  return cudaStreamWaitEvent(or_per_thread(handle), event, flags);
+}
+cudaError_t cudaStreamQuery_ptsz(cudaStream_t handle) { return cudaStreamQuery(or_per_thread(handle)); }
+cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t handle) { return cudaStreamSynchronize(or_per_thread(handle)); }
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char* name, void** function, unsigned version,
+                                                  unsigned long long flags, cudaDriverEntryPointQueryResult* found) {
+  return cudaGetDriverEntryPointByVersion(name, function, version, flags, found);
+}
+#endif
 
 }  // extern "C"

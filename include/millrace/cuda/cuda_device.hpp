@@ -18,9 +18,9 @@ namespace millrace {
 ///
 /// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`; the default
 /// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
-/// another, where the name means another stream. Freed memory is kept by the stream for allocations of the same size,
+/// another, where the name means another stream. The null stream is that one in a file compiled for it. Freed memory is kept by the stream for allocations of the same size,
 /// since cudaFree and cudaFreeHost may wait for all work on the device; the stream's last copy frees it.
-class cuda_device {
+class MILLRACE_CUDA_DEFAULT_STREAM cuda_device {
  public:
   using event_type = cuda::event;
 
@@ -67,7 +67,7 @@ class cuda_device {
  private:
   static bool is_per_thread(stream_ref s) {
     cudaStream_t const stream = s.as<CUstream_st>();
-#ifdef __CUDA_API_PER_THREAD_DEFAULT_STREAM
+#ifdef __CUDART_API_PER_THREAD_DEFAULT_STREAM
     if (stream == nullptr) return true;
 #endif
     return stream == cudaStreamPerThread;

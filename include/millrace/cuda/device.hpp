@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <millrace/cuda/error.hpp>
@@ -31,6 +32,25 @@ class device {
     int ordinal = 0;
     detail::check(cudaGetDevice(&ordinal), "cudaGetDevice");
     return device(ordinal);
+  }
+
+  /// Makes it the calling thread's, as cudaSetDevice does. Throws cuda::error.
+  void make_current() const { detail::check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
+
+  /// The GPU of a process that trains beside others: one each, by its place among the processes of its machine,
+  /// `rank::local_index`. A process that sees one GPU has that one: launchers that give each process its own show it no
+  /// other. Throws configuration_error when there are several, and fewer than the place; cuda::error.
+  ///
+  ///     mill::cuda::device::for_local_rank(mill::rank_from_environment().local_index).make_current();
+  static device for_local_rank(std::uint32_t local_index) {
+    const int n = count();
+    if (n == 1) return device(0);
+    if (local_index >= static_cast<std::uint32_t>(n)) {
+      throw configuration_error("this process is number " + std::to_string(local_index) +
+                                " of those on its machine, counted from 0, and it sees " + std::to_string(n) +
+                                " GPUs: start as many processes as there are GPUs");
+    }
+    return device(static_cast<int>(local_index));
   }
 
   friend constexpr bool operator==(device, device) noexcept = default;

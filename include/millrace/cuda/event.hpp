@@ -13,7 +13,7 @@ namespace millrace::cuda {
 /// Recording it again moves the mark; who waited for the former one still does. Destroying it while pending is fine:
 /// the runtime lets go of it when the mark is reached. It belongs to the device it was made on and can be recorded on
 /// that device's streams only; streams of every device can wait for it.
-class event {
+class MILLRACE_CUDA_DEFAULT_STREAM event {
  public:
   /// Throws cuda::error.
   explicit event(device on) : on_(on) {

@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-class cuda_device;
+class MILLRACE_CUDA_DEFAULT_STREAM cuda_device;
 
 namespace cuda {
 
@@ -22,7 +22,7 @@ namespace cuda {
 ///
 /// The streams made here do not synchronise with the legacy default stream (cudaStreamNonBlocking), so copies overlap
 /// with kernels whatever stream those run on.
-class stream {
+class MILLRACE_CUDA_DEFAULT_STREAM stream {
  public:
   /// A new stream on `on`. Throws cuda::error.
   explicit stream(device on = device::current()) : state_(std::make_shared<owned>(on)) {}
