@@ -15,6 +15,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/type_id.hpp>
 #include <millrace/coro/run_queue.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/coro/timer_queue.hpp>
@@ -179,7 +180,7 @@ class executor {
     if (Service* existing = find_service<Service>()) return *existing;
     owned<Service> made = make();
     Service& result = *made;
-    services_.push_back(held_service{service_key<Service>(), std::move(made)});
+    services_.push_back(held_service{type_id::of<Service>(), std::move(made)});
     return result;
   }
 
@@ -187,7 +188,7 @@ class executor {
   template <class Service>
   Service* find_service() noexcept {
     for (held_service& s : services_) {
-      if (s.key == service_key<Service>()) return static_cast<Service*>(s.service.get());
+      if (s.key == type_id::of<Service>()) return static_cast<Service*>(s.service.get());
     }
     return nullptr;
   }
@@ -224,16 +225,9 @@ class executor {
 
  private:
   struct held_service {
-    const void* key;
+    type_id key;
     owned<executor_service> service;
   };
-  // The address of a constant is the identity of a type.
-  template <class Service>
-  static const void* service_key() noexcept {
-    static constexpr char key = 0;
-    return &key;
-  }
-
   bool services_linger() noexcept {
     bool any = false;
     for (held_service& s : services_) any = s.service->linger() || any;
