@@ -13,6 +13,7 @@
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/detail/generator_promise.hpp>
+#include <millrace/coro/detail/parameters.hpp>
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/stage_bounds.hpp>
 
@@ -125,7 +126,8 @@ class in_place_awaitable : public next_awaitable<T> {
 /// Concurrency: pull. Nothing runs until next() is awaited; one consumer, one outstanding next(). While the items are
 /// there without waiting, consumer and generators run as nested calls; every executor::inline_budget hops go through
 /// the run queue. Yielding: `co_yield give(x)` and `co_yield std::move(x)` move, `co_yield x` copies.
-/// Lifetime: owns its coroutine, whose parameters live in the frame. Cancellation: dropping the generator destroys the
+/// Lifetime: owns its coroutine, whose parameters live in the frame (values: rvalue references are refused by the
+/// compiler, and what a reference to const refers to must outlive the generator). Cancellation: dropping the generator destroys the
 /// frame at its current suspension point and everything below it. Dropping a next() that waits loses nothing: the
 /// item is there for the following next(). Errors: an exception is thrown by one next(); after that, and after the
 /// end, next() gives nullopt.
@@ -258,3 +260,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 };
 
 }  // namespace millrace
+
+template <class T, class... Parameters>
+struct std::coroutine_traits<millrace::async_generator<T>, Parameters...>
+    : millrace::detail::coroutine_traits<millrace::async_generator<T>, Parameters...> {};
