@@ -143,7 +143,7 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
 
   /// Called by the awaiting coroutine's promise.
   awaiter awaited_by(promise_base& parent) && {
-    MILLRACE_ASSERT(handle_ != nullptr, "an empty task was awaited");
+    if (MILLRACE_UNLIKELY(!handle_)) detail::misused("an empty task was awaited: it was moved from, or never made");
     handle_.promise().bind(parent.get_executor(), parent.stage());
     return awaiter(handle_, parent.stage());
   }
