@@ -181,7 +181,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     std::vector<stage_bounds> stated;
     if (!handle_ || !handle_.promise().extras_) return stated;
     for (const stage_bounds& b : handle_.promise().extras_->bounds) {
-      if (b.rank == no_rank) stated.push_back(b);
+      if (!b.rank) stated.push_back(b);
     }
     return stated;
   }
@@ -193,13 +193,13 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     extras().bounds.push_back(stage_bounds{name == nullptr ? "stage" : name, 0, 0, index});
     return std::move(*this);
   }
-  /// What of_rank() declared here or, first of all, in a stage before; no_rank when nobody did.
-  std::uint32_t declared_rank() const noexcept {
-    if (!handle_ || !handle_.promise().extras_) return no_rank;
+  /// What of_rank() declared here or, first of all, in a stage before; nullopt when nobody did.
+  std::optional<std::uint32_t> declared_rank() const noexcept {
+    if (!handle_ || !handle_.promise().extras_) return std::nullopt;
     for (const stage_bounds& b : handle_.promise().extras_->bounds) {
-      if (b.rank != no_rank) return b.rank;
+      if (b.rank) return b.rank;
     }
-    return no_rank;
+    return std::nullopt;
   }
 
   /// For stages that consume generators without operator|: what was declared, a rank too, moves on to the generator
