@@ -484,38 +484,86 @@ async_generator<int> asking_itself(async_generator<int>*& self) {
   }
 }
 
-TEST_CASE("misuse of a generator ends the process with a reason") {
-  CHECK(death_message([] {
-          testing::virtual_loop loop;
-          async_generator<int> none;
-          std::vector<int> seen;
-          block_on(loop, take_into(none, seen));
-        }).find("next() on an empty generator") != std::string::npos);
-  CHECK(death_message([] { (void)async_generator<int>().named("x"); }).find("an empty generator") != std::string::npos);
-  CHECK(death_message([] {
-          testing::virtual_loop loop;
-          async_generator<int> g = slow_count_to(3);
-          std::vector<int> seen;
-          started<void> one(loop, take_into(g, seen));
-          started<void> two(loop, take_into(g, seen));
-          run_until_idle(loop);
-        }).find("one outstanding next()") != std::string::npos);
-  CHECK(death_message([] {
-          testing::virtual_loop loop;
-          async_generator<int>* self = nullptr;
-          async_generator<int> g = asking_itself(self);
-          self = &g;
-          std::vector<int> seen;
+TEST_CASE("an empty generator is refused with a sentence wherever it is used") {
+  testing::virtual_loop loop;
+  async_generator<int> none = count_to(3);
+  const async_generator<int> elsewhere = std::move(none);
+  std::vector<int> seen;
+  const auto refused = [](auto use) { return misuse_message(use).find("empty: moved from") != std::string::npos; };
+  CHECK(refused([&] { block_on(loop, take_into(none, seen)); }));
+  CHECK(refused([&] { (void)none.next(); }));
+  CHECK(refused([&] { (void)none.next_in_place(); }));
+  CHECK(refused([] { (void)async_generator<int>().named("x"); }));
+  CHECK(refused([] { (void)async_generator<int>().bounded(1, 1); }));
+  CHECK(refused([] { (void)async_generator<int>().bounded("x", 1, 1); }));
+  CHECK(refused([] { (void)async_generator<int>().of_rank(1); }));
+  CHECK(refused([] { (void)async_generator<int>().keep(nullptr); }));
+  CHECK(refused([] { (void)async_generator<int>().inherit({stage_bounds{"x", 1, 1}}); }));
+  CHECK(none.bounds().empty());
+  CHECK(seen.empty());
+  CHECK(loop.frames() == 0);
+}
+
+TEST_CASE("a second next() while one waits is refused, and the first one gets its item") {
+  testing::virtual_loop loop;
+  async_generator<int> g = slow_count_to(3);
+  std::vector<int> seen;
+  started<void> one(loop, take_into(g, seen));
+  started<void> two(loop, take_into(g, seen));
+  loop.run_until([&] { return one.done() && two.done(); });
+  CHECK(seen == std::vector<int>{1});
+  CHECK_NOTHROW(one.take());
+  CHECK(misuse_message([&] { two.take(); }).find("one outstanding next()") != std::string::npos);
+  block_on(loop, take_into(g, seen));
+  CHECK(seen == std::vector<int>{1, 2});
+}
+
+TEST_CASE("the same where an account is kept") {
+  testing::virtual_loop loop;
+  stage_recorder records;
+  stage_record* const sink = records.find_or_add("sink", nullptr);
+  async_generator<int> g = slow_count_to(3).named("slow");
+  std::vector<int> seen;
+  started<void> one(loop, take_into(g, seen), sink);
+  started<void> two(loop, take_into(g, seen), sink);
+  loop.run_until([&] { return one.done() && two.done(); });
+  CHECK(seen == std::vector<int>{1});
+  CHECK(misuse_message([&] { two.take(); }).find("one outstanding next()") != std::string::npos);
+}
+
+TEST_CASE("a generator that asks itself is refused") {
+  testing::virtual_loop loop;
+  async_generator<int>* self = nullptr;
+  async_generator<int> g = asking_itself(self);
+  self = &g;
+  std::vector<int> seen;
+  CHECK(misuse_message([&] {
           for (int i = 0; i < 10; ++i) block_on(loop, take_into(g, seen));
         }).find("one outstanding next()") != std::string::npos);
-  CHECK(death_message([] {
-          testing::virtual_loop one;
-          testing::virtual_loop two;
-          async_generator<int> g = slow_count_to(3);
-          std::vector<int> seen;
-          block_on(one, take_into(g, seen));
-          block_on(two, take_into(g, seen));
-        }).find("another executor") != std::string::npos);
+  CHECK(seen == std::vector<int>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("a generator that has begun on one executor is refused on another") {
+  testing::virtual_loop one;
+  testing::virtual_loop two;
+  std::vector<int> seen;
+  SECTION("where it is asked and waits") {
+    async_generator<int> g = slow_count_to(3);
+    block_on(one, take_into(g, seen));
+    CHECK(misuse_message([&] { block_on(two, take_into(g, seen)); }).find("another executor") != std::string::npos);
+  }
+  SECTION("where an account is kept") {
+    stage_recorder records;
+    stage_record* const sink = records.find_or_add("sink", nullptr);
+    async_generator<int> g = count_to(3).named("counting");
+    block_on(one, take_into(g, seen), sink);
+    CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
+          std::string::npos);
+  }
+  CHECK(seen == std::vector<int>{1});
+}
+
+TEST_CASE("an executor that ends before its generators ends the process with a reason") {
   CHECK(death_message([] {
           async_generator<int> g = slow_count_to(3);
           std::vector<int> seen;

@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <millrace/coro/root_scope.hpp>
 
 #include "tests/coro/support.hpp"
 
@@ -294,7 +297,7 @@ TEST_CASE("virtual time jumps to the next timer and is exact") {
   CHECK(loop.elapsed() == 30ms);
 }
 
-TEST_CASE("misuse of an executor ends the process with a reason") {
+TEST_CASE("an executor that is run inside one of its coroutines says so, and goes on") {
   struct local {
     static task<void> nested(executor& ex) {
       std::string log;
@@ -302,8 +305,37 @@ TEST_CASE("misuse of an executor ends the process with a reason") {
       co_return;
     }
   };
-  CHECK(death_message([] {
-          testing::virtual_loop loop;
-          block_on(loop, local::nested(loop));
-        }).find("inside one of its coroutines") != std::string::npos);
+  testing::virtual_loop loop;
+  CHECK(misuse_message([&] { block_on(loop, local::nested(loop)); }).find("inside one of its coroutines") !=
+        std::string::npos);
+  CHECK(loop.frames() == 0);
+  std::string log;
+  block_on(loop, yield_times(1, log, 'x'));
+  CHECK(log == "x");
+}
+
+TEST_CASE("what a task left behind and does not end is a deadlock, as is the end of its executor") {
+  struct local {
+    static task<void> forever(gate& g, tracked) { co_await g.wait(); }
+    static task<int> leave(gate& g) {
+      executor& ex = co_await this_executor();
+      root_scope::of(ex).adopt(forever(g, tracked(1)));
+      co_return 7;
+    }
+    static task<int> leave_and_fail(gate& g) {
+      (void)co_await leave(g);
+      throw std::runtime_error("broken");
+    }
+  };
+  tracked::reset();
+  gate g;
+  {
+    testing::virtual_loop loop;
+    SECTION("after a result") { CHECK_THROWS_AS(block_on(loop, local::leave(g)), testing::deadlock); }
+    SECTION("after an exception, which says more") {
+      CHECK_THROWS_AS(block_on(loop, local::leave_and_fail(g)), std::runtime_error);
+    }
+    CHECK(loop.background() == 1);
+  }
+  CHECK(tracked::clean());
 }

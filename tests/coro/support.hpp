@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
@@ -183,6 +184,17 @@ inline void run_turns(testing::virtual_loop& loop, int turns) {
     loop.run_until([&] { return asked++ >= 2 * turns; });
   } catch (const testing::deadlock&) {
   }
+}
+
+/// What the usage_error says that `function` throws; "" if it throws none.
+template <class Function>
+std::string misuse_message(Function function) {
+  try {
+    function();
+  } catch (const usage_error& e) {
+    return e.what();
+  }
+  return "";
 }
 
 /// What `function` prints to standard error before it aborts, in a process of its own; "survived" if it does not.

@@ -42,11 +42,26 @@ TEST_CASE("items become batches on the host device, in order and complete", "[to
     b.release(host_stream);
     CHECK_FALSE(b);
     CHECK(byte_size(b) == 0);
+    CHECK_THROWS_AS(b.size(), usage_error);
+    CHECK_THROWS_AS(b.wait(host_stream), usage_error);
+    CHECK_THROWS_AS(b.release(host_stream), usage_error);
   }
   CHECK(seen == "0 1 2 3 4 5 6 7 8 9 ");
   std::deque<device_batch> end;
   block_on(loop, take(stream, end, 1));
   CHECK(end.empty());
+}
+
+TEST_CASE("a pool that ends before the stage that uses it ends the stream with a sentence", "[to_device]") {
+  testing::virtual_loop loop;
+  async_generator<device_batch> stream;
+  {
+    cpu_pool pool(1);
+    stream = images(4) | batch(2) | to_device(host_device(), {.on = &pool});
+  }
+  std::deque<device_batch> got;
+  CHECK_THROWS_AS(block_on(loop, take(stream, got, 1)), usage_error);
+  CHECK(got.empty());
 }
 
 TEST_CASE("a function passed to the stage says how items are laid out", "[to_device]") {

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include <millrace/base/bytes.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
@@ -153,6 +154,8 @@ TEST_CASE("what is not about data is never forgiven") {
   const auto seen = run_to_error(loop, mill::iota(5) | mill::map(misconfigured, quiet));
   CHECK(seen.items == ints{0, 1});
   CHECK(seen.error == "no such field");
+  auto misused = [](int x) -> int { return x == 2 ? int(mill::bytes().slice(0, 1).size()) : x; };
+  CHECK_THROWS_AS(run(mill::iota(5) | mill::map(misused, quiet)), mill::usage_error);
   auto exhausted = [](int x) -> int {
     if (x == 2) throw std::bad_alloc();
     return x;

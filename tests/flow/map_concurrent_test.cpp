@@ -354,4 +354,24 @@ TEST_CASE("the stage declares its bound") {
   CHECK(without.bounds().back().bytes == 16 * sizeof(int));
 }
 
+TEST_CASE("a pool that ends before the pipeline ends the stream with a sentence, whatever is forgiven") {
+  const auto forgiven = GENERATE(mill::on_failure::rethrow, mill::on_failure::skip);
+  virtual_loop loop;
+  mill::async_generator<int> pipeline;
+  {
+    mill::cpu_pool pool(2);
+    mill::map_concurrent_options options;
+    options.on = &pool;
+    options.failures.then = forgiven;
+    pipeline = mill::iota(5) | mill::map_concurrent([](int x) { return x; }, options);
+  }
+  std::string said;
+  try {
+    run(loop, std::move(pipeline));
+  } catch (const mill::usage_error& e) {
+    said = e.what();
+  }
+  CHECK(said.find("the cpu_pool that a stage works on has ended: it must outlive the pipeline") != std::string::npos);
+}
+
 }  // namespace

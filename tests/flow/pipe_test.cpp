@@ -137,4 +137,8 @@ TEST_CASE("ranges of the library's types still go into the adaptors of the stand
   CHECK(std::ranges::distance(bounds | std::views::drop(1)) == 2);  // millrace's own | is a candidate here
 }
 
+TEST_CASE("an empty generator is refused where it is piped") {
+  CHECK_THROWS_AS(mill::async_generator<int>() | mill::batch(2), mill::usage_error);
+}
+
 }  // namespace

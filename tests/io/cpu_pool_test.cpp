@@ -244,5 +244,40 @@ TEST_CASE("executors on several threads share a pool", "[io]") {
   CHECK(sum == 600);
 }
 
+TEST_CASE("work for a pool that has ended is refused with a sentence, and nothing is left of it", "[io]") {
+  testing::virtual_loop loop;
+  counted_job::counts counts;
+  cpu_pool::share kept;
+  CHECK_FALSE(kept);
+  {
+    cpu_pool pool(1);
+    kept = cpu_pool::share(pool);
+    const auto run_kept = [&]() -> task<int> { co_return *(co_await kept.run(counted_job(counts))); };
+    CHECK(block_on(loop, run_kept()) == 7);
+  }
+  const auto run_late = [&]() -> task<int> { co_return *(co_await kept.run(counted_job(counts))); };
+  std::string said;
+  try {
+    block_on(loop, run_late());
+  } catch (const usage_error& e) {
+    said = e.what();
+  }
+  CHECK(said.find("the cpu_pool that a stage works on has ended") != std::string::npos);
+  CHECK(counts.called == 1);
+  CHECK(counts.alive == 0);
+  CHECK(loop.operations() == 0);
+}
+
+TEST_CASE("a job is awaited once", "[io]") {
+  testing::virtual_loop loop;
+  cpu_pool pool(1);
+  const auto twice = [&]() -> task<int> {
+    auto job = pool.run([] { return 1; });
+    const int first = co_await std::move(job);
+    co_return first + co_await std::move(job);
+  };
+  CHECK_THROWS_AS(block_on(loop, twice()), usage_error);
+}
+
 }  // namespace
 }  // namespace millrace::test

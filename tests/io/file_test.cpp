@@ -224,5 +224,21 @@ TEST_CASE("a file moves, closes once and reports afterwards that it is closed", 
   block_on(loop, g.close());
 }
 
+TEST_CASE("a file that is not open is refused, and so is a read outside the buffer", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  file none;
+  writable_bytes to = writable_bytes::allocate(16);
+  CHECK_THROWS_AS(block_on(loop, none.size()), usage_error);
+  CHECK_THROWS_AS(block_on(loop, none.read_at(to, 0, 1, 0)), usage_error);
+  CHECK_THROWS_AS(block_on(loop, none.write_at(bytes::copy("x"), 0)), usage_error);
+  CHECK_THROWS_AS(block_on(loop, none.sync()), usage_error);
+  temporary_folder folder;
+  block_on(loop, write_whole(folder.file("a"), "text"));
+  file f = block_on(loop, file::open(folder.file("a")));
+  CHECK_THROWS_AS(block_on(loop, f.read_at(to, 15, 2, 0)), usage_error);
+  CHECK_THROWS_AS(block_on(loop, f.read_at(to, 17, 0, 0)), usage_error);
+  CHECK(block_on(loop, f.read_at(to, 12, 4, 0)) == 4);
+}
+
 }  // namespace
 }  // namespace millrace::test

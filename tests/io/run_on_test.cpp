@@ -17,6 +17,7 @@
 
 #include "tests/io/gate.hpp"
 #include "tests/loop/loops.hpp"
+#include "tests/loop/refuse_call.hpp"
 
 namespace millrace::test {
 namespace {
@@ -211,6 +212,51 @@ TEST_CASE("a loop thread that cannot have a loop says why", "[io]") {
   }
   ::setrlimit(RLIMIT_NOFILE, &before);
   CHECK(code == EMFILE);
+}
+
+task<int> stay_in_broken_loop(resident::counts& counts, std::atomic<bool>& filtered) {
+  resident r(counts);
+  filtered = break_loop_of_this_thread();
+  if (filtered) co_await sleep_for(forever);
+  co_return 7;
+}
+
+TEST_CASE("a loop thread whose kernel side fails tells everybody who waits for it, and who comes later", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  resident::counts counts;
+  std::atomic<bool> filtered{false};
+  {
+    loop_thread other(options_of(kind_of_loop));
+    const auto break_it = [&] { return stay_in_broken_loop(counts, filtered); };
+    const auto ask = [&](auto make) -> task<int> {
+      try {
+        co_return co_await run_on(other.loop(), make);
+      } catch (const io_error& e) {
+        co_return -e.code();
+      }
+    };
+    started<int> waits(loop, fetch(other.loop(), counts, forever));
+    const int first = block_on(loop, ask(break_it));
+    if (!filtered) MILLRACE_SKIP("no system call can be made to fail here");
+    CHECK(first == -EINVAL);
+    loop.run_until([&] { return waits.done(); });
+    CHECK_THROWS_AS(waits.take(), io_error);
+    CHECK(block_on(loop, ask([&] { return stay(counts, duration(0), nullptr); })) == -EINVAL);
+    loop.drain();
+  }
+  CHECK(counts.alive == 0);
+  CHECK(counts.strangers == 0);
+}
+
+TEST_CASE("run_on is awaited once", "[io]") {
+  const owned<event_loop> loop = make_event_loop();
+  const auto twice = [](executor& ex) -> task<void> {
+    const auto nothing = []() -> task<void> { co_return; };
+    run_on once(ex, nothing);
+    co_await std::move(once);
+    co_await std::move(once);
+  };
+  CHECK_THROWS_AS(block_on(*loop, twice(*loop)), usage_error);
 }
 
 }  // namespace

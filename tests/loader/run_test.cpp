@@ -86,6 +86,54 @@ TEST_CASE("next() pulls by hand; nothing comes after the end") {
   CHECK_FALSE(r.next());
 }
 
+TEST_CASE("a pipeline is run once, and a run that was moved from is refused") {
+  auto pipeline = count_to(3, counter());
+  auto first = run(std::move(pipeline));
+  const auto again = [&] { auto second = run(std::move(pipeline)); };
+  CHECK_THROWS_AS(again(), usage_error);
+  auto r = std::move(first);
+  CHECK_THROWS_AS(first.next(), usage_error);
+  CHECK_THROWS_AS(first.begin(), usage_error);
+  CHECK_THROWS_AS(first.stats(), usage_error);
+  first.stop();
+  CHECK(r.next() == 0);
+  auto begun = std::move(r);
+  CHECK(*begun.begin() == 1);
+  auto last = std::move(begun);  // with an item in hand
+  CHECK_THROWS_AS(begun.next(), usage_error);
+  CHECK_THROWS_AS(begun.begin(), usage_error);
+  CHECK(last.next() == 2);
+  CHECK_FALSE(last.next());
+}
+
+TEST_CASE("loops one after the other, and next() between them, meet every item once") {
+  auto r = run(count_to(12, counter()));
+  std::vector<int> seen;
+  for (const int& i : r) {
+    seen.push_back(i);
+    if (i == 1) break;
+  }
+  for (const int& i : r) {
+    seen.push_back(i);
+    if (i == 3) break;
+  }
+  seen.push_back(r.next().value_or(-1));
+  r.begin();  // nobody looks
+  r.begin();
+  seen.push_back(r.next().value_or(-1));
+  r.begin();
+  seen.push_back(*r.begin());
+  auto at = r.begin();
+  seen.push_back(*at);
+  ++at;
+  seen.push_back(*at);
+  at++;
+  seen.push_back(r.next().value_or(-1));
+  for (const int& i : r) seen.push_back(i);
+  CHECK(seen == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  CHECK(r.begin() == r.end());
+}
+
 TEST_CASE("the prefetch bound holds, however slow the training thread is") {
   auto made = counter();
   auto r = run(count_to(100, made), {.prefetch = 2});

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -14,30 +15,47 @@
 
 namespace millrace::test {
 
-/// A system call that the kernel is to refuse; with a second argument: only when it has this value.
+/// A system call that the kernel is to refuse; with an argument: only when that has this value.
 struct refused_call {
   long number;
   int error;
-  std::int64_t second_argument = -1;
+  std::int64_t argument = -1;
+  std::uint32_t place = 1;  ///< of the argument, from 0
 };
 
 /// From here on the calling thread, and whom it starts, gets the error. There is no way back: for threads that end
 /// soon. False where the kernel knows no filters.
 inline bool refuse(const refused_call& call) {
-  const bool any = call.second_argument < 0;
+  const bool any = call.argument < 0;
   const auto number = static_cast<std::uint32_t>(call.number);
   constexpr std::uint32_t at_number = offsetof(seccomp_data, nr);
-  constexpr std::uint32_t at_second = offsetof(seccomp_data, args[1]);
+  const std::uint32_t at_argument = offsetof(seccomp_data, args) + 8 * call.place;
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at_number),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, any ? at_number : at_second),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, any ? number : static_cast<std::uint32_t>(call.second_argument), 0, 1),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, any ? at_number : at_argument),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, any ? number : static_cast<std::uint32_t>(call.argument), 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(call.error)),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   sock_fprog program{sizeof filter / sizeof *filter, filter};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/// The kernel side of the loop that runs on this thread fails from here on. False where there are no filters.
+inline bool break_loop_of_this_thread() {
+  bool all = true;
+  for (const long number : {
+           long(SYS_epoll_pwait),
+           long(SYS_epoll_pwait2),
+           long(SYS_io_uring_enter),
+#ifdef SYS_epoll_wait
+           long(SYS_epoll_wait),
+#endif
+       }) {
+    all = all && refuse({number, EINVAL});
+  }
+  return all;
 }
 
 /// Runs `body()` where the kernel refuses the call, on a thread of its own: nobody else notices, and nothing has to be

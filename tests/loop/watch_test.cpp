@@ -337,5 +337,17 @@ TEST_CASE("only an event loop is an event loop", "[loop]") {
   CHECK(&event_loop::of(loop) == &loop);
 }
 
+TEST_CASE("a watch of another loop is refused, and stays where it is", "[loop]") {
+  MILLRACE_EACH_LOOP(loop);
+  const owned<event_loop> other = make_loop(kind_of_loop);
+  const two_ends p;
+  probe w;
+  loop.watch(w, p.in.get(), POLLIN);
+  CHECK_THROWS_AS(other->watch(w, p.in.get(), POLLIN), usage_error);
+  p.write();
+  loop.run_until([&] { return w.calls == 1; });
+  loop.unwatch(w);
+}
+
 }  // namespace
 }  // namespace millrace::test

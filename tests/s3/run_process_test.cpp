@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "tests/loop/refuse_call.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -112,5 +113,24 @@ TEST_CASE("dropping a command kills it", "[s3][process]") {
       alive.wait_for_end();
       CHECK(loop->timers() == 0);
     }
+  }
+}
+
+// A killed process that waits for a disk has not ended yet. Here every one is taken for such: whoever waits for its end
+// is refused, and has reaped nothing.
+TEST_CASE("a process that is killed is reaped without a wait for its end", "[s3][process]") {
+  for (const bool ring : {true, false}) {
+    bool reaped = false;
+    const bool ran = millrace::test::where_refused({SYS_wait4, EPERM, 0, 2}, [&] {
+      const auto loop = make_loop(ring);
+      try {
+        block_on(*loop, run_process("exec sleep 1000", millrace::duration(2'000'000), 100));
+      } catch (const millrace::io_error&) {
+        loop->drain();
+        reaped = ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD;
+      }
+    });
+    if (!ran) MILLRACE_SKIP("no system call can be made to fail here");
+    CHECK(reaped);
   }
 }

@@ -3,7 +3,9 @@
 #include <millrace/testing/jumping_loop.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -161,6 +163,31 @@ TEST_CASE("a seed decides the order of what is ready") {
   CHECK(std::is_sorted(plain.begin(), plain.end()));
   CHECK(order_of(1u) == order_of(1u));
   CHECK(order_of(1u) != order_of(2u));
+}
+
+/// An operation announced to `ex` that ends when somebody sends it.
+class announced final : public mill::remote_node {
+ public:
+  explicit announced(mill::executor& ex) : executor_(ex) { ex.operation_started(); }
+
+ private:
+  void run() noexcept override { executor_.operation_finished(); }
+  mill::executor& executor_;
+};
+
+TEST_CASE("an operation that does not report back in time is a deadlock, and the loop waits for it at its end") {
+  std::optional<announced> job;  // outlives the loop
+  jumping_loop loop({.patience = 1ms});
+  job.emplace(loop);
+  const auto hang = []() -> mill::task<void> {
+    mill::event never;
+    co_await never.wait();
+  };
+  CHECK_THROWS_AS(mill::block_on(loop, hang()), deadlock);  // of its drain(), too
+  CHECK(loop.operations() == 1);
+  CHECK(loop.frames() == 0);
+  std::thread late([&] { loop.post_remote(*job); });
+  late.join();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/block.hpp>
+#include <millrace/base/error.hpp>
 
 namespace millrace {
 
@@ -53,9 +54,9 @@ class bytes {
   const char* begin() const noexcept { return data_; }
   const char* end() const noexcept { return data_ + size_; }
 
-  /// The part [offset, offset + length), sharing the memory. The range must lie inside.
+  /// The part [offset, offset + length), sharing the memory. usage_error where that is not inside.
   bytes slice(std::size_t offset, std::size_t length) const {
-    MILLRACE_ASSERT(offset <= size_ && length <= size_ - offset, "bytes::slice outside the slice");
+    if (MILLRACE_UNLIKELY(offset > size_ || length > size_ - offset)) detail::misused("bytes::slice outside the slice");
     if (length == 0) return bytes();
     if (owner_ != nullptr) owner_->add_ref();
     return bytes(owner_, data_ + offset, length);
@@ -68,7 +69,9 @@ class bytes {
       *this = whole.slice(offset, length);
       return;
     }
-    MILLRACE_ASSERT(offset <= whole.size_ && length <= whole.size_ - offset, "bytes::assign_slice outside the slice");
+    if (MILLRACE_UNLIKELY(offset > whole.size_ || length > whole.size_ - offset)) {
+      detail::misused("bytes::assign_slice outside the slice");
+    }
     data_ = whole.data_ + offset;
     size_ = length;
   }

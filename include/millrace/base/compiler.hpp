@@ -74,8 +74,8 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
-/// A broken invariant of the library or a misuse that would corrupt memory: says so and aborts, in every build.
-/// Used only off the per-item paths.
+/// A broken invariant of the library, or a misuse that only a destructor finds: says so and aborts, in every build.
+/// Other misuse is usage_error. Used only off the per-item paths.
 #define MILLRACE_ASSERT(condition, message) \
   (MILLRACE_LIKELY(condition) ? void(0) : ::millrace::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/writable_bytes.hpp>
 
 namespace millrace {
@@ -39,7 +40,7 @@ class pixel_buffer {
   }
   /// The first `size` bytes of `memory`, which are not touched. For pools and decoders.
   pixel_buffer(writable_bytes memory, std::size_t size) : memory_(std::move(memory)), size_(size) {
-    MILLRACE_ASSERT(size <= memory_.capacity(), "pixel_buffer larger than its memory");
+    if (size > memory_.capacity()) detail::misused("a pixel_buffer is larger than its memory");
   }
   /// `size` bytes from the heap, not zeroed. Throws std::bad_alloc.
   static pixel_buffer allocate(std::size_t size) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/error.hpp>
 
 namespace millrace {
 
@@ -36,7 +37,7 @@ class writable_bytes {
 
   /// The filled part [offset, offset + length) as an immutable slice.
   bytes share(std::size_t offset, std::size_t length) const {
-    MILLRACE_ASSERT(offset <= capacity() && length <= capacity() - offset, "writable_bytes::share outside the buffer");
+    if (offset > capacity() || length > capacity() - offset) detail::misused("writable_bytes::share outside the buffer");
     if (length == 0) return bytes();
     owner_->add_ref();
     return bytes(owner_, owner_->data + offset, length);

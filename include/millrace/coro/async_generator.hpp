@@ -14,6 +14,7 @@
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/detail/generator_promise.hpp>
+#include <millrace/coro/detail/parameters.hpp>
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/stage_bounds.hpp>
 
@@ -46,9 +47,9 @@ class asking {
     return MILLRACE_LIKELY(item != nullptr) || p.has_come();
   }
   template <class Consumer>
-  void await_suspend(std::coroutine_handle<Consumer> consumer) noexcept {
-    outcome_ = waits;
+  void await_suspend(std::coroutine_handle<Consumer> consumer) {
     generator_.promise().wait(generator_, consumer, consumer.promise());
+    outcome_ = waits;
   }
 
  protected:
@@ -126,10 +127,11 @@ class in_place_awaitable : public next_awaitable<T> {
 /// Concurrency: pull. Nothing runs until next() is awaited; one consumer, one outstanding next(). While the items are
 /// there without waiting, consumer and generators run as nested calls; every executor::inline_budget hops go through
 /// the run queue. Yielding: `co_yield give(x)` and `co_yield std::move(x)` move, `co_yield x` copies.
-/// Lifetime: owns its coroutine, whose parameters live in the frame. Cancellation: dropping the generator destroys the
+/// Lifetime: owns its coroutine, whose parameters live in the frame (values: rvalue references are refused by the
+/// compiler, and what a reference to const refers to must outlive the generator). Cancellation: dropping the generator destroys the
 /// frame at its current suspension point and everything below it. Dropping a next() that waits loses nothing: the
 /// item is there for the following next(). Errors: an exception is thrown by one next(); after that, and after the
-/// end, next() gives nullopt.
+/// end, next() gives nullopt. usage_error: an empty generator, a second next() while one waits, another executor.
 template <class T>
 class [[nodiscard("a generator does nothing until next() is awaited")]] async_generator
     : private detail::in_place_awaitable<T> {
@@ -156,8 +158,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run.
   async_generator&& named(const char* name) && {
-    MILLRACE_ASSERT(handle_ != nullptr, "named() on an empty generator");
-    promise_type& p = handle_.promise();
+    promise_type& p = promise();
     if (p.extras_ && !p.extras_->bounds.empty() && p.extras_->bounds.back().name == p.name_) {
       p.extras_->bounds.back().name = name;
     }
@@ -167,7 +168,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   /// Declares the most that this generator's stage holds at once, under the name given by named() before.
   async_generator&& bounded(std::size_t items, std::size_t bytes) && {
-    const char* const name = handle_.promise().name_;
+    const char* const name = promise().name_;
     return std::move(*this).bounded(name == nullptr ? "stage" : name, items, bytes);
   }
   /// The same under a name of its own, a literal: for what a stage holds beside its items.
@@ -181,7 +182,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     std::vector<stage_bounds> stated;
     if (!handle_ || !handle_.promise().extras_) return stated;
     for (const stage_bounds& b : handle_.promise().extras_->bounds) {
-      if (b.rank == no_rank) stated.push_back(b);
+      if (!b.rank) stated.push_back(b);
     }
     return stated;
   }
@@ -189,17 +190,17 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   /// Declares that the items are the share of process `index` among those that train together: run() shows the progress
   /// of process 0 only.
   async_generator&& of_rank(std::uint32_t index) && {
-    const char* const name = handle_.promise().name_;
+    const char* const name = promise().name_;
     extras().bounds.push_back(stage_bounds{name == nullptr ? "stage" : name, 0, 0, index});
     return std::move(*this);
   }
-  /// What of_rank() declared here or, first of all, in a stage before; no_rank when nobody did.
-  std::uint32_t declared_rank() const noexcept {
-    if (!handle_ || !handle_.promise().extras_) return no_rank;
+  /// What of_rank() declared here or, first of all, in a stage before; nullopt when nobody did.
+  std::optional<std::uint32_t> declared_rank() const noexcept {
+    if (!handle_ || !handle_.promise().extras_) return std::nullopt;
     for (const stage_bounds& b : handle_.promise().extras_->bounds) {
-      if (b.rank != no_rank) return b.rank;
+      if (b.rank) return b.rank;
     }
-    return no_rank;
+    return std::nullopt;
   }
 
   /// For stages that consume generators without operator|: what was declared, a rank too, moves on to the generator
@@ -223,25 +224,31 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
 
   /// Awaitable for the next item: std::optional<T>, nullopt at the end.
-  detail::next_awaitable<T>& next() noexcept {
-    MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
+  detail::next_awaitable<T>& next() {
+    check();
     return *this;
   }
 
   /// The same without moving the item: awaitable for a T*, null at the end. The item lies in the generator, which keeps
   /// it until the next one is asked for or the generator is dropped; it may be moved from. What the consumer does not
   /// move, or writes, the generator finds so.
-  detail::in_place_awaitable<T>& next_in_place() noexcept {
-    MILLRACE_ASSERT(handle_ != nullptr, "next() on an empty generator");
+  detail::in_place_awaitable<T>& next_in_place() {
+    check();
     return *this;
   }
 
  private:
   friend class detail::inlet<T>;
 
+  void check() const {
+    if (MILLRACE_UNLIKELY(!handle_)) detail::misused("a generator was used that is empty: moved from, or never made");
+  }
+  promise_type& promise() const {
+    check();
+    return handle_.promise();
+  }
   detail::generator_extras& extras() {
-    MILLRACE_ASSERT(handle_ != nullptr, "bounds of an empty generator");
-    auto& pointer = handle_.promise().extras_;
+    auto& pointer = promise().extras_;
     if (!pointer) pointer = make_owned<detail::generator_extras>();
     return *pointer;
   }
@@ -259,3 +266,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 };
 
 }  // namespace millrace
+
+template <class T, class... Parameters>
+struct std::coroutine_traits<millrace::async_generator<T>, Parameters...>
+    : millrace::detail::coroutine_traits<millrace::async_generator<T>, Parameters...> {};

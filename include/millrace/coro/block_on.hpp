@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include <millrace/coro/started.hpp>
@@ -9,16 +10,42 @@
 namespace millrace {
 
 /// Runs `t` to its end on `ex`, on the calling thread, and returns its result or throws its exception: the way from
-/// ordinary code into coroutines. What the task left behind (orphaned operations) is drained before it returns.
+/// ordinary code into coroutines. What the task left behind (orphaned operations) is drained before it returns. Where
+/// the executor itself fails, that is thrown and the task dropped; usage_error when `ex` is running already.
 template <class T>
 T block_on(executor& ex, task<T> t, stage_record* stage = nullptr) {
-  struct drain_at_end {
-    executor& ex;
-    ~drain_at_end() { ex.drain(); }
-  } guard{ex};
+  class drained {
+   public:
+    explicit drained(executor& e) noexcept : executor_(e) {}
+    drained(const drained&) = delete;
+    drained& operator=(const drained&) = delete;
+    ~drained() {
+      if (over_) return;
+      try {
+        executor_.drain();
+      } catch (...) {  // the exception that is on its way says more
+      }
+    }
+    void drain() {
+      over_ = true;
+      executor_.drain();
+    }
+
+   private:
+    executor& executor_;
+    bool over_ = false;
+  } left(ex);
   started<T> running(ex, std::move(t), stage);
   ex.run_until([&] { return running.done(); });
-  return running.take();
+  // The frame is destroyed before what it leaves behind is waited for.
+  if constexpr (std::is_void_v<T>) {
+    std::exchange(running, started<T>()).take();
+    left.drain();
+  } else {
+    T result = std::exchange(running, started<T>()).take();
+    left.drain();
+    return result;
+  }
 }
 
 }  // namespace millrace

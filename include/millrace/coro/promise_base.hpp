@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 
 namespace millrace {
@@ -27,9 +28,9 @@ class promise_base {
     if (executor_ != nullptr) executor_->frame_destroyed();
   }
 
-  /// Binds the coroutine to an executor, once, before it runs.
-  void bind(executor& ex, stage_record* stage) noexcept {
-    MILLRACE_ASSERT(executor_ == nullptr, "a coroutine was started or awaited twice");
+  /// Binds the coroutine to an executor, once, before it runs; usage_error the second time.
+  void bind(executor& ex, stage_record* stage) {
+    if (MILLRACE_UNLIKELY(executor_ != nullptr)) detail::misused("a coroutine was started or awaited twice");
     executor_ = &ex;
     ex.frame_bound();
     stage_ = stage;

@@ -4,14 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <millrace/base/shared.hpp>
 
 namespace millrace {
-
-/// The index of no process: where no rank is known.
-inline constexpr std::uint32_t no_rank = UINT32_MAX;
 
 /// The most that one stage holds at once: what async_generator::bounds() lists, to be checked against a memory budget
 /// before anything runs.
@@ -20,7 +18,7 @@ struct stage_bounds {
   std::size_t items;  ///< waiting in the stage or worked on by it; not what the consumer has taken
   std::size_t bytes;  ///< of those items; 0 where their size cannot be known
   /// Set in an entry that states no bound, but whose share of the items it is: see async_generator::of_rank().
-  std::uint32_t rank = no_rank;
+  std::optional<std::uint32_t> rank = {};
 };
 
 namespace detail {

@@ -24,7 +24,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
 
   /// Queues `t` on `ex`, on the account of `stage`.
   started(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
-    MILLRACE_ASSERT(task_, "an empty task was started");
+    if (!task_) detail::misused("an empty task was started: it was moved from, or never made");
     auto& p = task_.handle_.promise();
     state_ = make_owned<state>();
     p.bind(ex, stage);
@@ -47,11 +47,15 @@ class [[nodiscard("dropping a started task stops it")]] started {
   bool done() const noexcept { return state_ != nullptr && state_->done; }
 
   /// Takes the result of a task that is done(), or throws its exception.
-  T take() { return task_.handle_.promise().take(); }
+  T take() {
+    if (!done()) detail::misused("the result of a started task was taken before the task is done");
+    return task_.handle_.promise().take();
+  }
 
   class awaiter;
-  awaiter awaited_by(promise_base& parent) noexcept {
-    MILLRACE_ASSERT(state_ != nullptr, "an empty started task was awaited");
+  awaiter awaited_by(promise_base& parent) {
+    if (state_ == nullptr) detail::misused("an empty started task was awaited: it was moved from, or never started");
+    if (state_->waiter != nullptr) detail::misused("one coroutine may wait for a started task, and one does");
     return awaiter(*state_, task_.handle_, parent.stage());
   }
 
@@ -83,7 +87,6 @@ class started<T>::awaiter {
   }
   bool await_ready() const noexcept { return state_.done; }
   void await_suspend(std::coroutine_handle<> parent) noexcept {
-    MILLRACE_ASSERT(state_.waiter == nullptr, "one coroutine may wait for a started task");
     node_.set(parent, stage_);
     state_.waiter = &node_;
     waiting_ = true;

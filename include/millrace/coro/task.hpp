@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/coro/detail/parameters.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace {
@@ -81,8 +82,8 @@ class task_promise<void> : public task_promise_base {
 /// A lazy coroutine with one result. It runs when it is awaited, on the awaiting coroutine's executor, and is awaited
 /// at most once: `T x = co_await f();` or `co_await std::move(t);`.
 ///
-/// Lifetime: the task owns its coroutine; its parameters live in the frame (pass values, not references to
-/// temporaries that die before the await). Cancellation: dropping the task, started or not, destroys the frame and
+/// Lifetime: the task owns its coroutine; its parameters live in the frame (values: rvalue references are
+/// refused by the compiler, and what a reference to const refers to must live until the task has ended). Cancellation: dropping the task, started or not, destroys the frame and
 /// everything below it, at once; it must not be dropped from within itself. Errors: what escapes the body is thrown by
 /// the await. A child that finishes without waiting for anything costs no trip through the run queue.
 template <class T = void>
@@ -144,7 +145,7 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
 
   /// Called by the awaiting coroutine's promise.
   awaiter awaited_by(promise_base& parent) && {
-    MILLRACE_ASSERT(handle_ != nullptr, "an empty task was awaited");
+    if (MILLRACE_UNLIKELY(!handle_)) detail::misused("an empty task was awaited: it was moved from, or never made");
     handle_.promise().bind(parent.get_executor(), parent.stage());
     return awaiter(handle_, parent.stage());
   }
@@ -167,3 +168,7 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
 };
 
 }  // namespace millrace
+
+template <class T, class... Parameters>
+struct std::coroutine_traits<millrace::task<T>, Parameters...>
+    : millrace::detail::coroutine_traits<millrace::task<T>, Parameters...> {};

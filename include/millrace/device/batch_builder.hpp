@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/device/host_batch.hpp>
 
@@ -75,7 +76,7 @@ class basic_batch_builder {
   std::size_t capacity() const noexcept { return parts_ == nullptr ? 0 : parts_->layout.samples(); }
 
   batch_row row(std::size_t i) const {
-    MILLRACE_ASSERT(i < capacity(), "batch_builder::row beyond the batch");
+    if (i >= capacity()) detail::misused("batch_builder::row beyond the batch");
     return batch_row(parts_, i);
   }
 

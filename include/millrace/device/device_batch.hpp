@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
@@ -49,8 +50,8 @@ class basic_device_batch {
   explicit operator bool() const noexcept { return ring_ != nullptr; }
 
   /// How many samples there are.
-  std::size_t size() const noexcept { return host().size(); }
-  const batch_layout& layout() const noexcept { return host().layout(); }
+  std::size_t size() const { return host().size(); }
+  const batch_layout& layout() const { return host().layout(); }
   /// Bytes that were copied.
   std::size_t bytes() const { return host().bytes(); }
   /// Where the memory is: "cuda:0", "host".
@@ -64,7 +65,7 @@ class basic_device_batch {
   tensor_view host_field(std::string_view name) const { return host().field(name); }
   /// The keys of the samples; empty strings where none was given.
   template <class Text = std::string>
-  std::span<const Text> keys() const noexcept {
+  std::span<const Text> keys() const {
     return host().keys();
   }
   /// The tags of type T, one a sample; empty when no sample has one.
@@ -99,11 +100,11 @@ class basic_device_batch {
   }
 
  private:
-  detail::slot_ring_base& ring() const noexcept {
-    MILLRACE_ASSERT(ring_ != nullptr, "a device_batch was used after its release");
+  detail::slot_ring_base& ring() const {
+    if (ring_ == nullptr) detail::misused("a device_batch was used after its release, or is empty");
     return *ring_;
   }
-  const host_batch& host() const noexcept { return ring().host(slot_); }
+  const host_batch& host() const { return ring().host(slot_); }
 
   shared<detail::slot_ring_base> ring_;
   std::size_t slot_ = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <millrace/base/owned.hpp>
+#include <millrace/base/type_id.hpp>
 
 namespace millrace {
 
@@ -32,7 +33,7 @@ class basic_sample_tags {
   template <class T>
   std::span<const T> get(std::size_t n) const {
     for (const auto& c : columns_) {
-      if (c->key == key_of<T>()) return std::span<const T>(static_cast<const typed<T>&>(*c).values.get(), n);
+      if (c->key == type_id::of<T>()) return std::span<const T>(static_cast<const typed<T>&>(*c).values.get(), n);
     }
     return {};
   }
@@ -44,29 +45,24 @@ class basic_sample_tags {
 
  private:
   struct column {
-    explicit column(const void* k) noexcept : key(k) {}
+    explicit column(type_id k) noexcept : key(k) {}
     virtual ~column() = default;
     virtual void move_row(std::size_t from, std::size_t to) = 0;
-    const void* key;
+    const type_id key;
   };
   template <class T>
   struct typed final : column {
-    typed(const void* k, std::size_t n) : column(k), values(new T[n]()) {}
+    typed(type_id k, std::size_t n) : column(k), values(new T[n]()) {}
     void move_row(std::size_t from, std::size_t to) override { values.get()[to] = std::move(values.get()[from]); }
     const owned<T, delete_array> values;
   };
   template <class T>
-  static const void* key_of() noexcept {
-    static constexpr char key = 0;
-    return &key;
-  }
-  template <class T>
   T* find_or_add() {
     const std::lock_guard lock(*mutex_);
     for (const auto& c : columns_) {
-      if (c->key == key_of<T>()) return static_cast<typed<T>&>(*c).values.get();
+      if (c->key == type_id::of<T>()) return static_cast<typed<T>&>(*c).values.get();
     }
-    auto made = make_owned<typed<T>>(key_of<T>(), samples_);
+    auto made = make_owned<typed<T>>(type_id::of<T>(), samples_);
     T* const values = made->values.get();
     columns_.push_back(std::move(made));
     return values;

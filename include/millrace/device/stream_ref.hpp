@@ -3,14 +3,9 @@
 #pragma once
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/type_id.hpp>
 
 namespace millrace {
-
-namespace detail {
-/// Its address names a kind of stream; never read.
-template <class Native>
-inline constexpr char stream_kind = 0;
-}  // namespace detail
 
 /// A user's stream, of whatever device: the native handle and its type, not owned.
 ///
@@ -21,11 +16,11 @@ inline constexpr char stream_kind = 0;
 class stream_ref {
  public:
   template <class Native>
-  stream_ref(Native* stream) noexcept : handle_(stream), kind_(&detail::stream_kind<Native>) {}
+  stream_ref(Native* stream) noexcept : handle_(stream), kind_(type_id::of<Native>()) {}
 
   template <class Native>
   bool is() const noexcept {
-    return kind_ == &detail::stream_kind<Native>;
+    return kind_ == type_id::of<Native>();
   }
 
   /// The native handle. Throws configuration_error when this is a stream of another runtime.
@@ -39,7 +34,7 @@ class stream_ref {
 
  private:
   void* handle_;
-  const char* kind_;
+  type_id kind_;
 };
 
 }  // namespace millrace

@@ -80,7 +80,7 @@ class slot_ring_user {
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager, class Batch>
 task<void> fill_slots(async_generator<Item>& source, const shared<slot_ring<D>>& ring, shared<Stager> stager,
-                      cpu_pool* on, slot_patience& patience, channel<Batch>& ready) {
+                      cpu_pool::share on, slot_patience& patience, channel<Batch>& ready) {
   std::exception_ptr failed;
   try {
     for (;;) {
@@ -90,8 +90,8 @@ task<void> fill_slots(async_generator<Item>& source, const shared<slot_ring<D>>&
       staging_job<Stager, Item> job(stager, std::move(*item));
       item.reset();
       host_batch staged;
-      if (on != nullptr) {
-        staged = co_await on->run(std::move(job));
+      if (on) {
+        staged = co_await on.run(std::move(job));
       } else {
         staged = job();
       }
@@ -106,7 +106,7 @@ task<void> fill_slots(async_generator<Item>& source, const shared<slot_ring<D>>&
 
 template <device D, class Item, class Collate>
 async_generator<device_batch> to_device_stream(async_generator<Item> source, D on, to_device_options with,
-                                               Collate how) {
+                                               cpu_pool::share pool, Collate how) {
   executor& ex = co_await this_executor();
   stage_record* const account = co_await this_stage();
   if (with.slots == 0) with.slots = 1;
@@ -116,8 +116,8 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   using stager_type = batch_stager<D, Collate>;
   auto stager = make_shared_object<stager_type>(on, with.samples, std::move(how));
   channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
-  task<void> filling =
-      fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), with.on, patience, ready);
+  task<void> filling = fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool),
+                                                        patience, ready);
   started<void> ahead(ex, std::move(filling), account);
   for (;;) {
     patience.asked(ready.size() == 0);
@@ -135,7 +135,9 @@ template <device D, class Collate>
 class to_device_stage : public detail::library_stage {
  public:
   to_device_stage(D on, const to_device_options& with, Collate how)
-      : device_(std::move(on)), with_(with), how_(std::move(how)) {}
+      : device_(std::move(on)), with_(with), how_(std::move(how)) {
+    if (with_.on != nullptr) pool_ = cpu_pool::share(*with_.on);
+  }
 
   /// For the compiler's message: why it does not take items of type T.
   template <class T>
@@ -162,13 +164,15 @@ class to_device_stage : public detail::library_stage {
  private:
   template <class Item>
   async_generator<device_batch> made_of(async_generator<Item> source) {
-    return detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_, std::move(how_))
+    return detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_, std::move(pool_),
+                                                      std::move(how_))
         .named("to_device")
         .bounded(with_.slots, with_.slots * with_.slot_bytes);
   }
 
   D device_;
   to_device_options with_;
+  cpu_pool::share pool_;  // of with_.on, which may have ended when the pipeline runs
   Collate how_;
 };
 

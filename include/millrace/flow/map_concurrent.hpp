@@ -33,11 +33,11 @@ namespace detail {
 template <class U, class T, class F>
 class pooled {
  public:
-  pooled(F f, cpu_pool& pool) : f_(make_shared_object<const F>(std::move(f))), pool_(&pool) {}
-  task<U> operator()(T item) const { return run(f_, *pool_, std::move(item)); }
+  pooled(F f, cpu_pool::share pool) : f_(make_shared_object<const F>(std::move(f))), pool_(std::move(pool)) {}
+  task<U> operator()(T item) const { return run(f_, pool_, std::move(item)); }
 
  private:
-  static task<U> run(shared<const F> f, cpu_pool& pool, T item) {
+  static task<U> run(shared<const F> f, cpu_pool::share pool, T item) {
     auto job = [function = std::move(f), input = std::move(item)]() mutable -> U {
       return detail::call(*function, std::move(input));
     };
@@ -46,7 +46,7 @@ class pooled {
   }
 
   shared<const F> f_;
-  cpu_pool* pool_;
+  cpu_pool::share pool_;
 };
 
 template <class U, class T, class F>
@@ -84,6 +84,7 @@ class map_concurrent_stage : public detail::library_stage {
   map_concurrent_stage(F f, map_concurrent_options options) : f_(std::move(f)), options_(options) {
     if (options_.limit == 0) options_.limit = options_.on != nullptr ? 2 * std::size_t(options_.on->threads()) : 16;
     if (options_.limit > 1'000'000) throw configuration_error("map_concurrent: .limit is beyond a million");
+    if (options_.on != nullptr) pool_ = cpu_pool::share(*options_.on);
   }
 
   /// For the compiler's message: why it does not take items of type T.
@@ -116,7 +117,7 @@ class map_concurrent_stage : public detail::library_stage {
       }
       using pooled = detail::pooled<result, T, F>;
       return declare<T>(detail::map_concurrent_items<result, T, pooled>(std::move(source),
-                                                                        pooled(std::move(f_), *options_.on), options_));
+                                                                        pooled(std::move(f_), std::move(pool_)), options_));
     }
   }
 
@@ -130,6 +131,7 @@ class map_concurrent_stage : public detail::library_stage {
 
   F f_;
   map_concurrent_options options_;
+  cpu_pool::share pool_;  // of options_.on, which may have ended when the pipeline runs
 };
 
 /// A stage that hands on `f(item)` for each item, working on several at once:
@@ -146,7 +148,7 @@ class map_concurrent_stage : public detail::library_stage {
 /// task, and takes back jobs that no thread has begun; one that has begun runs to its end, on its own copies. Errors:
 /// the first failure stops the pulling; in order, the results before the failed item are handed on, then its exception
 /// is thrown, unless `.failures` forgives it. Throws configuration_error when the pool is missing, or is given for a
-/// function that returns a task.
+/// function that returns a task; usage_error is thrown in the pipeline when the pool has ended.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

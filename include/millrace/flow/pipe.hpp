@@ -66,7 +66,7 @@ auto apply_stage(async_generator<T> source, Stage stage) {
   } else {
     using result = std::invoke_result_t<Stage, async_generator<T>>;
     static_assert(is_generator_v<result>, "the right side of | is not a stage: it does not return an async_generator");
-    MILLRACE_ASSERT(source, "an empty generator was piped into a stage");
+    if (!source) misused("an empty generator was piped into a stage: it was moved from, or never made");
     std::vector<stage_bounds> upstream = source.take_bounds();
     if constexpr (!is_generator_v<result>) {
       return refused();

@@ -27,7 +27,8 @@ namespace millrace {
 ///     image i = co_await cores.run(decode_this);      // on a pool thread; the result comes back to this executor
 ///
 /// Jobs start in the order in which they were awaited. Destroying the pool finishes every job that was begun or queued
-/// and joins the threads: it must not happen on one of them. Nothing is thread-local.
+/// and joins the threads: it must not happen on one of them. A stage that was given the pool and goes on after that
+/// throws usage_error. Nothing is thread-local.
 class cpu_pool {
  public:
   /// `threads` 0: as many as the cores that this process may run on (sched_getaffinity(2); a CPU quota of a container
@@ -74,6 +75,8 @@ class cpu_pool {
     return awaitable<Function>(state_, std::move(f));
   }
 
+  class share;
+
  private:
   template <class Function>
   class job;
@@ -104,6 +107,22 @@ class pool_ref {
 
  private:
   cpu_pool* pool_;
+};
+
+/// What a stage keeps of the pool that it was given: may outlive the pool. Work for a pool that has ended throws
+/// usage_error where it is awaited.
+class cpu_pool::share {
+ public:
+  share() noexcept = default;
+  explicit share(cpu_pool& pool) noexcept : state_(pool.state_) {}
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+  template <class Function>
+  awaitable<Function> run(Function f) const {
+    return awaitable<Function>(state_, std::move(f));
+  }
+
+ private:
+  shared<detail::pool_state> state_;
 };
 
 template <class Function>
@@ -147,9 +166,11 @@ class cpu_pool::awaiter {
   ~awaiter() { job_->abandon(); }
 
   bool await_ready() const noexcept { return false; }
-  void await_suspend(std::coroutine_handle<> handle) noexcept {
+  void await_suspend(std::coroutine_handle<> handle) {
     node_.set(handle, promise_.stage());
-    job_->start(std::move(pool_), promise_.get_executor(), node_);
+    if (!job_->start(std::move(pool_), promise_.get_executor(), node_)) {
+      detail::misused("the cpu_pool that a stage works on has ended: it must outlive the pipeline");
+    }
   }
   typename job<Function>::result_type await_resume() {
     if (promise_.stage() != nullptr) stage_record::add(promise_.stage()->pool_ns, job_->spent_ns());
@@ -171,7 +192,7 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
       : pool_(std::move(pool)), job_(make_owned<job<Function>>(std::move(f))) {}
 
   awaiter<Function> awaited_by(promise_base& promise) && {
-    MILLRACE_ASSERT(job_ != nullptr, "a pool job was awaited twice");
+    if (job_ == nullptr) detail::misused("a job of a cpu_pool was awaited twice");
     return awaiter<Function>(std::move(pool_), std::move(job_), promise);
   }
 

@@ -30,7 +30,7 @@ namespace millrace {
 /// buffer must outlive the await, not the operation: that keeps the descriptor and the memory it works on. Dropping an
 /// await orphans the operation: it is cancelled where the kernel can, and executor::drain() waits for its end; how much
 /// of a dropped write was written is not known. Destroying the file closes it without a report: after writing, await
-/// close(). Errors: io_error with path, byte offset and errno.
+/// close(). Errors: io_error with path, byte offset and errno; usage_error when it is not open.
 class file {
  public:
   file() noexcept = default;
@@ -68,6 +68,7 @@ class file {
   /// Size in bytes, as the file system says now (0 for a block device).
   template <class = void>
   task<std::uint64_t> size() {
+    check_open();
     detail::file_keep keep(plain_);
     keep.status = make_owned<struct ::statx>();
     const struct ::statx* const status = keep.status.get();
@@ -87,7 +88,8 @@ class file {
   /// fewer only at the end of the file. Nothing beyond `at + length` is touched.
   template <class = void>
   task<std::size_t> read_at(writable_bytes& to, std::size_t at, std::size_t length, std::uint64_t offset) {
-    MILLRACE_ASSERT(at <= to.capacity() && length <= to.capacity() - at, "file::read_at outside the buffer");
+    if (at > to.capacity() || length > to.capacity() - at) detail::misused("file::read_at outside the buffer");
+    check_open();
     std::size_t done = 0;
     while (done < length) {
       char* const memory = to.data() + at + done;
@@ -112,6 +114,7 @@ class file {
   /// Writes all of `data` at `offset`.
   template <class = void>
   task<void> write_at(bytes data, std::uint64_t offset) {
+    check_open();
     std::size_t done = 0;
     while (done < data.size()) {
       const char* const memory = data.data() + done;
@@ -134,6 +137,7 @@ class file {
   /// Waits until what was written has reached the device (fdatasync(2)).
   template <class = void>
   task<void> sync() {
+    check_open();
     file_request r;
     r.what = file_request::kind::sync;
     r.fd = plain_->get();
@@ -158,6 +162,9 @@ class file {
   }
 
  private:
+  void check_open() const {
+    if (plain_ == nullptr) detail::misused("a file was used that is not open: moved from, closed, or never opened");
+  }
   template <class = void>
   static task<detail::opened> open_as(const std::string& path, int flags, unsigned mode) {
     detail::file_keep keep(nullptr);

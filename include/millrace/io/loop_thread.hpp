@@ -5,6 +5,8 @@
 #include <exception>
 #include <mutex>
 
+#include <time.h>
+
 #include <millrace/base/detail/condition.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/io/detail/errand.hpp>
@@ -14,7 +16,8 @@
 namespace millrace {
 
 /// A thread with an event loop, for groups of loops: made, run and destroyed on the thread itself. Work comes by
-/// run_on() or executor::post_remote().
+/// run_on() or executor::post_remote(). Where the kernel side of the loop fails, whoever waits for a task of run_on(), or
+/// sends one from then on, gets the exception, and the loop lives on for messages alone.
 ///
 /// The destructor lets the loop take everything that was posted before, waits for the operations announced to it
 /// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.
@@ -45,10 +48,12 @@ class basic_loop_thread {
  private:
   void body() noexcept {
     owned<event_loop> loop;
+    detail::errand_list* errands = nullptr;
     {
       std::lock_guard lock(mutex_);
       try {
         loop = make_event_loop(options_);
+        errands = &loop->service<detail::errand_list>([] { return make_owned<detail::errand_list>(); });
         loop_ = loop.get();
       } catch (...) {
         error_ = std::current_exception();
@@ -56,8 +61,20 @@ class basic_loop_thread {
     }
     changed_.notify_one();  // the constructor, which waits for this, joins before the members go
     if (loop_ == nullptr) return;
-    loop->run_until([this] { return stopping_; });
-    loop->drain();
+    while (!ran_until_stopped(*loop, *errands)) {
+      const timespec moment{0, 1'000'000};  // not woken by messages any more, the thread looks for them
+      ::nanosleep(&moment, nullptr);
+    }
+  }
+  bool ran_until_stopped(event_loop& loop, detail::errand_list& errands) noexcept {
+    try {
+      loop.run_until([this] { return stopping_; });
+      loop.drain();
+      return true;
+    } catch (...) {
+      errands.fail(std::current_exception());
+      return stopping_;  // what is left to be waited for is the destructor's
+    }
   }
   void stop() noexcept { stopping_ = true; }
 

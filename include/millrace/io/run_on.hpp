@@ -47,7 +47,7 @@ class [[nodiscard("nothing runs until it is awaited")]] run_on {
     ready_node node_;
   };
   awaiter awaited_by(promise_base& promise) && {
-    MILLRACE_ASSERT(errand_ != nullptr, "run_on was awaited twice");
+    if (errand_ == nullptr) detail::misused("run_on() was awaited twice");
     return awaiter(other_, std::move(errand_), promise);
   }
 

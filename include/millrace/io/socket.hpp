@@ -127,7 +127,7 @@ class socket {
     }
     void bind(executor& ex) {
       if (loop == nullptr) loop = &event_loop::of(ex);
-      MILLRACE_ASSERT(loop == &ex, "a socket was awaited on two loops");
+      if (loop != &ex) detail::misused("a socket was awaited on two loops: from its first wait on it belongs to one");
     }
     void wait() {
       const unsigned wanted = events();
@@ -173,7 +173,7 @@ class socket::operation {
 
   bool await_ready() noexcept { return attempt(); }
   void await_suspend(std::coroutine_handle<> handle) {
-    MILLRACE_ASSERT(place_ == nullptr, "two operations of one kind on a socket");
+    if (place_ != nullptr) detail::misused("two operations of one kind wait for a socket");
     node_.set(handle, promise_.stage());
     place_ = this;
     try {
@@ -185,6 +185,10 @@ class socket::operation {
   }
 
  protected:
+  static state& state_of(const socket& s) {
+    if (s.state_ == nullptr) detail::misused("a socket was used that is empty: moved from, or never opened");
+    return *s.state_;
+  }
   virtual bool attempt() noexcept = 0;
   int fd() const noexcept { return state_.fd; }
   /// Takes the result of the call: true when it is over, false when it would block.
@@ -246,7 +250,7 @@ inline void socket::state::ready(unsigned reported) noexcept {
 class socket::reading final : public operation {
  public:
   reading(socket& s, std::span<char> memory, promise_base& promise)
-      : operation(*s.state_, s.state_->reader, promise), memory_(memory) {}
+      : operation(state_of(s), s.state_->reader, promise), memory_(memory) {}
   std::size_t await_resume() const { return static_cast<std::size_t>(result("reading from a socket")); }
 
  private:
@@ -262,7 +266,7 @@ class socket::reading final : public operation {
 
 class socket::accepting final : public operation {
  public:
-  accepting(socket& s, int, promise_base& promise) : operation(*s.state_, s.state_->reader, promise) {}
+  accepting(socket& s, int, promise_base& promise) : operation(state_of(s), s.state_->reader, promise) {}
   ~accepting() override {
     if (accepted_ >= 0) ::close(accepted_);
   }
@@ -286,7 +290,7 @@ class socket::accepting final : public operation {
 class socket::writing final : public operation {
  public:
   writing(socket& s, std::span<const std::string_view> pieces, promise_base& promise)
-      : operation(*s.state_, s.state_->writer, promise), pieces_(pieces) {}
+      : operation(state_of(s), s.state_->writer, promise), pieces_(pieces) {}
   void await_resume() const { result("writing to a socket"); }
 
  private:

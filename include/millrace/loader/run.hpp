@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -34,12 +35,14 @@ namespace millrace {
 ///
 /// The loop starts with the object. At most `prefetch` items wait for the training thread; the item in hand is dropped
 /// before the next one is asked for, and does not count. Exceptions of the pipeline are thrown here, after the items
-/// that came before them, once. Dropping it mid-way destroys the pipeline on its thread at once, transfers in flight
-/// included, waits for pool jobs that run, and joins. All calls are for one thread, except stats().
+/// that came before them, once; an empty pipeline, and a run that was moved from, are usage_error. Dropping it mid-way
+/// destroys the pipeline on its thread at once, transfers in flight included, waits for pool jobs that run, and joins.
+/// All calls are for one thread, except stats().
 template <class T>
 class running {
  public:
   running(async_generator<T> pipeline, const run_options& options) : state_(make_owned<state>(options)) {
+    if (!pipeline) detail::misused("an empty pipeline was run: it was moved from, or has been run before");
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     state_->account.begin();
     thread_ = detail::thread("millrace-loop",
@@ -49,26 +52,13 @@ class running {
   running& operator=(running&&) = delete;
   ~running() { stop(); }
 
-  /// The next item; nullopt at the end. Drops the item in hand first.
+  /// The next item; nullopt at the end. Drops the item in hand first, unless nobody has looked at it yet: then that is
+  /// the next one.
   std::optional<T> next() {
-    current_.reset();
-    if (ended_) return std::nullopt;
-    const std::int64_t asked = monotonic_ns();
-    state_->account.asks(asked);
-    std::optional<T> item;
-    try {
-      item = state_->queue.pop();
-    } catch (...) {
-      state_->account.add_wait(monotonic_ns() - asked, false);
-      stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
-      throw;
-    }
-    state_->account.add_wait(monotonic_ns() - asked, item.has_value());
-    if (!item) finish();
-    return item;
+    check();
+    if (current_ && !seen_) return std::exchange(current_, std::nullopt);
+    return fetch();
   }
-
-  struct sentinel {};  // what begin() meets at the end: std::default_sentinel takes <iterator>, and <streambuf> with it
 
   class iterator {
    public:
@@ -76,27 +66,32 @@ class running {
     using difference_type = std::ptrdiff_t;
     iterator() = default;
     explicit iterator(running& r) noexcept : running_(&r) {}
-    T& operator*() const noexcept { return *running_->current_; }
-    T* operator->() const noexcept { return &*running_->current_; }
+    T& operator*() const noexcept { return running_->look(); }
+    T* operator->() const noexcept { return __builtin_addressof(running_->look()); }
     iterator& operator++() {
       running_->advance();
       return *this;
     }
     void operator++(int) { running_->advance(); }
-    bool operator==(sentinel) const noexcept { return !running_->current_.has_value(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !running_->current_.has_value(); }
 
    private:
     running* running_ = nullptr;
   };
-  /// Takes the first item; call once.
+  /// At the item in hand if nobody has looked at it yet, else at the next one: loops one after the other, and next()
+  /// between them, meet every item once.
   iterator begin() {
-    advance();
+    check();
+    if (!current_ || seen_) advance();
     return iterator(*this);
   }
-  sentinel end() const noexcept { return {}; }
+  std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
 
   /// What has happened so far; thread-safe. Valid after the end too.
-  run_stats stats() const { return state_->account.snapshot(); }
+  run_stats stats() const {
+    check();
+    return state_->account.snapshot();
+  }
 
   /// Ends the run early: as the destructor, but stats() stay readable.
   void stop() noexcept {
@@ -130,7 +125,8 @@ class running {
           loop->service<loop_group>([&] { return make_owned<loop_group>(*loop, options.loops, how); });
         }
         {
-          const std::uint32_t rank = options.rank.index == no_rank ? pipeline.declared_rank() : options.rank.index;
+          const std::optional<std::uint32_t> declared = pipeline.declared_rank();
+          const std::uint32_t rank = options.rank ? options.rank->index : declared.value_or(0);
           detail::progress_line<> line(*loop, account, options.show, rank);
           started<void> pump(*loop, fill(std::move(pipeline)), account.sink());
           struct leave_loop {
@@ -185,7 +181,35 @@ class running {
     return bounds;
   }
 
-  void advance() { current_ = next(); }
+  void check() const {
+    if (state_ == nullptr) detail::misused("a run was used that was moved from");
+  }
+  /// The next item from the loop. Drops the item in hand first.
+  std::optional<T> fetch() {
+    current_.reset();
+    if (ended_) return std::nullopt;
+    const std::int64_t asked = monotonic_ns();
+    state_->account.asks(asked);
+    std::optional<T> item;
+    try {
+      item = state_->queue.pop();
+    } catch (...) {
+      state_->account.add_wait(monotonic_ns() - asked, false);
+      stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
+      throw;
+    }
+    state_->account.add_wait(monotonic_ns() - asked, item.has_value());
+    if (!item) finish();
+    return item;
+  }
+  void advance() {
+    current_ = fetch();
+    seen_ = false;
+  }
+  T& look() noexcept {
+    seen_ = true;
+    return *current_;
+  }
   void finish() noexcept {
     ended_ = true;
     if (thread_.joinable()) thread_.join();
@@ -193,6 +217,7 @@ class running {
 
   owned<state> state_;
   std::optional<T> current_;
+  bool seen_ = false;  // whether an iterator has shown the item in hand
   detail::thread thread_;
   bool ended_ = false;
 };

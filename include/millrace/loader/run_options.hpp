@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
-#include <millrace/coro/stage_bounds.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/shards/rank.hpp>
 
@@ -28,7 +28,7 @@ struct run_options {
   /// the item in the training thread's hands, one that each other stage works on, and what jobs of a pool allocate.
   std::size_t budget = 0;
   progress show = progress::automatic;
-  millrace::rank rank = {.index = no_rank};  ///< whose progress it is; not given: split_by_rank's, else 0
+  std::optional<millrace::rank> rank = {};   ///< whose progress it is; not given: split_by_rank's, else 0
   bool force_epoll = false;                  ///< epoll even where io_uring works
   millrace::http::engine_options http = {};  ///< connections and receive buffers, of each loop
 };

@@ -47,6 +47,7 @@ class basic_epoll_loop : public event_loop {
       watches_.at(index).events = poll_events;
       return;
     }
+    watches_.check(w);
     detail::watch_table::slot& s = watches_.at(watches_.index_of(w));
     if (s.fd == fd && s.events == poll_events) return;
     if (s.fd != fd) {

@@ -58,6 +58,7 @@ class basic_ring_loop final : public event_loop {
   void watch(fd_watch& w, int fd, unsigned poll_events) override {
     std::uint32_t index;
     if (w.watched()) {
+      watches_.check(w);
       index = watches_.index_of(w);
       detail::watch_table::slot& s = watches_.at(index);
       if (s.fd == fd && s.events == poll_events && !s.broken) return;
@@ -144,7 +145,7 @@ class basic_ring_loop final : public event_loop {
     const pthread_t self = ::pthread_self();
     if (owned_ && ::pthread_equal(self, owner_)) return;
     if (owned_) {
-      MILLRACE_ASSERT(in_kernel_.empty(), "an event loop changed threads while a file operation was under way");
+      if (!in_kernel_.empty()) detail::misused("an event loop changed threads while a file operation was under way");
       renew();
     }
     if (const int error = ring_.enable()) fail(error, "cannot enable the ring");

@@ -53,7 +53,9 @@ class generator_promise_base : public promise_base {
 
   /// The first step of a next() that is the first of all, or on account.
   MILLRACE_NOINLINE void prepare(promise_base& consumer) {
-    if (!bound()) {
+    if (bound()) {
+      check_consumer(consumer);
+    } else {
       stage_record* stage = consumer.stage();
       if (stage != nullptr && name_ != nullptr) stage = stage->owner->find_or_add(name_, stage);
       bind(consumer.get_executor(), stage);
@@ -84,10 +86,8 @@ class generator_promise_base : public promise_base {
   }
 
   /// await_suspend() of a next().
-  MILLRACE_NOINLINE void wait(std::coroutine_handle<> self, std::coroutine_handle<> consumer,
-                              promise_base& context) noexcept {
-    MILLRACE_ASSERT(!awaited(), "a generator has one consumer and one outstanding next()");
-    MILLRACE_ASSERT(&get_executor() == &context.get_executor(), "a generator was moved to another executor");
+  MILLRACE_NOINLINE void wait(std::coroutine_handle<> self, std::coroutine_handle<> consumer, promise_base& context) {
+    check_consumer(context);  // here, too: an idle generator is asked without preparations
     set_continuation(consumer, context.stage());
     phase_ |= phase::awaited;
     const bool queue = (phase_ & phase::queued) != 0;
@@ -141,6 +141,12 @@ class generator_promise_base : public promise_base {
   }
 
  private:
+  void check_consumer(promise_base& consumer) const {
+    if (awaited()) misused("a generator has one consumer and one outstanding next(), and there is one that waits");
+    if (&get_executor() != &consumer.get_executor()) {
+      misused("a generator was moved to another executor: from its first next() on it belongs to one");
+    }
+  }
   bool own_stage() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
   void account_ask(std::int64_t t) noexcept {
     asked_ns_ = t;

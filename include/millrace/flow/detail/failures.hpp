@@ -55,6 +55,8 @@ class failures {
       throw;
     } catch (const configuration_error&) {
       throw;
+    } catch (const usage_error&) {
+      throw;
     } catch (const std::exception& e) {
       return e.what();
     } catch (...) {

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/wait_list.hpp>
 #include <millrace/coro/started.hpp>
 
 namespace millrace::detail {
@@ -23,13 +24,29 @@ class message final : public remote_node {
   Owner& owner_;
 };
 
+class errand;
+
+/// The errands that are under way on an executor which may fail without anybody there to be told: a service of the
+/// loops on threads of their own. Who waits for one of them is told at home.
+class errand_list final : public executor_service {
+ public:
+  errand_list() noexcept = default;
+  /// Ends all of them with `failure`, and from now on every new one.
+  inline void fail(std::exception_ptr failure) noexcept;
+
+ private:
+  friend class errand;
+  wait_list<errand> under_way_;
+  std::exception_ptr failure_;
+};
+
 /// A task that runs on another executor ("away") for a coroutine at home; the protocol of run_on(), without types.
 ///
 /// Messages: `depart` to away starts the task; when that has ended, `unpack` to away destroys its frame (a task cannot
 /// free its own), and `arrive` goes home. Dropping the waiter sends `recall` away, which destroys the frame wherever it
 /// is, and is answered by `recalled`. The errand is deleted at home when every message sent has been answered; until
 /// then home counts it as an operation, and from `depart` to `arrive` away does.
-class errand {
+class errand : public waiter {
  public:
   errand(const errand&) = delete;
   errand& operator=(const errand&) = delete;
@@ -37,10 +54,10 @@ class errand {
 
   // ---- at home
 
-  void send(executor& home, executor& away, ready_node& waiter) noexcept {
+  void send(executor& home, executor& away, ready_node& sender) noexcept {
     home_ = &home;
     away_ = &away;
-    waiter_ = &waiter;
+    waiter_ = &sender;
     home.operation_started();
     away.post_remote(depart_);
   }
@@ -73,8 +90,12 @@ class errand {
   std::exception_ptr error_;
 
  private:
+  friend class errand_list;
   void on_depart() noexcept {
     away_->operation_started();
+    errand_list* const all = away_->find_service<errand_list>();
+    if (all != nullptr && all->failure_) return fail(all->failure_);
+    if (all != nullptr) all->under_way_.push(*this);
     try {
       start(*away_);
     } catch (...) {
@@ -87,9 +108,14 @@ class errand {
     if (!left_ && !unpacking_) go_home();
     home_->post_remote(recalled_);
   }
+  void fail(std::exception_ptr failure) noexcept {
+    error_ = std::move(failure);
+    go_home();
+  }
   // Unless it is being recalled, home may delete the errand from the post on.
   void go_home() noexcept {
     left_ = true;
+    unlink();
     destroy();
     executor& away = *away_;
     home_->post_remote(arrive_);
@@ -129,6 +155,14 @@ class errand {
   bool recalling_ = false;
   bool answered_ = false;
 };
+
+inline void errand_list::fail(std::exception_ptr failure) noexcept {
+  failure_ = std::move(failure);
+  while (!under_way_.empty()) {
+    errand& next = under_way_.pop();
+    if (!next.unpacking_) next.fail(failure_);  // else it has its result, and its message comes
+  }
+}
 
 /// An errand for `callable()`, a task. The callable lives until the errand ends, the frame only away.
 template <class Callable>

@@ -19,8 +19,9 @@ class pool_job : public remote_node {
  public:
   ~pool_job() override = default;
 
-  /// Sends the job to the pool; `waiter` is queued when it is done.
-  void start(shared<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
+  /// Sends the job to the pool; `waiter` is queued when it is done. False, and nothing has happened, when the pool has
+  /// ended.
+  bool start(shared<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
   /// For an owner that goes away: a job that waits in the pool is taken back and deleted, one that runs is deleted when
   /// it comes home, one that is done is deleted now.
   void abandon() noexcept;
@@ -60,15 +61,18 @@ class pool_state {
   pool_state(const pool_state&) = delete;
   pool_state& operator=(const pool_state&) = delete;
 
-  void submit(pool_job& job) noexcept {
+  /// False when the pool has ended: there may be no thread any more.
+  bool submit(pool_job& job) noexcept {
     {
       std::lock_guard lock(mutex_);
+      if (stopping_) return false;
       job.prev_ = head_.prev_;
       job.next_ = &head_;
       head_.prev_->next_ = &job;
       head_.prev_ = &job;
     }
     changed_.notify_one();
+    return true;
   }
 
   /// Takes a job back that no thread has begun; false when it is too late.
@@ -79,7 +83,7 @@ class pool_state {
     return true;
   }
 
-  /// From now on threads leave when the queue is empty.
+  /// From now on no job is taken, and threads leave when the queue is empty.
   void stop() noexcept {
     {
       std::lock_guard lock(mutex_);
@@ -122,12 +126,15 @@ class pool_state {
   bool stopping_ = false;
 };
 
-inline void pool_job::start(shared<pool_state> pool, executor& ex, ready_node& waiter) noexcept {
+inline bool pool_job::start(shared<pool_state> pool, executor& ex, ready_node& waiter) noexcept {
   pool_ = std::move(pool);
   executor_ = &ex;
   waiter_ = &waiter;
   ex.operation_started();
-  pool_->submit(*this);
+  if (pool_->submit(*this)) return true;
+  ex.operation_finished();
+  executor_ = nullptr;
+  return false;
 }
 
 inline void pool_job::abandon() noexcept {

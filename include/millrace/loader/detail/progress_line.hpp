@@ -20,10 +20,10 @@ namespace millrace::detail {
 template <class T = void>
 class progress_line final : private timer_node {
  public:
-  /// `rank`: the index of the process whose run it is, no_rank where nobody said.
+  /// `rank`: the index of the process whose run it is.
   progress_line(executor& ex, const run_account<T>& account, progress show, std::uint32_t rank)
       : executor_(ex), account_(account), terminal_(::isatty(STDERR_FILENO) == 1) {
-    shown_ = show == progress::on || (show == progress::automatic && terminal_ && (rank == 0 || rank == no_rank));
+    shown_ = show == progress::on || (show == progress::automatic && terminal_ && rank == 0);
     if (shown_) arm();
   }
   ~progress_line() override {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/loop/fd_watch.hpp>
 
 namespace millrace::detail {
@@ -36,9 +37,14 @@ class watch_table {
     return static_cast<std::uint64_t>(slots_[index].generation) << 32 | index;
   }
 
+  /// Throws where a watch that is on is not one of this loop.
+  void check(const fd_watch& w) const {
+    if (!owns(w)) misused("an fd_watch is watched by another loop");
+  }
+
   /// The slot of a watch that is on.
   std::uint32_t index_of(const fd_watch& w) const noexcept {
-    MILLRACE_ASSERT(w.slot_ < slots_.size() && slots_[w.slot_].owner == &w, "an fd_watch belongs to another loop");
+    MILLRACE_ASSERT(owns(w), "an fd_watch belongs to another loop");
     return w.slot_;
   }
 
@@ -83,6 +89,8 @@ class watch_table {
   static void report(fd_watch& w, unsigned poll_events) noexcept { w.ready(poll_events); }
 
  private:
+  bool owns(const fd_watch& w) const noexcept { return w.slot_ < slots_.size() && slots_[w.slot_].owner == &w; }
+
   std::vector<slot> slots_;
   std::uint32_t free_ = no_slot;  // the first of the free slots, which are chained
   std::size_t live_ = 0;

@@ -20,6 +20,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/minmax.hpp>
+#include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/loop/event_loop.hpp>
 
@@ -38,11 +39,124 @@ class process_result {
   bool too_long = false;
 };
 
+/// Waits until one of two descriptors can be read or the time has come.
+class either_readable {
+ public:
+  either_readable(int a, int b, time_point due) noexcept : a_(a), b_(b), due_(due) {}
+
+  class awaiter : private timer_node {
+   public:
+    awaiter(int a, int b, time_point due, promise_base& promise)
+        : loop_(event_loop::of(promise.get_executor())),
+          promise_(promise),
+          a_(a),
+          b_(b),
+          due_(due),
+          first_(*this),
+          second_(*this) {}
+    ~awaiter() override { stop(); }
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      node_.set(handle, promise_.stage());
+      loop_.add_timer(*this, due_);
+      try {
+        if (a_ >= 0) loop_.watch(first_, a_, POLLIN);
+        if (b_ >= 0) loop_.watch(second_, b_, POLLIN);
+      } catch (...) {
+        stop();
+        throw;
+      }
+    }
+    void await_resume() noexcept { stop(); }
+
+   private:
+    class watch final : public fd_watch {
+     public:
+      explicit watch(awaiter& a) noexcept : awaiter_(a) {}
+
+     protected:
+      void ready(unsigned) noexcept override { awaiter_.wake(); }
+
+     private:
+      awaiter& awaiter_;
+    };
+    void fire() noexcept override { wake(); }
+    void wake() noexcept {
+      stop();
+      loop_.post(node_);
+    }
+    void stop() noexcept {
+      loop_.remove_timer(*this);
+      if (first_.watched()) loop_.unwatch(first_);
+      if (second_.watched()) loop_.unwatch(second_);
+    }
+
+    event_loop& loop_;
+    promise_base& promise_;
+    int a_;
+    int b_;
+    time_point due_;
+    watch first_;
+    watch second_;
+    ready_node node_;
+  };
+  awaiter awaited_by(promise_base& promise) const { return awaiter(a_, b_, due_, promise); }
+
+ private:
+  int a_;
+  int b_;
+  time_point due_;
+};
+
+/// A process of ours that has been killed, or is about to end: until it is reaped its number is its own.
+class child_process {
+ public:
+  child_process() noexcept = default;
+  /// Takes over `pidfd`, -1 where the kernel gave none.
+  child_process(pid_t pid, int pidfd) noexcept : pid_(pid), pidfd_(pidfd) {}
+  child_process(child_process&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), pidfd_(std::exchange(other.pidfd_, -1)) {}
+  child_process& operator=(child_process&&) = delete;
+  ~child_process() {
+    reap();
+    if (pidfd_ >= 0) ::close(pidfd_);
+  }
+
+  pid_t pid() const noexcept { return pid_; }
+  int pidfd() const noexcept { return pidfd_; }
+  /// False when it has not ended yet: killed, it may still wait for a disk. Never blocks.
+  bool reap() noexcept {
+    if (pid_ < 0) return true;
+    const pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+    pid_ = -1;
+    return true;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+};
+
+/// Reaps `ending` when it has ended.
+template <class = void>
+task<void> reap(child_process ending) {
+  executor& ex = co_await this_executor();
+  constexpr duration longest(1'000'000'000);
+  duration pause = ending.pidfd() < 0 ? duration(1'000'000) : longest;  // without a descriptor time is asked
+  while (!ending.reap()) {
+    const either_readable wait(ending.pidfd(), -1, ex.now() + pause);
+    co_await wait;
+    pause = min_of(2 * pause, longest);
+  }
+}
+
 /// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
-/// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end.
+/// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end, and what does not
+/// end at once is reaped by the executor's root scope, which lets go of it where the executor ends before.
 class shell_process {
  public:
-  explicit shell_process(const std::string& command) {
+  shell_process(executor& ex, const std::string& command) : executor_(ex) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) fail(errno);
     output_ = ends[0];
@@ -61,10 +175,13 @@ class shell_process {
   shell_process& operator=(const shell_process&) = delete;
   ~shell_process() {
     ::kill(-pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
     ::close(output_);
-    if (pidfd_ >= 0) ::close(pidfd_);
+    child_process ending(pid_, pidfd_);
+    if (ending.reap()) return;
+    try {
+      root_scope::of(executor_).adopt_droppable(detail::reap(std::move(ending)));
+    } catch (...) {  // no memory for it: the process stays a zombie
+    }
   }
 
   int output() const noexcept { return output_; }
@@ -145,78 +262,10 @@ class shell_process {
     return error;
   }
 
+  executor& executor_;
   int output_ = -1;
   int pidfd_ = -1;
   pid_t pid_ = -1;
-};
-
-/// Waits until one of two descriptors can be read or the time has come.
-class either_readable {
- public:
-  either_readable(int a, int b, time_point due) noexcept : a_(a), b_(b), due_(due) {}
-
-  class awaiter : private timer_node {
-   public:
-    awaiter(int a, int b, time_point due, promise_base& promise)
-        : loop_(event_loop::of(promise.get_executor())),
-          promise_(promise),
-          a_(a),
-          b_(b),
-          due_(due),
-          first_(*this),
-          second_(*this) {}
-    ~awaiter() override { stop(); }
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      node_.set(handle, promise_.stage());
-      loop_.add_timer(*this, due_);
-      try {
-        if (a_ >= 0) loop_.watch(first_, a_, POLLIN);
-        if (b_ >= 0) loop_.watch(second_, b_, POLLIN);
-      } catch (...) {
-        stop();
-        throw;
-      }
-    }
-    void await_resume() noexcept { stop(); }
-
-   private:
-    class watch final : public fd_watch {
-     public:
-      explicit watch(awaiter& a) noexcept : awaiter_(a) {}
-
-     protected:
-      void ready(unsigned) noexcept override { awaiter_.wake(); }
-
-     private:
-      awaiter& awaiter_;
-    };
-    void fire() noexcept override { wake(); }
-    void wake() noexcept {
-      stop();
-      loop_.post(node_);
-    }
-    void stop() noexcept {
-      loop_.remove_timer(*this);
-      if (first_.watched()) loop_.unwatch(first_);
-      if (second_.watched()) loop_.unwatch(second_);
-    }
-
-    event_loop& loop_;
-    promise_base& promise_;
-    int a_;
-    int b_;
-    time_point due_;
-    watch first_;
-    watch second_;
-    ready_node node_;
-  };
-  awaiter awaited_by(promise_base& promise) const { return awaiter(a_, b_, due_, promise); }
-
- private:
-  int a_;
-  int b_;
-  time_point due_;
 };
 
 /// Runs `sh -c command` without holding up the loop, which must be a real one. The output is at most `limit` bytes;
@@ -227,7 +276,7 @@ task<process_result> run_process(std::string command, duration longest, std::siz
   executor& ex = co_await this_executor();
   const time_point due = ex.now() + longest;
   process_result result;
-  shell_process process(command);
+  shell_process process(ex, command);
   OPENSSL_cleanse(command.data(), command.size());
   bool open = true;
   for (;;) {
