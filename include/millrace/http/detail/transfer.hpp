@@ -241,6 +241,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     while (n > 0) {
       if (!current_) begin_piece();
       const std::size_t part = min_of(n, current_.capacity() - filled_);
+      if (resumable_) body_.resume->crc.add(data, part);  // while it is in the cache
       if (current_.capacity() >= past_caches) {
         copy_past_caches(current_.data() + filled_, data, part);
       } else {
