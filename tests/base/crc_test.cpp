@@ -3,6 +3,7 @@
 #include <millrace/base/crc32.hpp>
 #include <millrace/base/crc32c.hpp>
 #include <millrace/base/crc64nvme.hpp>
+#include <millrace/base/running_crc.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -69,7 +70,7 @@ TEST_CASE("the CRCs are those of the definition at every length and alignment") 
       const std::string_view part = std::string_view(text).substr(from, size);
       const std::uint32_t c = bitwise<std::uint32_t>(0x82f63b78u, part);
       REQUIRE(crc32c(0, part.data(), size) == c);
-      REQUIRE(millrace::detail::crc32c_portable(0, part.data(), size) == c);
+      REQUIRE((millrace::detail::crc_of<std::uint32_t, 0x82f63b78u>(0, part.data(), size)) == c);
       REQUIRE(crc32(0, part.data(), size) == bitwise<std::uint32_t>(0xedb88320u, part));
       REQUIRE(crc64nvme(0, part.data(), size) == bitwise<std::uint64_t>(0x9a6c9329ac4bc9b5u, part));
     }
@@ -87,4 +88,38 @@ TEST_CASE("the CRCs go on from piece to piece") {
     CHECK(crc32(crc32(0, text.data(), cut), rest, text.size() - cut) == whole);
     CHECK(crc64nvme(crc64nvme(0, text.data(), cut), rest, text.size() - cut) == whole_64);
   }
+}
+
+TEST_CASE("the CRCs of long texts are those of the definition, whatever the width of the registers") {
+  const std::string text = random_text(3000);
+  for (std::size_t size = 900; size <= 2300; size += 7) {
+    const std::string_view part = std::string_view(text).substr(size % 70, size);
+    REQUIRE(crc32c(0, part.data(), size) == bitwise<std::uint32_t>(0x82f63b78u, part));
+    REQUIRE(crc32(0, part.data(), size) == bitwise<std::uint32_t>(0xedb88320u, part));
+    REQUIRE(crc64nvme(0, part.data(), size) == bitwise<std::uint64_t>(0x9a6c9329ac4bc9b5u, part));
+  }
+}
+
+TEST_CASE("the CRC of two texts is that of their CRCs") {
+  using millrace::crc_kind;
+  using millrace::running_crc;
+  const std::string text = random_text(70'000);
+  for (crc_kind kind : {crc_kind::crc32, crc_kind::crc32c, crc_kind::crc64nvme}) {
+    running_crc whole(kind);
+    whole.add(text.data(), text.size());
+    for (std::size_t cut : {std::size_t(0), std::size_t(1), std::size_t(65'536), std::size_t(69'999), text.size()}) {
+      running_crc first(kind);
+      first.add(text.data(), cut);
+      running_crc second(kind);
+      second.add(text.data() + cut, text.size() - cut);
+      first.join(second);
+      CHECK(first.value() == whole.value());
+      CHECK(first.size() == text.size());
+    }
+  }
+  running_crc none;
+  none.add(text.data(), text.size());
+  none.join(none);
+  CHECK(none.value() == 0);
+  CHECK(none.size() == 0);
 }

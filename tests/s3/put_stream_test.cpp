@@ -245,6 +245,22 @@ TEST_CASE("a store that tells another checksum than was sent has not stored it")
   }
 }
 
+TEST_CASE("a store that knows no checksums is told none when an upload is completed") {
+  origin_server::options o = small_part_server();
+  o.checksums = false;
+  origin_server::background origin(o);
+  const s3::client c = client_of(origin);
+  const auto loop = make_event_loop();
+  const std::string text = pattern(2500);
+  for (std::size_t size : {std::size_t(700), text.size()}) {
+    auto stream = pieces_of(text.substr(0, size), 300);
+    const s3::object_info stored = block_on(*loop, c.put("s3://b/k", std::move(stream), small_parts));
+    CHECK(stored.size == size);
+    CHECK(content_of(origin, "k") == text.substr(0, size));
+  }
+  CHECK(origin.objects().open_uploads() == 0);
+}
+
 TEST_CASE("streams are stored over TLS") {
   origin_server::options o = small_part_server();
   o.tls.enabled = true;

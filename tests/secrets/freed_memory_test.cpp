@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Secret keys are overwritten before their memory goes back to the heap, whichever source they come from. Watched is
-// what the library itself frees; the buffers of libcurl, OpenSSL and expat are their own.
+// Secret keys, session tokens and the authorization of requests are overwritten before their memory goes back to the
+// heap, whichever source they come from. Watched is what the library itself frees; the buffers of libcurl, OpenSSL and
+// expat are their own.
 
 #include <millrace/s3/client.hpp>
 
@@ -45,7 +46,10 @@ constexpr char secret[] = "SECRETkey0123456789abcdefghijklmnopqrstuv";
 constexpr char token[] = "TOKENtoken0123456789abcdefghijklmnopqrstuvwxyz";
 
 thread_local bool watching = false;
-thread_local int found = 0;  // blocks freed on this thread with the secret's beginning in them
+thread_local int found = 0;  // blocks freed on this thread with the beginning of a secret in them
+
+/// How each of them begins: key, token, and what the signer makes of them, whose end is the signature.
+constexpr const char* beginnings[] = {"SECRETkey012", "TOKENtoken01", "AWS4-HMAC-SHA256 Credential=AKID/"};
 
 }  // namespace
 
@@ -64,7 +68,8 @@ namespace {
 void let_go(void* p, bool ours) noexcept {
   if (p != nullptr) {
     const std::size_t size = ::malloc_usable_size(p);
-    if (::memmem(p, size, secret, 12) != nullptr) {
+    for (const char* text : beginnings) {
+      if (::memmem(p, size, text, std::strlen(text)) == nullptr) continue;
       if (ours && watching) ++found;
       OPENSSL_cleanse(p, size);
     }
@@ -177,7 +182,7 @@ TEST_CASE("the watch sees secrets in freed memory", "[s3][secrets]") {
 #endif
 }
 
-TEST_CASE("secret keys are overwritten before their memory is freed", "[s3][secrets]") {
+TEST_CASE("keys, tokens and signatures are overwritten before their memory is freed", "[s3][secrets]") {
 #if !MILLRACE_CAN_WATCH
   MILLRACE_SKIP("the allocator is not ours to replace");
 #endif

@@ -8,15 +8,26 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/detail/wipe.hpp>
 #include <millrace/base/error.hpp>
 
 namespace millrace::http {
 
-/// Header fields in the order of the message. Names compare without regard to ASCII case (RFC 9110, 5.1).
+/// Header fields in the order of the message. Names compare without regard to ASCII case (RFC 9110, 5.1). Values may be
+/// secrets (signatures, session tokens): they are overwritten before their memory is freed.
 template <class = void>
 class basic_headers {
  public:
   using field = std::pair<std::string, std::string>;
+
+  basic_headers() = default;
+  basic_headers(const basic_headers&) = default;
+  basic_headers(basic_headers&&) noexcept = default;
+  basic_headers& operator=(basic_headers other) noexcept {
+    fields_.swap(other.fields_);
+    return *this;
+  }
+  ~basic_headers() { clear(); }
 
   /// Appends a field. Refuses CR, LF and NUL in either part and an empty name: what comes from files, keys and
   /// environment variables must not be able to add fields of its own.
@@ -46,7 +57,10 @@ class basic_headers {
   }
 
   std::size_t size() const noexcept { return fields_.size(); }
-  void clear() noexcept { fields_.clear(); }
+  void clear() noexcept {
+    for (field& f : fields_) millrace::detail::wipe(f.second);
+    fields_.clear();
+  }
   auto begin() const noexcept { return fields_.begin(); }
   auto end() const noexcept { return fields_.end(); }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include <millrace/base/running_crc.hpp>
 #include <millrace/base/writable_bytes.hpp>
 
 namespace millrace::http {
@@ -13,6 +14,7 @@ class partial_body {
  public:
   writable_bytes memory;
   std::size_t filled = 0;
+  running_crc crc;  ///< of these bytes and of those that have followed; of no kind unless the owner gives it one
 };
 
 }  // namespace millrace::http

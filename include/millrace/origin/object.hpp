@@ -35,6 +35,8 @@ class object {
   std::vector<field> fields;     ///< Content-Type, x-amz-meta-*, ...: sent with every answer
   std::vector<field> checksums;  ///< x-amz-checksum-*: sent when they are asked for
 
+  std::vector<std::uint64_t> parts;  ///< sizes of those of the upload that made it; empty: it came in one request
+
   /// The checksum with that field name; empty when there is none.
   std::string checksum(std::string_view name) const {
     for (const field& f : checksums) {

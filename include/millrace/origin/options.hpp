@@ -50,6 +50,9 @@ class options {
   std::size_t max_head_size = 64 * KiB;           ///< of a request
   std::uint64_t max_requests_per_connection = 0;  ///< then the server closes it; 0: no limit
   std::size_t log_limit = 100000;                 ///< entries kept in the request log
+  /// Off: like a store that knows no checksums. Their fields mean nothing to it, it keeps and answers none, and the
+  /// list that completes an upload may say PartNumber and ETag of each part, and no more.
+  bool checksums = true;
   tls_options tls;
 };
 

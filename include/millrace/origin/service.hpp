@@ -40,8 +40,9 @@ class service {
   /// The answer to an admitted request whose body has been read. Throws refusal.
   reply answer(request& r, const caller& who) {
     std::vector<object::field> checksums = detail::check_body(r, who.payload);
+    if (!options_.checksums) checksums.clear();
     if (r.bucket.empty()) throw refusal(501, "NotImplemented", "Buckets are not listed by this server");
-    for (const char* name : {"versionId", "acl", "tagging", "partNumber", "versions", "attributes", "torrent"}) {
+    for (const char* name : {"versionId", "acl", "tagging", "versions", "attributes", "torrent"}) {
       if (r.has(name) && !r.has("uploadId")) throw not_implemented(std::string("?") + name);
     }
     return r.key.empty() ? answer_bucket(r) : answer_object(r, std::move(checksums));
@@ -75,13 +76,15 @@ class service {
   reply answer_object(const request& r, std::vector<object::field> checksums) {
     const bool part_of_upload = r.has("uploadId");
     if (r.method == "GET" && part_of_upload) return detail::list_parts(store_, r);
+    if (r.method == "HEAD" && r.has("partNumber")) return detail::head_part(store_, r);
+    if (r.has("partNumber") && !part_of_upload) throw not_implemented("?partNumber");
     if (r.method == "GET" || r.method == "HEAD") return detail::get_object(store_, r);
     if (r.field("x-amz-copy-source") != nullptr) throw not_implemented("x-amz-copy-source");
     if (r.method == "PUT" && part_of_upload) return detail::put_part(store_, r, checksums);
     if (r.method == "PUT") return detail::put_object(store_, r, std::move(checksums));
     if (r.method == "DELETE" && part_of_upload) return detail::abort_upload(store_, r);
     if (r.method == "DELETE") return detail::delete_object(store_, r);
-    if (r.method == "POST" && r.has("uploads")) return detail::start_upload(store_, r);
+    if (r.method == "POST" && r.has("uploads")) return detail::start_upload(store_, r, options_);
     if (r.method == "POST" && part_of_upload) return detail::complete_upload(store_, r, options_);
     throw refusal(405, "MethodNotAllowed", "The specified method is not allowed against this resource.");
   }

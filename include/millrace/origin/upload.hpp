@@ -67,6 +67,7 @@ class upload {
       check(wanted[i], part);
       for (const bytes& piece : part.content) whole.content.push_back(piece);
       whole.size += part.size;
+      whole.parts.push_back(part.size);
       sums += from_hex(unquoted(part.etag));
       if (composite) checksums += detail::from_base64(part.checksum(checksum_field()));
     }
@@ -75,6 +76,10 @@ class upload {
       whole.checksums.emplace_back(checksum_field(), detail::to_base64(detail::checksum_of(algorithm, checksums)) +
                                                          '-' + std::to_string(wanted.size()));
       whole.checksums.emplace_back("x-amz-checksum-type", "COMPOSITE");
+    } else if (!algorithm.empty()) {
+      std::string content;
+      for (const bytes& piece : whole.content) content += piece.view();
+      whole.checksums.emplace_back(checksum_field(), detail::to_base64(detail::checksum_of(algorithm, content)));
     }
     whole.fields = fields;
     return whole;

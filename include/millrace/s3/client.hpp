@@ -16,6 +16,7 @@
 #include <millrace/s3/default_credentials.hpp>
 #include <millrace/s3/get_object.hpp>
 #include <millrace/s3/list_objects.hpp>
+#include <millrace/s3/object_checksum.hpp>
 #include <millrace/s3/presign.hpp>
 #include <millrace/s3/put_object.hpp>
 #include <millrace/s3/put_stream.hpp>
@@ -90,6 +91,12 @@ class client {
   task<object_info> head(std::string_view object) const {
     const url u = object_of(object);
     return head_object(session_, u.bucket(), u.key());
+  }
+  /// What the store keeps of an object to compare its bytes with; see checksum_of.
+  template <class = void>
+  task<owned<object_checksum<session>>> checksum(std::string_view object, std::string if_match = {}) const {
+    const url u = object_of(object);
+    return checksum_of(session_, u.bucket(), u.key(), std::move(if_match));
   }
   /// Stores an object in one request; gives its ETag. See put_object.
   template <class = void>

@@ -92,13 +92,13 @@ class config {
   std::string ca_bundle;     ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;        ///< AWS_RETRY_MODE
-  bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read whole are compared with the
-                             ///< checksum that the store keeps of them, which is asked for
-  bool send_checksums;       ///< AWS_REQUEST_CHECKSUM_CALCULATION: uploads carry a checksum of their own, unless
-                             ///< put_options says otherwise. Without one, and without TLS, their signature covers
-                             ///< the SHA-256 of the payload
-  retry_options retry;       ///< pauses and costs; its max_attempts does not count
-  bool requester_pays;       ///< every request says that its sender pays: what some buckets demand
+  bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read to their end, by fetch in
+                            ///< parts or whole, are compared with the checksum that the store keeps, which is asked for
+  bool send_checksums;  ///< AWS_REQUEST_CHECKSUM_CALCULATION: uploads carry a checksum of their own, unless
+                        ///< put_options says otherwise. Without one, and without TLS, their signature covers
+                        ///< the SHA-256 of the payload
+  retry_options retry;  ///< pauses and costs; its max_attempts does not count
+  bool requester_pays;  ///< every request says that its sender pays: what some buckets demand
 };
 
 // ---------------------------------------------------------------------------------------------- implementation

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <millrace/base/bytes.hpp>
+#include <millrace/base/running_crc.hpp>
 #include <millrace/s3/object_info.hpp>
 
 namespace millrace::s3 {
@@ -12,6 +13,7 @@ class object_part {
  public:
   bytes data;
   object_info object;
+  running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
 };
 
 }  // namespace millrace::s3

@@ -104,7 +104,7 @@ http::request signed_request(executor& ex, const basic_session<T>& s, const oper
   q.region = to.region();
   q.service = to.service();
   q.payload = payload;
-  http::headers added;
+  http::headers added;  // the views in `fields` are of r.fields
   for (const header_field& f : sign.sign(q, who, s.now())) added.add(std::string(f.name), std::string(f.value));
   for (const auto& [name, value] : added) r.fields.add(name, value);
   r.fields.add("host", to.host());

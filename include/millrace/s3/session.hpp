@@ -12,6 +12,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/running_crc.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/s3/config.hpp>
@@ -84,6 +85,10 @@ class basic_session {
     return true;
   }
 
+  /// The CRC that objects of the store are likely to have, since another one has it: computed while bytes arrive.
+  crc_kind expected_crc() const noexcept { return expected_crc_.load(std::memory_order_relaxed); }
+  void expect_crc(crc_kind k) const noexcept { expected_crc_.store(k, std::memory_order_relaxed); }
+
   /// Unix seconds of the store's clock, as far as it is known.
   std::int64_t now() const noexcept { return static_cast<std::int64_t>(std::time(nullptr)) + skew_.load(); }
   /// Remembers the store's clock from its Date header.
@@ -104,6 +109,7 @@ class basic_session {
   mutable detail::name_table<std::string> regions_;
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
+  mutable std::atomic<crc_kind> expected_crc_{crc_kind::none};
 };
 using session = basic_session<>;
 

@@ -43,12 +43,14 @@ class basic_signer {
   explicit basic_signer(signing_options options = signing_options()) : options_(options) {
     // Grown once: a reallocation would leave copies of session tokens behind.
     canonical_.reserve(16384);
+    authorization_.reserve(1024);
   }
   basic_signer(basic_signer&&) noexcept = default;
   basic_signer& operator=(basic_signer&&) noexcept = default;
   ~basic_signer() {
     canonical_.resize(canonical_.capacity());  // an earlier, longer request may lie behind the last one
     OPENSSL_cleanse(canonical_.data(), canonical_.size());
+    OPENSSL_cleanse(authorization_.data(), authorization_.size());
   }
 
   /// The headers to add to the request: x-amz-date, x-amz-content-sha256, x-amz-security-token (with a session token)

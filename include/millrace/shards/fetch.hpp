@@ -75,26 +75,49 @@ class part_scheduler {
         continue;
       }
       job& j = o.jobs.front();
-      bytes data = co_await j.reading;
+      piece p = co_await j.reading;
       const std::uint64_t offset = j.offset;
       taken_ = j.reserved;
       o.jobs.pop_front();
-      if (o.jobs.empty() && o.complete()) co_return end_of_front(offset, std::move(data));
-      co_return chunk(o.info, offset, std::move(data), false);
+      const bool last = o.jobs.empty() && o.complete();
+      if (o.asking) {
+        owned<object_check> answer = co_await o.asking;
+        o.asking = started<owned<object_check>>();
+        o.judge(std::move(answer));
+      }
+      if (o.check) {
+        o.check->add(p.data, p.crc);
+        if (last) co_await o.check->compare(offset);  // before anybody takes the object for complete
+      }
+      if (last) co_return end_of_front(offset, std::move(p.data));
+      co_return chunk(o.info, offset, std::move(p.data), false);
     }
   }
 
  private:
+  struct piece {
+    piece(bytes content, const running_crc& sum) noexcept : data(std::move(content)), crc(sum) {}
+    bytes data;
+    running_crc crc;
+  };
   struct job {
     job(std::uint64_t at, std::size_t bytes) noexcept : offset(at), reserved(bytes) {}
     std::uint64_t offset;
     std::size_t reserved;
-    started<bytes> reading;
+    started<piece> reading;
   };
   struct open_object {
     explicit open_object(shard s) : info(make_shared_object<shard>(std::move(s))), etag(info->etag) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
+
+    void judge(owned<object_check> answer) {
+      if (answer && !answer->etag().empty() && !etag.empty() && answer->etag() != etag) {
+        throw changed_error("the object changed while it was read: ETag " + etag + " became " + answer->etag(),
+                            where{info->shown(), std::nullopt, std::string()});
+      }
+      check = std::move(answer);
+    }
 
     const shared<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
     std::string etag;          // of the version that is read; empty: not known yet
@@ -103,7 +126,9 @@ class part_scheduler {
     owned<sequential_rest> rest;
     bool rest_ended = false;
     bool reading_rest = false;
-    std::deque<job> jobs;  // declared last: jobs refer to the object
+    owned<object_check> check;
+    started<owned<object_check>> asking;  // for the check; empty once it is there
+    std::deque<job> jobs;                 // declared last: jobs refer to the object
   };
 
   chunk end_of_front(std::uint64_t offset, bytes data) {
@@ -131,10 +156,11 @@ class part_scheduler {
         job& j = o.jobs.back();
         if (o.rest) {
           o.reading_rest = true;
-          j.reading = started<bytes>(executor_, read_rest(o, j), stage_);
+          j.reading = started<piece>(executor_, read_rest(o, j), stage_);
         } else {
           o.learning = !o.info->size;
-          j.reading = started<bytes>(executor_, read_part(o, o.next_offset, length), stage_);
+          j.reading = started<piece>(executor_, read_part(o, o.next_offset, length), stage_);
+          if (o.next_offset == 0) ask_check(o);
           o.next_offset += length;
         }
       }
@@ -142,7 +168,14 @@ class part_scheduler {
     }
   }
 
-  task<bytes> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
+  /// An object of one part is compared by its read().
+  void ask_check(open_object& o) {
+    if (o.info->size && *o.info->size <= options_.part) return;
+    task<owned<object_check>> asking = store_->check(*o.info, o.etag);
+    if (asking) o.asking = started<owned<object_check>>(executor_, std::move(asking), stage_);
+  }
+
+  task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
     part p;
     executor* const other = elsewhere();
     if (other != nullptr) {
@@ -162,10 +195,10 @@ class part_scheduler {
       issue();
       changed_.notify();
     }
-    co_return std::move(p.data);
+    co_return piece(std::move(p.data), p.crc);
   }
 
-  task<bytes> read_rest(open_object& o, job& j) {
+  task<piece> read_rest(open_object& o, job& j) {
     bytes data = co_await o.rest->next();
     j.offset = o.next_offset;
     o.next_offset += data.size();
@@ -173,7 +206,7 @@ class part_scheduler {
     if (data.empty()) o.rest_ended = true;
     issue();
     changed_.notify();
-    co_return data;
+    co_return piece(std::move(data), running_crc());
   }
 
   /// The loop of the group whose turn it is, null for this one. A sequential rest would live on the loop that began it.
@@ -289,7 +322,8 @@ class fetch_stage : public library_stage {
 /// chunk. Memory: slabs of options.part bytes from one pool, recycled. With a group of loops (`run({.loops = n})`) the
 /// parts are spread over its loops. `store` is a shared<const storage>, or what as_storage() makes one of (an
 /// s3::client). Errors: whatever the store throws, at the place in the order where the part belongs; changed_error when
-/// an object changes under the reader. Dropping it ends all transfers at once.
+/// an object changes under the reader; at the last chunk of an object, in its place, what storage::check() finds wrong
+/// with the bytes of all. Dropping it ends all transfers at once.
 template <class Store>
 detail::fetch_stage fetch(const Store& store, fetch_options options = {}) {
   if (options.shards == 0 || options.part < 64 * KiB) {

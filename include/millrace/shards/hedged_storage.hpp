@@ -35,6 +35,9 @@ class basic_hedged_storage final : public storage {
 
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
+  task<owned<object_check>> check(shard object, std::string etag) const override {
+    return inner_->check(std::move(object), std::move(etag));
+  }
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {

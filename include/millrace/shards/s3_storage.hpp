@@ -2,17 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/owned.hpp>
+#include <millrace/base/running_crc.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
 
-/// Reads s3:// URLs by signed ranged GETs, every part with If-Match once an ETag is known.
+/// Reads s3:// URLs by signed ranged GETs, every part with If-Match once an ETag is known. Objects are compared with
+/// the checksums that the store keeps of them, unless config::validate_checksums is off.
 template <class = void>
 class basic_s3_storage final : public storage {
  public:
@@ -28,6 +32,7 @@ class basic_s3_storage final : public storage {
       result.data = std::move(got.data);
       result.total = got.object.size;
       result.etag = std::move(got.object.etag);
+      result.crc = got.crc;
     } catch (const s3::error& e) {
       if (e.status() != 412 && !(e.status() == 416 && offset > 0)) throw;
       throw changed_error(
@@ -37,7 +42,36 @@ class basic_s3_storage final : public storage {
     co_return std::move(result);
   }
 
+  task<owned<object_check>> check(shard object, std::string etag) const override {
+    if (!client_.configuration().validate_checksums) return task<owned<object_check>>();
+    return ask(std::move(object), std::move(etag));
+  }
+
  private:
+  class comparison final : public object_check {
+   public:
+    explicit comparison(owned<s3::object_checksum<s3::session>> c) noexcept : checksum_(std::move(c)) {}
+    const std::string& etag() const noexcept override { return checksum_->etag(); }
+    void add(const bytes& data, const running_crc& crc) override { checksum_->add(data, crc); }
+    task<void> compare(std::uint64_t handed_on) override { return checksum_->compare(handed_on); }
+
+   private:
+    const owned<s3::object_checksum<s3::session>> checksum_;
+  };
+
+  task<owned<object_check>> ask(shard object, std::string etag) const {
+    owned<object_check> result;
+    try {
+      owned<s3::object_checksum<s3::session>> kept = co_await client_.checksum(object.url, etag);
+      if (kept != nullptr) result = make_owned<comparison>(std::move(kept));
+    } catch (const s3::error& e) {
+      if (e.status() != 412) throw;
+      throw changed_error("the object changed while it was read: it is no longer the version " + etag,
+                          where{object.url, std::nullopt, std::string()});
+    }
+    co_return std::move(result);
+  }
+
   const s3::client client_;
 };
 using s3_storage = basic_s3_storage<>;

@@ -11,6 +11,7 @@
 
 #include <millrace/base/bytes.hpp>
 #include <millrace/base/owned.hpp>
+#include <millrace/base/running_crc.hpp>
 #include <millrace/base/shard.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/coro/task.hpp>
@@ -25,6 +26,19 @@ class sequential_rest {
   virtual task<bytes> next() = 0;
 };
 
+/// Compares the bytes of an object with what its store keeps of them.
+class object_check {
+ public:
+  virtual ~object_check() = default;
+  /// The version that it is of; empty when the store has none.
+  virtual const std::string& etag() const noexcept = 0;
+  /// The next bytes, in order, with part::crc where they are a part's.
+  virtual void add(const bytes& data, const running_crc& crc) = 0;
+  /// All bytes have been added: throws what the store throws when they are not those that it has. `handed_on` of them
+  /// went on to the reader before; the error says so. Must outlive the task.
+  virtual task<void> compare(std::uint64_t handed_on) = 0;
+};
+
 /// What reading a part of an object gave.
 class part {
  public:
@@ -32,6 +46,7 @@ class part {
   bytes data;                          ///< at most what was asked for; shorter only where the object ends
   std::optional<std::uint64_t> total;  ///< size of the whole object, when the store told
   std::string etag;                    ///< of the object that was read; empty when the store has none
+  running_crc crc;                     ///< of `data`, where it was computed on the way
   owned<sequential_rest> rest;         ///< set when the store answered with the whole object instead
 };
 
@@ -49,6 +64,15 @@ class storage {
   /// part cannot be had completely. Dropping the task ends the transfer.
   virtual task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                           slab_pool slabs) const = 0;
+
+  /// What the bytes of an object that is read in several parts are to be compared with, null for nothing, of the
+  /// version `etag` when that is not empty. No task where there never is anything. Asked for once an object, together
+  /// with its first part; when read() has compared the object, since it knew that it asks for all of it, it is not.
+  virtual task<owned<object_check>> check(shard object, std::string etag) const {
+    static_cast<void>(object);
+    static_cast<void>(etag);
+    return task<owned<object_check>>();
+  }
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
   virtual bool may_be_sequential() const noexcept { return false; }

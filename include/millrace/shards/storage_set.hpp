@@ -36,6 +36,11 @@ class basic_storage_set final : public storage {
     }
     return s->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }
+  task<owned<object_check>> check(shard object, std::string etag) const override {
+    const storage* s = find(object.url);
+    if (s == nullptr) return task<owned<object_check>>();  // read() says so
+    return s->check(std::move(object), std::move(etag));
+  }
 
  private:
   const storage* find(std::string_view url) const noexcept {

@@ -55,12 +55,47 @@ __attribute__((target("pclmul,sse2"))) Word crc_folded(Word crc, const void* dat
   return crc_of<Word, Polynomial>(so_far, p, size);
 }
 
+/// The same with registers of 512 bits, 256 bytes at a time: a quarter of the instructions (Intel since Ice Lake, AMD
+/// since Zen 4). `size` must be 256 at least.
+template <class Word, Word Polynomial>
+__attribute__((target("vpclmulqdq,avx512f,pclmul"))) Word crc_folded_wide(Word crc, const void* data,
+                                                                          std::size_t size) noexcept {
+  using lanes = long long __attribute__((vector_size(64)));
+  constexpr auto low = static_cast<long long>(crc_power<Word, Polynomial>(2048 + 64 - 1));
+  constexpr auto high = static_cast<long long>(crc_power<Word, Polynomial>(2048 - 1));
+  const lanes far = {low, high, low, high, low, high, low, high};
+  const auto* p = static_cast<const unsigned char*>(data);
+  lanes x[4];
+  std::memcpy(x, p, 256);
+  x[0] ^= lanes{static_cast<long long>(static_cast<std::uint64_t>(static_cast<Word>(~crc))), 0, 0, 0, 0, 0, 0, 0};
+  for (p += 256, size -= 256; size >= 256; p += 256, size -= 256) {
+    lanes next[4];
+    std::memcpy(next, p, 256);
+    for (int i = 0; i < 4; ++i) {
+#if defined(__clang__)
+      x[i] = __builtin_ia32_pclmulqdq512(x[i], far, 0x00) ^ __builtin_ia32_pclmulqdq512(x[i], far, 0x11) ^ next[i];
+#else
+      x[i] =
+          __builtin_ia32_vpclmulqdq_v8di(x[i], far, 0x00) ^ __builtin_ia32_vpclmulqdq_v8di(x[i], far, 0x11) ^ next[i];
+#endif
+    }
+  }
+  // These 256 bytes have the remainder of all bytes so far, the inversion included.
+  unsigned char left[256];
+  std::memcpy(left, x, 256);
+  const Word so_far = crc_folded<Word, Polynomial>(static_cast<Word>(~Word(0)), left, 256);
+  return size >= 64 ? crc_folded<Word, Polynomial>(so_far, p, size) : crc_of<Word, Polynomial>(so_far, p, size);
+}
+
 #endif
 
 /// The CRC of more bytes by what the processor offers; see crc_of().
 template <class Word, Word Polynomial>
 Word fast_crc_of(Word crc, const void* data, std::size_t size) noexcept {
 #if defined(__x86_64__)
+  if (size >= 1024 && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f")) {
+    return crc_folded_wide<Word, Polynomial>(crc, data, size);
+  }
   if (size >= 64 && __builtin_cpu_supports("pclmul")) return crc_folded<Word, Polynomial>(crc, data, size);
 #endif
   return crc_of<Word, Polynomial>(crc, data, size);

@@ -18,6 +18,7 @@
 #include <millrace/http/detail/copy_past_caches.hpp>
 #include <millrace/http/detail/failure_of.hpp>
 #include <millrace/http/detail/head_parser.hpp>
+#include <millrace/http/detail/header_lines.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/http/proxy.hpp>
@@ -50,7 +51,6 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
       engine_.start(easy_);  // last: once libcurl has it, only the destructor takes it back
     } catch (...) {
       engine_.loop().remove_timer(*this);
-      curl_slist_free_all(fields_);
       engine_.give_back_handle(easy_);
       throw;
     }
@@ -61,7 +61,6 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     engine_.loop().remove_timer(*this);
     engine_.stop(easy_, this);
     engine_.give_back_handle(easy_);
-    curl_slist_free_all(fields_);
   }
 
   bool head_ready() const noexcept { return parser_.complete() || ended_; }
@@ -84,6 +83,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
   /// The next piece of the body; empty at its verified end. Call when body_ready().
   bytes take_body() {
     if (chunks_.empty()) {
+      if (filled_ > 0) return take_last();
       rethrow_if_failed();
       return bytes();
     }
@@ -165,20 +165,15 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     } else {
       set(CURLOPT_CUSTOMREQUEST, request_.method.c_str());
     }
-    for (const auto& [name, value] : request_.fields)
-      add_field(name + ": " + value, value.empty() ? name + ";" : std::string());
-    if (request_.range && request_.fields.find("range") == nullptr)
-      add_field("Range: " + request_.range->header_value(), "");
-    for (const char* unwanted : {"Expect", "Content-Type", "Accept"}) {
-      if (request_.fields.find(unwanted) == nullptr) add_field(std::string(unwanted) + ":", "");
+    for (const auto& [name, value] : request_.fields) fields_.add(name, value);
+    if (request_.range && request_.fields.find("range") == nullptr) {
+      fields_.add("Range", request_.range->header_value());
     }
-    if (request_.fields.find("accept-encoding") == nullptr) add_field("Accept-Encoding: identity", "");
-    set(CURLOPT_HTTPHEADER, fields_);
-  }
-  void add_field(const std::string& line, const std::string& empty_form) {
-    curl_slist* longer = curl_slist_append(fields_, (empty_form.empty() ? line : empty_form).c_str());
-    if (longer == nullptr) throw std::bad_alloc();
-    fields_ = longer;
+    for (const char* unwanted : {"Expect", "Content-Type", "Accept"}) {
+      if (request_.fields.find(unwanted) == nullptr) fields_.suppress(unwanted);
+    }
+    if (request_.fields.find("accept-encoding") == nullptr) fields_.add("Accept-Encoding", "identity");
+    set(CURLOPT_HTTPHEADER, fields_.list());
   }
 
   // ---- libcurl's callbacks: they keep books and post; an exception must not pass through C
@@ -241,6 +236,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     while (n > 0) {
       if (!current_) begin_piece();
       const std::size_t part = min_of(n, current_.capacity() - filled_);
+      if (resumable_) body_.resume->crc.add(data, part);  // while it is in the cache
       if (current_.capacity() >= past_caches) {
         copy_past_caches(current_.data() + filled_, data, part);
       } else {
@@ -268,23 +264,25 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
       current_ = body_.pool && success ? body_.pool->acquire() : writable_bytes::allocate(body_.heap_chunk);
     }
   }
+  /// What was being filled stays where it is, for take_body(): nothing here allocates.
   void end() noexcept {
     ended_ = true;
     stand_still(false);
     if (error_) leave_partial();
-    if (filled_ > 0) push_filled();
     wake();
+  }
+  bytes take_last() {
+    bytes last = current_.share(0, filled_);
+    current_ = writable_bytes();
+    filled_ = 0;
+    return last;
   }
   void leave_partial() noexcept {
     if (!resumable_ || filled_ == 0) return;
     body_.resume->memory = std::move(current_);
     body_.resume->filled = std::exchange(filled_, 0);
   }
-  void push_filled() {
-    chunks_.push_back(current_.share(0, filled_));
-    current_ = writable_bytes();
-    filled_ = 0;
-  }
+  void push_filled() { chunks_.push_back(take_last()); }
   std::size_t ahead() const noexcept {
     std::size_t total = filled_;
     for (const bytes& c : chunks_) total += c.size();
@@ -369,7 +367,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
   body_options body_;
   head_parser<T> parser_;
   CURL* easy_ = nullptr;
-  curl_slist* fields_ = nullptr;
+  header_lines fields_;
   ready_node* waiter_ = nullptr;
   bool waits_for_head_ = false;
   std::deque<bytes> chunks_;

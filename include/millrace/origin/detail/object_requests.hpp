@@ -33,6 +33,9 @@ inline reply get_object(store& s, const request& r) {
   const std::string* mode = r.field("x-amz-checksum-mode");
   if (mode != nullptr && equal_ignoring_case(*mode, "ENABLED") && !part) {
     for (const auto& [name, value] : o->checksums) answer.add(name, value);
+    if (!o->checksums.empty() && answer.find("x-amz-checksum-type") == nullptr) {
+      answer.add("x-amz-checksum-type", "FULL_OBJECT");
+    }
   }
   if (!part) {
     answer.set_body(o->content);
@@ -42,6 +45,27 @@ inline reply get_object(store& s, const request& r) {
   answer.add("Content-Range", "bytes " + std::to_string(part->first) + '-' +
                                   std::to_string(part->first + part->length - 1) + '/' + std::to_string(o->size));
   answer.set_body(o->range(part->first, part->length));
+  return answer;
+}
+
+/// HeadObject of one part of the upload that made an object; one that came in one request has one part.
+inline reply head_part(store& s, const request& r) {
+  const std::shared_ptr<const object> o = s.get(r.bucket, r.key);
+  reply answer(206);
+  answer.add("ETag", o->etag).add("Last-Modified", http_date(o->modified)).add("Accept-Ranges", "bytes");
+  if (not_modified(r, *o)) throw refusal(304, "NotModified", "Not Modified");
+  const std::vector<std::uint64_t> parts = o->parts.empty() ? std::vector<std::uint64_t>{o->size} : o->parts;
+  const auto number = parse_number(*r.parameter_value("partNumber"));
+  if (!number || *number < 1 || *number > parts.size()) {
+    throw refusal(416, "InvalidPartNumber", "The requested partnumber is not satisfiable");
+  }
+  std::uint64_t first = 0;
+  for (std::uint64_t i = 1; i < *number; ++i) first += parts[i - 1];
+  const std::uint64_t length = parts[*number - 1];
+  if (!o->parts.empty()) answer.add("x-amz-mp-parts-count", std::to_string(parts.size()));
+  answer.add("Content-Range", "bytes " + std::to_string(first) + '-' + std::to_string(first + length - 1) + '/' +
+                                  std::to_string(o->size));
+  answer.set_body(o->range(first, length));
   return answer;
 }
 

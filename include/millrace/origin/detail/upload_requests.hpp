@@ -17,9 +17,10 @@
 namespace millrace::origin_server::detail {
 
 /// CreateMultipartUpload.
-inline reply start_upload(store& s, const request& r) {
+inline reply start_upload(store& s, const request& r, const options& o) {
   upload u(r.bucket, r.key, kept_fields(r));
-  if (const std::string* algorithm = r.field("x-amz-checksum-algorithm")) {
+  const std::string* algorithm = r.field("x-amz-checksum-algorithm");
+  if (algorithm != nullptr && o.checksums) {
     static constexpr std::string_view known[] = {"crc32", "crc32c", "crc64nvme", "sha1", "sha256"};
     u.algorithm = lower_case(*algorithm);
     if (std::find(std::begin(known), std::end(known), u.algorithm) == std::end(known)) {
@@ -160,10 +161,23 @@ inline upload::part_list parse_parts(std::string_view document, const std::strin
   return parts;
 }
 
+/// Refuses what a schema of PartNumber and ETag alone does not have.
+inline void require_plain_parts(std::string_view document) {
+  while (std::optional<std::string_view> part = next_element(document, "Part")) {
+    for (std::size_t at = 0; (at = part->find('<', at)) != std::string_view::npos; ++at) {
+      const std::string_view name = part->substr(at + 1, part->find('>', at) - at - 1);
+      if (name != "PartNumber" && name != "/PartNumber" && name != "ETag" && name != "/ETag") {
+        throw refusal(400, "MalformedXML", "The XML you provided was not well-formed or did not validate");
+      }
+    }
+  }
+}
+
 /// CompleteMultipartUpload.
 inline reply complete_upload(store& s, const request& r, const options& o) {
   const std::string& id = *r.parameter_value("uploadId");
   const upload u = s.find_upload(id, r.bucket, r.key);
+  if (!o.checksums) require_plain_parts(r.body.view());
   object whole = u.assemble(parse_parts(r.body.view(), u.algorithm), o.min_part_size);
   const std::string etag = s.put_checked(r.bucket, r.key, std::move(whole), only_if_new(r), r.field("if-match"));
   s.abort_upload(id, r.bucket, r.key);

@@ -9,55 +9,98 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include <millrace/base/crc32.hpp>
-#include <millrace/base/crc32c.hpp>
-#include <millrace/base/crc64nvme.hpp>
+#include <millrace/base/minmax.hpp>
+#include <millrace/base/owned.hpp>
+#include <millrace/base/running_crc.hpp>
 #include <millrace/http/headers.hpp>
 #include <millrace/s3/detail/hashing.hpp>
 
 namespace millrace::s3::detail {
 
-/// A checksum that a store declares for a whole object.
+/// A checksum that a store declares of an object, and what has been added up of the object's bytes so far.
+///
+/// Either of all bytes (FULL_OBJECT), or of an upload in parts (COMPOSITE, "...-7"): the checksum of the checksums of
+/// its parts. That needs to know where the parts end: cut_at().
 template <class = void>
 class body_checksum {
  public:
-  /// The cheapest of those in the fields of an answer. Nothing when none can be checked: there is none, its algorithm
-  /// is not known here, or it is one of an upload in parts, a checksum of the parts' checksums ("...-7").
+  /// The cheapest of those in the fields of an answer; nothing when there is none whose algorithm is known here.
   static std::optional<body_checksum> of(const http::headers& fields) {
+    static const algorithm known[] = {{"x-amz-checksum-crc32c", 4, crc_kind::crc32c, nullptr},
+                                      {"x-amz-checksum-crc32", 4, crc_kind::crc32, nullptr},
+                                      {"x-amz-checksum-crc64nvme", 8, crc_kind::crc64nvme, nullptr},
+                                      {"x-amz-checksum-sha1", 20, crc_kind::none, &EVP_sha1},
+                                      {"x-amz-checksum-sha256", 32, crc_kind::none, &EVP_sha256}};
     const std::string* type = fields.find("x-amz-checksum-type");
-    if (type != nullptr && *type != "FULL_OBJECT") return std::nullopt;
-    static constexpr algorithm known[] = {{"x-amz-checksum-crc32c", 4, &crc32c_of},
-                                          {"x-amz-checksum-crc32", 4, &crc32_of},
-                                          {"x-amz-checksum-crc64nvme", 8, &crc64nvme_of},
-                                          {"x-amz-checksum-sha1", 20, &sha1_of},
-                                          {"x-amz-checksum-sha256", 32, &sha256_of}};
     for (const algorithm& a : known) {
       const std::string* value = fields.find(a.field);
       if (value == nullptr) continue;
-      std::string raw = decode(*value);
-      if (raw.size() == a.size) return body_checksum(a, std::move(raw));
+      const std::size_t hyphen = value->find('-');
+      const std::uint64_t parts = hyphen == std::string::npos ? 0 : count_of(value->substr(hyphen + 1));
+      if (hyphen != std::string::npos && parts == 0) continue;
+      if (type != nullptr && *type != (parts == 0 ? "FULL_OBJECT" : "COMPOSITE")) continue;
+      std::string raw = decode(value->substr(0, hyphen));
+      if (raw.size() == a.size) return body_checksum(a, std::move(raw), parts);
     }
     return std::nullopt;
   }
 
-  bool matches(std::string_view body) const {
-    unsigned char sum[32];
-    how_.compute(body, sum);
-    return std::string_view(reinterpret_cast<const char*>(sum), how_.size) == declared_;
-  }
   /// "crc32c", for messages.
   std::string_view name() const noexcept { return std::string_view(how_.field).substr(15); }
+  /// The CRC that is to be added up; none for a hash.
+  crc_kind crc() const noexcept { return how_.crc; }
+  /// Parts of the upload whose checksums this is of; 0: it is of the object's bytes.
+  std::uint64_t parts() const noexcept { return parts_; }
+
+  std::uint64_t part_size() const noexcept { return part_size_; }
+  /// All parts of the upload have `bytes` bytes, but the last. False when their number does not fit that.
+  bool cut_at(std::uint64_t bytes, std::uint64_t size) noexcept {
+    part_size_ = bytes;
+    return bytes != 0 && size != 0 && (size - 1) / bytes + 1 == parts_;
+  }
+
+  /// The next bytes. `crc` need not be computed again where it is of them and of the kind that is needed.
+  void add(std::string_view data, const running_crc& crc = running_crc()) {
+    if (parts_ == 0) return add_run(data, crc);
+    while (!data.empty()) {
+      const auto n = static_cast<std::size_t>(min_of<std::uint64_t>(data.size(), part_size_ - filled_));
+      add_run(data.substr(0, n), crc);
+      filled_ += n;
+      data.remove_prefix(n);
+      if (filled_ == part_size_) end_part();
+    }
+  }
+  /// Whether the bytes that have been added are those that the checksum is of. Ends the adding.
+  bool matches() {
+    if (parts_ == 0) return end_run() == declared_;
+    if (filled_ > 0) end_part();
+    add_run(sums_, running_crc());
+    return end_run() == declared_ && count_ == parts_;
+  }
 
  private:
   struct algorithm {
     const char* field;
     std::size_t size;
-    void (*compute)(std::string_view, unsigned char*);
+    crc_kind crc;
+    const EVP_MD* (*hash)();
   };
-  body_checksum(const algorithm& how, std::string declared) : how_(how), declared_(std::move(declared)) {}
+  body_checksum(const algorithm& how, std::string declared, std::uint64_t parts)
+      : how_(how), declared_(std::move(declared)), parts_(parts) {
+    begin_run();
+  }
 
-  /// Base64 of whole groups; empty for anything else (a composite checksum has a hyphen).
+  static std::uint64_t count_of(const std::string& digits) noexcept {
+    std::uint64_t value = 0;
+    for (char c : digits) {
+      if (c < '0' || c > '9' || digits.size() > 5) return 0;
+      value = value * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+    return value;
+  }
+  /// Base64 of whole groups; empty for anything else.
   static std::string decode(const std::string& text) {
     if (text.size() % 4 != 0 || text.empty() || text.size() > 64) return std::string();
     unsigned char out[49];
@@ -69,25 +112,50 @@ class body_checksum {
     if (text[text.size() - 2] == '=') --used;
     return std::string(reinterpret_cast<const char*>(out), used);
   }
-  template <class Word>
-  static void big_endian(Word value, unsigned char* out) noexcept {
-    for (std::size_t i = 0; i < sizeof(Word); ++i) {
-      out[i] = static_cast<unsigned char>(value >> (8 * (sizeof(Word) - 1 - i)));
+
+  void begin_run() {
+    crc_ = running_crc(how_.crc);
+    if (how_.hash == nullptr) return;
+    if (hash_ == nullptr) hash_ = owned<EVP_MD_CTX, openssl_free>(EVP_MD_CTX_new());
+    if (hash_ == nullptr || EVP_DigestInit_ex(hash_.get(), how_.hash(), nullptr) != 1) hashing_failed();
+  }
+  void add_run(std::string_view data, const running_crc& crc) {
+    if (how_.hash != nullptr) {
+      if (EVP_DigestUpdate(hash_.get(), data.data(), data.size()) != 1) hashing_failed();
+    } else if (crc.kind() == how_.crc && crc.size() == data.size()) {
+      crc_.join(crc);
+    } else {
+      crc_.add(data.data(), data.size());
     }
   }
-  static void crc32c_of(std::string_view b, unsigned char* out) { big_endian(crc32c(0, b.data(), b.size()), out); }
-  static void crc32_of(std::string_view b, unsigned char* out) { big_endian(crc32(0, b.data(), b.size()), out); }
-  static void crc64nvme_of(std::string_view b, unsigned char* out) {
-    big_endian(crc64nvme(0, b.data(), b.size()), out);
+  /// The checksum of the run, as S3 writes it before base64; the next run begins.
+  std::string end_run() {
+    unsigned char raw[32];
+    if (how_.hash != nullptr) {
+      if (EVP_DigestFinal_ex(hash_.get(), raw, nullptr) != 1) hashing_failed();
+    } else {
+      for (std::size_t i = 0; i < how_.size; ++i) {
+        raw[i] = static_cast<unsigned char>(crc_.value() >> (8 * (how_.size - 1 - i)));
+      }
+    }
+    begin_run();
+    return std::string(reinterpret_cast<const char*>(raw), how_.size);
   }
-  static void sha1_of(std::string_view b, unsigned char* out) { digest_with(EVP_sha1(), b, out); }
-  static void sha256_of(std::string_view b, unsigned char* out) { digest_with(EVP_sha256(), b, out); }
-  static void digest_with(const EVP_MD* algorithm, std::string_view b, unsigned char* out) {
-    if (EVP_Digest(b.data(), b.size(), out, nullptr, algorithm, nullptr) != 1) hashing_failed();
+  void end_part() {
+    sums_ += end_run();
+    ++count_;
+    filled_ = 0;
   }
 
   algorithm how_;
   std::string declared_;
+  std::uint64_t parts_;
+  std::uint64_t part_size_ = 0;
+  running_crc crc_;
+  owned<EVP_MD_CTX, openssl_free> hash_;
+  std::uint64_t filled_ = 0;  // of the part that is being added
+  std::uint64_t count_ = 0;   // parts that have been added
+  std::string sums_;          // theirs
 };
 
 }  // namespace millrace::s3::detail

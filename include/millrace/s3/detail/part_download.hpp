@@ -15,6 +15,7 @@
 #include <millrace/s3/checksum_error.hpp>
 #include <millrace/s3/detail/body_checksum.hpp>
 #include <millrace/s3/detail/prefix_gates.hpp>
+#include <millrace/s3/detail/upload_parts.hpp>
 #include <millrace/s3/object_part.hpp>
 #include <millrace/s3/send.hpp>
 
@@ -75,10 +76,8 @@ class part_download {
       bytes more;
       if (!result.data.empty()) more = co_await x.read();  // empty: the verified end
       check_length(result.data.size() + more.size());
-      if (declared_ && !declared_->matches(result.data.view())) {
-        throw checksum_error("the bytes do not have the " + std::string(declared_->name()) + " of the object",
-                             where{op_.at().object, std::nullopt, std::string()});
-      }
+      result.crc = partial_.crc;
+      if (declared_) co_await compare(result);
       pass.succeeded();
       co_return result;
     } catch (const error& e) {
@@ -98,9 +97,27 @@ class part_download {
     std::rethrow_exception(why);
   }
 
+  /// What came of a whole object with its checksum.
+  task<void> compare(const object_part& p) {
+    if (declared_->parts() > 0) {
+      const bool found = co_await find_parts(session_, *declared_, op_.bucket, op_.key, p.object.etag, p.object.size);
+      if (!found) co_return;
+    }
+    declared_->add(p.data.view(), p.crc);
+    if (declared_->matches()) co_return;
+    if (declared_->parts() > 0) {
+      const bool alike = co_await parts_alike(session_, *declared_, op_.bucket, op_.key, p.object.etag);
+      if (!alike) co_return;
+    }
+    throw checksum_error("the bytes do not have the " + std::string(declared_->name()) + " of the object",
+                         where{op_.at().object, std::nullopt, std::string()});
+  }
+
   /// The request for what is still due.
   void prepare() {
     resumed_ = partial_.filled > 0;
+    if (!resumed_) partial_.crc = running_crc(crc_kind::none);
+    if (!resumed_ && session_.base().validate_checksums) partial_.crc = running_crc(session_.expected_crc());
     progressed_ = false;
     op_.fields = http::headers();
     const std::string& etag = version();
@@ -156,7 +173,11 @@ class part_download {
                               std::to_string(now.size),
                           op_.at());
     }
-    if (!op_.range) declared_ = body_checksum<std::void_t<Session>>::of(head.fields);
+    if (!op_.range) {
+      declared_ = body_checksum<>::of(head.fields);
+      partial_.crc = running_crc(declared_ ? declared_->crc() : crc_kind::none);  // no byte has come yet
+      session_.expect_crc(partial_.crc.kind());
+    }
     if (!seen_) seen_ = std::move(now);
   }
 
@@ -193,7 +214,7 @@ class part_download {
   const slab_pool slabs_;
   http::partial_body partial_;
   std::optional<object_info> seen_;  // by the answer whose bytes are kept
-  std::optional<body_checksum<std::void_t<Session>>> declared_;
+  std::optional<body_checksum<>> declared_;
   bool resumed_ = false;
   bool progressed_ = false;
 };

@@ -27,7 +27,7 @@ class stored_part {
 
   std::uint64_t number;
   std::string etag;      ///< quotes included
-  std::string checksum;  ///< CRC-32C as S3 writes it; empty when none is sent
+  std::string checksum;  ///< CRC-32C as S3 writes it; empty when the store has none
 };
 
 /// The value of x-amz-checksum-crc32c: base64 of the big-endian CRC.

@@ -19,9 +19,10 @@
 
 namespace millrace::s3::detail {
 
-/// One attempt at storing a body. Without an ETag in the answer nothing was stored: it is a proxy's page, say.
+/// One attempt at storing a body: its ETag, and its checksum where the store has understood it, which the answer tells.
+/// Without an ETag in the answer nothing was stored: it is a proxy's page, say.
 template <class Session>
-task<std::string> store_once(const Session& s, const operation& op) {
+task<stored_part> store_once(const Session& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
   const http::response_head& head = co_await x.head();
@@ -34,7 +35,8 @@ task<std::string> store_once(const Session& s, const operation& op) {
     throw error(200, std::string(), differs ? "the store has another checksum" : "the answer has no ETag",
                 std::string(), op.at());
   }
-  co_return etag;
+  std::string understood = sent != nullptr && kept != nullptr ? *sent : std::string();
+  co_return stored_part(0, std::move(etag), std::move(understood));
 }
 
 /// One attempt at a request that is answered with a document: the text of its element `path`.
@@ -74,7 +76,8 @@ task<std::string> store_whole(shared<const Session> s, std::string bucket, std::
   if (plan.checksums) add_checksum(op, crc32c_value(op.body.view()));
   if (plan.only_new) op.fields.add("if-none-match", "*");
   auto attempt = [&] { return store_once(*s, op); };
-  co_return co_await with_retries<std::string>(*s, attempt);
+  stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+  co_return std::move(stored.etag);
 }
 
 /// UploadPart.
@@ -91,11 +94,11 @@ task<stored_part> store_part(shared<const Session> s, std::string bucket, std::s
   append_query_parameter(op.query, "partNumber", std::to_string(chunk.number));
   append_query_parameter(op.query, "uploadId", id);
   op.body = std::move(chunk.data);
-  std::string sum = checksums ? crc32c_value(op.body.view()) : std::string();
-  add_checksum(op, sum);
+  if (checksums) add_checksum(op, crc32c_value(op.body.view()));
   auto attempt = [&] { return store_once(*s, op); };
-  std::string etag = co_await with_retries<std::string>(*s, attempt);
-  co_return stored_part(chunk.number, std::move(etag), std::move(sum));
+  stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+  stored.number = chunk.number;
+  co_return stored;
 }
 
 /// CreateMultipartUpload; gives the id.

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string.h>
+
+#include <string>
+
+namespace millrace::detail {
+
+/// Overwrites a text that may be secret, before its memory goes back to the heap; no compiler leaves that out.
+inline void wipe(std::string& text) noexcept { ::explicit_bzero(text.data(), text.size()); }
+
+}  // namespace millrace::detail

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <curl/curl.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <millrace/base/detail/wipe.hpp>
+
+namespace millrace::http::detail {
+
+/// The fields of a request as libcurl takes them (CURLOPT_HTTPHEADER), in memory of our own: some are secrets, which
+/// are overwritten in the end. libcurl makes a copy in its buffer for sending, which it frees as it is.
+class header_lines {
+ public:
+  header_lines() = default;
+  header_lines(const header_lines&) = delete;
+  header_lines& operator=(const header_lines&) = delete;
+  ~header_lines() {
+    for (std::string& line : lines_) millrace::detail::wipe(line);
+  }
+
+  /// "name: value"; a field without a value is sent as one.
+  void add(std::string_view name, std::string_view value) {
+    std::string& line = lines_.emplace_back();
+    line.reserve(name.size() + 2 + value.size());  // grown, it would leave its beginning behind
+    line += name;
+    line += value.empty() ? ";" : ": ";
+    line += value;
+  }
+  /// libcurl leaves out the field that it would add.
+  void suppress(std::string_view name) {
+    std::string& line = lines_.emplace_back(name);
+    line += ':';
+  }
+
+  /// Valid until the next line is added.
+  curl_slist* list() {
+    nodes_.resize(lines_.size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i].data = lines_[i].data();
+      nodes_[i].next = i + 1 < nodes_.size() ? &nodes_[i + 1] : nullptr;
+    }
+    return nodes_.empty() ? nullptr : nodes_.data();
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  std::vector<curl_slist> nodes_;
+};
+
+}  // namespace millrace::http::detail

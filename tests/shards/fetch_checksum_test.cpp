@@ -1,0 +1,338 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Damage of objects that are read in parts: what TCP's checksum lets through, or a store's disk has made.
+
+#include <millrace/shards/fetch.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/started.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/origin/detail/digest.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/hedged_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
+#include <millrace/shards/storage_set.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/tar/writer.hpp>
+#include <millrace/testing/census.hpp>
+#include <millrace/testing/jumping_loop.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using origin_server::fault;
+
+namespace {
+
+using sum_field = origin_server::object::field;
+
+constexpr std::size_t part_bytes = 64 * KiB;
+constexpr std::size_t size = 4 * part_bytes + 1000;  // five parts
+const fetch_options by_parts{.shards = 2, .window = 3 * part_bytes, .part = part_bytes};
+
+std::string text_of(std::size_t n) {
+  std::string text(n, '\0');
+  for (std::size_t i = 0; i < n; ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
+  return text;
+}
+const std::string text = text_of(size);
+
+namespace digests = origin_server::detail;
+
+sum_field sum_of(const std::string& algorithm) {
+  return sum_field("x-amz-checksum-" + algorithm, digests::to_base64(digests::checksum_of(algorithm, text)));
+}
+
+/// An object that was uploaded in parts of these sizes, with the checksum of their checksums.
+origin_server::object composed(const std::vector<std::uint64_t>& parts, const std::string& algorithm) {
+  origin_server::object o(bytes::copy(text));
+  std::string sums;
+  std::size_t at = 0;
+  for (std::uint64_t n : parts) {
+    sums += digests::checksum_of(algorithm, std::string_view(text).substr(at, n));
+    at += n;
+  }
+  o.parts = parts;
+  o.checksums.emplace_back("x-amz-checksum-" + algorithm, digests::to_base64(digests::checksum_of(algorithm, sums)) +
+                                                              '-' + std::to_string(parts.size()));
+  o.checksums.emplace_back("x-amz-checksum-type", "COMPOSITE");
+  return o;
+}
+std::vector<std::uint64_t> cut(std::uint64_t each) {
+  std::vector<std::uint64_t> parts;
+  for (std::uint64_t at = 0; at < size; at += each) parts.push_back(std::min(each, size - at));
+  return parts;
+}
+
+task<void> take(async_generator<chunk> in, std::string& got, bool& ended) {
+  while (std::optional<chunk> c = co_await in.next()) {
+    got += c->data.view();
+    ended = c->last;
+  }
+}
+
+class store {
+ public:
+  explicit store(bool validate = true) : origin(any_parts()), client_(client_of(validate)) {}
+
+  void put(std::vector<sum_field> checksums) {
+    origin_server::object o(bytes::copy(text));
+    o.checksums = std::move(checksums);
+    origin.objects().put("b", "k", std::move(o));
+  }
+  /// A bit of the n-th part that is asked for is inverted.
+  void damage(std::uint64_t nth) {
+    origin.faults().clear();
+    origin.faults().add({.method = "GET", .key = "k", .nth = nth}, fault::flipped_bit(123));
+  }
+
+  /// What reading the object by parts comes to.
+  std::string read(bool listed = true) { return read(client_, listed); }
+  template <class Store>
+  std::string read(const Store& from, bool listed = true) {
+    const auto loop = make_event_loop();
+    auto chunks = (listed ? client_.list("s3://b/k") : shards("s3://b/k")) | fetch(from, by_parts);
+    std::string got;
+    bool ended = false;
+    try {
+      block_on(*loop, take(std::move(chunks), got, ended));
+    } catch (const s3::checksum_error& e) {
+      CHECK_FALSE(ended);
+      CHECK(e.handed_on() == got.size());
+      return std::string("checksum: ") + e.what();
+    } catch (const error& e) {
+      CHECK_FALSE(ended);
+      return e.what();
+    }
+    CHECK(ended);
+    return got == text ? "right" : "wrong";
+  }
+  std::size_t asked(const std::string& method) {
+    std::size_t n = 0;
+    for (const auto& r : origin.log().entries()) n += r.method == method && r.key == "k" ? 1 : 0;
+    return n;
+  }
+  s3::client& client() { return client_; }
+
+  origin_server::background origin;
+
+ private:
+  static origin_server::options any_parts() {
+    origin_server::options o;
+    o.min_part_size = 1;
+    return o;
+  }
+  s3::client client_of(bool validate) {
+    const std::string endpoint = origin.endpoint();
+    s3::config_options o;
+    o.endpoint = endpoint;
+    o.region = "us-east-1";
+    o.validate_checksums = validate;
+    o.retry.base = std::chrono::microseconds(10);
+    return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  }
+
+  s3::client client_;
+};
+
+}  // namespace
+
+TEST_CASE("a bit that flips in any part of an object is an error before the object's end", "[checksum]") {
+  for (const char* algorithm : {"crc32", "crc32c", "crc64nvme", "sha1", "sha256"}) {
+    INFO(algorithm);
+    store s;
+    s.put({sum_of(algorithm)});
+    CHECK(s.read(true) == "right");
+    CHECK(s.read(false) == "right");
+    CHECK(s.asked("HEAD") == 2);
+    for (std::uint64_t nth = 1; nth <= 5; ++nth) {
+      INFO(nth);
+      s.damage(nth);
+      CHECK_THAT(s.read(nth % 2 == 0),
+                 Contains("checksum: s3://b/k: ") && Contains(algorithm) && Contains("262144 of them were handed on"));
+    }
+  }
+}
+
+TEST_CASE("checksums of an upload's parts are compared, wherever the parts end", "[checksum]") {
+  for (const char* algorithm : {"crc32", "crc64nvme", "sha256"}) {
+    for (std::uint64_t each : {part_bytes, 2 * part_bytes, std::size_t(50'000), part_bytes / 2, size}) {
+      INFO(algorithm << " " << each);
+      store s;
+      s.origin.objects().put("b", "k", composed(cut(each), algorithm));
+      CHECK(s.read() == "right");
+      CHECK(s.read() == "right");  // the algorithm is known now, and computed as bytes come
+      s.damage(3);
+      CHECK_THAT(s.read(), Contains("checksum: s3://b/k: ") && Contains(algorithm));
+    }
+  }
+}
+
+TEST_CASE("an upload whose parts differ in size is not taken for damaged", "[checksum]") {
+  const std::vector<std::uint64_t> uneven[] = {
+      {100, size - 100},                                              // their number does not fit the first
+      {part_bytes, part_bytes - 1, part_bytes + 1, part_bytes, 1000}  // it fits, and yet
+  };
+  for (const auto& parts : uneven) {
+    store s;
+    s.origin.objects().put("b", "k", composed(parts, "crc32"));
+    CHECK(s.read() == "right");
+  }
+  store s;  // one that does not tell its parts
+  s.origin.objects().put("b", "k", composed(cut(part_bytes), "crc32"));
+  s.origin.faults().add({.method = "HEAD", .key = "k", .nth = 2}, fault::refuse(501, "NotImplemented"));
+  CHECK(s.read() == "right");
+}
+
+TEST_CASE("what put() stores in parts is compared when it is read", "[checksum]") {
+  store s;
+  const auto loop = make_event_loop();
+  auto content = []() -> async_generator<bytes> {
+    bytes all = bytes::copy(text);
+    co_yield give(all);
+  };
+  s.origin.put("b", "other", std::string());
+  s3::put_options options;
+  options.part = 100'000;
+  auto stream = content();
+  block_on(*loop, s.client().put("s3://b/k", std::move(stream), options));
+  REQUIRE(s.origin.objects().find("b", "k")->parts.size() == 3);
+  CHECK(s.read() == "right");
+  s.damage(2);
+  CHECK_THAT(s.read(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
+}
+
+TEST_CASE("an object without a checksum is read as it comes, and so is one whose store serves no HEAD", "[checksum]") {
+  store s;
+  s.put({});
+  CHECK(s.read() == "right");
+  CHECK(s.asked("HEAD") == 1);
+  s.damage(2);
+  CHECK(s.read() == "wrong");
+  s.put({sum_of("crc32")});
+  s.origin.faults().clear();
+  s.origin.faults().add({.method = "HEAD"}, fault::refuse(405, "MethodNotAllowed"));
+  CHECK(s.read() == "right");
+}
+
+TEST_CASE("checksums are not asked for when they are not wanted", "[checksum]") {
+  store s(false);
+  s.put({sum_of("crc32")});
+  s.damage(2);
+  CHECK(s.read() == "wrong");
+  CHECK(s.asked("HEAD") == 0);
+}
+
+TEST_CASE("an object of one part is compared too when its size is not known", "[checksum]") {
+  store s;
+  const std::string one(1000, 'x');
+  origin_server::object o(bytes::copy(one));
+  o.checksums.emplace_back("x-amz-checksum-crc32", digests::to_base64(digests::checksum_of("crc32", one)));
+  s.origin.objects().put("b", "k", std::move(o));
+  s.damage(1);
+  CHECK_THAT(s.read(false), Contains("checksum: s3://b/k: ") && !Contains("handed on"));
+  s.origin.faults().clear();
+  CHECK(s.read(false) == "wrong");  // the end of an object is reached that is not the text
+}
+
+TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
+  store s;
+  s.put({sum_of("crc64nvme")});
+  CHECK(s.read() == "right");
+  for (int round = 0; round < 2; ++round) {
+    s.origin.faults().clear();
+    s.origin.faults().add({.method = "GET", .key = "k", .nth = 1, .times = 3}, fault::close_in_body(500));
+    s.origin.faults().add({.method = "GET", .key = "k", .nth = 4}, fault::refuse(503, "SlowDown"));
+    if (round == 1) s.origin.faults().add({.method = "GET", .key = "k", .nth = 6}, fault::flipped_bit(77));
+    CHECK_THAT(s.read(), Contains(round == 0 ? "right" : "checksum: "));
+  }
+}
+
+TEST_CASE("a checksum of another version of the object is a change", "[checksum]") {
+  store s;
+  s.put({sum_of("crc32")});
+  s.origin.faults().add({.method = "HEAD"}, fault::wrong_etag());
+  CHECK_THAT(s.read(false), Contains("changed while it was read"));
+  s.origin.faults().clear();
+  s.origin.faults().add({.method = "HEAD"}, fault::refuse(412, "PreconditionFailed"));
+  CHECK_THAT(s.read(), Contains("changed while it was read"));
+}
+
+TEST_CASE("a store behind others compares as it does alone", "[checksum]") {
+  store s;
+  s.put({sum_of("crc32")});
+  s.damage(2);
+  CHECK_THAT(s.read(stores(s.client())), Contains("checksum: "));
+  s.damage(2);
+  CHECK_THAT(s.read(hedged(s.client())), Contains("checksum: "));
+}
+
+TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison behind", "[checksum]") {
+  bool finished = false;
+  for (std::size_t turns = 0; !finished; turns += 1 + turns / 8) {
+    INFO("dropped after " << turns << " turns");
+    testing::census process;
+    process.count_descriptors();
+    {
+      testing::jumping_loop loop;
+      origin_server::server origin{origin_server::options()};
+      const started<void> serving(loop, origin.serve());
+      origin.objects().put("b", "k", composed(cut(50'000), "sha256"));
+      s3::config_options o;
+      o.endpoint = origin.endpoint();
+      o.region = "us-east-1";
+      const s3::client client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+      std::string got;
+      bool ended = false;
+      {
+        started<void> running(loop, take(shards("s3://b/k") | fetch(client, by_parts), got, ended));
+        std::size_t turn = 0;
+        loop.run_until([&] { return running.done() || turn++ == turns; });
+        finished = running.done();
+      }
+      if (finished) CHECK(got == text);
+    }
+    CHECK(process.difference() == "");
+  }
+}
+
+TEST_CASE("samples before the damage is known are the only ones, and the shard does not end", "[checksum]") {
+  std::string tar;
+  tar::writer w(tar);
+  for (int i = 0; i < 20; ++i) w.add(std::to_string(i) + ".bin", text_of(20'000));
+  w.finish();
+  store s;
+  origin_server::object o(bytes::copy(tar));
+  o.checksums.emplace_back("x-amz-checksum-crc32c", digests::to_base64(digests::checksum_of("crc32c", tar)));
+  s.origin.objects().put("b", "k", std::move(o));
+  s.origin.faults().add({.method = "GET", .key = "k", .nth = 1}, fault::flipped_bit(5000));  // inside of a member
+  const auto loop = make_event_loop();
+  auto samples = s.client().list("s3://b/k") | fetch(s.client(), by_parts) | untar() | group_samples();
+  int seen = 0;
+  auto count = [](async_generator<sample> in, int& n) -> task<void> {
+    while (co_await in.next()) ++n;
+  };
+  auto counting = count(std::move(samples), seen);
+  std::uint64_t handed_on = 0;
+  try {
+    block_on(*loop, std::move(counting));
+  } catch (const s3::checksum_error& e) {
+    handed_on = e.handed_on();
+  } catch (const error& e) {
+    FAIL(e.what());
+  }
+  CHECK(handed_on == tar.size() / part_bytes * part_bytes);
+  CHECK(seen < 20);
+}
