@@ -19,6 +19,7 @@
 #include <millrace/loader/budget.hpp>
 #include <millrace/loader/detail/explain_run.hpp>
 #include <millrace/loader/detail/handover.hpp>
+#include <millrace/loader/detail/item_samples.hpp>
 #include <millrace/loader/detail/progress_line.hpp>
 #include <millrace/loader/detail/run_account.hpp>
 #include <millrace/loader/run_options.hpp>
@@ -41,6 +42,7 @@ class running {
  public:
   running(async_generator<T> pipeline, const run_options& options) : state_(make_owned<state>(options)) {
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
+    pipeline.numbered();
     state_->account.begin();
     thread_ = detail::thread("millrace-loop",
                              [s = state_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
@@ -56,14 +58,17 @@ class running {
     const std::int64_t asked = monotonic_ns();
     std::optional<T> item;
     try {
-      item = state_->queue.pop();
+      item = state_->queue.pop(
+          [&](const T& taken) { state_->account.got_item(asked, monotonic_ns(), detail::item_samples(taken)); });
     } catch (...) {
-      state_->account.add_wait(monotonic_ns() - asked, false);
+      state_->account.got_none(asked, monotonic_ns());
       stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
       throw;
     }
-    state_->account.add_wait(monotonic_ns() - asked, item.has_value());
-    if (!item) finish();
+    if (!item) {
+      state_->account.got_none(asked, monotonic_ns());
+      finish();
+    }
     return item;
   }
 
