@@ -210,7 +210,7 @@ TEST_CASE("tasks and their sleeps are on the account of the stage that awaits th
   CHECK(ms(r[0].busy_ns) == 3);
 }
 
-TEST_CASE("generators that are one stage, at work at once, are never asked, starved or blocked for more than the time") {
+TEST_CASE("generators at work at once that are one stage are asked, starved and blocked for no more than the time") {
   struct pipeline {
     static task<void> pull(async_generator<packet> from, duration pause) {
       for (;;) {

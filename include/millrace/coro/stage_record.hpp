@@ -145,8 +145,8 @@ class stage_recorder {
   stage_recorder(const stage_recorder&) = delete;
   stage_recorder& operator=(const stage_recorder&) = delete;
 
-  /// The record of a generator called `name` that `parent` asks for the first time; `made` is the time of monotonic_ns()
-  /// at which it got its name. Texts must outlive the recorder.
+  /// The record of a generator called `name` that `parent` asks for the first time; `made` is when, by monotonic_ns(),
+  /// it got its name. Texts must outlive the recorder.
   ///
   /// What was made before the recorder is a place in the pipeline: it gets a record of its own, whatever others of its
   /// name there are. What was made later is made by a stage that runs, over and over (an untar() for each shard): all

@@ -83,8 +83,8 @@ class handover {
 
   // ---- the thread's side
 
-  /// Blocks for the next item; nullopt at the end. Throws what the other side failed with, once. `taken(item)` is called
-  /// before the other side can see that the item is gone.
+  /// Blocks for the next item; nullopt at the end. Throws what the other side failed with, once. `taken(item)` is
+  /// called before the other side can see that the item is gone.
   template <class Taken>
   std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
