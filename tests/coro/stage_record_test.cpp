@@ -210,6 +210,76 @@ TEST_CASE("tasks and their sleeps are on the account of the stage that awaits th
   CHECK(ms(r[0].busy_ns) == 3);
 }
 
+TEST_CASE("generators at work at once that are one stage are asked, starved and blocked for no more than the time") {
+  struct pipeline {
+    static task<void> pull(async_generator<packet> from, duration pause) {
+      for (;;) {
+        const std::optional<packet> p = co_await from.next();
+        if (!p) break;
+        co_await virtual_sleep(pause);
+      }
+    }
+  };
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  stage_record* const top = recorder.find_or_add("sink", nullptr);
+  std::vector<started<void>> pulling;
+  for (int i = 0; i < 3; ++i) {
+    auto from = relay(source(4, 0ms, 10ms).named("source"), 0ms).named("relay");
+    pulling.emplace_back(loop, pipeline::pull(std::move(from), 5ms), top);
+  }
+  loop.run_until([&] { return pulling[0].done() && pulling[1].done() && pulling[2].done(); });
+  CHECK(loop.elapsed() == 60ms);
+  const rows r(recorder);
+  REQUIRE(r.list.size() == 3);
+  CHECK(ms(r[0].starved_ns) == 40);
+  CHECK(ms(r[1].asked_ns) == 40);
+  CHECK(ms(r[1].starved_ns) == 40);
+  CHECK(ms(r[1].blocked_ns) == 20);
+  CHECK(ms(r[2].blocked_ns) == 20);
+  CHECK(r[1].items == 12);
+}
+
+TEST_CASE("a generator that is dropped while it is asked, or with its item taken, leaves the stage idle") {
+  testing::virtual_loop loop;
+  stage_recorder recorder;
+  stage_record* const top = recorder.find_or_add("sink", nullptr);
+  struct one {
+    static task<void> take(async_generator<packet> from) { (void)co_await from.next(); }
+  };
+  {
+    started<void> dropped(loop, one::take(source(2, 0ms, 10ms).named("source")), top);
+    run_turns(loop, 1);
+    CHECK(loop.elapsed() == 10ms);
+    CHECK_FALSE(dropped.done());
+  }
+  block_on(loop, one::take(source(2, 0ms, 10ms).named("source")), top);  // its second item is not asked for
+  const duration before = loop.elapsed();
+  block_on(loop, one::take(source(2, 0ms, 10ms).named("source")), top);
+  const rows r(recorder);
+  REQUIRE(r.list.size() == 2);
+  CHECK(before == 20ms);
+  CHECK(ms(r[0].starved_ns) == 30);
+  CHECK(ms(r[1].asked_ns) == 30);
+  CHECK(ms(r[1].blocked_ns) == 0);
+}
+
+TEST_CASE("what was made before the recorder has a record each, what was made later one for each name and consumer") {
+  const std::int64_t early = monotonic_ns();
+  stage_recorder recorder;
+  constexpr std::int64_t late = INT64_MAX;
+  stage_record* const sink = recorder.find_or_add("sink", nullptr);
+  stage_record* const a = recorder.place("map", "advice", sink, early);
+  stage_record* const b = recorder.place("map", nullptr, sink, early);
+  CHECK(a != b);
+  CHECK(a->advice == std::string("advice"));
+  stage_record* const inner = recorder.place("map", nullptr, sink, late);
+  CHECK(inner != a);
+  CHECK(inner != b);
+  CHECK(recorder.place("map", nullptr, sink, late) == inner);
+  CHECK(recorder.place("map", nullptr, a, late) != inner);
+}
+
 TEST_CASE("two pipelines on one loop keep separate accounts") {
   testing::virtual_loop loop;
   stage_recorder left_recorder;

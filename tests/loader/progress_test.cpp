@@ -47,8 +47,8 @@ std::string shown(into where, async_generator<T> pipeline, const run_options& op
   return captured.text();
 }
 
-bool has_line(const std::string& text) { return text.find(" batches  ") != std::string::npos; }
-bool has_table(const std::string& text) { return text.find("next item: p50") != std::string::npos; }
+bool has_line(const std::string& text) { return text.find("s: 5 items (") != std::string::npos; }
+bool has_table(const std::string& text) { return text.find("training thread: ") != std::string::npos; }
 
 #define NEEDS_TERMINALS() \
   if (!test::captured_stderr::has_terminals()) MILLRACE_SKIP("this machine lends no terminals")

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/named.hpp>
-#include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
 
 #include "tests/support/catch.hpp"
@@ -54,7 +54,10 @@ run_stats after_all(async_generator<T> pipeline) {
 TEST_CASE("the verdict names the stage that holds the run back") {
   run_stats s = starving();
   s.stages = {stage("fetch", 0.1, 0.7), stage("decode", 0.2, 0.1)};
-  CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O: raise its window or its limit");
+  s.stages[0].advice = "raise its .window";
+  CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O: raise its .window");
+  s.stages[0].advice = "";
+  CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.1, 0.6, 1.9)};
   CHECK(s.verdict() == "bottleneck: decode (its pool jobs): more cores, or less work per item");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.2, 0.5, 0.1)};
@@ -67,38 +70,44 @@ TEST_CASE("the verdict names the stage that holds the run back") {
   CHECK_THAT(s.verdict(), Contains("the training thread is the bottleneck"));
 }
 
-TEST_CASE("no stage has a name: the verdict says so, and what would help") {
+TEST_CASE("a stage is told of options that it has") {
   run_stats s = starving();
-  CHECK(s.verdict() == "the pipeline is the bottleneck, and none of its stages has a name: give them one by named()");
-  s.stages = {stage("idle", 0, 0)};  // named, but it took no time
-  CHECK_THAT(s.verdict(), Contains("the pipeline is the bottleneck") && !Contains("none of its stages has a name"));
+  s.stages = {stage("mine", 0.1, 0.7)};
+  CHECK(s.verdict() ==
+        "bottleneck: mine waits for its own I/O: let more of it be under way at once, by map_concurrent()");
+  const auto text = [](int) -> task<int> { co_return 1; };
+  const run_stats made = after_all(numbers(20) | named("mine", map(text)) | named("tasks", map_concurrent(text)));
+  REQUIRE(made.stages.size() == 3);
+  CHECK(made.stages[1].advice == nullptr);
+  CHECK(made.stages[2].advice == std::string("raise its .limit"));
 }
 
-TEST_CASE("before the first item the verdict blames nobody") {
+TEST_CASE("no stage shows what holds the run back: the verdict says so") {
+  run_stats s = starving();
+  CHECK(s.verdict() == "the pipeline is the bottleneck, and no stage of it shows why");
+  s.stages = {stage("idle", 0, 0)};
+  CHECK(s.verdict() == "the pipeline is the bottleneck, and no stage of it shows why");
+}
+
+TEST_CASE("too short a run blames nobody") {
   run_stats s;
-  CHECK(s.verdict() == "the training thread has taken no item yet");
+  CHECK(s.verdict() == "the training thread has taken no item");
   s = starving();
+  s.stages = {stage("fetch", 0.1, 0.9)};
   s.items = 0;
-  CHECK(s.verdict() == "the pipeline has given no item yet");
-  s.stages = {stage("fetch", 0, 0.9)};  // it is known who is slow
+  CHECK(s.verdict() == "the training thread has taken no item");
+  s.items = 1;
+  CHECK(s.verdict() == "too short to tell what holds the run back: 1.00 s since the first item");
+  s.items = 8;
+  CHECK_THAT(s.verdict(), Contains("too short to tell"));
+  s.waited = 0.01;
+  CHECK(s.verdict() == "the training thread was not kept waiting after the first item");
+  s.waited = 0.9;
+  s.items = 1000;
   CHECK_THAT(s.verdict(), Contains("fetch"));
-}
-
-TEST_CASE("a run of unnamed stages says what is true, named ones are in the table") {
-  const run_stats unnamed = after_all(numbers(1000));
-  CHECK(unnamed.items == 1000);
-  CHECK(unnamed.stages.empty());
-  CHECK_THAT(unnamed.table(), !Contains("nothing has run") && !Contains("no item"));
-  const run_stats named_one = after_all(numbers(1000) | named("double", map([](int i) { return 2 * i; })));
-  CHECK(named_one.stages.size() == 1);
-  CHECK_THAT(named_one.table(), Contains("double"));
-}
-
-TEST_CASE("the training thread waits for no more than the whole run") {
-  detail::run_account<> account;
-  account.begin();
-  account.add_wait(3'600'000'000'000, false);  // it woke up long after the end
-  while (account.snapshot().seconds <= 0) continue;
-  account.end();
-  CHECK(account.snapshot().waited == 1);
+  s.first_after = 0.95;
+  CHECK_THAT(s.verdict(), Contains("too short to tell"));
+  s.items = 3;
+  s.seconds = 10;  // slow, but there was time enough
+  CHECK_THAT(s.verdict(), Contains("fetch"));
 }

@@ -156,20 +156,32 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-  /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run.
+  /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run; so
+  /// must `advice`, if there is one: what run_stats::verdict() says helps when this stage waits for its own I/O, an
+  /// option of it. Empty: nothing helps.
+  async_generator&& named(const char* name, const char* advice) && {
+    async_generator&& self = std::move(*this).named(name);
+    handle_.promise().advice_ = advice;
+    return std::move(self);
+  }
   async_generator&& named(const char* name) && {
     promise_type& p = promise();
     if (p.extras_ && !p.extras_->bounds.empty() && p.extras_->bounds.back().name == p.name_) {
       p.extras_->bounds.back().name = name;
     }
-    p.name_ = name;
+    p.call(name);
     return std::move(*this);
+  }
+
+  /// Gives a generator without a name a line all the same, under its number: what pipes do with the stages of users.
+  void numbered() noexcept {
+    if (handle_ && handle_.promise().name_ == nullptr) handle_.promise().call(stage_record::numbered);
   }
 
   /// Declares the most that this generator's stage holds at once, under the name given by named() before.
   async_generator&& bounded(std::size_t items, std::size_t bytes) && {
     const char* const name = promise().name_;
-    return std::move(*this).bounded(name == nullptr ? "stage" : name, items, bytes);
+    return std::move(*this).bounded(name == nullptr || *name == 0 ? "stage" : name, items, bytes);
   }
   /// The same under a name of its own, a literal: for what a stage holds beside its items.
   async_generator&& bounded(const char* what, std::size_t items, std::size_t bytes) && {

@@ -113,6 +113,7 @@ using device_batch = basic_device_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }
+inline std::size_t sample_count(const device_batch& b) noexcept { return b ? b.size() : 0; }
 
 namespace detail {
 /// Its slots are in the bound of to_device().

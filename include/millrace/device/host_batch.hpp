@@ -83,5 +83,6 @@ using host_batch = basic_host_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }
+inline std::size_t sample_count(const host_batch& b) noexcept { return b.size(); }
 
 }  // namespace millrace

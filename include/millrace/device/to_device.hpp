@@ -166,7 +166,7 @@ class to_device_stage : public detail::library_stage {
   async_generator<device_batch> made_of(async_generator<Item> source) {
     return detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_, std::move(pool_),
                                                       std::move(how_))
-        .named("to_device")
+        .named("to_device", "raise its .slots")
         .bounded(with_.slots, with_.slots * with_.slot_bytes);
   }
 

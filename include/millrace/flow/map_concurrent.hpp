@@ -125,7 +125,7 @@ class map_concurrent_stage : public detail::library_stage {
   template <class T, class U>
   async_generator<U> declare(async_generator<U> made) const {
     return std::move(made)
-        .named("map_concurrent")
+        .named("map_concurrent", "raise its .limit")
         .bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));
   }
 

@@ -73,9 +73,11 @@ auto apply_stage(async_generator<T> source, Stage stage) {
     } else if constexpr (keeps_state_v<Stage>) {
       auto kept = make_shared_object<Stage>(std::move(stage));  // first: the coroutine refers to this object
       result made = std::move(*kept)(std::move(source));
+      made.numbered();
       return result(std::move(made).inherit(std::move(upstream)).keep(std::move(kept)));
     } else {
       result made = std::move(stage)(std::move(source));
+      if constexpr (!std::is_base_of_v<library_stage, Stage>) made.numbered();
       return result(std::move(made).inherit(std::move(upstream)));
     }
   }
@@ -122,6 +124,7 @@ auto operator|(Left&& left, Right&& right) {
     static_assert(!std::is_lvalue_reference_v<Left> && !std::is_const_v<std::remove_reference_t<Left>>,
                   "a pipe consumes the generator on its left side: write std::move(generator) | stage");
     if constexpr (std::is_same_v<from, Left>) {
+      left.numbered();
       return detail::apply_stage(std::move(left), stage(std::forward<Right>(right)));
     } else {
       return detail::refused();

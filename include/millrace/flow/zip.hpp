@@ -16,6 +16,7 @@ template <class... Ts>
 async_generator<std::tuple<Ts...>> make_zip(const char* name, bool equal, async_generator<Ts>... sources) {
   std::vector<stage_bounds> all;
   auto add = [&all](std::vector<stage_bounds> bounds) { all.insert(all.end(), bounds.begin(), bounds.end()); };
+  (sources.numbered(), ...);
   (add(sources.take_bounds()), ...);
   std::tuple<async_generator<Ts>...> together(std::move(sources)...);
   return zipped<Ts...>(std::move(together), equal).named(name).inherit(std::move(all));

@@ -20,6 +20,7 @@
 #include <millrace/loader/budget.hpp>
 #include <millrace/loader/detail/explain_run.hpp>
 #include <millrace/loader/detail/handover.hpp>
+#include <millrace/loader/detail/item_samples.hpp>
 #include <millrace/loader/detail/progress_line.hpp>
 #include <millrace/loader/detail/run_account.hpp>
 #include <millrace/loader/run_options.hpp>
@@ -44,6 +45,7 @@ class running {
   running(async_generator<T> pipeline, const run_options& options) : state_(make_owned<state>(options)) {
     if (!pipeline) detail::misused("an empty pipeline was run: it was moved from, or has been run before");
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
+    pipeline.numbered();
     state_->account.begin();
     thread_ = detail::thread("millrace-loop",
                              [s = state_.get(), p = std::move(pipeline)]() mutable { s->run_loop(std::move(p)); });
@@ -192,14 +194,17 @@ class running {
     state_->account.asks(asked);
     std::optional<T> item;
     try {
-      item = state_->queue.pop();
+      item = state_->queue.pop(
+          [&](const T& taken) { state_->account.got_item(asked, monotonic_ns(), detail::item_samples(taken)); });
     } catch (...) {
-      state_->account.add_wait(monotonic_ns() - asked, false);
+      state_->account.got_none(asked, monotonic_ns());
       stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
       throw;
     }
-    state_->account.add_wait(monotonic_ns() - asked, item.has_value());
-    if (!item) finish();
+    if (!item) {
+      state_->account.got_none(asked, monotonic_ns());
+      finish();
+    }
     return item;
   }
   void advance() {

@@ -47,6 +47,7 @@ class basic_line_batch {
     for (std::string_view l : b.lines) total += l.size();
     return total;
   }
+  friend std::size_t sample_count(const basic_line_batch& b) noexcept { return b.size(); }
 
  private:
   std::vector<bytes> memory_;

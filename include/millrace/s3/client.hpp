@@ -70,7 +70,7 @@ class client {
   /// Source: the objects under a prefix, `s3.list("s3://corpus/train/")`. See list_objects.
   template <class = void>
   async_generator<shard> list(std::string_view prefix) const {
-    return list_objects(session_, url::parse(prefix)).named("list");
+    return list_objects(session_, url::parse(prefix)).named("list", "");
   }
 
   /// One part of an object; see get_object_range.

@@ -186,6 +186,7 @@ class part_scheduler {
     } else {
       p = co_await store_->read(*o.info, o.etag, offset, length, slabs_);
     }
+    count(p.data.size());
     check(o, p, offset, length);
     if (o.learning) {
       o.learning = false;
@@ -200,6 +201,7 @@ class part_scheduler {
 
   task<piece> read_rest(open_object& o, job& j) {
     bytes data = co_await o.rest->next();
+    count(data.size());
     j.offset = o.next_offset;
     o.next_offset += data.size();
     o.reading_rest = false;
@@ -207,6 +209,10 @@ class part_scheduler {
     issue();
     changed_.notify();
     co_return piece(std::move(data), running_crc());
+  }
+
+  void count(std::size_t read) noexcept {
+    if (stage_ != nullptr) stage_record::add(stage_->read, static_cast<std::int64_t>(read));
   }
 
   /// The loop of the group whose turn it is, null for this one. A sequential rest would live on the loop that began it.
@@ -305,7 +311,7 @@ class fetch_stage : public library_stage {
   }
   template <class = void>
   async_generator<chunk> operator()(async_generator<shard> in) const {
-    return fetch_chunks(std::move(in), store_, options_).named("fetch").bounded(options_.shards, options_.bytes());
+    return fetch_chunks(std::move(in), store_, options_).named("fetch", "raise its .window or .shards").bounded(options_.shards, options_.bytes());
   }
 
  private:

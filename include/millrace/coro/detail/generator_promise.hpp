@@ -57,12 +57,11 @@ class generator_promise_base : public promise_base {
       check_consumer(consumer);
     } else {
       stage_record* stage = consumer.stage();
-      if (stage != nullptr && name_ != nullptr) stage = stage->owner->find_or_add(name_, stage);
+      if (stage != nullptr && name_ != nullptr) stage = stage->owner->place(name_, advice_, stage, named_ns_);
       bind(consumer.get_executor(), stage);
       phase_ = stage == nullptr ? phase::idle : phase::recorded;
     }
     consumer_stage_ = consumer.stage();
-    starved_since_ = 0;
   }
 
   /// await_ready() of a next() when the generator is not simply idle.
@@ -77,8 +76,8 @@ class generator_promise_base : public promise_base {
     }
     stage_record* const before = ex.enter(stage());
     if (own_stage()) {
-      starved_since_ = ex.entered_ns();
-      account_ask(starved_since_);
+      account_wait(ex.entered_ns());
+      account_ask(ex.entered_ns());
     }
     self.resume();
     ex.enter(before);
@@ -95,9 +94,10 @@ class generator_promise_base : public promise_base {
       phase_ &= ~phase::queued;
       post_self(self);
     }
-    if (own_stage() && starved_since_ == 0) {
-      starved_since_ = get_executor().now_ns();
-      if (queue) account_ask(starved_since_);
+    if (own_stage() && !starves_) {
+      const std::int64_t t = get_executor().now_ns();
+      account_wait(t);
+      if (queue) account_ask(t);
     }
   }
 
@@ -105,11 +105,19 @@ class generator_promise_base : public promise_base {
   void wait_no_more() noexcept {
     set_continuation(nullptr, nullptr);
     phase_ &= ~phase::awaited;
+    if (starves_) account_wait_over(get_executor().now_ns());
+  }
+
+  void call(const char* name) noexcept {
+    name_ = name;
+    named_ns_ = monotonic_ns();
   }
 
   phase::type phase_ = phase::unbound;
   int hops_ = 1;  // what asking costs of the inline budget: one, and as much as the source where a shortcut leads there
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
+  const char* advice_ = nullptr;
+  std::int64_t named_ns_ = 0;  // when it got the name
   owned<generator_extras> extras_;
 
  protected:
@@ -123,21 +131,18 @@ class generator_promise_base : public promise_base {
     resume_continuation();
   }
 
-  bool asked_on_account() const noexcept { return asked_ns_ != 0 && own_stage(); }
+  ~generator_promise_base() {
+    if (asked_ || handed_) stage()->dropped(get_executor().now_ns(), asked_, handed_);
+  }
+
+  bool asked_on_account() const noexcept { return asked_ && own_stage(); }
   /// Something came: accounts for the wait. Of an item, the bytes; less than 0 at the end.
   void account_result(bool waited, std::int64_t item_bytes) {
-    stage_record& s = *stage();
     const std::int64_t t = waited ? get_executor().now_ns() : get_executor().entered_ns();
-    stage_record::add(s.asked_ns, t - asked_ns_);
-    asked_ns_ = 0;
-    yielded_ns_ = t;
-    if (starved_since_ != 0 && consumer_stage_ != nullptr) {
-      stage_record::add(consumer_stage_->starved_ns, t - starved_since_);
-    }
-    if (item_bytes >= 0) {
-      stage_record::add(s.items, 1);
-      stage_record::add(s.bytes, item_bytes);
-    }
+    asked_ = false;
+    handed_ = item_bytes >= 0;
+    stage()->answered(t, item_bytes);
+    if (starves_) account_wait_over(t);
   }
 
  private:
@@ -149,14 +154,24 @@ class generator_promise_base : public promise_base {
   }
   bool own_stage() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
   void account_ask(std::int64_t t) noexcept {
-    asked_ns_ = t;
-    if (yielded_ns_ != 0) stage_record::add(stage()->blocked_ns, t - yielded_ns_);
+    stage()->asked(t, handed_);
+    asked_ = true;
+    handed_ = false;
+  }
+  void account_wait(std::int64_t t) noexcept {
+    if (consumer_stage_ == nullptr) return;
+    consumer_stage_->wait_began(t);
+    starves_ = true;
+  }
+  void account_wait_over(std::int64_t t) noexcept {
+    consumer_stage_->wait_ended(t);
+    starves_ = false;
   }
 
   stage_record* consumer_stage_ = nullptr;
-  std::int64_t asked_ns_ = 0;
-  std::int64_t yielded_ns_ = 0;
-  std::int64_t starved_since_ = 0;
+  bool asked_ = false;    // on account, and not answered
+  bool handed_ = false;   // an item, since when nobody has asked
+  bool starves_ = false;  // the consumer's stage, until this answers
 };
 
 /// What makes a generator's items past its coroutine (see shortcut.hpp).

@@ -13,10 +13,12 @@
 namespace millrace::detail {
 
 /// Everything that the sources have declared.
+/// What pipes do with a source, for several: each gets a line in the stage table.
 template <class T>
 std::vector<stage_bounds> take_all_bounds(std::vector<async_generator<T>>& sources) {
   std::vector<stage_bounds> all;
   for (async_generator<T>& source : sources) {
+    source.numbered();
     const std::vector<stage_bounds> bounds = source.take_bounds();
     all.insert(all.end(), bounds.begin(), bounds.end());
   }

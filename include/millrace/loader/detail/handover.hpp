@@ -83,8 +83,10 @@ class handover {
 
   // ---- the thread's side
 
-  /// Blocks for the next item; nullopt at the end. Throws what the other side failed with, once.
-  std::optional<T> pop() {
+  /// Blocks for the next item; nullopt at the end. Throws what the other side failed with, once. `taken(item)` is
+  /// called before the other side can see that the item is gone.
+  template <class Taken>
+  std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
     while (items_.empty() && !ended_) filled_.wait(lock);
     if (items_.empty()) {
@@ -95,6 +97,7 @@ class handover {
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
     window_.remove(bytes);
+    taken(std::as_const(*item));
     if (producer_waits_ && executor_ != nullptr) {
       producer_waits_ = false;
       executor_->post_remote(wake_);

@@ -44,17 +44,8 @@ class progress_line final : private timer_node {
   }
   void write(bool last) noexcept {
     const basic_run_stats<T> s = account_.snapshot();
-    const double per_second = s.seconds > 0 ? 1 / s.seconds : 0;
-    const stage_stats* samples = nullptr;  // the busiest count that is not bytes of parts: what users call samples
-    for (const stage_stats& stage : s.stages) {
-      if (samples == nullptr || stage.items > samples->items) samples = &stage;
-    }
-    std::fprintf(stderr, "%s%s s  %s batches  %s items/s  %s/s  waited %.1f%%%s", terminal_ ? "\r\x1b[K" : "",
-                 std::to_string(static_cast<long>(s.seconds)).c_str(),
-                 format_count(static_cast<double>(s.items)).c_str(),
-                 format_count(samples == nullptr ? 0 : static_cast<double>(samples->items) * per_second).c_str(),
-                 format_bytes(static_cast<double>(s.bytes) * per_second).c_str(), 100 * s.waited,
-                 terminal_ && !last ? "" : "\n");
+    std::fprintf(stderr, "%s%ld s: %s, waited %.1f%%%s", terminal_ ? "\r\x1b[K" : "", static_cast<long>(s.seconds),
+                 s.rates().c_str(), 100 * s.waited, terminal_ && !last ? "" : "\n");
   }
 
   executor& executor_;

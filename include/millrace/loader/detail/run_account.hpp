@@ -26,63 +26,113 @@ class run_account {
     return sink_;
   }
 
-  void begin() {
+  void begin(std::int64_t now = monotonic_ns()) {
     sink()->waits_since_ns = stage_record::never;
-    began_ = monotonic_ns();
+    began_ = now;
   }
-  void end() noexcept { ended_ = monotonic_ns(); }
+  void end(std::int64_t now = monotonic_ns()) noexcept { ended_ = now; }
   /// The training thread asks for an item at `ns`.
   void asks(std::int64_t ns) noexcept { sink_->waits_since_ns.store(ns, std::memory_order_relaxed); }
-  /// The training thread asked for an item and got it after `ns`.
-  void add_wait(std::int64_t ns, bool got_item) noexcept {
+  /// The training thread asked for an item and has it now; how many samples are in it, 0 when that is not known.
+  void got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
     asks(stage_record::never);
-    waited_.store(waited_.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
-    if (!got_item) return;
-    waits_.add(ns);
-    taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (first_ == 0) {  // start-up is no wait: what follows is counted from here on
+      recorder_.mark();
+      first_ = now;
+    } else {
+      stage_record::add(waited_, now - asked);
+      waits_.add(now - asked);
+    }
+    stage_record::add(taken_, 1);
+    stage_record::add(samples_, samples);
+  }
+  /// It was the end, or an error.
+  void got_none(std::int64_t asked, std::int64_t now) noexcept {
+    asks(stage_record::never);
+    if (first_ != 0) stage_record::add(waited_, now - asked);
   }
 
-  basic_run_stats<T> snapshot() const {
+  basic_run_stats<T> snapshot(std::int64_t now = monotonic_ns()) const {
     basic_run_stats<T> out;
     const std::int64_t began = began_;
-    const std::int64_t ended = ended_;
-    const double length = static_cast<double>((ended != 0 ? ended : monotonic_ns()) - began);
-    out.seconds = began == 0 ? 0 : length * 1e-9;
+    const std::int64_t first = first_;
+    const std::int64_t until = ended_ != 0 ? ended_.load() : now;
+    if (began != 0) out.seconds = static_cast<double>(until - began) * 1e-9;
+    if (first != 0) out.first_after = static_cast<double>(min_of(first, until) - began) * 1e-9;
+    const std::int64_t counted = began == 0 ? 0 : until - (first != 0 ? first : began);
+    // What was under way at either end is counted whole.
+    const auto share = [counted](std::int64_t ns) {
+      return counted <= 0 || ns <= 0 ? 0 : static_cast<double>(min_of(ns, counted)) / static_cast<double>(counted);
+    };
     out.items = taken_;
-    // The thread that waits for the end may wake up after it.
-    const double waited = static_cast<double>(waited_);
-    out.waited = length > 0 ? min_of(waited, length) / length : 0;
+    out.samples = samples_;
+    out.waited = share(waited_);
     out.next_p50_ns = waits_.quantile(0.5);
     out.next_p99_ns = waits_.quantile(0.99);
     out.next_max_ns = waits_.max();
-    recorder_.for_each([&](const stage_record& r) {
-      if (r.parent == nullptr) return;  // the training loop itself
-      stage_stats s;
-      s.name = r.name;
-      s.items = r.items;
-      s.failed = r.failed;
-      s.bytes = r.bytes;
-      const auto share = [&](std::int64_t ns) { return length > 0 ? static_cast<double>(ns) / length : 0; };
-      s.busy = share(r.busy_ns);
-      s.pool = share(r.pool_ns);
-      s.starved = share(r.starved_ns);
-      s.blocked = share(r.blocked_ns);
-      const std::int64_t waiting = r.asked_ns - r.starved_ns - r.busy_ns;
-      s.waiting = waiting > 0 ? share(waiting) : 0;
-      if (s.bytes > out.bytes) out.bytes = s.bytes;
-      out.stages.insert(out.stages.begin(), std::move(s));
-    });
+
+    std::vector<const stage_record*> all;
+    recorder_.for_each([&all](const stage_record& r) { all.push_back(&r); });
+    for (const stage_record* r : all) {
+      if (r->parent == nullptr) out.bytes += list(out.stages, all, *r, share, counted);
+    }
     return out;
   }
 
  private:
+  /// Adds the lines of the stages before `r`, then its own; returns the bytes that came into this part of the pipeline:
+  /// what was read from stores or else, from the sources on, the first items that have a size.
+  template <class Share>
+  static std::int64_t list(std::vector<stage_stats>& lines, const std::vector<const stage_record*>& all,
+                           const stage_record& r, const Share& share, std::int64_t counted) {
+    std::int64_t came = 0;
+    for (const stage_record* before : all) {
+      if (before->parent == &r) came += list(lines, all, *before, share, counted);
+    }
+    if (r.parent == nullptr) return came;  // the training loop itself
+    stage_stats s;
+    s.name = r.name;
+    s.advice = r.advice;
+    if (s.name.empty()) {
+      s.name = "stage " + std::to_string(lines.size() + 1);
+    } else {
+      int alike = 0;
+      for (const stage_record* other : all) {
+        if (other->parent != nullptr && s.name == other->name) ++alike;
+      }
+      if (alike > 1) s.name += number_of(lines, s.name);
+    }
+    s.items = r.items;
+    s.failed = r.failed;
+    s.bytes = r.bytes;
+    const stage_record::times t = r.since_mark();
+    s.busy = share(t.busy);
+    s.pool = counted > 0 ? static_cast<double>(t.pool) / static_cast<double>(counted) : 0;
+    s.starved = share(t.starved);
+    s.blocked = share(t.blocked);
+    s.waiting = share(t.asked - t.starved - t.busy);
+    lines.push_back(std::move(s));
+    if (r.read > 0) return r.read;
+    return came > 0 ? came : r.bytes.load();
+  }
+  /// For the second of one name and the following ones.
+  static std::string number_of(const std::vector<stage_stats>& lines, const std::string& name) {
+    int before = 0;
+    for (const stage_stats& s : lines) {
+      if (s.name == name || s.name.starts_with(name + " #")) ++before;
+    }
+    return before == 0 ? std::string() : " #" + std::to_string(before + 1);
+  }
+
   stage_recorder recorder_;
   stage_record* sink_ = nullptr;  // made before the loop's thread
   latency_histogram waits_;
   std::atomic<std::int64_t> began_{0};
   std::atomic<std::int64_t> ended_{0};
-  std::atomic<std::int64_t> waited_{0};
-  std::atomic<std::int64_t> taken_{0};
+  std::atomic<std::int64_t> first_{0};  // when the first item was taken
+  stage_record::counter waited_{0};     // since then
+  stage_record::counter taken_{0};
+  stage_record::counter samples_{0};
 };
 
 }  // namespace millrace::detail
