@@ -23,7 +23,7 @@ TEST_CASE("an S3 error says what S3 said, about which object", "[s3][error]") {
   CHECK(e.code() == "AccessDenied");
   CHECK(e.request_id() == "9C7D5181867045BB");
   CHECK(std::string(s3::error(404, "", "", "").what()) == "404");
-  CHECK(std::string(s3::error(200, "", "no object has this prefix", "").what()) == "no object has this prefix");
+  CHECK(std::string(s3::error(200, "", "the listing repeats itself", "").what()) == "the listing repeats itself");
   CHECK(std::string(s3::error(200, "InternalError", "again", "").what()) == "200 InternalError: again");
   CHECK(std::string(s3::error(0, "", "connection reset", "").what()) == "connection reset");
   CHECK(std::string(s3::error(500, "X", "a\nb", "").what()) == "500 X: a\\x0ab");

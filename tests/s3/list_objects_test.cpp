@@ -59,6 +59,21 @@ TEST_CASE("a server that does not understand continuation tokens lists nothing t
   CHECK(server.requests().size() == 2);
 }
 
+TEST_CASE("a prefix that no object has is a mistake of the configuration, not an answer of the store", "[s3][list]") {
+  const test::scripted_server server({page("", "")});
+  const std::string endpoint = server.url("");
+  const s3::client c(s3::config({.region = "us-east-1", .endpoint = endpoint}), s3::credentials("key", "secret"));
+  const auto loop = make_event_loop();
+  names out;
+  try {
+    block_on(*loop, collect(c.list("s3://b/trian/"), out));
+    FAIL("it has ended as if there were nothing to read");
+  } catch (const configuration_error& e) {
+    CHECK(e.object() == "s3://b/trian/");
+    CHECK(e.reason() == "no object has this prefix");
+  }
+}
+
 TEST_CASE("a listing whose pages go in circles ends", "[s3][list]") {
   const test::scripted_server two({page("1", "A"), page("2", "B"), page("3", "A"), page("2", "B"), page("3", "A"),
                                    page("2", "B"), page("3", "A"), page("4", "")});

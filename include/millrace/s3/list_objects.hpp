@@ -34,7 +34,7 @@ task<list_page> list_once(const basic_session<T>& s, const operation& op) {
 ///
 /// ListObjectsV2, page by page as items are asked for, so that any key can be listed (encoding-type=url). A page that
 /// fails is retried; a listing that is cut short, repeats itself, goes on for more than `most_empty` pages in a row
-/// without a key, or holds no object at all is an s3::error.
+/// without a key is an s3::error; no object at all is a configuration_error, as a glob() that matches nothing is.
 template <class Session>
 async_generator<shard> list_objects(shared<const Session> s, url prefix, std::uint64_t most_empty = 10000) {
   std::string token;
@@ -74,8 +74,7 @@ async_generator<shard> list_objects(shared<const Session> s, url prefix, std::ui
     token = std::move(page.next_continuation_token);
   }
   if (found == 0) {
-    throw error(200, std::string(), "no object has this prefix", std::string(),
-                where{prefix.to_string(), std::nullopt, std::string()});
+    throw configuration_error("no object has this prefix", where{prefix.to_string(), std::nullopt, std::string()});
   }
 }
 
