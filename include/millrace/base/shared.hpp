@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/shared_block.hpp>
 
 namespace millrace {
@@ -69,7 +70,8 @@ class shared {
     return *this;
   }
   ~shared() {
-    if (block_ != nullptr) block_->drop();
+    detail::shared_block* const block = MILLRACE_LAUNDER(this)->block_;
+    if (block != nullptr) block->drop();
   }
 
   T* get() const noexcept { return object_; }
