@@ -65,8 +65,9 @@ class shared {
   }
   /// Lets go of the present object after it has taken `other` over, which may be the last owner of what is in it.
   shared& operator=(shared other) noexcept {
-    object_ = other.object_;
-    std::swap(block_, other.block_);
+    shared* const self = MILLRACE_LAUNDER(this);
+    self->object_ = other.object_;
+    std::swap(self->block_, other.block_);
     return *this;
   }
   ~shared() {
