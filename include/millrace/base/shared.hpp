@@ -65,12 +65,14 @@ class shared {
   }
   /// Lets go of the present object after it has taken `other` over, which may be the last owner of what is in it.
   shared& operator=(shared other) noexcept {
-    object_ = other.object_;
-    std::swap(block_, other.block_);
+    shared* const self = MILLRACE_LAUNDER(this);
+    self->object_ = other.object_;
+    std::swap(self->block_, other.block_);
     return *this;
   }
   ~shared() {
-    if (block_ != nullptr) block_->drop();
+    detail::shared_block* const block = MILLRACE_LAUNDER(this)->block_;
+    if (block != nullptr) block->drop();
   }
 
   T* get() const noexcept { return object_; }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/item_bytes.hpp>
@@ -44,7 +45,7 @@ class basic_device_batch {
     return *this;
   }
   /// Releases. Waits for nothing, unless the device fails.
-  ~basic_device_batch() { release(); }
+  ~basic_device_batch() { MILLRACE_LAUNDER(this)->release(); }
 
   /// False after release() or for a batch that was moved from: there is nothing to look at then.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
