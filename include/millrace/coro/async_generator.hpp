@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,129 +23,108 @@ namespace millrace {
 
 namespace detail {
 
-template <class T>
-class inlet;
-
-/// What co_await makes of next() and next_in_place(); await_resume() is theirs.
-template <class T>
-class asking {
+/// Waits for the next item of a generator: a std::optional of it, or (`Result` is a pointer) where it lies.
+template <class T, class Result>
+class next_awaiter {
  public:
-  explicit asking(std::coroutine_handle<generator_promise<T>> generator) noexcept : generator_(generator) {}
-  asking(const asking&) = delete;
-  asking& operator=(const asking&) = delete;
-  ~asking() {
-    if (outcome_ == waits) generator_.promise().wait_no_more();
+  explicit next_awaiter(generator_promise<T>& generator) noexcept : generator_(generator) {}
+  next_awaiter(const next_awaiter&) = delete;
+  next_awaiter& operator=(const next_awaiter&) = delete;
+  ~next_awaiter() {
+    if (MILLRACE_UNLIKELY(item_ == nullptr) && waits_) generator_.wait_no_more();
   }
 
-  MILLRACE_ALWAYS_INLINE bool await_ready() noexcept {
-    generator_promise<T>& p = generator_.promise();
-    if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) {
-      outcome_ = otherwise;
-      return p.ask_otherwise(generator_);
-    }
-    T* const item = p.ask_idle();
-    outcome_ = reinterpret_cast<std::uintptr_t>(item);  // none: otherwise
-    return MILLRACE_LIKELY(item != nullptr) || p.has_come();
+  MILLRACE_ALWAYS_INLINE bool await_ready() {
+    waits_ = false;
+    item_ = nullptr;
+    item_ = generator_.ask();
+    return MILLRACE_LIKELY(item_ != nullptr) || generator_.has_come();
   }
   template <class Consumer>
   void await_suspend(std::coroutine_handle<Consumer> consumer) {
-    generator_.promise().wait(generator_, consumer, consumer.promise());
-    outcome_ = waits;
+    generator_.wait(generator_.handle(), consumer, consumer.promise());
+    waits_ = true;  // not before: where that throws, another next() waits
   }
-
- protected:
-  /// The item, where it lies until the generator runs again; null at the end. Throws what ended the generator.
-  MILLRACE_ALWAYS_INLINE T* take() {
-    if (MILLRACE_LIKELY(outcome_ > waits)) return reinterpret_cast<T*>(outcome_);
-    const bool waited = outcome_ == waits;
-    outcome_ = otherwise;
-    return generator_.promise().take(waited);
+  MILLRACE_ALWAYS_INLINE Result await_resume() {
+    T* const item = MILLRACE_LIKELY(item_ != nullptr) ? item_ : take_later();
+    if constexpr (std::is_pointer_v<Result>) {
+      return item;
+    } else {
+      if (MILLRACE_UNLIKELY(item == nullptr)) return std::nullopt;
+      return Result(std::move(*item));
+    }
   }
 
  private:
-  static constexpr std::uintptr_t otherwise = 0;  ///< the generator is to be asked what came
-  static constexpr std::uintptr_t waits = 1;      ///< the same, when it has come
-  std::coroutine_handle<generator_promise<T>> generator_;
-  // These two, or the address of an item: one word, so that the compiler sees that who has an item neither has to ask
-  // nor waits. What the generator is known to hold it forgets when it calls the generator.
-  std::uintptr_t outcome_;  // set by await_ready(), which does not throw: the destructor reads it
-};
-
-template <class T>
-class next_awaiter : public asking<T> {
- public:
-  using asking<T>::asking;
-  MILLRACE_ALWAYS_INLINE std::optional<T> await_resume() {
-    T* const item = this->take();
-    if (MILLRACE_UNLIKELY(item == nullptr)) return std::nullopt;
-    return std::optional<T>(std::move(*item));
+  T* take_later() {
+    waits_ = false;
+    return generator_.take();
   }
-};
-template <class T>
-class in_place_awaiter : public asking<T> {
- public:
-  using asking<T>::asking;
-  MILLRACE_ALWAYS_INLINE T* await_resume() { return this->take(); }
+
+  generator_promise<T>& generator_;
+  // Both are set by await_ready(), which runs first: where an item comes at once the compiler then knows them.
+  T* item_;  // null: none came at once
+  bool waits_;
 };
 
-/// What next() and next_in_place() return by reference: parts of the generator, for a temporary would be one more thing
-/// that every item writes into its consumer's frame.
-template <class T>
+/// What next() and next_in_place() return.
+template <class T, class Result>
 class next_awaitable {
  public:
-  MILLRACE_ALWAYS_INLINE next_awaiter<T> awaited_by(promise_base& consumer) const {
-    return next_awaiter<T>(prepared(consumer));
+  explicit next_awaitable(generator_promise<T>& generator) noexcept : generator_(generator) {}
+  MILLRACE_ALWAYS_INLINE next_awaiter<T, Result> awaited_by(promise_base& consumer) const {
+    generator_.asked_by(consumer);
+    return next_awaiter<T, Result>(generator_);
   }
 
- protected:
-  next_awaitable() noexcept = default;
-  explicit next_awaitable(std::coroutine_handle<generator_promise<T>> handle) noexcept : handle_(handle) {}
-  MILLRACE_ALWAYS_INLINE std::coroutine_handle<generator_promise<T>> prepared(promise_base& consumer) const {
-    generator_promise<T>& p = handle_.promise();
-    if (MILLRACE_UNLIKELY(p.phase_ != phase::idle)) p.prepare(consumer);
-    return handle_;
-  }
-
-  std::coroutine_handle<generator_promise<T>> handle_;
-};
-template <class T>
-class in_place_awaitable : public next_awaitable<T> {
- public:
-  MILLRACE_ALWAYS_INLINE in_place_awaiter<T> awaited_by(promise_base& consumer) const {
-    return in_place_awaiter<T>(this->prepared(consumer));
-  }
-
- protected:
-  using next_awaitable<T>::next_awaitable;
+ private:
+  generator_promise<T>& generator_;
 };
 
 }  // namespace detail
 
-/// A stream of items made by a coroutine that may wait: `async_generator<int> g() { co_yield 1; co_await ...; }`.
+/// A stream of items made by a coroutine that may wait, for one consumer, a coroutine too.
 ///
-///     while (std::optional<T> item = co_await g.next()) use(*item);
+/// Concurrency: pull. Nothing runs until next() is awaited, and then up to the following co_yield. There is one consumer
+/// with one outstanding next(); all of it is on the consumer's executor, to which the first next() binds the generator.
+/// While items are there without waiting, generators run as nested calls of their consumers, so the depth of the stack
+/// is that of the pipeline; every executor::inline_budget hops go through the run queue, so that data that is always
+/// there starves nobody.
 ///
-/// Concurrency: pull. Nothing runs until next() is awaited; one consumer, one outstanding next(). While the items are
-/// there without waiting, consumer and generators run as nested calls; every executor::inline_budget hops go through
-/// the run queue. Yielding: `co_yield give(x)` and `co_yield std::move(x)` move, `co_yield x` copies.
-/// Lifetime: owns its coroutine, whose parameters live in the frame (values: rvalue references are refused by the
-/// compiler, and what a reference to const refers to must outlive the generator). Cancellation: dropping the generator destroys the
-/// frame at its current suspension point and everything below it. Dropping a next() that waits loses nothing: the
-/// item is there for the following next(). Errors: an exception is thrown by one next(); after that, and after the
-/// end, next() gives nullopt. usage_error: an empty generator, a second next() while one waits, another executor.
+/// Cancellation: dropping the generator destroys its coroutine where it is suspended, and everything below it. Dropping
+/// a next() that waits loses nothing: the generator goes on to its co_yield, and the item is there for the following
+/// next().
+///
+/// Lifetime: the generator owns its coroutine, in whose frame the parameters live: pass values (the
+/// compiler refuses rvalue references; what a reference to const refers to must outlive the generator), and no lambda
+/// with captures that dies before it. `co_yield give(x)` and `co_yield std::move(x)` hand x over to be moved from,
+/// `co_yield x` a copy of it.
+///
+/// Errors: what escapes from the coroutine is thrown by one next(). After that, and after the end, next() gives nullopt.
+/// usage_error for an empty generator, a second next() while one waits, another executor.
+///
+/// Example:
+///
+///     async_generator<int> slow_squares(int count) {
+///       for (int i = 0; i < count; ++i) {
+///         co_await sleep_for(1ms);
+///         co_yield i * i;
+///       }
+///     }
+///     task<int> sum(async_generator<int> numbers) {
+///       int total = 0;
+///       while (std::optional<int> n = co_await numbers.next()) total += *n;
+///       co_return total;
+///     }
 template <class T>
-class [[nodiscard("a generator does nothing until next() is awaited")]] async_generator
-    : private detail::in_place_awaitable<T> {
-  using base = detail::in_place_awaitable<T>;
-  using base::handle_;
-
+class [[nodiscard("a generator does nothing until next() is awaited")]] async_generator {
  public:
   using promise_type = detail::generator_promise<T>;
   using value_type = T;
 
   async_generator() noexcept = default;
-  async_generator(std::coroutine_handle<promise_type> handle) noexcept : base(handle) {}  // NOLINT: from the promise
-  async_generator(async_generator&& other) noexcept : base(other.release()) {}
+  async_generator(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from the promise
+  async_generator(async_generator&& other) noexcept : handle_(other.release()) {}
   async_generator& operator=(async_generator&& other) noexcept {
     if (this != &other) {
       reset();
@@ -236,27 +216,18 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
 
   /// Awaitable for the next item: std::optional<T>, nullopt at the end.
-  detail::next_awaitable<T>& next() {
-    check();
-    return *this;
+  detail::next_awaitable<T, std::optional<T>> next() {
+    return detail::next_awaitable<T, std::optional<T>>(promise());
   }
 
   /// The same without moving the item: awaitable for a T*, null at the end. The item lies in the generator, which keeps
   /// it until the next one is asked for or the generator is dropped; it may be moved from. What the consumer does not
   /// move, or writes, the generator finds so.
-  detail::in_place_awaitable<T>& next_in_place() {
-    check();
-    return *this;
-  }
+  detail::next_awaitable<T, T*> next_in_place() { return detail::next_awaitable<T, T*>(promise()); }
 
  private:
-  friend class detail::inlet<T>;
-
-  void check() const {
-    if (MILLRACE_UNLIKELY(!handle_)) detail::misused("a generator was used that is empty: moved from, or never made");
-  }
   promise_type& promise() const {
-    check();
+    if (MILLRACE_UNLIKELY(!handle_)) detail::misused("a generator was used that is empty: moved from, or never made");
     return handle_.promise();
   }
   detail::generator_extras& extras() {
@@ -275,6 +246,8 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     const auto extras = std::move(handle_.promise().extras_);  // goes last: parameters may refer to kept objects, too
     release().destroy();
   }
+
+  std::coroutine_handle<promise_type> handle_;
 };
 
 }  // namespace millrace

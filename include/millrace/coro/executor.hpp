@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
 #include <time.h>
 
 #include <millrace/base/clock.hpp>
@@ -17,6 +18,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/type_id.hpp>
+#include <millrace/coro/account_clock.hpp>
 #include <millrace/coro/run_queue.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/coro/timer_queue.hpp>
@@ -84,28 +86,34 @@ class executor {
   /// Another budget than `inline_budget` from the next turn on: 1 and less send every hop through the queue.
   void set_inline_budget(int hops) noexcept { full_budget_ = hops < 1 ? 1 : hops; }
 
-  /// Takes steps of the inline budget; false when it is used up and the caller should go through the queue. What costs
-  /// more than a whole budget is let through with a whole one, or a long chain of stages would queue them one by one.
-  bool spend_inline(int hops = 1) noexcept {
-    if (MILLRACE_LIKELY((budget_ -= hops) > 0)) return true;
-    const bool whole = full_budget_ > 1 && budget_ + hops == full_budget_;
+  /// Takes one step of the inline budget; false when it is used up and the caller should go through the queue.
+  bool spend_inline() noexcept {
+    if (MILLRACE_LIKELY(--budget_ > 0)) return true;
     budget_ = 1;  // used up until the next turn
-    return whole;
+    return false;
   }
 
-  /// Switches the busy-time account to `stage` and returns the one before. Costs a clock reading only on a change.
+  // ---- the stages' account
+
+  /// Switches the account to `stage` and returns the one before.
   stage_record* enter(stage_record* stage) noexcept {
-    stage_record* before = current_;
+    stage_record* const before = current_;
     if (stage != before) {
-      const std::int64_t t = now_ns();
-      if (before != nullptr) stage_record::add(before->busy_ns, t - since_);
-      since_ = t;
+      settle();
       current_ = stage;
     }
     return before;
   }
-  /// The time at which the current account was entered.
-  std::int64_t entered_ns() const noexcept { return since_; }
+  /// Charges the stage that runs with what it has used so far. Returns the time of the accounts, nanoseconds.
+  std::int64_t settle() noexcept {
+    if (!account_.stands()) charge(account_.read(now_ns()));
+    return account_.now_ns();
+  }
+  /// The same as of the last switch, without a reading.
+  std::int64_t settled_ns() const noexcept { return account_.now_ns(); }
+
+  /// How exactly the account is kept: one turn of `turns` is measured (see account_clock); with 1, every switch.
+  void sample_account(unsigned turns) noexcept { account_.sample(turns); }
 
   /// The loop that this is, or null: a question that needs no run-time type information.
   virtual event_loop* as_event_loop() noexcept { return nullptr; }
@@ -209,6 +217,12 @@ class executor {
     std::lock_guard lock(inbox_mutex_);
     return inbox_head_ == nullptr;
   }
+  /// How often this thread has had to make room for another one while it wanted to run.
+  virtual std::int64_t preemptions() const noexcept {
+    rusage used{};
+    ::getrusage(RUSAGE_THREAD, &used);
+    return used.ru_nivcsw;
+  }
   bool ready_empty() const noexcept { return ready_.empty(); }
   run_queue& ready_queue() noexcept { return ready_; }
 
@@ -286,6 +300,8 @@ class executor {
   void resume(std::coroutine_handle<> handle, stage_record* stage) {
     budget_ = full_budget_;
     resuming_ = true;
+    stage_record* const first = stage;
+    if (first != nullptr) begin_turn(first);
     while (handle) {
       enter(stage);
       handle.resume();
@@ -293,7 +309,24 @@ class executor {
       stage = next_stage_;
     }
     resuming_ = false;
-    enter(nullptr);
+    if (first != nullptr) {
+      end_turn(first);
+    } else {
+      enter(nullptr);
+    }
+  }
+  void charge(std::int64_t ns) noexcept {
+    if (current_ != nullptr) stage_record::add(current_->busy_ns, ns);
+  }
+  void begin_turn(stage_record* stage) noexcept {
+    account_.begin_turn(now_ns(), [this] { return preemptions(); });
+    current_ = stage;
+  }
+  void end_turn(stage_record* first) noexcept {
+    const std::int64_t t = now_ns();
+    if (!account_.stands()) charge(account_.read(t));
+    stage_record::add(first->busy_ns, account_.end_turn(t, [this] { return preemptions(); }));
+    current_ = nullptr;
   }
 
   // the executor's thread
@@ -303,7 +336,7 @@ class executor {
   std::coroutine_handle<> next_;
   stage_record* next_stage_ = nullptr;
   stage_record* current_ = nullptr;
-  std::int64_t since_ = 0;
+  account_clock account_;
   int full_budget_ = inline_budget;
   int budget_ = inline_budget;
   bool resuming_ = false;

@@ -15,7 +15,8 @@ namespace millrace {
 class stage_recorder;
 
 /// What one stage of a running pipeline has done. Written by the loop thread only, readable from any thread at any
-/// moment (each number is exact, the set is not a snapshot). Times are nanoseconds of the executor's clock.
+/// moment (the set is no snapshot). Counts are exact. Times are nanoseconds of the executor's account_clock: exact on
+/// virtual time and where turns are long; right to about 1% of the run, after some seconds, where they are short.
 ///
 /// A stage is *busy* (its code runs on the loop), *starved* (it asked a stage before it and waits), *blocked* (it has
 /// handed over an item and nobody asks for the next one), or waiting for its own I/O or pool jobs:

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/coro/detail/inlet.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -29,21 +28,9 @@ struct batch_options {
 
 namespace detail {
 
-/// Takes what is there at once.
-template <class T>
-void fill_batch(std::vector<T>& items, std::size_t size, inlet<T>& source, compactor<T>& kept) {
-  while (items.size() < size) {
-    T* const item = source.next_at_once();
-    if (item == nullptr) return;
-    kept(*item);
-    items.push_back(std::move(*item));
-  }
-}
-
 template <class T>
 async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size_t size, last_batch last) {
   compactor<T> kept;
-  inlet<T> at_once(source);
   for (bool ended = false; !ended;) {
     std::vector<T> items;
     items.reserve(size);
@@ -55,7 +42,6 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
       }
       kept(*item);
       items.push_back(std::move(*item));
-      if (at_once.settle()) fill_batch(items, size, at_once, kept);
     }
     if (items.size() == size || (last == last_batch::keep && !items.empty())) co_yield give(items);
   }

@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/detail/shortcut.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -19,39 +18,13 @@ void let_go(T& item) {
 }
 
 template <class T, class F>
-class filter_shortcut : public shortcut<T, filter_shortcut<T, F>> {
- public:
-  filter_shortcut(async_generator<T>& source, F& predicate) noexcept : inlet_(source), predicate_(predicate) {}
-  T* make() {
-    while (T* const item = inlet_.next_prepaid()) {
-      if (wants(*item)) return item;
-      if (!inlet_.spend()) break;  // the consumer has paid for one item only
-    }
-    return nullptr;
-  }
-  bool wants_awaited(T& item) {
-    this->settle(inlet_);
-    return wants(item);
-  }
-  bool wants(T& item) {
-    if (static_cast<bool>(detail::call(predicate_, std::as_const(item)))) return true;
-    detail::let_go(item);
-    return false;
-  }
-
- private:
-  inlet<T> inlet_;
-  F& predicate_;
-};
-
-template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
-  filter_shortcut<T, F> way(source, predicate);
-  co_await way.opened();
   while (T* item = co_await source.next_in_place()) {
-    if (!way.wants_awaited(*item)) continue;
-    co_yield give(*item);
-    way.come_back();
+    if (static_cast<bool>(detail::call(predicate, std::as_const(*item)))) {
+      co_yield give(*item);
+    } else {
+      detail::let_go(*item);
+    }
   }
 }
 

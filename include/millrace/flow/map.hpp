@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/detail/shortcut.hpp>
 #include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -17,54 +15,16 @@ namespace millrace {
 namespace detail {
 
 template <class U, class T, class F>
-class map_shortcut : public shortcut<U, map_shortcut<U, T, F>> {
- public:
-  map_shortcut(async_generator<T>& source, F& f) noexcept : inlet_(source), f_(f) {}
-  ~map_shortcut() { clear(); }
-
-  U* make() {
-    clear();
-    T* const item = inlet_.next_prepaid();
-    return MILLRACE_LIKELY(item != nullptr) ? __builtin_addressof(map(*item)) : nullptr;
-  }
-  U& map_awaited(T& item) {
-    this->settle(inlet_);
-    return map(item);
-  }
-  /// The item's result, which is kept until clear(). The item is moved from, and what f has used up is not held.
-  U& map(T& item) {
-    T own(std::move(item));
-    ::new (static_cast<void*>(__builtin_addressof(result_))) U(detail::call(f_, std::move(own)));
-    if constexpr (!std::is_trivially_destructible_v<U>) {
-      MILLRACE_ASSERT(!full_, "a function of map() asked its own stage for an item");
-      full_ = true;
-    }
-    return result_;
-  }
-  void clear() noexcept {
-    if constexpr (!std::is_trivially_destructible_v<U>) {
-      if (std::exchange(full_, false)) result_.~U();
-    }
-  }
-
- private:
-  inlet<T> inlet_;
-  F& f_;
-  union {
-    std::remove_const_t<U> result_;
-  };
-  bool full_ = false;
-};
+U map_one(T& item, F& f) {
+  T own(std::move(item));  // what f has used up is not held while the consumer works
+  return detail::call(f, std::move(own));
+}
 
 template <class U, class T, class F>
 async_generator<U> map_items(async_generator<T> source, F f) {
-  map_shortcut<U, T, F> way(source, f);
-  co_await way.opened();
   while (T* item = co_await source.next_in_place()) {
-    U& result = way.map_awaited(*item);
+    U result = detail::map_one<U>(*item, f);
     co_yield give(result);
-    way.clear();
-    way.come_back();
   }
 }
 

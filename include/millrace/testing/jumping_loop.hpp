@@ -46,9 +46,10 @@ struct jumping_loop_options {
 /// event_loop.
 class jumping_loop final : public epoll_loop {
  public:
-  explicit jumping_loop(const jumping_loop_options& o = {}) : options_(o) {}
+  explicit jumping_loop(const jumping_loop_options& o = {}) : options_(o) { sample_account(1); }
   /// Shuffles the ready queue, reproducibly from `seed` as far as the kernel reports in the same order.
   explicit jumping_loop(std::uint64_t seed, const jumping_loop_options& o = {}) : options_(o), seed_(seed) {
+    sample_account(1);
     ready_queue().shuffle(seed);
   }
   ~jumping_loop() override { shut_down(); }

@@ -28,9 +28,12 @@ namespace millrace::testing {
 /// ones (at most 10 s of real time, then `deadlock`).
 class virtual_loop final : public executor {
  public:
-  virtual_loop() = default;
+  virtual_loop() { sample_account(1); }
   /// Shuffles the ready queue, reproducibly from `seed`.
-  explicit virtual_loop(std::uint64_t seed) : seed_(seed) { ready_queue().shuffle(seed); }
+  explicit virtual_loop(std::uint64_t seed) : seed_(seed) {
+    sample_account(1);
+    ready_queue().shuffle(seed);
+  }
   ~virtual_loop() override { shut_down(); }
 
   std::int64_t now_ns() const noexcept override { return now_; }
@@ -64,6 +67,7 @@ class virtual_loop final : public executor {
     if (!deadline) throw deadlock(seed_.behind("nothing is ready, no timer is armed, and somebody still waits"));
     now_ = std::max<std::int64_t>(now_, deadline->time_since_epoch().count());
   }
+  std::int64_t preemptions() const noexcept override { return 0; }
   void wake() noexcept override {
     std::lock_guard lock(mutex_);
     woken_ = true;

@@ -2,110 +2,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <millrace/base/compiler.hpp>
-
 #include <coroutine>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/clock.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/stage_bounds.hpp>
 
-namespace millrace {
+namespace millrace::detail {
 
-namespace detail {
+/// What a generator is doing. Whether it has an item for its consumer, and whether that waits, is told by pointers.
+enum class generator_phase {
+  fresh,   ///< never asked: has no executor yet
+  idle,    ///< nothing is asked of it
+  asked,   ///< it runs or waits, or has an item that nobody has taken yet
+  queued,  ///< asked when the inline budget was used up: it will run in the next turn
+  ended,   ///< well or with an error
+};
 
-/// What a generator is doing, as bits. No char: for all the compiler knows, any store changes what a char is.
-namespace phase {
-using type = unsigned;
-inline constexpr type idle = 0;
-/// Asked, and what comes of it is not taken yet. Nothing else: there is only the item to think about, as long as nobody
-/// waits, nothing has ended and no account is kept. So items pass at a few nanoseconds each.
-inline constexpr type asked = 1;
-inline constexpr type item = 2;       ///< has an item for its consumer
-inline constexpr type ended = 4;      ///< has ended, well or with an error
-inline constexpr type unbound = 8;    ///< never asked: has no executor yet
-inline constexpr type recorded = 16;  ///< works for a stage whose account is kept
-inline constexpr type queued = 32;    ///< asked when the inline budget was spent
-inline constexpr type awaited = 64;   ///< its consumer has suspended
-}  // namespace phase
-
-/// What does not depend on the type of the items.
+/// What a generator does that does not depend on the type of its items.
+///
+/// A hop: the consumer calls ask(), which resumes the coroutine as a nested call. The coroutine yields, which puts down
+/// where the item lies and suspends; so ask() returns with the item, and the consumer has not suspended. Where none comes
+/// at once, the consumer suspends in wait(), a yield or the end resumes it later, and it has the item from take().
+///
+/// Account: a generator with a stage of its own switches the executor's account to it and back around ask(), and counts
+/// the item. One path serves both: without an account, two comparisons are left of it.
 class generator_promise_base : public promise_base {
  public:
   std::suspend_always initial_suspend() const noexcept { return {}; }
   std::suspend_always final_suspend() noexcept {
-    come(phase::ended);
+    phase_ = generator_phase::ended;
+    resume_continuation();
     return {};
   }
   void return_void() const noexcept {}
 
   /// Whether an item was yielded that nobody has taken yet.
-  bool has_item() const noexcept { return has_plain_item() || (phase_ & phase::item) != 0; }
-  /// The same for one that was yielded with nothing else to think about.
-  bool has_plain_item() const noexcept { return item_ != nullptr; }
-  /// Whether another item, or the end, has come.
-  bool has_come() const noexcept { return (phase_ & (phase::item | phase::ended)) != 0; }
+  bool has_item() const noexcept { return item_ != nullptr; }
 
-  /// The first step of a next() that is the first of all, or on account.
-  MILLRACE_NOINLINE void prepare(promise_base& consumer) {
-    if (bound()) {
-      check_consumer(consumer);
-    } else {
-      stage_record* stage = consumer.stage();
-      if (stage != nullptr && name_ != nullptr) stage = stage->owner->place(name_, advice_, stage, named_ns_);
-      bind(consumer.get_executor(), stage);
-      phase_ = stage == nullptr ? phase::idle : phase::recorded;
-    }
-    consumer_stage_ = consumer.stage();
+  /// A next() of this coroutine begins.
+  MILLRACE_ALWAYS_INLINE void asked_by(promise_base& consumer) {
+    if (MILLRACE_UNLIKELY(phase_ != generator_phase::idle)) begin(consumer);
+    if (MILLRACE_UNLIKELY(stage() != nullptr)) consumer_stage_ = consumer.stage();
   }
+  /// Whether something has come: an item, or the end.
+  bool has_come() const noexcept { return item_ != nullptr || phase_ == generator_phase::ended; }
 
-  /// await_ready() of a next() when the generator is not simply idle.
-  MILLRACE_NOINLINE bool ask_otherwise(std::coroutine_handle<> self) {
-    if (has_plain_item() || has_come()) return true;  // also after the end
-    if ((phase_ & phase::asked) != 0) return false;   // an earlier next() was dropped while it waited
-    phase_ |= phase::asked;
-    executor& ex = get_executor();
-    if (!ex.spend_inline(hops_)) {
-      phase_ |= phase::queued;
-      return false;
-    }
-    stage_record* const before = ex.enter(stage());
-    if (own_stage()) {
-      account_wait(ex.entered_ns());
-      account_ask(ex.entered_ns());
-    }
-    self.resume();
-    ex.enter(before);
-    return has_come();
-  }
-
-  /// await_suspend() of a next().
+  /// The consumer has suspended: it is resumed when something comes.
   MILLRACE_NOINLINE void wait(std::coroutine_handle<> self, std::coroutine_handle<> consumer, promise_base& context) {
     check_consumer(context);  // here, too: an idle generator is asked without preparations
     set_continuation(consumer, context.stage());
-    phase_ |= phase::awaited;
-    const bool queue = (phase_ & phase::queued) != 0;
+    const bool queue = phase_ == generator_phase::queued;
     if (queue) {
-      phase_ &= ~phase::queued;
+      phase_ = generator_phase::asked;
       post_self(self);
     }
-    if (own_stage() && !starves_) {
-      const std::int64_t t = get_executor().now_ns();
+    if (on_account() && !starves_) {
+      const std::int64_t t = get_executor().settle();
       account_wait(t);
       if (queue) account_ask(t);
     }
   }
-
   /// The next() that waits is dropped.
   void wait_no_more() noexcept {
     set_continuation(nullptr, nullptr);
-    phase_ &= ~phase::awaited;
-    if (starves_) account_wait_over(get_executor().now_ns());
+    if (starves_) account_wait_over(get_executor().settle());
   }
 
   void call(const char* name) noexcept {
@@ -113,46 +82,69 @@ class generator_promise_base : public promise_base {
     named_ns_ = monotonic_ns();
   }
 
-  phase::type phase_ = phase::unbound;
-  int hops_ = 1;  // what asking costs of the inline budget: one, and as much as the source where a shortcut leads there
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   const char* advice_ = nullptr;
   std::int64_t named_ns_ = 0;  // when it got the name
   owned<generator_extras> extras_;
 
  protected:
-  // What was yielded. Two places, so that one look at the first tells the consumer that there is an item, and that
-  // there is nothing else to do.
-  const void* item_ = nullptr;        // while the generator was `asked` and nothing else; null when it is taken
-  const void* other_item_ = nullptr;  // otherwise: `phase::item` says whether it is there
-  /// An item or the end has come: wakes a consumer that waits.
-  MILLRACE_NOINLINE void come(phase::type what) noexcept {
-    phase_ = (phase_ & ~phase::awaited) | what;
+  ~generator_promise_base() {
+    if (asked_ || handed_) stage()->dropped(get_executor().settle(), asked_, handed_);
+  }
+
+  MILLRACE_ALWAYS_INLINE void hand_over(const void* item) noexcept {
+    item_ = item;
     resume_continuation();
   }
-
-  ~generator_promise_base() {
-    if (asked_ || handed_) stage()->dropped(get_executor().now_ns(), asked_, handed_);
+  /// Whether the coroutine is to be resumed now: it is idle, and there is inline budget left.
+  MILLRACE_ALWAYS_INLINE bool may_resume() noexcept {
+    if (MILLRACE_UNLIKELY(phase_ != generator_phase::idle)) return false;  // the end, or an earlier next() was dropped
+    phase_ = generator_phase::asked;
+    if (MILLRACE_LIKELY(get_executor().spend_inline())) return true;
+    phase_ = generator_phase::queued;
+    return false;
   }
+  MILLRACE_ALWAYS_INLINE const void* taken() noexcept {
+    phase_ = generator_phase::idle;
+    return std::exchange(item_, nullptr);
+  }
+  const void* item() const noexcept { return item_; }
 
-  bool asked_on_account() const noexcept { return asked_ && own_stage(); }
-  /// Something came: accounts for the wait. Of an item, the bytes; less than 0 at the end.
-  void account_result(bool waited, std::int64_t item_bytes) {
-    const std::int64_t t = waited ? get_executor().now_ns() : get_executor().entered_ns();
+  /// Whether the stage keeps an account of its own, beside its consumer's.
+  bool on_account() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
+  void resume_on_account(std::coroutine_handle<> self) noexcept {
+    executor& ex = get_executor();
+    stage_record* const before = ex.enter(stage());
+    account_wait(ex.settled_ns());
+    account_ask(ex.settled_ns());
+    self.resume();
+    ex.enter(before);
+  }
+  /// What was asked on account has come: an item of so many bytes, or (less than 0) the end.
+  void account_result(std::int64_t bytes) noexcept {
+    if (!asked_) return;  // the end is told again
+    const std::int64_t t = get_executor().settled_ns();
     asked_ = false;
-    handed_ = item_bytes >= 0;
-    stage()->answered(t, item_bytes);
+    handed_ = bytes >= 0;
+    stage()->answered(t, bytes);
     if (starves_) account_wait_over(t);
   }
 
  private:
+  /// A next() that is the first, or follows one that was dropped or had the end.
+  MILLRACE_NOINLINE void begin(promise_base& consumer) {
+    if (phase_ != generator_phase::fresh) return check_consumer(consumer);
+    stage_record* own = consumer.stage();
+    if (own != nullptr && name_ != nullptr) own = own->owner->place(name_, advice_, own, named_ns_);
+    bind(consumer.get_executor(), own);
+    phase_ = generator_phase::idle;
+  }
   void check_consumer(promise_base& consumer) const {
     if (awaited()) misused("a generator has one consumer and one outstanding next(), and there is one that waits");
     if (&get_executor() != &consumer.get_executor()) {
       misused("a generator was moved to another executor: from its first next() on it belongs to one");
     }
   }
-  bool own_stage() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
   void account_ask(std::int64_t t) noexcept {
     stage()->asked(t, handed_);
     asked_ = true;
@@ -168,30 +160,20 @@ class generator_promise_base : public promise_base {
     starves_ = false;
   }
 
+  generator_phase phase_ = generator_phase::fresh;
+  const void* item_ = nullptr;  // the item that was yielded; null when it is taken
+  // of a stage with an account
   stage_record* consumer_stage_ = nullptr;
   bool asked_ = false;    // on account, and not answered
   bool handed_ = false;   // an item, since when nobody has asked
   bool starves_ = false;  // the consumer's stage, until this answers
 };
 
-/// What makes a generator's items past its coroutine (see shortcut.hpp).
-template <class T>
-class shortcut_base {
- public:
-  T* next() noexcept { return next_of_(*this); }
-
- protected:
-  explicit shortcut_base(T* (*next_of)(shortcut_base&) noexcept) noexcept : next_of_(next_of) {}
-  ~shortcut_base() = default;
-
- private:
-  T* (*next_of_)(shortcut_base&) noexcept;
-};
-
 template <class T>
 class generator_promise : public generator_promise_base {
  public:
   std::coroutine_handle<generator_promise> get_return_object() noexcept { return frame_of(*this); }
+  std::coroutine_handle<> handle() noexcept { return std::coroutine_handle<generator_promise>::from_promise(*this); }
 
   /// An item that the generator keeps: the consumer gets a copy. Its address is taken only when the awaiter has come to
   /// rest in the frame: a trivially copyable one may be returned in registers.
@@ -199,7 +181,9 @@ class generator_promise : public generator_promise_base {
    public:
     explicit handing_copy(const T& item) : copy_(item) {}
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<generator_promise> handle) noexcept { handle.promise().hand_over(copy_); }
+    void await_suspend(std::coroutine_handle<generator_promise> handle) noexcept {
+      handle.promise().hand_over(__builtin_addressof(copy_));
+    }
     void await_resume() const noexcept {}
 
    private:
@@ -207,8 +191,9 @@ class generator_promise : public generator_promise_base {
   };
 
   // These wake the consumer before the generator has suspended; it is resumed after that (executor::transfer()).
+  // T may have an operator& of its own.
   std::suspend_always yield_value(given<T> item) noexcept {
-    hand_over(hand<T>::object(item));
+    hand_over(__builtin_addressof(hand<T>::object(item)));
     return {};
   }
   std::suspend_always yield_value(T&& item) noexcept {
@@ -216,7 +201,7 @@ class generator_promise : public generator_promise_base {
                       std::is_trivially_destructible_v<T> || std::is_array_v<T>,
                   "g++ 12 destroys a co_yielded aggregate temporary twice: name the item and write "
                   "co_yield millrace::give(item), or give its type a constructor");
-    hand_over(item);
+    hand_over(__builtin_addressof(item));
     return {};
   }
   handing_copy yield_value(const T& item)
@@ -225,68 +210,31 @@ class generator_promise : public generator_promise_base {
     return handing_copy(item);
   }
 
-  /// Asks the idle generator and takes the item if it comes at once, with nothing else to think about; else null.
-  MILLRACE_ALWAYS_INLINE T* ask_idle() noexcept {
-    if (MILLRACE_LIKELY(get_executor().spend_inline(hops_))) return ask_prepaid();
-    phase_ = phase::asked | phase::queued;
+  /// Asks for an item and takes it if it comes at once: it lies there until the generator runs again. Null where it
+  /// does not, or the end has come.
+  MILLRACE_ALWAYS_INLINE T* ask() {
+    if (MILLRACE_UNLIKELY(!may_resume())) return nullptr;
+    if (MILLRACE_LIKELY(!on_account())) {
+      handle().resume();
+    } else {
+      resume_on_account(handle());
+      if (has_item()) account_result(item_bytes_there());
+    }
+    return MILLRACE_LIKELY(has_item()) ? as_item(taken()) : nullptr;
+  }
+  /// The item that came later, null at the end. Throws what ended the generator.
+  MILLRACE_NOINLINE T* take() {
+    if (on_account()) account_result(has_item() ? item_bytes_there() : -1);
+    if (has_item()) return as_item(taken());
+    rethrow_if_failed();
     return nullptr;
   }
-  /// The same when this hop was paid for with another.
-  MILLRACE_ALWAYS_INLINE T* ask_prepaid() noexcept {
-    if (shortcut_ != nullptr) {
-      T* const item = shortcut_->next();
-      return MILLRACE_LIKELY(item != nullptr) ? item : ask_coroutine();
-    }
-    return resume_for_item();
-  }
-  /// The same when the shortcut had nothing.
-  MILLRACE_NOINLINE T* ask_coroutine() noexcept {
-    MILLRACE_ASSERT(phase_ == phase::idle, "a generator was asked for an item while it made one");
-    return resume_for_item();
-  }
-  /// Whatever came; null at the end. Throws what ended the generator. `waited`: whether the next() had to wait.
-  MILLRACE_NOINLINE T* take(bool waited) {
-    if (has_plain_item()) {
-      T* const plain = as_item(item_);
-      taken_plain();
-      return plain;
-    }
-    T* const item = (phase_ & phase::item) != 0 ? as_item(other_item_) : nullptr;
-    if (asked_on_account()) {
-      account_result(waited, item != nullptr ? static_cast<std::int64_t>(detail::item_bytes(*item)) : -1);
-    }
-    phase_ &= phase::recorded | phase::ended;  // last: where byte_size() throws, the item is there for the next next()
-    if (item == nullptr) rethrow_if_failed();
-    return item;
-  }
-
-  shortcut_base<T>* shortcut_ = nullptr;
 
  private:
-  MILLRACE_ALWAYS_INLINE T* resume_for_item() noexcept {
-    phase_ = phase::asked;
-    std::coroutine_handle<generator_promise>::from_promise(*this).resume();
-    T* const item = as_item(item_);
-    if (MILLRACE_LIKELY(item != nullptr)) taken_plain();
-    return item;
-  }
-  void taken_plain() noexcept {
-    item_ = nullptr;
-    phase_ = phase::idle;
-  }
+  /// Asked before the item counts as taken: where byte_size() throws, the item is there for the next next().
+  std::int64_t item_bytes_there() const { return static_cast<std::int64_t>(item_bytes(*as_item(item()))); }
   /// T may be const.
   static T* as_item(const void* place) noexcept { return const_cast<T*>(static_cast<const T*>(place)); }
-  MILLRACE_ALWAYS_INLINE void hand_over(T& item) noexcept {
-    const void* const place = __builtin_addressof(item);  // T may have an operator& of its own
-    if (MILLRACE_LIKELY(phase_ == phase::asked)) {
-      item_ = place;
-    } else {
-      other_item_ = place;
-      come(phase::item);
-    }
-  }
 };
 
-}  // namespace detail
-
-}  // namespace millrace
+}  // namespace millrace::detail

@@ -3,14 +3,13 @@
 
 // Chains of stages that are longer than the inline budget.
 
-#include <millrace/coro/detail/shortcut.hpp>
+#include <millrace/flow/iota.hpp>
 
 #include <utility>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/filter.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
