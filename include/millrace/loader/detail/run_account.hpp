@@ -32,7 +32,9 @@ class run_account {
   }
   void end() noexcept { ended_ = monotonic_ns(); }
   /// The training thread asks for an item at `ns`.
-  void asks(std::int64_t ns) noexcept { sink_->waits_since_ns.store(ns, std::memory_order_relaxed); }
+  void asks(std::int64_t ns) noexcept {
+    if (sink_ != nullptr) sink_->waits_since_ns.store(ns, std::memory_order_relaxed);
+  }
   /// The training thread asked for an item and got it after `ns`.
   void add_wait(std::int64_t ns, bool got_item) noexcept {
     asks(stage_record::never);
