@@ -32,7 +32,9 @@ class run_account {
   }
   void end(std::int64_t now = monotonic_ns()) noexcept { ended_ = now; }
   /// The training thread asks for an item at `ns`.
-  void asks(std::int64_t ns) noexcept { sink_->waits_since_ns.store(ns, std::memory_order_relaxed); }
+  void asks(std::int64_t ns) noexcept {
+    if (sink_ != nullptr) sink_->waits_since_ns.store(ns, std::memory_order_relaxed);
+  }
   /// The training thread asked for an item and has it now; how many samples are in it, 0 when that is not known.
   void got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
     asks(stage_record::never);
