@@ -7,7 +7,7 @@ set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers of the project's own binaries:
 option(MILLRACE_WERROR "Make warnings errors in the project's own binaries" OFF)
 
 add_library(millrace_developer INTERFACE)
-target_compile_options(millrace_developer INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+target_compile_options(millrace_developer INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
 if(MILLRACE_WERROR)
   target_compile_options(millrace_developer INTERFACE -Werror)
 endif()

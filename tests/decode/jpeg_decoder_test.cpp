@@ -165,9 +165,9 @@ TEST_CASE("damage is tolerated only where pixels came of it") {
 }
 
 TEST_CASE("damaged images whose last row is black, or white, are tolerated as well") {
-  for (unsigned char colour : {0x00, 0xff}) {
-    CAPTURE(int(colour));
-    const std::vector<unsigned char> pixels(32 * 32 * 3, colour);
+  for (const int colour : {0x00, 0xff}) {
+    CAPTURE(colour);
+    const std::vector<unsigned char> pixels(32 * 32 * 3, static_cast<unsigned char>(colour));
     const bytes jpeg = encode(pixels, 32, 32);
     const bytes without_end = jpeg.slice(0, jpeg.size() - 2);
     CHECK_THROWS_AS(jpeg_decoder()(without_end), decode_error);

@@ -5,6 +5,17 @@
 /// \file
 /// Every compiler workaround of the library, named. Nothing else tests for a compiler.
 
+// What every header of the library comes through: better one sentence than what would follow.
+#if defined(__clang__) && __clang_major__ < 16
+#error millrace needs clang 16 or newer, or g++ 12 or newer
+#elif defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
+#error millrace needs g++ 12 or newer, or clang 16 or newer
+#elif __cplusplus < 202002L
+#error millrace needs C++20: compile with -std=c++20 or newer
+#elif !defined(__cpp_exceptions)
+#error millrace reports errors by exceptions: compile without -fno-exceptions
+#endif
+
 /// 1 where g++ destroys some temporaries of a co_await or co_yield expression twice (seen in 12.2; treated as
 /// present in every g++ before 13). The generator then refuses `co_yield aggregate{...}` at compile time.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13

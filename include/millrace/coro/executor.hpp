@@ -21,6 +21,8 @@
 
 namespace millrace {
 
+class event_loop;
+
 /// A message to an executor from another thread. run() is called once on the executor's thread, between coroutines; it
 /// may post coroutines and must not resume one. The node belongs to its sender until post_remote() and to the
 /// executor's thread from the start of run().
@@ -102,6 +104,9 @@ class executor {
   }
   /// The time at which the current account was entered.
   std::int64_t entered_ns() const noexcept { return since_; }
+
+  /// The loop that this is, or null: a question that needs no run-time type information.
+  virtual event_loop* as_event_loop() noexcept { return nullptr; }
 
   // ---- time
 

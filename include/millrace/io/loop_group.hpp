@@ -20,7 +20,7 @@ class basic_loop_group final : public executor_service {
   /// `count` loops in all, `home` among them. That io_uring is refused is told for the first loop that it happens to.
   basic_loop_group(executor& home, std::size_t count, const loop_options& options = {}) : home_(home) {
     loop_options how = options;
-    const auto* before = dynamic_cast<const event_loop*>(&home);
+    const event_loop* before = home.as_event_loop();
     for (std::size_t i = 1; i < count; ++i) {
       if (before != nullptr && std::strcmp(before->backend(), "epoll") == 0) how.log = &say_nothing;
       helpers_.push_back(make_owned<basic_loop_thread<T>>(how));

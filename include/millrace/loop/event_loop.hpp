@@ -19,12 +19,14 @@ class event_loop : public executor {
  public:
   /// The loop behind `ex`; throws configuration_error when `ex` is none (a virtual-time loop, say).
   static event_loop& of(executor& ex) {
-    auto* loop = dynamic_cast<event_loop*>(&ex);
+    event_loop* loop = ex.as_event_loop();
     if (loop == nullptr) {
       throw configuration_error("files and sockets need a real event loop: make one with millrace::make_event_loop()");
     }
     return *loop;
   }
+
+  event_loop* as_event_loop() noexcept final { return this; }
 
   /// "io_uring" or "epoll".
   virtual const char* backend() const noexcept = 0;
