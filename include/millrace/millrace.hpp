@@ -8,6 +8,7 @@
 /// libarchive (shards/untar_plain.hpp), writing tars (tar/writer.hpp), generators for tests and examples
 /// (flow/iota.hpp, flow/generate.hpp, flow/collect.hpp). Programs that need less include the parts themselves.
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>

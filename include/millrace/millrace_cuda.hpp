@@ -10,6 +10,7 @@
 ///
 /// nvcc 13 compiles this header and millrace.hpp, with `-std=c++20`: a pipeline may stand in a .cu beside its kernels.
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/cuda/cuda_device.hpp>
 #include <millrace/cuda/device.hpp>
 #include <millrace/cuda/event.hpp>

@@ -24,7 +24,12 @@ says otherwise, for a mistake that the language itself answers with more. A line
     // only-if: MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE
 
 names a condition of the preprocessor (after millrace/base/compiler.hpp) without which the file does not apply; it is
-then skipped (77).
+then skipped (77). A line
+
+    // flags: -fno-exceptions
+
+gives options of the compiler that refuse a file without MILLRACE_MUST_FAIL: the first error must be the expected one,
+and any number may follow.
 """
 
 import pathlib
@@ -46,7 +51,8 @@ def check(command, path):
     expected = re.findall(r"^// expect:\s*(.*\S)", text, re.M)
     if not expected:
         return 1, "no line '// expect: <regular expression>' in the file"
-    if "MILLRACE_MUST_FAIL" not in text:
+    flags = " ".join(re.findall(r"^// flags:\s*(.*\S)", text, re.M)).split()
+    if not flags and "MILLRACE_MUST_FAIL" not in text:
         return 1, "the file does not use MILLRACE_MUST_FAIL"
     for condition in re.findall(r"^// only-if:\s*(.*\S)", text, re.M):
         with tempfile.TemporaryDirectory() as folder:
@@ -60,9 +66,11 @@ def check(command, path):
     accepted, output = compile_text(command, path)
     if not accepted:
         return 1, f"the good variant does not compile:\n{output}"
-    accepted, output = compile_text(command, path, "-DMILLRACE_MUST_FAIL")
+    accepted, output = compile_text(command, path, "-DMILLRACE_MUST_FAIL", *flags)
     if accepted:
         return 1, "the bad variant compiles"
+    if flags:
+        output = re.search(r"^.*\berror: .*$", output, re.M).group(0)
     for pattern in expected:
         if not re.search(pattern, output):
             return 1, f"the compiler's message does not match '{pattern}':\n{output}"
@@ -91,6 +99,9 @@ CASES = [
     ("good variant broken", "// expect: x\n// MILLRACE_MUST_FAIL\nint main() { return y; }\n", 1, "good variant"),
     ("no expectation", GOOD, 1, "no line"),
     ("no bad variant", "// expect: x\nint main() {}\n", 1, "does not use"),
+    ("refused for an option", "// flags: -DX\n// expect: one\n#ifdef X\n#error one\n#error two\n#endif\n", 0, "expected"),
+    ("not the first error", "// flags: -DX\n// expect: two\n#ifdef X\n#error one\n#error two\n#endif\n", 1, "does not match"),
+    ("accepted with the option", "// flags: -DX\n// expect: one\nint main() {}\n", 1, "bad variant compiles"),
     ("condition holds", "// only-if: 1\n// expect: stage\n" + GOOD, 0, "expected message"),
     ("condition fails", "// only-if: MILLRACE_MUST_NEVER_BE_SET\n// expect: stage\n" + GOOD, SKIPPED, "skipped"),
     ("condition is nonsense", "// only-if: 1 +\n// expect: stage\n" + GOOD, 1, "cannot be evaluated"),

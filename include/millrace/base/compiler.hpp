@@ -5,7 +5,7 @@
 /// \file
 /// Every compiler workaround of the library, named. Nothing else tests for a compiler.
 
-// What every header of the library comes through: better one sentence than what would follow.
+// Better one sentence than what would follow. Headers that include <coroutine> for others include this one before it.
 #if defined(__clang__) && __clang_major__ < 16
 #error millrace needs clang 16 or newer, or g++ 12 or newer
 #elif defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
+
 namespace millrace {
 
 /// Ends what an `owned` has: `delete`.

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/shared_block.hpp>
 
 namespace millrace {

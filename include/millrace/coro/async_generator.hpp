@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <millrace/base/compiler.hpp>
+
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/compiler.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/detail/generator_promise.hpp>

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <new>
 
+#include <millrace/base/compiler.hpp>
+
 namespace millrace::detail {
 
 /// A reference-counted run of memory: the owner behind `bytes` and `buffer`. The last reference calls recycle(), on

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <millrace/base/compiler.hpp>
+
 #include <coroutine>
 #include <exception>
 #include <utility>
 
-#include <millrace/base/compiler.hpp>
 #include <millrace/coro/detail/inlet.hpp>
 
 namespace millrace::detail {
