@@ -7,6 +7,7 @@
 #include <atomic>
 #include <limits>
 #include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -156,6 +157,15 @@ TEST_CASE("compact copies a slice that shows less than half of its memory") {
 TEST_CASE("an allocation whose size overflows is refused") {
   CHECK_THROWS_AS(millrace::detail::allocate_block(std::numeric_limits<std::size_t>::max()), std::bad_alloc);
   CHECK_THROWS_AS(millrace::detail::allocate_block(std::numeric_limits<std::size_t>::max() - 16), std::bad_alloc);
+}
+
+TEST_CASE("a slice is a span of bytes") {
+  const bytes whole = bytes::copy("a\xff text");
+  const std::span<const std::byte> shown = whole.slice(1, 2).span();
+  REQUIRE(shown.size() == 2);
+  CHECK(shown[0] == std::byte(0xff));
+  CHECK(static_cast<const void*>(shown.data()) == whole.data() + 1);
+  CHECK(bytes().span().empty());
 }
 
 TEST_CASE("slices may be copied and dropped on many threads") {

@@ -3,7 +3,8 @@
 // expect: a function is no store: call it, as in fetch\(files\(\)\)
 // expect: this is no store to fetch from: pass an s3::client, files\(\) or a shared<const storage>
 // expect: fetch takes shards: a source of them comes first
-// errors: 3
+// expect: fetch needs the store to read from, before its options
+// errors: 5
 // not: as_storage. was not declared
 #include <millrace/flow/iota.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -17,6 +18,8 @@ int main() {
   auto a = mill::shards("a.tar") | mill::fetch(disk);
   auto b = mill::shards("a.tar") | mill::fetch("s3://bucket/a.tar");
   auto c = mill::iota(3) | mill::fetch(disk());
+  auto d = mill::shards("a.tar") | mill::fetch();
+  auto e = mill::shards("a.tar") | mill::fetch({.shards = 2});
 #else
   auto a = mill::shards("a.tar") | mill::fetch(disk());
 #endif

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/catch.hpp"
@@ -150,6 +151,13 @@ TEST_CASE("a member that is not there, and what has no members") {
   CHECK_THAT(refusal<int>(R"({"y": 1})"), Contains("no member \"x\""));
   CHECK_THAT(refusal<int>("[1]"), Contains("no member \"x\""));
   CHECK_THAT(refusal<int>("null"), Contains("no member \"x\""));
+}
+
+TEST_CASE("JSON may be any text, not a field alone") {
+  const std::string manifest = R"({"x": 3} {"x": 4})";
+  CHECK(json_value<int>(parse_json(std::string_view(manifest).substr(0, 8)), "x") == 3);
+  CHECK(json_value<int>(parse_json(R"({"x": 5})"), "x") == 5);
+  CHECK_THROWS_AS(parse_json(manifest), decode_error);
 }
 
 #else

@@ -290,7 +290,7 @@ TEST_CASE("an exception on the pool is thrown in its turn") {
                                        if (x == 7) throw std::runtime_error("seven");
                                        return x;
                                      },
-                                     {.on = &pool});
+                                     {.on = pool});
   int seen = 0;
   std::string message;
   auto consume = [&]() -> mill::task<void> {

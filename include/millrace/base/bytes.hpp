@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -47,6 +49,7 @@ class bytes {
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
   std::string_view view() const noexcept { return {data_, size_}; }
+  std::span<const std::byte> span() const noexcept { return {reinterpret_cast<const std::byte*>(data_), size_}; }
   const char* begin() const noexcept { return data_; }
   const char* end() const noexcept { return data_ + size_; }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -79,10 +80,10 @@ struct json_conversion<std::vector<T, A>> {
 
 }  // namespace detail
 
-/// A JSON field as nlohmann::json. Throws decode_error that says where `at` and why: text that is no JSON, with the
+/// A JSON text as nlohmann::json. Throws decode_error that says where `at` and why: text that is no JSON, with the
 /// position in it, and numbers that no double can hold. Not part of millrace.hpp: the header it needs costs a second of
 /// compile time.
-inline nlohmann::json parse_json(const bytes& text, const where& at = where()) {
+inline nlohmann::json parse_json(std::string_view text, const where& at = where()) {
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::parse_error& e) {
@@ -91,6 +92,9 @@ inline nlohmann::json parse_json(const bytes& text, const where& at = where()) {
     throw decode_error(std::string("JSON that cannot be represented: ") + e.what(), at);
   }
 }
+
+/// A field of a sample.
+inline nlohmann::json parse_json(const bytes& text, const where& at = where()) { return parse_json(text.view(), at); }
 
 /// Member `name` of a JSON object as a T. An integral T takes integers in its range, bool takes booleans, a
 /// floating-point T any number that is not too large for it, std::vector arrays of such; other types are converted by

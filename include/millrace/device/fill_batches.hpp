@@ -16,7 +16,7 @@ namespace millrace {
 
 /// See fill_batches().
 struct fill_batches_options {
-  cpu_pool* on = nullptr;              ///< where the function runs; needed, and must outlive the pipeline
+  pool_ref on = nullptr;               ///< where the function runs; needed, and must outlive the pipeline
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
@@ -141,7 +141,7 @@ class fill_batches_stage : public detail::library_stage {
   fill_batches_stage(batch_pool pool, F f, const fill_batches_options& options)
       : pool_(std::move(pool)), f_(std::move(f)), options_(options) {
     if (options.on == nullptr)
-      throw configuration_error("fill_batches: the function needs a pool to run on, .on = &pool");
+      throw configuration_error("fill_batches: the function needs a pool to run on, .on = pool");
     if (options_.limit == 0) options_.limit = 2 * std::size_t(options_.on->threads());
     if (options_.limit > 1'000'000) throw configuration_error("fill_batches: .limit is beyond a million");
     if (pool_.layout().samples() == 0) throw configuration_error("fill_batches: the layout has no samples");

@@ -25,7 +25,7 @@ struct to_device_options {
   std::size_t slots = 3;       ///< batches in device memory at once, held by the consumer or ahead of it; at least 1
   std::size_t slot_bytes = 0;  ///< device memory of one slot; 0: as much as the first batch's layout needs
   std::size_t samples = 0;     ///< most samples of a batch made of items; 0: as many as the first has
-  cpu_pool* on = nullptr;      ///< where batches are laid out and staged; null: on the loop's thread
+  pool_ref on = nullptr;       ///< where batches are laid out and staged; null: on the loop's thread
 };
 
 namespace detail {

@@ -20,7 +20,7 @@ namespace millrace {
 struct map_concurrent_options {
   std::size_t limit = 0;  ///< items worked on or waiting to be taken; 0: twice the pool's threads, 16 without a pool
   millrace::order order = millrace::order::ordered;
-  cpu_pool* on = nullptr;         ///< where a plain function runs; must outlive the pipeline
+  pool_ref on = nullptr;          ///< where a plain function runs; must outlive the pipeline
   std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
   failure_policy failures = {};   ///< what happens to items for which the function throws
 };
@@ -111,7 +111,7 @@ class map_concurrent_stage : public detail::library_stage {
       return detail::refused();
     } else {
       if (options_.on == nullptr) {
-        throw configuration_error("map_concurrent: a plain function needs a pool to run on, .on = &pool");
+        throw configuration_error("map_concurrent: a plain function needs a pool to run on, .on = pool");
       }
       using pooled = detail::pooled<result, T, F>;
       return declare<T>(detail::map_concurrent_items<result, T, pooled>(std::move(source),

@@ -32,17 +32,21 @@ template <class Stage>
 inline constexpr bool keeps_state_v =
     std::is_class_v<Stage> && !std::is_empty_v<Stage> && !std::is_base_of_v<library_stage, Stage>;
 
+/// False, and what the compiler shows beside the sentence: both types by name.
+template <class Stage, class Source>
+inline constexpr bool is_stage_for = false;
+
 /// One sentence on why this stage does not take these items: the stage's own, from its explain<T>(), if it has one.
 template <class T, class Stage>
 constexpr void explain_refusal() {
   if constexpr (requires { Stage::template explain<T>(); }) {
     Stage::template explain<T>();
   } else if constexpr (std::is_function_v<std::remove_pointer_t<Stage>>) {
-    static_assert(never_v<Stage>,
+    static_assert(is_stage_for<Stage, async_generator<T>>,
                   "the function on the right of | is no stage for these items; a stage factory must be called, as in "
                   "source | untar()");
   } else {
-    static_assert(never_v<Stage>,
+    static_assert(is_stage_for<Stage, async_generator<T>>,
                   "the right side of | is not a stage for these items: it cannot be called with the async_generator on "
                   "the left side");
   }

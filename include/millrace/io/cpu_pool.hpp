@@ -88,6 +88,20 @@ class cpu_pool {
   std::vector<detail::thread> threads_;
 };
 
+/// A pool in the options of a stage, or none: `.on = cores`, `.on = &cores`. It must outlive what it is given to.
+class pool_ref {
+ public:
+  constexpr pool_ref(cpu_pool* pool = nullptr) noexcept : pool_(pool) {}
+  constexpr pool_ref(cpu_pool& pool) noexcept : pool_(&pool) {}
+  pool_ref(cpu_pool&&) = delete;  // a pool outlives the pipeline: name it
+
+  constexpr operator cpu_pool*() const noexcept { return pool_; }
+  constexpr cpu_pool* operator->() const noexcept { return pool_; }
+
+ private:
+  cpu_pool* pool_;
+};
+
 template <class Function>
 class cpu_pool::job final : public detail::pool_job {
  public:

@@ -297,5 +297,12 @@ detail::fetch_stage fetch(const Store& store, fetch_options options = {}) {
   }
   return detail::fetch_stage(detail::storage_of(store), options);
 }
+/// For the compiler's message.
+template <class T = void>
+detail::refused fetch(const fetch_options& = {}) {
+  static_assert(detail::never_v<T>,
+                "fetch needs the store to read from, before its options: fetch(client), fetch(files(), {.shards = 4})");
+  return {};
+}
 
 }  // namespace millrace
