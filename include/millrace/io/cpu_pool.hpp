@@ -15,6 +15,7 @@
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
+#include <millrace/flow/detail/refused.hpp>
 #include <millrace/io/detail/pool_state.hpp>
 #include <millrace/loop/detail/thread.hpp>
 
@@ -93,7 +94,10 @@ class pool_ref {
  public:
   constexpr pool_ref(cpu_pool* pool = nullptr) noexcept : pool_(pool) {}
   constexpr pool_ref(cpu_pool& pool) noexcept : pool_(&pool) {}
-  pool_ref(cpu_pool&&) = delete;  // a pool outlives the pipeline: name it
+  template <class T = void>
+  pool_ref(cpu_pool&&) noexcept : pool_(nullptr) {
+    static_assert(detail::never_v<T>, "a temporary pool ends before the pipeline that works on it: give the pool a name");
+  }
 
   constexpr operator cpu_pool*() const noexcept { return pool_; }
   constexpr cpu_pool* operator->() const noexcept { return pool_; }
