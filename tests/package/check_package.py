@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library as its users get it: check_package.py CASE --cmake ... (see CMakeLists.txt for the options).
 
-install          what is installed: every header, the package files, nothing else
+install          what is installed: every header, the package files, documents and examples, nothing else
 find_package     a program against the installed package, every component found here
+pkg_config       the same program with pkg-config alone, and an installed example
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
 optional         the same component, optional: the rest works and its target does not exist
@@ -57,6 +58,9 @@ class package:
 
     def build_and_run(self, folder):
         self.run(self.o.cmake, "--build", str(folder))
+        self.expect_consumer(folder)
+
+    def expect_consumer(self, folder):
         said = self.run(str(folder / "consumer"))
         expect(said == f"millrace {self.o.version}: slice 1\n", f"the consumer said {said!r}")
 
@@ -77,7 +81,12 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.hpp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "origin", "cuda")
-        others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts} | {"share/doc/millrace/LICENSE"}
+        others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[3:-1]))}
+        root = pathlib.Path(self.o.source)
+        documents = {root / "LICENSE", root / "README.md", *root.glob("docs/decisions/*.md")}
+        documents |= {p for p in root.glob("examples/**/*") if p.suffix in (".cpp", ".hpp", ".cu")}
+        others |= {"share/doc/millrace/" + p.relative_to(root).as_posix() for p in documents}
         expect(files - headers == others, f"beside the headers: {sorted((files - headers) ^ others)}")
         for name in others:
             text = pathlib.Path(self.prefix, name).read_text()
@@ -86,6 +95,26 @@ class package:
     def case_find_package(self):
         folder, _ = self.configure("find_package", f"-DCOMPONENTS={';'.join(self.components)}")
         self.build_and_run(folder)
+
+    def case_pkg_config(self):
+        modules = [f"millrace-{c}" for c in self.components if c != "cuda"]
+        if {"s3", "tar", "jpeg"} <= set(self.components):
+            modules.append("millrace")
+        found = {"PKG_CONFIG_PATH": str(self.prefix / "share/pkgconfig")}
+        version = self.run("pkg-config", "--modversion", modules[-1], environment=found)
+        expect(version == self.o.version + "\n", version)
+        flags = self.run("pkg-config", "--cflags", *modules, environment=found).split()
+        libraries = self.run("pkg-config", "--libs", *modules, environment=found).split()
+        folder = pathlib.Path(self.o.work, "pkg_config")
+        folder.mkdir(parents=True, exist_ok=True)
+        consumer = pathlib.Path(self.o.source, "tests/package/consumer")
+        self.run(self.o.compiler, "-std=c++20", *flags, f"-I{self.o.everything}", str(consumer / "main.cpp"),
+                 str(consumer / "second.cpp"), *libraries, "-o", str(folder / "consumer"))
+        self.expect_consumer(folder)
+        if {"millrace", "millrace-origin"} <= set(modules):
+            documents = self.prefix / "share/doc/millrace"
+            self.run(self.o.compiler, "-std=c++20", *flags, f"-I{documents}", "-fsyntax-only",
+                     str(documents / "examples/quickstart.cpp"))
 
     def case_version(self):
         major, minor, patch = map(int, self.o.version.split("."))

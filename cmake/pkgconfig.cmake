@@ -1,0 +1,25 @@
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging machine
+# had, as with the CMake package: pkg-config names what is missing. None for cuda: the toolkit's own file is named after
+# its version.
+
+set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
+file(RELATIVE_PATH millrace_pc_include ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+
+# millrace_pc(<name> <description> <modules it needs> [<cflags> <libs>])
+function(millrace_pc millrace_pc_name millrace_pc_description millrace_pc_requires)
+  set(millrace_pc_cflags "${ARGV3}")
+  set(millrace_pc_libs "${ARGV4}")
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/millrace.pc.in pkgconfig/${millrace_pc_name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${millrace_pc_name}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+endfunction()
+
+millrace_pc(millrace-core "coroutines, stages, the event loop, files" "liburing >= 2.3" "-I\${includedir} -pthread" -pthread)
+millrace_pc(millrace-http "the HTTP client of millrace" "millrace-core libcurl >= 7.88")
+millrace_pc(millrace-s3 "S3 and what reads from it" "millrace-http libcrypto >= 3.0 expat")
+millrace_pc(millrace-tar "compressed archives for millrace" "millrace-core libarchive >= 3.6")
+millrace_pc(millrace-jpeg "JPEG decoding for millrace" "millrace-core libturbojpeg >= 2.1")
+millrace_pc(millrace-origin "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0")
+millrace_pc(millrace "${PROJECT_DESCRIPTION}" "millrace-s3 millrace-tar millrace-jpeg")
