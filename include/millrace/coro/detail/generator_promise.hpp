@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <millrace/base/compiler.hpp>
+
 #include <coroutine>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/compiler.hpp>
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
