@@ -6,11 +6,11 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/detail/refused.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/base/slab_pool.hpp>
 #include <millrace/device/batch_builder.hpp>
 #include <millrace/device/device.hpp>
-#include <millrace/flow/detail/refused.hpp>
 
 namespace millrace {
 

@@ -5,10 +5,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/detail/refused.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/call.hpp>
-#include <millrace/flow/detail/refused.hpp>
 
 /// \file
 /// `generator | stage` and `stage | stage`.

@@ -12,10 +12,10 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <millrace/base/detail/refused.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/flow/detail/refused.hpp>
 #include <millrace/io/detail/pool_state.hpp>
 #include <millrace/loop/detail/thread.hpp>
 

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/detail/refused.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/call.hpp>
-#include <millrace/flow/detail/refused.hpp>
 
 namespace millrace::detail {
 

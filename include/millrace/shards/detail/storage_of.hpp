@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
+#include <millrace/base/detail/refused.hpp>
 #include <millrace/base/shared.hpp>
-#include <millrace/flow/detail/refused.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::detail {
