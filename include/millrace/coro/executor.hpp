@@ -118,9 +118,6 @@ class executor {
   /// The loop that this is, or null: a question that needs no run-time type information.
   virtual event_loop* as_event_loop() noexcept { return nullptr; }
 
-  /// The loop that this is, or null: a question that needs no run-time type information.
-  virtual event_loop* as_event_loop() noexcept { return nullptr; }
-
   // ---- time
 
   virtual std::int64_t now_ns() const noexcept { return monotonic_ns(); }
