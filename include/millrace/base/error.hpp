@@ -102,6 +102,18 @@ class configuration_error : public error {
   using error::error;
 };
 
+/// A call that a program must not make: on an object that was moved from, twice where once is meant, from a coroutine of
+/// another loop. Nothing has happened then. (What a destructor finds cannot be thrown, and aborts.)
+class usage_error : public error {
+ public:
+  using error::error;
+};
+
+namespace detail {
+/// Off the per-item paths: `if (MILLRACE_UNLIKELY(misuse)) misused("what was done that must not be");`
+[[noreturn]] MILLRACE_NOINLINE inline void misused(const char* sentence) { throw usage_error(sentence); }
+}  // namespace detail
+
 /// An archive that is broken, cut short, hostile, or of no known format.
 class archive_error : public error {
  public:
