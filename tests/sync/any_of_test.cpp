@@ -158,9 +158,10 @@ TEST_CASE("any_of takes tasks without values, with move-only ones, a single one,
     static task<int> kept() {
       executor& ex = co_await this_executor();
       started<int> running(ex, number(9ms, 7));
-      auto first = co_await any_of(running, sleep_for(5ms));
-      auto second = co_await any_of(running, sleep_for(5ms));
-      co_return static_cast<int>(first.index()) * 100 + std::get<0>(second);
+      auto first = co_await any_of(running.ended(), sleep_for(5ms));
+      auto second = co_await any_of(sleep_for(4ms), running.ended());
+      const int value = co_await running;
+      co_return static_cast<int>(first.index()) * 100 + static_cast<int>(second.index()) * 10 + value;
     }
     static task<int> items() {
       auto g = numbers(10ms);
