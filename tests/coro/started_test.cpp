@@ -72,6 +72,35 @@ TEST_CASE("started tasks run side by side") {
   CHECK(loop.elapsed() == 10ms);
 }
 
+TEST_CASE("the end of a started task can be awaited alone, and its result stays") {
+  testing::virtual_loop loop;
+  struct local {
+    static task<void> end_of(started<int>& s) { co_await s.ended(); }
+    static task<void> twice(started<int>& s) {
+      started<void> waits(co_await this_executor(), end_of(s));
+      co_await yield_now();
+      co_await s.ended();
+    }
+  };
+  started<int> s(loop, after(10ms, 5));
+  {
+    started<void> dropped(loop, local::end_of(s));
+    run_turns(loop, 2);
+    CHECK_FALSE(dropped.done());
+  }
+  block_on(loop, local::end_of(s));
+  CHECK(loop.elapsed() == 10ms);
+  block_on(loop, local::end_of(s));
+  CHECK(block_on(loop, await_it(s)) == 5);
+  started<int> t(loop, failing(10ms));
+  block_on(loop, local::end_of(t));
+  CHECK_THROWS_WITH(block_on(loop, await_it(t)), "broken");
+  started<int> none;
+  CHECK_THROWS_AS(block_on(loop, local::end_of(none)), usage_error);
+  started<int> u(loop, after(10ms, 6));
+  CHECK_THROWS_AS(block_on(loop, local::twice(u)), usage_error);
+}
+
 TEST_CASE("the exception of a started task is thrown by its await, or dropped with it") {
   testing::virtual_loop loop;
   started<int> s(loop, failing(10ms));

@@ -155,6 +155,18 @@ TEST_CASE("a part fails when both requests have; before that, the other one coun
   CHECK(f.read() == "read 25");
 }
 
+TEST_CASE("a part that fails when its second request comes is there") {
+  for (const bool first_fails : {true, false}) {
+    fixture f;
+    f.learn();
+    f.store->times.insert(f.store->times.end(), {40ms, 20ms});  // asked for again after 20 ms
+    f.store->fails.assign(20, false);
+    f.store->fails.insert(f.store->fails.end(), {first_fails, !first_fails});
+    CHECK(f.read() == (first_fails ? "21" : "20"));
+    CHECK(f.took == 40ms);
+  }
+}
+
 TEST_CASE("dropping a part that was asked for twice drops both requests") {
   fixture f;
   f.learn();

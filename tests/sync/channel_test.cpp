@@ -5,11 +5,13 @@
 #include "tests/support/catch.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 
 #include "tests/coro/support.hpp"
@@ -44,6 +46,51 @@ task<std::string> receive_one(channel<int>& c) {
   }
 }
 
+/// Its clock goes on with every look: who has run has been busy.
+class counting_loop final : public executor {
+ public:
+  ~counting_loop() override { shut_down(); }
+  std::int64_t now_ns() const noexcept override { return ++looks_; }
+  void run_until_idle() {
+    run_until([this] { return ready_empty(); });
+  }
+
+ protected:
+  void poll(bool, std::optional<time_point>) override {}
+  void wake() noexcept override {}
+
+ private:
+  mutable std::int64_t looks_ = 0;
+};
+
+/// Five coroutines, and which of them run.
+class waiters {
+ public:
+  explicit waiters(counting_loop& loop) : loop_(loop) {}
+  template <class Make>
+  void start(Make make) {
+    for (int i = 0; i < 5; ++i) {
+      stage_record& own = stages_.emplace_back("waiter", nullptr, nullptr);
+      running_.push_back(started<void>(loop_, make(i), &own));
+    }
+    woken();
+  }
+  /// How many have run since the last time.
+  int woken() {
+    loop_.run_until_idle();
+    int n = 0;
+    for (stage_record& s : stages_) {
+      if (s.busy_ns.exchange(0) > 0) ++n;
+    }
+    return n;
+  }
+
+ private:
+  counting_loop& loop_;
+  std::deque<stage_record> stages_;
+  std::vector<started<void>> running_;
+};
+
 }  // namespace
 
 // Its queue allocates: noexcept would end the program where there is no memory.
@@ -67,12 +114,9 @@ TEST_CASE("a channel is a bounded queue") {
   CHECK(receiver.take() == std::vector<int>{2, 3, 4, 5, 6, 7, 8, 9, 10});
 }
 
-TEST_CASE("a channel without room holds one item") {
-  channel<int> c(0);
-  CHECK(c.try_send(1));
-  CHECK_FALSE(c.try_send(2));
-  CHECK(c.try_receive() == std::optional<int>(1));
-  CHECK_FALSE(c.try_receive());
+TEST_CASE("a channel without room for an item is refused") {
+  CHECK_THROWS_AS(channel<int>(0), usage_error);
+  CHECK_THROWS_WITH(channel<int>(0), "a channel needs room for one item");
 }
 
 TEST_CASE("closing delivers what is queued, then the end; senders are refused") {
@@ -129,6 +173,152 @@ TEST_CASE("waiting receivers and senders are served in their order") {
   c.close();
   run_until_idle(loop);
   CHECK(receiver.take() == std::vector<int>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("an item wakes one receiver, and a place one sender") {
+  struct local {
+    static task<void> receive(channel<int>& c) { co_await c.receive(); }
+    static task<void> send(channel<int>& c, int i) { co_await c.send(i); }
+  };
+  counting_loop loop;
+  channel<int> c(1);
+  {
+    waiters receivers(loop);
+    receivers.start([&](int) { return local::receive(c); });
+    for (int i = 0; i < 4; ++i) {
+      CHECK(c.try_send(i));
+      CHECK(receivers.woken() == 1);
+    }
+    c.close();
+    CHECK(receivers.woken() == 1);
+  }
+  channel<int> full(1);
+  CHECK(full.try_send(-1));
+  waiters senders(loop);
+  senders.start([&](int i) { return local::send(full, i); });
+  for (int i = 0; i < 3; ++i) {
+    CHECK(full.try_receive() == i - 1);
+    CHECK(senders.woken() == 1);
+  }
+  full.close();
+  CHECK(senders.woken() == 2);
+}
+
+TEST_CASE("nobody overtakes a receiver or a sender that waits") {
+  testing::virtual_loop loop;
+  channel<int> c(1);
+  {
+    started<std::string> first(loop, receive_one(c));
+    run_until_idle(loop);
+    started<std::string> second(loop, receive_one(c));  // runs before the first one is woken
+    CHECK(c.try_send(1));
+    CHECK_FALSE(c.try_receive());
+    run_until_idle(loop);
+    CHECK_FALSE(second.done());
+    CHECK(c.try_send(2));
+    run_until_idle(loop);
+    CHECK(first.take() == "1");
+    CHECK(second.take() == "2");
+  }
+  CHECK(c.try_send(0));
+  started<void> first(loop, send_all(c, 1, 1, 0ms));
+  run_until_idle(loop);
+  started<void> second(loop, send_all(c, 2, 1, 0ms));
+  CHECK(c.try_receive() == std::optional<int>(0));
+  CHECK_FALSE(c.try_send(3));
+  run_until_idle(loop);
+  CHECK(c.try_receive() == std::optional<int>(1));
+  run_until_idle(loop);
+  CHECK(c.try_receive() == std::optional<int>(2));
+}
+
+TEST_CASE("who is behind two that were woken takes the item or the place that is left") {
+  testing::virtual_loop loop;
+  channel<int> c(2);
+  started<std::string> first(loop, receive_one(c));
+  run_until_idle(loop);
+  started<std::string> second(loop, receive_one(c));
+  CHECK(c.try_send(1));
+  CHECK(c.try_send(2));
+  run_until_idle(loop);
+  CHECK(first.take() == "1");
+  CHECK(second.take() == "2");
+  CHECK(c.try_send(3));
+  CHECK(c.try_send(4));
+  started<void> a(loop, send_all(c, 5, 1, 0ms));
+  run_until_idle(loop);
+  started<void> b(loop, send_all(c, 6, 1, 0ms));
+  CHECK(c.try_receive() == std::optional<int>(3));
+  CHECK(c.try_receive() == std::optional<int>(4));
+  run_until_idle(loop);
+  CHECK(c.try_receive() == std::optional<int>(5));
+  CHECK(c.try_receive() == std::optional<int>(6));
+}
+
+TEST_CASE("what was kept for a waiter that is dropped before it runs is the next one's") {
+  testing::virtual_loop loop;
+  channel<int> c(1);
+  {
+    std::vector<started<std::string>> receivers;
+    for (int i = 0; i < 3; ++i) receivers.emplace_back(loop, receive_one(c));
+    run_until_idle(loop);
+    CHECK(c.try_send(7));
+    receivers.erase(receivers.begin());
+    run_until_idle(loop);
+    CHECK(receivers[0].take() == "7");
+    CHECK_FALSE(receivers[1].done());
+    // One that was woken for the item, and one for the end.
+    CHECK(c.try_send(8));
+    started<std::string> behind(loop, receive_one(c));
+    run_turns(loop, 0);
+    c.close();
+    receivers.erase(receivers.begin() + 1);
+    run_until_idle(loop);
+    CHECK(behind.take() == "8");
+  }
+  channel<int> full(1);
+  CHECK(full.try_send(0));
+  std::vector<started<void>> senders;
+  for (int i = 1; i <= 3; ++i) senders.emplace_back(loop, send_all(full, i, 1, 0ms));
+  run_until_idle(loop);
+  CHECK(full.try_receive() == std::optional<int>(0));
+  senders.erase(senders.begin());
+  run_until_idle(loop);
+  CHECK(senders[0].done());
+  CHECK_FALSE(senders[1].done());
+  CHECK(full.try_receive() == std::optional<int>(2));
+  senders.clear();  // with a place that is kept
+  CHECK(full.try_send(9));
+}
+
+TEST_CASE("nobody waits in vain, whatever is dropped") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    testing::virtual_loop loop(seed);
+    INFO(loop.seed_text());
+    rng random(seed, 0, 2);
+    const std::size_t capacity = 1 + static_cast<std::size_t>(random.below(3));
+    channel<int> c(capacity);
+    struct local {
+      static task<void> send(channel<int>& c) { co_await c.send(1); }
+      static task<void> receive(channel<int>& c) { co_await c.receive(); }
+    };
+    std::vector<started<void>> senders(4);
+    std::vector<started<void>> receivers(4);
+    const auto waits = [](const started<void>& s) { return s && !s.done(); };
+    for (int step = 0; step < 60; ++step) {
+      const auto slot = static_cast<std::size_t>(random.below(4));
+      started<void>& changed = random.below(2) == 0 ? senders[slot] : receivers[slot];
+      if (random.below(4) == 0) {
+        changed = started<void>();
+      } else if (!waits(changed)) {
+        changed = started<void>(loop, &changed == &senders[slot] ? local::send(c) : local::receive(c));
+      }
+      if (random.below(3) != 0) continue;
+      run_until_idle(loop);
+      if (std::any_of(receivers.begin(), receivers.end(), waits)) REQUIRE(c.size() == 0);
+      if (std::any_of(senders.begin(), senders.end(), waits)) REQUIRE(c.size() == capacity);
+    }
+  }
 }
 
 TEST_CASE("items may be move-only and are destroyed once") {

@@ -151,6 +151,40 @@ TEST_CASE("the first exception stops the others and the body, and is rethrown") 
   CHECK(tracked::clean());
 }
 
+TEST_CASE("a scope counts the errors beside the one that it throws") {
+  testing::virtual_loop loop;
+  tracked::reset();
+  struct local {
+    static task<void> run(further_errors& further, int failures, std::string& log) {
+      auto body = [&](scope& s) -> task<void> {
+        for (int i = 0; i < failures; ++i) s.spawn(fail, duration(5ms), i == 0 ? "first" : "another");
+        s.spawn(fail, duration(6ms), "too late to be thrown");
+        s.spawn([&log] { return append(log, 7ms, 'x'); });
+        co_await virtual_sleep(20ms);
+      };
+      co_await with_scope(further, body);
+    }
+    static task<void> body_too(further_errors& further) {
+      auto body = [](scope& s) -> task<void> {
+        s.spawn(fail, duration(0ms), "a task");
+        throw std::runtime_error("the body");
+        co_return;
+      };
+      co_await with_scope(further, body);
+    }
+  };
+  std::string log;
+  further_errors further;
+  CHECK_THROWS_WITH(block_on(loop, local::run(further, 1, log)), "first");
+  CHECK(further.count() == 0);
+  CHECK_THROWS_WITH(block_on(loop, local::run(further, 4, log)), "first");
+  CHECK(further.count() == 3);
+  CHECK_THROWS_WITH(block_on(loop, local::body_too(further)), "the body");
+  CHECK(further.count() == 4);
+  CHECK(log.empty());
+  CHECK(tracked::clean());
+}
+
 TEST_CASE("tasks may spawn tasks") {
   struct local {
     static task<void> tree(scope& s, int depth, int& count) {

@@ -52,6 +52,7 @@ class promise_base {
   }
 
   void unhandled_exception() noexcept { error_ = std::current_exception(); }
+  bool failed() const noexcept { return error_ != nullptr; }
   void rethrow_if_failed() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
@@ -151,24 +152,60 @@ class this_stage {
   awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise.stage()); }
 };
 
+namespace detail {
+
+/// What the awaiters of leaves have in common: the coroutine that waits, and its place in its executor's run queue, which
+/// unlinks itself. A leaf derives from it, and has only to take back in its destructor what it asked of others.
+class waiting_awaiter {
+ public:
+  waiting_awaiter(const waiting_awaiter&) = delete;
+  waiting_awaiter& operator=(const waiting_awaiter&) = delete;
+
+ protected:
+  explicit waiting_awaiter(promise_base& promise) noexcept : promise_(promise) {}
+  ~waiting_awaiter() = default;
+
+  executor& home() const noexcept { return promise_.get_executor(); }
+  stage_record* stage() const noexcept { return promise_.stage(); }
+  /// How await_suspend() begins.
+  void suspend(std::coroutine_handle<> handle) noexcept { node_.set(handle, promise_.stage()); }
+  /// Queues the suspended coroutine; while it is queued, nothing.
+  void wake() noexcept { home().post(node_); }
+  /// For those who queue it themselves.
+  ready_node& node() noexcept { return node_; }
+
+ private:
+  promise_base& promise_;
+  ready_node node_;
+};
+
+/// An await of `object` that has not begun: what wait() and the like return.
+template <class Awaiter, class Object>
+class awaitable_of {
+ public:
+  explicit awaitable_of(Object& object) noexcept : object_(&object) {}
+  Awaiter awaited_by(promise_base& promise) const noexcept { return Awaiter(*object_, promise); }
+
+ private:
+  Object* object_;
+};
+
+}  // namespace detail
+
 /// Goes through the run queue once: `co_await yield_now();` lets timers, I/O and other coroutines run.
 /// Dropping it while queued unlinks it.
 class yield_now {
  public:
   yield_now() noexcept = default;
-  class awaiter {
+  class awaiter : private detail::waiting_awaiter {
    public:
-    explicit awaiter(promise_base& promise) noexcept : promise_(promise) {}
+    explicit awaiter(promise_base& promise) noexcept : waiting_awaiter(promise) {}
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
-      promise_.get_executor().post(node_);
+      suspend(handle);
+      wake();
     }
     void await_resume() const noexcept {}
-
-   private:
-    promise_base& promise_;
-    ready_node node_;
   };
   awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise); }
 };

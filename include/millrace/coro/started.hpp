@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/coro/task.hpp>
 
@@ -19,6 +20,7 @@ template <class T = void>
 class [[nodiscard("dropping a started task stops it")]] started {
  public:
   using value_type = T;
+  class end;
 
   started() noexcept = default;
 
@@ -44,6 +46,8 @@ class [[nodiscard("dropping a started task stops it")]] started {
   ~started() = default;
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
+  /// Awaitable for the end alone: the result, or the exception, stays for take() or an await.
+  end ended() noexcept { return end(*this); }
   bool done() const noexcept { return state_ != nullptr && state_->done; }
 
   /// Takes the result of a task that is done(), or throws its exception.
@@ -102,6 +106,27 @@ class started<T>::awaiter {
   stage_record* stage_;
   ready_node node_;
   bool waiting_ = false;
+};
+
+/// See started::ended().
+template <class T>
+class started<T>::end {
+ public:
+  explicit end(started& s) noexcept : started_(&s) {}
+  class awaiter : public started<T>::awaiter {
+   public:
+    using started<T>::awaiter::awaiter;
+    void await_resume() const noexcept {}
+  };
+  awaiter awaited_by(promise_base& parent) const {
+    if (!*started_) detail::misused("the end of an empty started task was awaited: it was moved from, or never started");
+    state& s = *started_->state_;
+    if (s.waiter != nullptr) detail::misused("one coroutine may wait for a started task, and one does");
+    return awaiter(s, started_->task_.handle_, parent.stage());
+  }
+
+ private:
+  started* started_;
 };
 
 }  // namespace millrace

@@ -19,6 +19,9 @@ class started;
 
 namespace detail {
 
+template <class T>
+class branch;
+
 /// Told when a task is done; may post, must not resume.
 class completion {
  public:
@@ -153,6 +156,8 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
  private:
   template <class U>
   friend class started;
+  template <class U>
+  friend class detail::branch;
 
   /// The coroutine, which this owner forgets. (std::exchange would be one more template for every type of result.)
   std::coroutine_handle<promise_type> release() noexcept {

@@ -35,18 +35,16 @@ class basic_exchange {
   basic_exchange(basic_exchange&&) noexcept = default;
   basic_exchange& operator=(basic_exchange&&) noexcept = default;
 
-  class waiting {
+  class waiting : private millrace::detail::waiting_awaiter {
    public:
     waiting(detail::basic_transfer<T>& t, promise_base& promise, bool for_head) noexcept
-        : transfer_(t), promise_(promise), for_head_(for_head) {}
-    waiting(const waiting&) = delete;
-    waiting& operator=(const waiting&) = delete;
+        : waiting_awaiter(promise), transfer_(t), for_head_(for_head) {}
     ~waiting() {
       if (suspended_) transfer_.set_waiter(nullptr, for_head_);
     }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
-      transfer_.set_waiter(&node_, for_head_, promise_.stage());
+      suspend(handle);
+      transfer_.set_waiter(&node(), for_head_, stage());
       suspended_ = true;
     }
 
@@ -58,9 +56,7 @@ class basic_exchange {
     detail::basic_transfer<T>& transfer_;
 
    private:
-    promise_base& promise_;
     const bool for_head_;
-    ready_node node_;
     bool suspended_ = false;
   };
   class head_awaiter : public waiting {
@@ -83,14 +79,7 @@ class basic_exchange {
     }
   };
   template <class Awaiter>
-  class awaitable {
-   public:
-    explicit awaitable(detail::basic_transfer<T>& t) noexcept : transfer_(&t) {}
-    Awaiter awaited_by(promise_base& promise) const noexcept { return Awaiter(*transfer_, promise); }
-
-   private:
-    detail::basic_transfer<T>* transfer_;
-  };
+  using awaitable = millrace::detail::awaitable_of<Awaiter, detail::basic_transfer<T>>;
 
   awaitable<head_awaiter> head() noexcept { return awaitable<head_awaiter>(*transfer_); }
   awaitable<read_awaiter> read() noexcept { return awaitable<read_awaiter>(*transfer_); }

@@ -25,26 +25,22 @@ class [[nodiscard("nothing runs until it is awaited")]] run_on {
   run_on(executor& other, Callable make)
       : other_(other), errand_(make_owned<detail::errand_for<Callable>>(std::move(make))) {}
 
-  class awaiter {
+  class awaiter : private detail::waiting_awaiter {
    public:
     awaiter(executor& other, owned<detail::errand_for<Callable>> e, promise_base& promise) noexcept
-        : other_(other), errand_(e.release()), promise_(promise) {}
-    awaiter(const awaiter&) = delete;
-    awaiter& operator=(const awaiter&) = delete;
+        : waiting_awaiter(promise), other_(other), errand_(e.release()) {}
     ~awaiter() { errand_->abandon(); }
 
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
-      errand_->send(promise_.get_executor(), other_, node_);
+      suspend(handle);
+      errand_->send(home(), other_, node());
     }
     typename detail::errand_for<Callable>::result_type await_resume() { return errand_->take(); }
 
    private:
     executor& other_;
     detail::errand_for<Callable>* errand_;
-    promise_base& promise_;
-    ready_node node_;
   };
   awaiter awaited_by(promise_base& promise) && {
     if (errand_ == nullptr) detail::misused("run_on() was awaited twice");

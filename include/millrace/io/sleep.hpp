@@ -15,23 +15,21 @@ class sleep_until {
  public:
   explicit sleep_until(time_point due) noexcept : due_(due) {}
 
-  class awaiter : private timer_node {
+  class awaiter : private timer_node, private detail::waiting_awaiter {
    public:
-    awaiter(time_point due, promise_base& promise) noexcept : due_(due), promise_(promise) {}
-    ~awaiter() override { promise_.get_executor().remove_timer(*this); }
+    awaiter(time_point due, promise_base& promise) noexcept : waiting_awaiter(promise), due_(due) {}
+    ~awaiter() override { home().remove_timer(*this); }
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) {
-      node_.set(handle, promise_.stage());
-      promise_.get_executor().add_timer(*this, due_);
+      suspend(handle);
+      home().add_timer(*this, due_);
     }
     void await_resume() const noexcept {}
 
    private:
-    void fire() noexcept override { promise_.get_executor().post(node_); }
+    void fire() noexcept override { wake(); }
 
     time_point due_;
-    promise_base& promise_;
-    ready_node node_;
   };
   awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(due_, promise); }
 

@@ -13,12 +13,13 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
-#include <millrace/io/timeout.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/shards/detail/part_times.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/hedge_options.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/sync/event.hpp>
+#include <millrace/sync/all_of.hpp>
+#include <millrace/sync/any_of.hpp>
 
 namespace millrace {
 
@@ -44,52 +45,37 @@ class basic_hedged_storage final : public storage {
     executor& ex = co_await this_executor();
     stage_record* const stage = co_await this_stage();
     const time_point begun = ex.now();
-    event over;
-    reading first;
-    reading second;
-    first.begin(ex, stage, inner_->read(object, etag, offset, length, slabs), over);
+    answer first;
+    answer second;
+    task<void> asking = ask(inner_->read(object, etag, offset, length, slabs), first);
+    started<void> asked(ex, std::move(asking), stage);
     const std::optional<duration> patience = times_.patience(length);
-    if (patience) {
-      detail::alarm slow(ex, over);
-      slow.set(detail::deadline_after(ex, *patience));
-      co_await over.wait();
+    if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
+    if (patience && !asked.done() && times_.take()) {
+      asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
+      started<void> again(ex, std::move(asking), stage);
+      co_await any_of(asked.ended(), again.ended());
+      if (!first.came && !second.came) co_await all_of(asked.ended(), again.ended());
+    } else {
+      co_await asked.ended();
     }
-    if (patience && !first.over && times_.take()) {
-      second.begin(ex, stage, inner_->read(std::move(object), std::move(etag), offset, length, slabs), over);
-    }
-    while (!first.result && !second.result && !(first.over && second.over)) {
-      over.reset();
-      co_await over.wait();
-    }
-    if (!first.result && !second.result) std::rethrow_exception(first.failure);
+    if (!first.came && !second.came) std::rethrow_exception(first.failure);
     times_.came(length, ex.now() - begun);
-    co_return first.result ? std::move(*first.result) : std::move(*second.result);
+    co_return first.came ? std::move(*first.came) : std::move(*second.came);
   }
 
  private:
-  class reading {
-   public:
-    void begin(executor& ex, stage_record* stage, task<part> t, event& e) {
-      over = false;
-      task<void> telling = run(std::move(t), *this, e);
-      running_ = started<void>(ex, std::move(telling), stage);
-    }
-    std::optional<part> result;
+  struct answer {
+    std::optional<part> came;
     std::exception_ptr failure;
-    bool over = true;
-
-   private:
-    static task<void> run(task<part> t, reading& r, event& e) {
-      try {
-        r.result.emplace(co_await std::move(t));
-      } catch (...) {
-        r.failure = std::current_exception();
-      }
-      r.over = true;
-      e.set();
-    }
-    started<void> running_;
   };
+  static task<void> ask(task<part> reading, answer& to) {
+    try {
+      to.came.emplace(co_await std::move(reading));
+    } catch (...) {
+      to.failure = std::current_exception();
+    }
+  }
 
   const shared<const storage> inner_;
   mutable detail::part_times times_;

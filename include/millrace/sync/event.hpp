@@ -17,12 +17,12 @@ namespace millrace {
 /// the event is reset before it runs. Dropping a wait unlinks it. The event must outlive its waiters.
 class event {
  public:
-  class awaiter : public waiter {
+  class awaiter : public waiter, private detail::waiting_awaiter {
    public:
-    awaiter(event& e, promise_base& promise) noexcept : event_(e), promise_(promise) {}
+    awaiter(event& e, promise_base& promise) noexcept : waiting_awaiter(promise), event_(e) {}
     bool await_ready() const noexcept { return event_.set_; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
+      suspend(handle);
       event_.waiters_.push(*this);
     }
     void await_resume() const noexcept {}
@@ -30,26 +30,14 @@ class event {
    private:
     friend class event;
     event& event_;
-    promise_base& promise_;
-    ready_node node_;
   };
-  class awaitable {
-   public:
-    explicit awaitable(event& e) noexcept : event_(&e) {}
-    awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*event_, promise); }
-
-   private:
-    event* event_;
-  };
+  using awaitable = detail::awaitable_of<awaiter, event>;
 
   bool is_set() const noexcept { return set_; }
   awaitable wait() noexcept { return awaitable(*this); }
   void set() noexcept {
     set_ = true;
-    while (!waiters_.empty()) {
-      awaiter& a = waiters_.pop();
-      a.promise_.get_executor().post(a.node_);
-    }
+    while (!waiters_.empty()) waiters_.pop().wake();
   }
   void reset() noexcept { set_ = false; }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <millrace/coro/started.hpp>
+#include <millrace/sync/further_errors.hpp>
 #include <millrace/sync/signal.hpp>
 
 namespace millrace {
@@ -23,8 +24,8 @@ namespace millrace {
 ///     });
 ///
 /// with_scope() returns when the body and every spawned task have ended. The body is one of them: it starts through the
-/// run queue, and the first exception of any stops the others (their frames are destroyed at once) and is rethrown.
-/// Dropping with_scope() drops them all. What several tasks share must live outside the body, which may end first.
+/// run queue, and the first exception of any stops the others (their frames are destroyed at once) and is rethrown. What
+/// others throw until they are stopped is counted by with_scope(further, body). Dropping with_scope() drops them all. What several tasks share must live outside the body, which may end first.
 class scope {
  public:
   scope(const scope&) = delete;
@@ -42,12 +43,25 @@ class scope {
 
   template <class Body>
   friend task<void> with_scope(Body body);
+  template <class Body>
+  friend task<void> with_scope(further_errors& further, Body body);
 
  private:
-  scope(executor& ex, stage_record* stage) noexcept : executor_(ex), stage_(stage) {}
+  scope(executor& ex, stage_record* stage, further_errors* further) noexcept
+      : executor_(ex), stage_(stage), further_(further) {}
 
   ~scope() { stop(); }
 
+  template <class Body>
+  static task<void> join(further_errors* further, Body body) {
+    executor& ex = co_await this_executor();
+    stage_record* stage = co_await this_stage();
+    scope s(ex, stage, further);
+    s.start(run_body(s, body));
+    while (s.running_ > 0 && !s.error_) co_await s.changed_.wait();
+    s.stop();
+    if (s.error_) std::rethrow_exception(s.error_);
+  }
   template <class Callable, class... Args>
   static task<void> run(scope& self, Callable callable, Args... args) {
     try {
@@ -73,7 +87,11 @@ class scope {
     ++running_;
   }
   void fail() noexcept {
-    if (!error_) error_ = std::current_exception();
+    if (!error_) {
+      error_ = std::current_exception();
+    } else if (further_ != nullptr) {
+      further_->add();
+    }
   }
   void end() noexcept {
     --running_;
@@ -96,6 +114,7 @@ class scope {
 
   executor& executor_;
   stage_record* stage_;
+  further_errors* further_;
   std::list<started<void>> tasks_;
   std::size_t running_ = 0;
   std::exception_ptr error_;
@@ -105,13 +124,12 @@ class scope {
 /// See scope. `body(scope&)` is a task<void>.
 template <class Body>
 task<void> with_scope(Body body) {
-  executor& ex = co_await this_executor();
-  stage_record* stage = co_await this_stage();
-  scope s(ex, stage);
-  s.start(scope::run_body(s, body));
-  while (s.running_ > 0 && !s.error_) co_await s.changed_.wait();
-  s.stop();
-  if (s.error_) std::rethrow_exception(s.error_);
+  return scope::join(nullptr, std::move(body));
+}
+/// The same; `further` counts the exceptions beside the one that is thrown.
+template <class Body>
+task<void> with_scope(further_errors& further, Body body) {
+  return scope::join(&further, std::move(body));
 }
 
 }  // namespace millrace

@@ -61,10 +61,10 @@ class semaphore {
     std::uint64_t amount_ = 0;
   };
 
-  class awaiter : public waiter {
+  class awaiter : public waiter, private detail::waiting_awaiter {
    public:
     awaiter(semaphore& s, std::uint64_t amount, promise_base& promise) noexcept
-        : semaphore_(s), amount_(amount), promise_(promise) {}
+        : waiting_awaiter(promise), semaphore_(s), amount_(amount) {}
     ~awaiter() {
       if (granted_) {
         semaphore_.give_back(amount_);
@@ -80,7 +80,7 @@ class semaphore {
       return true;
     }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
+      suspend(handle);
       semaphore_.waiters_.push(*this);
     }
     permit await_resume() noexcept {
@@ -92,8 +92,6 @@ class semaphore {
     friend class semaphore;
     semaphore& semaphore_;
     std::uint64_t amount_;
-    promise_base& promise_;
-    ready_node node_;
     bool granted_ = false;
   };
   class awaitable {
@@ -132,7 +130,7 @@ class semaphore {
       awaiter& a = waiters_.pop();
       used_ += a.amount_;
       a.granted_ = true;
-      a.promise_.get_executor().post(a.node_);
+      a.wake();
     }
   }
 

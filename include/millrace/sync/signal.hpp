@@ -19,12 +19,12 @@ namespace millrace {
 /// unlinks it. The signal must outlive its waiters.
 class signal {
  public:
-  class awaiter : public waiter {
+  class awaiter : public waiter, private detail::waiting_awaiter {
    public:
-    awaiter(signal& s, promise_base& promise) noexcept : signal_(s), promise_(promise) {}
+    awaiter(signal& s, promise_base& promise) noexcept : waiting_awaiter(promise), signal_(s) {}
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
+      suspend(handle);
       signal_.waiters_.push(*this);
     }
     void await_resume() const noexcept {}
@@ -32,25 +32,13 @@ class signal {
    private:
     friend class signal;
     signal& signal_;
-    promise_base& promise_;
-    ready_node node_;
   };
-  class awaitable {
-   public:
-    explicit awaitable(signal& s) noexcept : signal_(&s) {}
-    awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*signal_, promise); }
-
-   private:
-    signal* signal_;
-  };
+  using awaitable = detail::awaitable_of<awaiter, signal>;
 
   awaitable wait() noexcept { return awaitable(*this); }
 
   void notify() noexcept {
-    while (!waiters_.empty()) {
-      awaiter& a = waiters_.pop();
-      a.promise_.get_executor().post(a.node_);
-    }
+    while (!waiters_.empty()) waiters_.pop().wake();
   }
 
  private:

@@ -20,32 +20,28 @@ namespace millrace::detail {
 /// is announced to the executor as an operation to drain.
 class release_bell final : public remote_node {
  public:
-  class awaiter final : public timer_node {
+  class awaiter final : public timer_node, private waiting_awaiter {
    public:
     awaiter(release_bell& bell, promise_base& promise, std::optional<duration> pause) noexcept
-        : bell_(bell), promise_(promise), pause_(pause) {}
+        : waiting_awaiter(promise), bell_(bell), pause_(pause) {}
     ~awaiter() override {
-      promise_.get_executor().remove_timer(*this);
+      home().remove_timer(*this);
       bell_.leave();
     }
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) {
-      executor& ex = promise_.get_executor();
-      node_.set(handle, promise_.stage());
-      if (pause_) ex.add_timer(*this, ex.now() + *pause_);
-      if (bell_.enter(*this, ex)) wake();
+      suspend(handle);
+      if (pause_) home().add_timer(*this, home().now() + *pause_);
+      if (bell_.enter(*this, home())) wake();
     }
     void await_resume() const noexcept {}
 
    private:
     friend class release_bell;
     void fire() noexcept override { wake(); }
-    void wake() noexcept { promise_.get_executor().post(node_); }
 
     release_bell& bell_;
-    promise_base& promise_;
     std::optional<duration> pause_;
-    ready_node node_;
   };
   class awaitable {
    public:

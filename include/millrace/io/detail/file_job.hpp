@@ -79,20 +79,18 @@ class file_wait {
  public:
   explicit file_wait(owned<file_job>& job) noexcept : job_(&job) {}
 
-  class awaiter {
+  class awaiter : private waiting_awaiter {
    public:
     awaiter(owned<file_job>& job, promise_base& promise)
-        : job_(job), promise_(promise), loop_(event_loop::of(promise.get_executor())) {}
-    awaiter(const awaiter&) = delete;
-    awaiter& operator=(const awaiter&) = delete;
+        : waiting_awaiter(promise), job_(job), loop_(event_loop::of(promise.get_executor())) {}
     ~awaiter() {
       if (waiting_) job_.release()->abandon();
     }
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
+      suspend(handle);
       waiting_ = true;
-      job_->start(loop_, node_);
+      job_->start(loop_, node());
     }
     std::int64_t await_resume() noexcept {
       waiting_ = false;
@@ -101,9 +99,7 @@ class file_wait {
 
    private:
     owned<file_job>& job_;
-    promise_base& promise_;
     event_loop& loop_;
-    ready_node node_;
     bool waiting_ = false;
   };
   awaiter awaited_by(promise_base& promise) const { return awaiter(*job_, promise); }

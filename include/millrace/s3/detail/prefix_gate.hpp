@@ -43,9 +43,9 @@ class prefix_gate {
     std::uint64_t generation_;
   };
 
-  class awaiter : public waiter {
+  class awaiter : public waiter, private millrace::detail::waiting_awaiter {
    public:
-    awaiter(prefix_gate& g, promise_base& promise) noexcept : gate_(g), promise_(promise) {}
+    awaiter(prefix_gate& g, promise_base& promise) noexcept : waiting_awaiter(promise), gate_(g) {}
     ~awaiter() {
       if (granted_) gate_.leave();
     }
@@ -55,7 +55,7 @@ class prefix_gate {
       return true;
     }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      node_.set(handle, promise_.stage());
+      suspend(handle);
       gate_.waiters_.push(*this);
     }
     pass await_resume() noexcept {
@@ -70,18 +70,9 @@ class prefix_gate {
       granted_ = true;
     }
     prefix_gate& gate_;
-    promise_base& promise_;
-    ready_node node_;
     bool granted_ = false;
   };
-  class awaitable {
-   public:
-    explicit awaitable(prefix_gate& g) noexcept : gate_(&g) {}
-    awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*gate_, promise); }
-
-   private:
-    prefix_gate* gate_;
-  };
+  using awaitable = millrace::detail::awaitable_of<awaiter, prefix_gate>;
 
   awaitable enter() noexcept { return awaitable(*this); }
 
@@ -98,7 +89,7 @@ class prefix_gate {
     while (!waiters_.empty() && under_way_ < limit_.limit()) {
       awaiter& a = waiters_.pop();
       a.grant();
-      a.promise_.get_executor().post(a.node_);
+      a.wake();
     }
   }
 

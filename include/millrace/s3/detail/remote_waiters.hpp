@@ -78,12 +78,10 @@ class remote_waiters::awaitable {
   awaitable(remote_waiters& list, std::uint64_t seen, const std::uint64_t& counter, std::mutex& mutex) noexcept
       : list_(list), seen_(seen), counter_(counter), mutex_(mutex) {}
 
-  class awaiter {
+  class awaiter : private millrace::detail::waiting_awaiter {
    public:
     awaiter(const awaitable& a, promise_base& promise) noexcept
-        : list_(a.list_), seen_(a.seen_), counter_(a.counter_), mutex_(a.mutex_), promise_(promise) {}
-    awaiter(const awaiter&) = delete;
-    awaiter& operator=(const awaiter&) = delete;
+        : waiting_awaiter(promise), list_(a.list_), seen_(a.seen_), counter_(a.counter_), mutex_(a.mutex_) {}
     ~awaiter() {
       if (ticket_ == nullptr) return;
       {
@@ -101,9 +99,9 @@ class remote_waiters::awaitable {
       return counter_ > seen_;
     }
     bool await_suspend(std::coroutine_handle<> handle) {
-      auto made = make_owned<ticket>(promise_.get_executor());
-      node_.set(handle, promise_.stage());
-      made->waiter = &node_;
+      auto made = make_owned<ticket>(home());
+      suspend(handle);
+      made->waiter = &node();
       std::lock_guard lock(mutex_);
       if (counter_ > seen_) return false;
       ticket_ = made.release();
@@ -117,8 +115,6 @@ class remote_waiters::awaitable {
     const std::uint64_t seen_;
     const std::uint64_t& counter_;
     std::mutex& mutex_;
-    promise_base& promise_;
-    ready_node node_;
     ticket* ticket_ = nullptr;
   };
   awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*this, promise); }
