@@ -47,7 +47,7 @@ class failing {
  public:
   explicit failing(double share)
       : server_(false,
-                [share](mill::origin_server::background& s) {
+                [share](mill::s3_server::background& s) {
                   for (std::size_t i = 0; i < objects; ++i) s.put("b", key(i), bench::noise(object_bytes, i));
                   if (share > 0)
                     s.faults().randomize({.seed = 1, .probability = share, .per_request = 0, .silent = false});

@@ -53,7 +53,7 @@ constexpr mill::fetch_options ahead{.shards = at_once, .window = part_bytes, .pa
 
 std::string key(std::size_t i) { return "o" + std::to_string(i); }
 
-void fill(mill::origin_server::background& server) {
+void fill(mill::s3_server::background& server) {
   for (std::size_t i = 0; i < objects; ++i) server.put("b", key(i), bench::noise(object_bytes, i));
 }
 

@@ -30,7 +30,7 @@ namespace mill = millrace;
 constexpr std::size_t object_bytes = 4 * mill::MiB;
 constexpr std::size_t range_bytes = 4 * mill::KiB;
 
-void fill(mill::origin_server::background& server) { server.put("b", "o", bench::noise(object_bytes, 1)); }
+void fill(mill::s3_server::background& server) { server.put("b", "o", bench::noise(object_bytes, 1)); }
 
 std::vector<bench::range> ranges_of(std::size_t count) {
   std::vector<bench::range> all;

@@ -55,7 +55,7 @@ std::string make_text(std::uint64_t seed) {
 
 std::string key(std::size_t i) { return "t" + std::to_string(i % stored_shards); }
 
-void fill(mill::origin_server::background& server) {
+void fill(mill::s3_server::background& server) {
   for (std::size_t i = 0; i < stored_shards; ++i) server.put("b", key(i), make_text(i + 1));
 }
 

@@ -36,7 +36,7 @@ namespace mill = millrace;
 
 constexpr std::size_t object_bytes = 128 * mill::MiB;
 
-void fill(mill::origin_server::background& server) { server.put("b", "o", bench::noise(object_bytes, 1)); }
+void fill(mill::s3_server::background& server) { server.put("b", "o", bench::noise(object_bytes, 1)); }
 
 mill::async_generator<mill::chunk> chunks(const mill::s3::client& s3, std::size_t objects) {
   std::vector<mill::shard> known(objects, mill::shard("s3://b/o", std::uint64_t(object_bytes)));

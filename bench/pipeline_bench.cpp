@@ -54,8 +54,8 @@ std::string make_shard() {
 }
 
 // The shards are one piece of memory under several keys.
-void fill(mill::origin_server::background& server) {
-  const mill::origin_server::object one(mill::bytes::copy(make_shard()));
+void fill(mill::s3_server::background& server) {
+  const mill::s3_server::object one(mill::bytes::copy(make_shard()));
   for (std::size_t i = 0; i < stored_shards; ++i) {
     char key[32];
     std::snprintf(key, sizeof key, "train/%04zu.tar", i);

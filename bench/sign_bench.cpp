@@ -10,7 +10,7 @@
 #include <string>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/s3/signer.hpp>
+#include <millrace/s3/sign/signer.hpp>
 
 #include "bench/common/measure.hpp"
 

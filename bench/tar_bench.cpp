@@ -24,7 +24,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/base/slab_pool.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/tar/reader.hpp>
 #include <millrace/tar/writer.hpp>
 

@@ -6,12 +6,12 @@
 # Which component a header of include/millrace/<folder>/ needs; a folder that is not named needs the core alone.
 function(millrace_components_of out header)
   cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/include/millrace OUTPUT_VARIABLE relative)
-  if(relative MATCHES "^http/")
+  if(relative MATCHES "^(http|retry)/")
     set(needs http)
   elseif(relative MATCHES "^s3/")
     set(needs s3)
-  elseif(relative MATCHES "^origin/")
-    set(needs origin)
+  elseif(relative MATCHES "^testing/s3_server/")
+    set(needs s3_server)
   elseif(relative MATCHES "^tar/")
     set(needs tar)
   elseif(relative MATCHES "^(shards|loader)/")
@@ -70,8 +70,8 @@ function(millrace_add_header_checks)
   # Including everything costs parsing, and emits nothing.
   if(TARGET millrace_headers_s3_tar_jpeg AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT MILLRACE_SANITIZE)
     set(objects $<TARGET_OBJECTS:millrace_headers_s3_tar_jpeg>)
-    if(TARGET millrace_headers_origin)
-      list(APPEND objects $<TARGET_OBJECTS:millrace_headers_origin>)
+    if(TARGET millrace_headers_s3_server)
+      list(APPEND objects $<TARGET_OBJECTS:millrace_headers_s3_server>)
     endif()
     add_test(NAME headers_emit_nothing
              COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/structure/check_emitted.py ${objects}

@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libturbojpeg0-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg origin cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg s3_server cuda)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -63,7 +63,7 @@ macro(millrace_find_component component)
     endif()
   elseif("${component}" STREQUAL "jpeg")
     _millrace_pkg_config(turbojpeg "libturbojpeg>=2.1" "libjpeg-turbo 2.1" "libturbojpeg0-dev")
-  elseif("${component}" STREQUAL "origin")
+  elseif("${component}" STREQUAL "s3_server")
     find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto SSL)
     if(NOT OPENSSL_FOUND)
       _millrace_lacks("OpenSSL 3.0" "libssl-dev")

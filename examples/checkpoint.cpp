@@ -77,7 +77,7 @@ int save_and_load(const std::string& bucket) {
         {"layer" + std::to_string(layer) + "/weight", std::vector<float>(1 << 20, 0.25f * static_cast<float>(layer))});
     m.push_back({"layer" + std::to_string(layer) + "/bias", std::vector<float>(1024, 1.0f)});
   }
-  std::optional<mill::origin_server::background> server;
+  std::optional<mill::s3_server::background> server;
   const mill::s3::client s3 = examples::connect(server);
   const std::string url = "s3://" + bucket + "/checkpoints/step-001000.tar";
 

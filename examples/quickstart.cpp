@@ -14,7 +14,7 @@
 #include <string>
 
 #include <millrace/millrace.hpp>
-#include <millrace/origin/background.hpp>
+#include <millrace/testing/s3_server/background.hpp>
 
 #include "examples/common/connect.hpp"
 #include "examples/common/models.hpp"
@@ -48,7 +48,7 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
 
 template <class Model>
 int train(const std::string& bucket, Model& model) {
-  std::optional<mill::origin_server::background> server;
+  std::optional<mill::s3_server::background> server;
   const mill::s3::client s3 = examples::connect(server);
   const std::string train = "s3://" + bucket + "/train/";
   const std::string test = "s3://" + bucket + "/test/";

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <millrace/base/slab_pool.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 #include "bench/common/raw_client.hpp"
 

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
-#include <millrace/base/slab_pool.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace bench {
 

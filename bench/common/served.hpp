@@ -15,8 +15,8 @@
 #include <type_traits>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/origin/background.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/testing/s3_server/background.hpp>
 
 #include "bench/common/measure.hpp"
 
@@ -39,11 +39,11 @@ class served {
       ::close(told[0]);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       pin(core);
-      mill::origin_server::options o;
-      o.anonymous = mill::origin_server::anonymous_access::read;
+      mill::s3_server::options o;
+      o.anonymous = mill::s3_server::anonymous_access::read;
       o.log_limit = 16;
       o.tls.enabled = tls;
-      mill::origin_server::background server(std::move(o));
+      mill::s3_server::background server(std::move(o));
       fill(server);
       const std::string text = server.endpoint() + '\n' + server.certificate_file() + '\n';
       if (::write(told[1], text.data(), text.size()) < 0) ::_exit(1);

@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
-#include <millrace/origin/background.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/testing/s3_server/background.hpp>
 
 namespace examples {
 
 /// The store to use: the environment's, or an S3 server inside this program.
-inline millrace::s3::client connect(std::optional<millrace::origin_server::background>& server) {
+inline millrace::s3::client connect(std::optional<millrace::s3_server::background>& server) {
   if (std::getenv("AWS_ENDPOINT_URL_S3") != nullptr) return millrace::s3::client::from_environment();
   server.emplace();
   const std::string endpoint = server->endpoint();

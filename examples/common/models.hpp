@@ -12,8 +12,8 @@
 #include "examples/common/classifier.hpp"
 
 #if EXAMPLE_WITH_CUDA
+#include <millrace/data/rank.hpp>
 #include <millrace/millrace_cuda.hpp>
-#include <millrace/shards/rank.hpp>
 
 #include "examples/common/gpu_classifier.hpp"
 #endif

@@ -41,8 +41,8 @@
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/records/lines.hpp>
+#include <millrace/s3/auth/explain.hpp>
 #include <millrace/s3/client.hpp>
-#include <millrace/s3/explain.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <millrace/base/shared.hpp>
-#include <millrace/base/slab_pool.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 #include "tests/cuda/session.hpp"
 

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/slab_pool.hpp>
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/memory/slab_pool.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"

@@ -9,13 +9,13 @@
 
 #include <unistd.h>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
 #include "tests/flow/support.hpp"

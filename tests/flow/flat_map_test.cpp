@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
 

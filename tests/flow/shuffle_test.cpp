@@ -7,11 +7,11 @@
 #include <numeric>
 #include <string>
 
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
 

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include <millrace/http/detail/head_parser.hpp>
-#include <millrace/origin/detail/parse_head.hpp>
+#include <millrace/testing/s3_server/detail/parse_head.hpp>
 
 namespace {
 
@@ -60,8 +60,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] % 3 != 0) asked.range = http::byte_range{data[1], data[1] + std::uint64_t(data[1] % 16)};
   read_answer(text, asked, data[2]);
 
-  millrace::origin_server::request received;
-  if (millrace::origin_server::detail::parse_head(text, received) == nullptr) {
+  millrace::s3_server::request received;
+  if (millrace::s3_server::detail::parse_head(text, received) == nullptr) {
     require(!received.method.empty() && !received.target.empty());
   }
   return 0;

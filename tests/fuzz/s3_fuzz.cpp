@@ -18,18 +18,18 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/s3/arn.hpp>
-#include <millrace/s3/date.hpp>
-#include <millrace/s3/detail/container_source.hpp>
-#include <millrace/s3/detail/json_credentials.hpp>
-#include <millrace/s3/detail/json_leaves.hpp>
-#include <millrace/s3/detail/profile_chain.hpp>
-#include <millrace/s3/detail/sts.hpp>
-#include <millrace/s3/detail/upload_documents.hpp>
-#include <millrace/s3/endpoint.hpp>
-#include <millrace/s3/error_document.hpp>
-#include <millrace/s3/list_page.hpp>
-#include <millrace/s3/profile_file.hpp>
+#include <millrace/s3/auth/detail/container_source.hpp>
+#include <millrace/s3/auth/detail/json_credentials.hpp>
+#include <millrace/s3/auth/detail/json_leaves.hpp>
+#include <millrace/s3/auth/detail/profile_chain.hpp>
+#include <millrace/s3/auth/detail/sts.hpp>
+#include <millrace/s3/config/endpoint.hpp>
+#include <millrace/s3/config/profile_file.hpp>
+#include <millrace/s3/sign/date.hpp>
 #include <millrace/s3/url.hpp>
+#include <millrace/s3/wire/detail/upload_documents.hpp>
+#include <millrace/s3/wire/error_document.hpp>
+#include <millrace/s3/wire/list_page.hpp>
 
 namespace {
 

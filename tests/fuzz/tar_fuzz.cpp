@@ -14,8 +14,8 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/tar/archive_reader.hpp>
 #include <millrace/tar/reader.hpp>
 

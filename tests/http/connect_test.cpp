@@ -22,7 +22,7 @@
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
@@ -93,7 +93,7 @@ TEST_CASE("a time-out for connecting below a millisecond is the shortest one, no
 
 TEST_CASE("a time-out for connecting may be as long as time can be told") {
   testing::jumping_loop loop;
-  origin_server::server origin;
+  s3_server::server origin;
   const started<void> serving(loop, origin.serve());
   http::transport_options t;
   t.connect_timeout = duration::max();
@@ -104,7 +104,7 @@ namespace {
 
 /// What a client that trusts `authorities` gets; "refused" by a failure of the expected kind, or of the other one where
 /// libcurl kept the head of the answer to itself.
-std::string over_tls(event_loop& loop, const origin_server::server& origin, const std::string& authorities,
+std::string over_tls(event_loop& loop, const s3_server::server& origin, const std::string& authorities,
                      http::failure expected = http::failure::tls, http::failure headless = http::failure::tls) {
   http::transport_options t;
   t.ca_file = authorities;
@@ -117,9 +117,9 @@ std::string over_tls(event_loop& loop, const origin_server::server& origin, cons
   }
 }
 
-origin_server::options encrypted(std::string name) {
-  origin_server::options o;
-  o.anonymous = origin_server::anonymous_access::read;
+s3_server::options encrypted(std::string name) {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
   o.tls.enabled = true;
   o.tls.certificate_name = std::move(name);
   return o;
@@ -128,9 +128,9 @@ origin_server::options encrypted(std::string name) {
 }  // namespace
 
 TEST_CASE("a certificate must be for the host, and of an authority that is trusted") {
-  origin_server::server right(encrypted(""));
-  origin_server::server misnamed(encrypted("other.test"));
-  for (origin_server::server* origin : {&right, &misnamed}) origin->objects().put("b", "k", std::string("content"));
+  s3_server::server right(encrypted(""));
+  s3_server::server misnamed(encrypted("other.test"));
+  for (s3_server::server* origin : {&right, &misnamed}) origin->objects().put("b", "k", std::string("content"));
   testing::jumping_loop loop;
   const started<void> serving_right(loop, right.serve());
   const started<void> serving_misnamed(loop, misnamed.serve());
@@ -141,10 +141,10 @@ TEST_CASE("a certificate must be for the host, and of an authority that is trust
 }
 
 TEST_CASE("a body without a stated end is an error over TLS too, where its end shows even less") {
-  origin_server::server origin(encrypted(""));
+  s3_server::server origin(encrypted(""));
   origin.objects().put("b", "k", std::string("content"));
-  origin.faults().add({.key = "k", .nth = 1}, origin_server::fault::cut_without_length(3));
-  origin.faults().add({.key = "k", .nth = 2}, origin_server::fault::no_content_length());
+  origin.faults().add({.key = "k", .nth = 1}, s3_server::fault::cut_without_length(3));
+  origin.faults().add({.key = "k", .nth = 2}, s3_server::fault::no_content_length());
   testing::jumping_loop loop;
   const started<void> serving(loop, origin.serve());
   for (int i = 0; i < 2; ++i) {

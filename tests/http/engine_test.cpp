@@ -21,13 +21,13 @@
 #include "tests/http/patient_server.hpp"
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
-using origin_server::fault;
+using s3_server::fault;
 using test::fetch;
 using test::patient_server;
 using test::scripted_server;
@@ -78,9 +78,9 @@ TEST_CASE("a request's time for its answer begins when it has a connection") {
   t.first_byte_timeout = 3s;
   for (const bool answered : {true, false}) {
     testing::jumping_loop loop;
-    origin_server::options open_to_all;
-    open_to_all.anonymous = origin_server::anonymous_access::read;
-    origin_server::server origin(open_to_all);
+    s3_server::options open_to_all;
+    open_to_all.anonymous = s3_server::anonymous_access::read;
+    s3_server::server origin(open_to_all);
     const started<void> serving(loop, origin.serve());
     origin.objects().put("b", "k", std::string("content"));
     origin.faults().add({.key = "k", .nth = 1}, fault::delay_head(2500ms));
@@ -123,9 +123,9 @@ task<std::size_t> last_before_first(std::string url, std::size_t n) {
 
 TEST_CASE("bodies that nobody reads do not keep others from their turn, however many connections they hold") {
   testing::jumping_loop loop;
-  origin_server::options open_to_all;
-  open_to_all.anonymous = origin_server::anonymous_access::read;
-  origin_server::server origin(open_to_all);
+  s3_server::options open_to_all;
+  open_to_all.anonymous = s3_server::anonymous_access::read;
+  s3_server::server origin(open_to_all);
   const started<void> serving(loop, origin.serve());
   origin.objects().put("b", "k", std::string(8 * MiB, 'x'));
   CHECK(block_on(loop, with_timeout(1h, last_before_first(origin.endpoint() + "/b/k", 7))) == 7 * 8 * MiB);

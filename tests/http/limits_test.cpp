@@ -16,12 +16,12 @@
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
-using origin_server::fault;
+using s3_server::fault;
 using test::fetch;
 using then = test::scripted_answer::then;
 
@@ -52,9 +52,9 @@ TEST_CASE("a trailer may be as long as 64 KiB and no longer") {
 
 TEST_CASE("a head longer than 256 KiB is an error, interim ones included") {
   testing::jumping_loop loop;
-  origin_server::options open_to_all;
-  open_to_all.anonymous = origin_server::anonymous_access::read;
-  origin_server::server origin(open_to_all);
+  s3_server::options open_to_all;
+  open_to_all.anonymous = s3_server::anonymous_access::read;
+  s3_server::server origin(open_to_all);
   const started<void> serving(loop, origin.serve());
   origin.objects().put("b", "k", std::string("content"));
   origin.faults().add({.key = "k", .nth = 1}, fault::huge_head(300 * KiB));
@@ -81,9 +81,9 @@ TEST_CASE("time-outs as long as time can be told are never reached, and cost no 
   for (const duration d : {duration::max(), duration::max() - 1h}) {
     for (const fault& f : {fault::delay_head(10s), fault::delay_body(3, 10s)}) {
       testing::jumping_loop loop;
-      origin_server::options open_to_all;
-      open_to_all.anonymous = origin_server::anonymous_access::read;
-      origin_server::server origin(open_to_all);
+      s3_server::options open_to_all;
+      open_to_all.anonymous = s3_server::anonymous_access::read;
+      s3_server::server origin(open_to_all);
       const started<void> serving(loop, origin.serve());
       origin.objects().put("b", "k", std::string("content"));
       origin.faults().add({.key = "k"}, f);

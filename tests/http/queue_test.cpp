@@ -19,18 +19,18 @@
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
-using origin_server::fault;
+using s3_server::fault;
 using test::fetch;
 
 namespace {
 
-origin_server::options open_to_all() {
-  origin_server::options o;
-  o.anonymous = origin_server::anonymous_access::read;
+s3_server::options open_to_all() {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
   return o;
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("exchanges dropped while they are queued leave nothing behind for the 
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      origin_server::server origin(open_to_all());
+      s3_server::server origin(open_to_all());
       started<void> serving(loop, origin.serve());
       origin.objects().put("b", "k", std::string("content"));
       origin.faults().add({.key = "k", .times = 1}, fault::stall_head());
@@ -85,7 +85,7 @@ task<void> fetch_at_once(std::string url, std::size_t n) {
 
 TEST_CASE("connections are kept while fewer are needed for a time") {
   testing::jumping_loop loop;
-  origin_server::server origin(open_to_all());
+  s3_server::server origin(open_to_all());
   const started<void> serving(loop, origin.serve());
   origin.objects().put("b", "k", std::string("content"));
   for (const std::size_t n : {12, 1, 12}) {
@@ -97,15 +97,15 @@ TEST_CASE("connections are kept while fewer are needed for a time") {
 TEST_CASE("connections are bounded, for each host and in all") {
   for (const bool in_all : {true, false}) {
     testing::jumping_loop loop;
-    origin_server::server one(open_to_all());
-    origin_server::server other(open_to_all());
+    s3_server::server one(open_to_all());
+    s3_server::server other(open_to_all());
     const started<void> serving_one(loop, one.serve());
     const started<void> serving_other(loop, other.serve());
     http::engine_options few;
     (in_all ? few.connections : few.connections_per_host) = 2;
     http::engine::of(loop, few);
     std::vector<started<std::string>> waiting;
-    for (origin_server::server* origin : {&one, &other}) {
+    for (s3_server::server* origin : {&one, &other}) {
       origin->objects().put("b", "k", std::string("content"));
       origin->faults().add({.key = "k"}, fault::stall_head());
       for (int i = 0; i < 4; ++i) waiting.emplace_back(loop, fetch(origin->endpoint() + "/b/k"));

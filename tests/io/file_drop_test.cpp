@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 #include "tests/io/temporary_folder.hpp"
 #include "tests/loop/loops.hpp"

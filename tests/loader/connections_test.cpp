@@ -25,10 +25,10 @@
 #include <millrace/shards/s3_storage.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
-using origin_server::fault;
+using s3_server::fault;
 
 static_assert(std::is_trivially_destructible_v<run_options> && std::is_aggregate_v<run_options>);
 
@@ -77,12 +77,12 @@ class slow_origin {
   }
 
  private:
-  static origin_server::options open_to_all() {
-    origin_server::options o;
-    o.anonymous = origin_server::anonymous_access::read;
+  static s3_server::options open_to_all() {
+    s3_server::options o;
+    o.anonymous = s3_server::anonymous_access::read;
     return o;
   }
-  origin_server::background server_;
+  s3_server::background server_;
 };
 
 }  // namespace

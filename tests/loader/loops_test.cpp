@@ -28,7 +28,7 @@
 #include <millrace/shards/s3_storage.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 
@@ -110,7 +110,7 @@ TEST_CASE("a run over three loops reads on three threads, in turn; one over one 
 }
 
 TEST_CASE("a pipeline that nobody reads from uses under one percent of a core once it has read ahead") {
-  origin_server::background origin;
+  s3_server::background origin;
   const bytes content = bytes::copy(std::string(MiB, 'x'));
   for (int i = 0; i < 8; ++i) origin.put("corpus", std::to_string(i), content);
   const std::string endpoint = origin.endpoint();

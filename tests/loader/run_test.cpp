@@ -27,7 +27,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 
@@ -50,7 +50,7 @@ async_generator<int> fail_after(int n) {
 async_generator<int> never() { co_await sleep_for(std::chrono::hours(1)); }
 auto counter() { return std::make_shared<std::atomic<int>>(0); }
 
-s3::client client_of(const origin_server::background& origin) {
+s3::client client_of(const s3_server::background& origin) {
   const std::string endpoint = origin.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
@@ -220,7 +220,7 @@ TEST_CASE("the stage table names the stages in order, and counts the pool's work
 }
 
 TEST_CASE("the whole way from S3, over one loop and over two, in the same order") {
-  origin_server::background origin;
+  s3_server::background origin;
   for (int n = 0; n < 6; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(20 + n, 30000));
   s3::client c = client_of(origin);
   auto keys = [&](unsigned loops) {
@@ -241,7 +241,7 @@ TEST_CASE("the whole way from S3, over one loop and over two, in the same order"
 }
 
 TEST_CASE("a run dropped with transfers in flight joins at once") {
-  origin_server::background origin;
+  s3_server::background origin;
   const bytes tar = bytes::copy(tar_of(200, 100000));
   for (int n = 0; n < 8; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar);
   s3::client c = client_of(origin);

@@ -20,7 +20,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 /// What the soak tests read, and the books that they keep of what came.
 namespace millrace::soak {
@@ -38,7 +38,7 @@ using digests = std::map<std::string, std::vector<std::pair<std::string, std::st
 /// A data set on an S3 server: shards of 1 to `members` members of up to `bytes` bytes, with checksums.
 class data_set {
  public:
-  data_set(origin_server::store& objects, const std::string& name, int shard_count, std::uint64_t members,
+  data_set(s3_server::store& objects, const std::string& name, int shard_count, std::uint64_t members,
            std::uint64_t bytes)
       : prefix("s3://soak/" + name + "/"), last(shard_count - 1) {
     rng random(members);
@@ -60,11 +60,11 @@ class data_set {
         w.add(member_name, body);
       }
       w.finish();
-      origin_server::object o(millrace::bytes::copy(archive));
+      s3_server::object o(millrace::bytes::copy(archive));
       const char* const algorithm = n % 3 == 0 ? "crc32c" : n % 3 == 1 ? "crc64nvme" : "sha256";
       o.checksums.emplace_back(
           std::string("x-amz-checksum-") + algorithm,
-          origin_server::detail::to_base64(origin_server::detail::checksum_of(algorithm, archive)));
+          s3_server::detail::to_base64(s3_server::detail::checksum_of(algorithm, archive)));
       sizes[prefix + key] = o.size;
       objects.put("soak", name + "/" + key, std::move(o));
     }

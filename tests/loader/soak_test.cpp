@@ -19,11 +19,11 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/loader/soak.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
-using origin_server::random_faults;
+using s3_server::random_faults;
 using soak::data_set;
 using soak::reading;
 
@@ -38,8 +38,8 @@ struct how {
 
 constexpr fetch_options narrow{.shards = 6, .window = 256 * KiB, .part = 64 * KiB};
 
-origin_server::options small_pages() {
-  origin_server::options o;
+s3_server::options small_pages() {
+  s3_server::options o;
   o.list_page = 7;
   return o;
 }
@@ -75,7 +75,7 @@ std::uint64_t requests_of(Origin& origin) {
 TEST_CASE("soak: transfers under random faults deliver every member as it was stored, or say which not") {
   const std::uint64_t seed = announced_seed();
   INFO("MILLRACE_SEED=" << seed);
-  origin_server::background origin(small_pages());
+  s3_server::background origin(small_pages());
   const data_set large(origin.objects(), "large", 40, 40, 40'000);  // shards of several parts
   const data_set small(origin.objects(), "small", 60, 4, 12'000);   // of one part: their checksums are compared
   s3::config_options o;
@@ -131,7 +131,7 @@ class one_loop {
   }
 
   testing::jumping_loop loop;
-  origin_server::server origin;
+  s3_server::server origin;
 
  private:
   static task<void> take_all(async_generator<member> members, reading& r) {
@@ -188,7 +188,7 @@ TEST_CASE("soak: the deadline on virtual time catches a transfer that hangs") {
   http::transport_options patient;
   patient.first_byte_timeout = patient.stall_timeout = 10'000h;
   const s3::client c = everyday_client(world.origin.endpoint(), patient);
-  world.origin.faults().add({.key = "small/001.tar"}, origin_server::fault::stall_body(1000));
+  world.origin.faults().add({.key = "small/001.tar"}, s3_server::fault::stall_body(1000));
   reading r(data);
   const time_point deadline = world.loop.now() + 3h;
   CHECK_THROWS_AS(world.deliver(c.list(data.prefix) | fetch(c, narrow) | untar(), r, deadline), timeout_error);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/put_options.hpp>
+#include <millrace/s3/ops/put_options.hpp>
 
 #include <chrono>
 #include <optional>
@@ -75,7 +75,7 @@ TEST_CASE("uploads carry a checksum where that is supported, or only where it is
 }
 
 TEST_CASE("uploads in parts without checksums: neither the parts nor the object have one", "[s3][checksum]") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   origin.objects().create_bucket("b");
   const std::string body = pattern(2500);
   for (const char* mode : {"when_supported", "WHEN_REQUIRED"}) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/detail/body_checksum.hpp>
+#include <millrace/s3/wire/detail/body_checksum.hpp>
 
 #include <optional>
 #include <string>
@@ -12,11 +12,11 @@
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using origin_server::fault;
+using s3_server::fault;
 using body_checksum = s3::detail::body_checksum<>;
 
 namespace {
@@ -56,7 +56,7 @@ class checked {
   checked(std::string content, std::vector<field> checksums, bool validate = true,
           std::vector<std::uint64_t> parts = {})
       : content_(std::move(content)), client_(client_of(validate)) {
-    origin_server::object o(bytes::copy(content_));
+    s3_server::object o(bytes::copy(content_));
     o.checksums = std::move(checksums);
     o.parts = std::move(parts);
     etag_ = origin.objects().put("b", "k", std::move(o));
@@ -83,7 +83,7 @@ class checked {
     return all;
   }
 
-  mutable origin_server::background origin;
+  mutable s3_server::background origin;
 
  private:
   s3::client client_of(bool validate) {

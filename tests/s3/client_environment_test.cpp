@@ -14,7 +14,7 @@
 #include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 namespace {
@@ -56,7 +56,7 @@ constexpr const char* instance_keys =
 
 TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked before the first request",
           "[s3][client]") {
-  origin_server::background origin;
+  s3_server::background origin;
   origin.put("b", "k", "12345");
   test::temporary_folder f;
   const std::string ran = f.file("ran");
@@ -78,9 +78,9 @@ TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked
 }
 
 TEST_CASE("a client whose credentials expire asks for others", "[s3][client]") {
-  origin_server::options o;
-  o.keys["old-key"] = origin_server::access_key("old-secret", "old-token", true);
-  origin_server::background origin(o);
+  s3_server::options o;
+  o.keys["old-key"] = s3_server::access_key("old-secret", "old-token", true);
+  s3_server::background origin(o);
   origin.put("b", "k", "12345");
   test::temporary_folder f;
   const std::string ran = f.file("ran");
@@ -125,9 +125,9 @@ TEST_CASE("instance credentials and the instance's region are the last resort, a
 }
 
 TEST_CASE("requests are anonymous only when that is asked for", "[s3][client]") {
-  origin_server::options o;
-  o.anonymous = origin_server::anonymous_access::read;
-  origin_server::background origin(o);
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  s3_server::background origin(o);
   origin.put("b", "k", "12345");
   variables v = {
       {"AWS_ENDPOINT_URL", origin.endpoint()}, {"AWS_REGION", "us-east-1"}, {"AWS_EC2_METADATA_DISABLED", "true"}};

@@ -18,14 +18,14 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/presign.hpp>
 
-#include "tests/origin/raw_client.hpp"
+#include "tests/s3_server/raw_client.hpp"
 #include "tests/s3/uploading.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using namespace millrace::test;
-using origin_server::fault;
+using s3_server::fault;
 
 namespace {
 
@@ -99,7 +99,7 @@ TEST_CASE("every request to a bucket whose readers pay says so, under its signat
 }
 
 TEST_CASE("presigned URLs let a plain client do one thing for a while") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const std::string key = "a b/+%?&#\xc3\xa4";
   origin.put("b", key, std::string_view("content"));
@@ -136,11 +136,11 @@ TEST_CASE("presigned URLs let a plain client do one thing for a while") {
 }
 
 TEST_CASE("presigned URLs of temporary credentials carry their token, and use the clock and region that were learnt") {
-  origin_server::options o = small_part_server();
+  s3_server::options o = small_part_server();
   o.region = "eu-west-1";
   o.clock_offset = 7200;
-  o.keys["temporary"] = origin_server::access_key("temporary-secret", "a/token+");
-  origin_server::background origin(o);
+  o.keys["temporary"] = s3_server::access_key("temporary-secret", "a/token+");
+  s3_server::background origin(o);
   origin.put("b", "k", std::string_view("content"));
   s3::config_options at;
   const std::string endpoint = origin.endpoint();
@@ -157,7 +157,7 @@ TEST_CASE("presigned URLs of temporary credentials carry their token, and use th
 }
 
 TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the name, and nothing else") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const auto loop = make_event_loop();
   const std::string evil[] = {"a\r\nx-amz-acl: public-read",
@@ -178,7 +178,7 @@ TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the n
     CHECK(origin.objects().open_uploads() == 0);
     CHECK(block_on(*loop, c.head("s3://b/" + key)).size == 2500);
     CHECK(first_of(c, "s3://b/" + key)->url == "s3://b/" + key);
-    for (const origin_server::logged_request& r : origin.log().entries()) {
+    for (const s3_server::logged_request& r : origin.log().entries()) {
       CHECK((r.key == key || (r.key.empty() && r.query.find("prefix=" + key) != std::string::npos)));
       CHECK(r.status == 200);
     }
@@ -196,7 +196,7 @@ TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the n
 }
 
 TEST_CASE("what is asked of an object is never asked of its bucket") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   for (const char* url : {"s3://b", "s3://b/", "s3://new-bucket"}) {
     CHECK_THROWS_AS(c.get(url, 0, 100, "", slab_pool(64 * KiB)), configuration_error);
@@ -209,7 +209,7 @@ TEST_CASE("what is asked of an object is never asked of its bucket") {
 }
 
 TEST_CASE("a part of no bytes is refused before anything is sent: no range can ask for it") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   origin.put("b", "k", std::string_view("content"));
   const auto loop = make_event_loop();
@@ -225,7 +225,7 @@ TEST_CASE("a part of no bytes is refused before anything is sent: no range can a
 }
 
 TEST_CASE("a part that is larger than a slab is refused before anything is sent, whatever is known of the object") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const std::string content = pattern(100 * KiB);
   origin.put("b", "k", std::string_view(content));
@@ -249,9 +249,9 @@ TEST_CASE("a part that is larger than a slab is refused before anything is sent,
 }
 
 TEST_CASE("a redirect to another host is never followed: no signature leaves for it") {
-  origin_server::background elsewhere;
+  s3_server::background elsewhere;
   for (const int status : {301, 302, 303, 307, 308}) {
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.put("b", "k", std::string_view("content"));
     origin.faults().add({}, fault::refuse(status, status == 301 ? "PermanentRedirect" : "TemporaryRedirect")
                                 .with_field("Location", elsewhere.endpoint() + "/b/k")
@@ -281,7 +281,7 @@ TEST_CASE("no message shows a key, a token or a signature, whatever the store an
   const scripted_server echoing({{"HTTP/1.1 403 Forbidden\r\nContent-Length: " + std::to_string(echo.size()) +
                                       "\r\nConnection: close\r\n\r\n" + echo,
                                   scripted_answer::then::fin}});
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   client_of(origin);
   std::vector<std::string> messages;
   const auto collect = [&](const std::string& endpoint) {

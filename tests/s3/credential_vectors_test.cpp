@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/detail/default_chain.hpp>
+#include <millrace/s3/auth/detail/default_chain.hpp>
 
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/s3/uri_encode.hpp>
+#include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/credentials.hpp>
+#include <millrace/s3/sign/credentials.hpp>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/date.hpp>
+#include <millrace/s3/sign/date.hpp>
 
 #include <time.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/default_credentials.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>

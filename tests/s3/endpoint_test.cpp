@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/endpoint.hpp>
+#include <millrace/s3/config/endpoint.hpp>
 
 #include <string>
 

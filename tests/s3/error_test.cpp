@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/error.hpp>
-#include <millrace/s3/error_document.hpp>
-#include <millrace/s3/retry_class.hpp>
+#include <millrace/retry/retry_class.hpp>
+#include <millrace/s3/wire/error_document.hpp>
 
 #include <string>
 
@@ -10,7 +10,7 @@
 #include "tests/support/catch.hpp"
 
 namespace s3 = millrace::s3;
-using s3::retry_class;
+using retry_class;
 
 TEST_CASE("an S3 error says what S3 said, about which object", "[s3][error]") {
   millrace::where at;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/detail/json_leaves.hpp>
+#include <millrace/s3/auth/detail/json_leaves.hpp>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/list_objects.hpp>
+#include <millrace/s3/ops/list_objects.hpp>
 
 #include <cstddef>
 #include <optional>

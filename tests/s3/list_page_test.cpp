@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/list_page.hpp>
+#include <millrace/s3/wire/list_page.hpp>
 
 #include <string>
 

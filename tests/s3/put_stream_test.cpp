@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/put_stream.hpp>
+#include <millrace/s3/ops/put_stream.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 using namespace millrace;
 using namespace millrace::test;
 using Catch::Matchers::Contains;
-using origin_server::fault;
+using s3_server::fault;
 
 namespace {
 
@@ -46,7 +46,7 @@ Error refused(const s3::client& c, async_generator<bytes> content, s3::put_optio
 }  // namespace
 
 TEST_CASE("streams of every length become objects: in one request where one part holds them") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   for (const std::size_t size : {0, 1, 999, 1000, 1001, 1999, 2000, 2001, 12345}) {
     for (const std::size_t piece : {1, 300, 1000, 4096, 20000}) {
@@ -65,7 +65,7 @@ TEST_CASE("streams of every length become objects: in one request where one part
 }
 
 TEST_CASE("size, checksums, content type and metadata of what is stored") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const s3::header_field about[] = {{"step", "1000"}, {"by", "a test: x=1;  y"}};
   for (const std::size_t size : {10, 2500}) {
@@ -74,7 +74,7 @@ TEST_CASE("size, checksums, content type and metadata of what is stored") {
     o.metadata = about;
     stored_etag(c, "s3://b/k", pieces_of(pattern(size), 700), o);
     const auto object = origin.objects().find("b", "k");
-    using field = origin_server::object::field;
+    using field = s3_server::object::field;
     CHECK(object->fields.size() == 3);
     CHECK(object->fields[0] == field("content-type", "application/x-test"));
     CHECK(object->fields[1] == field("x-amz-meta-step", "1000"));
@@ -107,7 +107,7 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
                         f.what != fault::kind::page && f.what != fault::kind::no_etag;
       if (i == 0 && lost) continue;
       INFO(methods[i] << " " << numbers[i] << ", fault " << static_cast<int>(f.what));
-      origin_server::background origin(small_part_server());
+      s3_server::background origin(small_part_server());
       origin.faults().add({.method = methods[i], .nth = numbers[i]}, f);
       stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 700));
       CHECK(origin.faults().injected() == 1);
@@ -120,7 +120,7 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
 TEST_CASE("a store under random faults holds what was put, or what was there before") {
   int stored = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.put("b", "k", std::string_view("before"));
     origin.faults().randomize({.seed = seed, .probability = 0.25, .per_request = 1});
     const std::string body = pattern(3300 + 100 * seed);
@@ -139,7 +139,7 @@ TEST_CASE("a store under random faults holds what was put, or what was there bef
 
 TEST_CASE("what fails for good leaves neither object nor upload") {
   for (const std::uint64_t part : {1, 2, 5}) {
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.faults().add({.method = "PUT", .nth = part}, fault::refuse(403, "AccessDenied"));
     const s3::error e = refused(client_of(origin), pieces_of(pattern(4500), 700));
     CHECK(e.code() == "AccessDenied");
@@ -148,7 +148,7 @@ TEST_CASE("what fails for good leaves neither object nor upload") {
     CHECK(origin.objects().size("b") == 0);
   }
   for (const std::uint64_t request : {1, 2}) {  // the creation and the completion
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.faults().add({.method = "POST", .nth = request}, fault::refuse(403, "AccessDenied"));
     CHECK(refused(client_of(origin), pieces_of(pattern(4500), 700)).code() == "AccessDenied");
     CHECK(origin.objects().open_uploads() == 0);
@@ -156,7 +156,7 @@ TEST_CASE("what fails for good leaves neither object nor upload") {
   }
   {
     // Completed, and every answer an error: the client cannot know, and says so.
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.faults().add({.method = "POST", .nth = 2, .times = 5}, fault::error_in_success("InternalError"));
     const s3::error e = refused(client_of(origin), pieces_of(pattern(4500), 700));
     CHECK(e.status() == 200);
@@ -166,7 +166,7 @@ TEST_CASE("what fails for good leaves neither object nor upload") {
 }
 
 TEST_CASE("a source that fails, ends early or goes on makes no object") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   s3::put_options o = small_parts;
   for (const std::uint64_t promised : {0, 10, 500, 2499, 2501, 4000}) {
@@ -187,7 +187,7 @@ TEST_CASE("a source that fails, ends early or goes on makes no object") {
 }
 
 TEST_CASE("an object that is there already is left alone on demand") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   s3::put_options o = small_parts;
   o.only_new = true;
@@ -212,7 +212,7 @@ TEST_CASE("an object that is there already is left alone on demand") {
 TEST_CASE("an answer to the completion that is lost is looked for") {
   const std::string body = pattern(3000);
   for (const bool other : {false, true}) {
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.faults().add({.method = "POST", .nth = 2}, fault::reset_in_body(10));
     // Somebody else stores an object of that name at once: ours is not there, although it was.
     if (other) origin.faults().add({.method = "HEAD"}, fault::replace_object());
@@ -246,9 +246,9 @@ TEST_CASE("a store that tells another checksum than was sent has not stored it")
 }
 
 TEST_CASE("a store that knows no checksums is told none when an upload is completed") {
-  origin_server::options o = small_part_server();
+  s3_server::options o = small_part_server();
   o.checksums = false;
-  origin_server::background origin(o);
+  s3_server::background origin(o);
   const s3::client c = client_of(origin);
   const auto loop = make_event_loop();
   const std::string text = pattern(2500);
@@ -262,9 +262,9 @@ TEST_CASE("a store that knows no checksums is told none when an upload is comple
 }
 
 TEST_CASE("streams are stored over TLS") {
-  origin_server::options o = small_part_server();
+  s3_server::options o = small_part_server();
   o.tls.enabled = true;
-  origin_server::background origin(o);
+  s3_server::background origin(o);
   origin.objects().create_bucket("b");
   s3::config_options at;
   const std::string endpoint = origin.endpoint();
@@ -281,7 +281,7 @@ TEST_CASE("streams are stored over TLS") {
     large.checksums = checksums;
     stored_etag(c, "s3://b/k", pieces_of(body, 30'000), large);
     CHECK((content_of(origin, "k") == body));
-    const std::vector<origin_server::logged_request> asked = origin.log().entries();
+    const std::vector<s3_server::logged_request> asked = origin.log().entries();
     int parts = 0;
     for (std::size_t i = before; i < asked.size(); ++i) {
       const bool part = asked[i].method == "PUT";
@@ -300,7 +300,7 @@ TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, 
     std::size_t expected;
   };
   for (const bound& b : {bound{4, 1 << 20, 4}, bound{100, 3999, 3}, bound{1, 1 << 20, 1}, bound{5, 10, 1}}) {
-    origin_server::background origin(small_part_server());
+    s3_server::background origin(small_part_server());
     origin.faults().add({.method = "PUT"}, fault::stall_head());
     const s3::client c = client_of(origin);
     std::size_t made = 0;
@@ -324,7 +324,7 @@ TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, 
 }
 
 TEST_CASE("memory stays bounded while a long stream is stored") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const std::size_t total = 200'000;
   std::size_t most = 0;
@@ -336,7 +336,7 @@ TEST_CASE("memory stays bounded while a long stream is stored") {
 }
 
 TEST_CASE("dropped at any moment, an upload leaves nothing behind") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const std::string body = pattern(5500);
   int whole = 0;
@@ -366,7 +366,7 @@ TEST_CASE("dropped at any moment, an upload leaves nothing behind") {
 }
 
 TEST_CASE("options that cannot work, and text that no header may carry, are refused before anything is sent") {
-  origin_server::background origin(small_part_server());
+  s3_server::background origin(small_part_server());
   const s3::client c = client_of(origin);
   const auto refuses = [&](const s3::put_options& o) {
     CHECK_THROWS_AS(c.put("s3://b/k", pieces_of("x", 1), o), configuration_error);

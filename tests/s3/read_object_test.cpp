@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/read_object.hpp>
+#include <millrace/s3/ops/read_object.hpp>
 
 #include <cstddef>
 #include <string>
@@ -12,7 +12,7 @@
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 
@@ -27,7 +27,7 @@ class store {
     return std::string(block_on(*loop_, client_.read(url(key), max_bytes)).view());
   }
 
-  origin_server::background origin;
+  s3_server::background origin;
 
  private:
   static std::string url(std::string_view key) { return "s3://b/" + std::string(key); }

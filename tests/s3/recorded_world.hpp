@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <millrace/http/response.hpp>
-#include <millrace/s3/detail/default_chain.hpp>
-#include <millrace/s3/detail/run_process.hpp>
+#include <millrace/io/detail/run_process.hpp>
+#include <millrace/s3/auth/detail/default_chain.hpp>
 
 #include "tests/s3/vectors.hpp"
 

@@ -11,10 +11,10 @@
 #include <millrace/loop/make_event_loop.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
-using origin_server::fault;
+using s3_server::fault;
 
 namespace {
 
@@ -69,9 +69,9 @@ class renewed final : public s3::credentials_provider {
 TEST_CASE("a clock that is off is put right by the first refusal, of a GET and of a HEAD", "[s3][recovery]") {
   for (const std::int64_t offset : {-3600, 3600}) {
     for (const bool head_first : {false, true}) {
-      origin_server::options o;
+      s3_server::options o;
       o.clock_offset = offset;
-      origin_server::background origin(o);
+      s3_server::background origin(o);
       origin.put("b", "k", content);
       const s3::client c(config_of(origin.endpoint()), right());
       CHECK(ask(c, head_first) == "1000 1000");
@@ -83,9 +83,9 @@ TEST_CASE("a clock that is off is put right by the first refusal, of a GET and o
 
 TEST_CASE("a bucket elsewhere is asked for in its region from the first refusal on", "[s3][recovery]") {
   for (const bool head_first : {false, true}) {
-    origin_server::options o;
+    s3_server::options o;
     o.region = "eu-west-1";
-    origin_server::background origin(o);
+    s3_server::background origin(o);
     origin.put("b", "k", content);
     const s3::client c(config_of(origin.endpoint()), right());
     CHECK(ask(c, head_first) == "1000 1000");
@@ -95,9 +95,9 @@ TEST_CASE("a bucket elsewhere is asked for in its region from the first refusal 
 }
 
 TEST_CASE("expired credentials are renewed once", "[s3][recovery]") {
-  origin_server::options o;
-  o.keys["old-key"] = origin_server::access_key("old-secret", "", true);
-  origin_server::background origin(o);
+  s3_server::options o;
+  o.keys["old-key"] = s3_server::access_key("old-secret", "", true);
+  s3_server::background origin(o);
   origin.put("b", "k", content);
   const s3::client c(config_of(origin.endpoint()), make_shared_object<renewed>(true));
   CHECK(ask(c) == "1000 1000");
@@ -108,7 +108,7 @@ TEST_CASE("expired credentials are renewed once", "[s3][recovery]") {
 }
 
 TEST_CASE("refusals that pass are waited for, with the store's own hint", "[s3][recovery]") {
-  origin_server::background origin;
+  s3_server::background origin;
   origin.put("b", "k", content);
   const s3::client c(config_of(origin.endpoint()), right());
   const fault passing[] = {fault::refuse(500, "InternalError"),
@@ -142,22 +142,22 @@ TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3]
   const s3::client nowhere(config_of("http://no-such-host.invalid"), make_shared_object<s3::fixed_credentials>(right()),
                            quick);
   CHECK_THAT(ask(nowhere), Contains("no-such-host.invalid"));
-  using handshake = origin_server::tls_options::handshake;
+  using handshake = s3_server::tls_options::handshake;
   for (const handshake greeting : {handshake::reset, handshake::close, handshake::plain_text}) {
-    origin_server::options o;
+    s3_server::options o;
     o.tls.enabled = true;
     o.tls.greeting = greeting;
-    origin_server::background origin(o);
+    s3_server::background origin(o);
     http::transport_options t;
     t.ca_file = origin.certificate_file();
     const s3::client c(config_of(origin.endpoint()), make_shared_object<s3::fixed_credentials>(right()), t);
     CHECK_THAT(ask(c), Contains("127.0.0.1"));
     CHECK(origin.stats().connections == 3);
   }
-  origin_server::options o;
+  s3_server::options o;
   o.tls.enabled = true;
   o.tls.expired = true;
-  origin_server::background origin(o);
+  s3_server::background origin(o);
   http::transport_options t;
   t.ca_file = origin.certificate_file();
   const s3::client c(config_of(origin.endpoint()), make_shared_object<s3::fixed_credentials>(right()), t);

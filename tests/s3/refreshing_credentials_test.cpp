@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/refreshing_credentials.hpp>
+#include <millrace/s3/auth/refreshing_credentials.hpp>
 
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
@@ -8,7 +8,7 @@
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/s3/detail/default_chain.hpp>
+#include <millrace/s3/auth/detail/default_chain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <atomic>

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/refreshing_credentials.hpp>
+#include <millrace/s3/auth/refreshing_credentials.hpp>
 
 #include <millrace/base/rng.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
-#include <millrace/s3/detail/default_chain.hpp>
+#include <millrace/s3/auth/detail/default_chain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <cstddef>

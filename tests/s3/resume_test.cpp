@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/get_object.hpp>
+#include <millrace/s3/ops/get_object.hpp>
 
 #include <string>
 #include <utility>
@@ -13,12 +13,12 @@
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using origin_server::fault;
+using s3_server::fault;
 
 namespace {
 
@@ -65,7 +65,7 @@ class faulty {
   std::string expected(std::size_t offset, std::size_t length) const { return content.substr(offset, length); }
 
   const std::string content = content_of(size);
-  mutable origin_server::background origin;
+  mutable s3_server::background origin;
   std::string etag;
   slab_pool slabs{256 * KiB};
 

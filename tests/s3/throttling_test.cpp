@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/aimd_limit.hpp>
+#include <millrace/retry/aimd_limit.hpp>
 
 #include <algorithm>
 #include <string>
@@ -12,15 +12,15 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
-#include <millrace/s3/detail/prefix_gates.hpp>
+#include <millrace/s3/ops/detail/prefix_gates.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
-using s3::aimd_limit;
+using aimd_limit;
 using s3::detail::prefix_gate;
 using testing::virtual_loop;
 
@@ -146,20 +146,20 @@ TEST_CASE("gates are told apart by endpoint, bucket and first component; idle on
 }
 
 TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
-  origin_server::background origin;
+  s3_server::background origin;
   origin.put("b", "train/k", std::string(1000, 'x'));
-  origin.faults().add({.key = "train/k", .times = 2}, origin_server::fault::refuse(503, "SlowDown"));
+  origin.faults().add({.key = "train/k", .times = 2}, s3_server::fault::refuse(503, "SlowDown"));
   const std::string endpoint = origin.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
   o.retry.throttling_base = 10us;
-  for (const s3::retry_mode mode : {s3::retry_mode::standard, s3::retry_mode::adaptive}) {
+  for (const retry_mode mode : {retry_mode::standard, retry_mode::adaptive}) {
     o.retries = mode;
     const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
     const auto loop = make_event_loop();
     CHECK(block_on(*loop, c.get("s3://b/train/k", 0, 4096, "", slab_pool(64 * KiB))).data.size() == 1000);
     const prefix_gate& gate = s3::detail::prefix_gates<prefix_gate>::of(*loop).gate(endpoint, "b", "train/");
-    CHECK(gate.refusals() == (mode == s3::retry_mode::standard ? 2 : 0));
+    CHECK(gate.refusals() == (mode == retry_mode::standard ? 2 : 0));
     CHECK(gate.under_way() == 0);
   }
 }

@@ -15,7 +15,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 /// \file
 /// What tests of uploads share: a server that takes small parts, clients of it, and streams to be stored.
@@ -25,13 +25,13 @@ namespace millrace::test {
 inline constexpr s3::put_options small_parts{.part = 1000};
 
 /// With a bucket "b", which holds nothing.
-inline origin_server::options small_part_server() {
-  origin_server::options o;
+inline s3_server::options small_part_server() {
+  s3_server::options o;
   o.min_part_size = 1000;
   return o;
 }
 
-inline s3::client client_of(origin_server::background& origin) {
+inline s3::client client_of(s3_server::background& origin) {
   origin.objects().create_bucket("b");
   const std::string endpoint = origin.endpoint();
   s3::config_options o;
@@ -42,7 +42,7 @@ inline s3::client client_of(origin_server::background& origin) {
   return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
 }
 
-inline std::string content_of(origin_server::background& origin, std::string_view key) {
+inline std::string content_of(s3_server::background& origin, std::string_view key) {
   const auto object = origin.objects().find("b", key);
   if (object == nullptr) return "(no object)";
   std::string text;
@@ -81,7 +81,7 @@ inline async_generator<bytes> endless(std::size_t piece, std::size_t& made) {
 }
 
 /// `most` becomes the largest number of bytes that were made and of which the server had not told that it has them.
-inline async_generator<bytes> watched(std::size_t total, std::size_t piece, origin_server::background& origin,
+inline async_generator<bytes> watched(std::size_t total, std::size_t piece, s3_server::background& origin,
                                       std::size_t& most) {
   for (std::size_t made = 0; made < total;) {
     made += piece;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/with_retries.hpp>
+#include <millrace/s3/ops/with_retries.hpp>
 
 #include <functional>
 #include <optional>
@@ -11,7 +11,7 @@
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
-#include <millrace/s3/retry_hint.hpp>
+#include <millrace/retry/retry_hint.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -23,7 +23,7 @@ using testing::virtual_loop;
 namespace {
 
 /// A session of `attempts` per request that talks to nobody.
-shared<const s3::session> session_of(int attempts, s3::retry_options retry = {}) {
+shared<const s3::session> session_of(int attempts, retry_options retry = {}) {
   s3::config_options o;
   o.max_attempts = attempts;
   o.retry = retry;
@@ -120,7 +120,7 @@ TEST_CASE("the pause that the store names is kept, within five seconds of ours",
 }
 
 TEST_CASE("pauses are those of the configuration", "[s3][retry]") {
-  s3::retry_options quick;
+  retry_options quick;
   quick.base = 1us;
   quick.throttling_base = 2us;
   quick.max_over_hint = 0s;
@@ -132,7 +132,7 @@ TEST_CASE("pauses are those of the configuration", "[s3][retry]") {
 TEST_CASE("the requests of a session share one quota: a store that is down is not asked ever more often",
           "[s3][retry]") {
   const auto s = session_of(1000);
-  const s3::retry_options costs;
+  const retry_options costs;
   const script always(10'000, failed(http::failure::connect));
   const outcome first = run(*s, always);
   CHECK(first.calls == 1 + costs.quota / costs.retry_cost);
@@ -196,7 +196,7 @@ TEST_CASE("the pause that an answer asks for is read from its fields", "[s3][ret
   const auto hint = [](std::vector<std::pair<std::string, std::string>> fields) {
     http::headers h;
     for (auto& [name, value] : fields) h.add(name, value);
-    return s3::retry_hint(h, now);
+    return retry_hint(h, now);
   };
   CHECK(hint({{"x-amz-retry-after", "1500"}}) == duration(1500ms));
   CHECK(hint({{"Retry-After", "120"}}) == duration(120s));

@@ -21,14 +21,14 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 // The sanitizers have an allocator of their own.
@@ -109,8 +109,8 @@ using variables = std::map<std::string, std::string>;
 class world {
  public:
   world() {
-    origin_server::options o;
-    o.keys["AKID"] = origin_server::access_key(secret, token);
+    s3_server::options o;
+    o.keys["AKID"] = s3_server::access_key(secret, token);
     origin_.emplace(std::move(o));
     origin_->put("b", "k", std::string_view("content"));
     v = {{"AWS_ENDPOINT_URL_S3", origin_->endpoint()},
@@ -152,7 +152,7 @@ class world {
   variables v;
 
  private:
-  std::optional<origin_server::background> origin_;
+  std::optional<s3_server::background> origin_;
   test::temporary_folder folder_;
 };
 

@@ -16,7 +16,6 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/origin/detail/digest.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -26,17 +25,18 @@
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>
+#include <millrace/testing/s3_server/detail/digest.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using origin_server::fault;
+using s3_server::fault;
 
 namespace {
 
-using sum_field = origin_server::object::field;
+using sum_field = s3_server::object::field;
 
 constexpr std::size_t part_bytes = 64 * KiB;
 constexpr std::size_t size = 4 * part_bytes + 1000;  // five parts
@@ -49,15 +49,15 @@ std::string text_of(std::size_t n) {
 }
 const std::string text = text_of(size);
 
-namespace digests = origin_server::detail;
+namespace digests = s3_server::detail;
 
 sum_field sum_of(const std::string& algorithm) {
   return sum_field("x-amz-checksum-" + algorithm, digests::to_base64(digests::checksum_of(algorithm, text)));
 }
 
 /// An object that was uploaded in parts of these sizes, with the checksum of their checksums.
-origin_server::object composed(const std::vector<std::uint64_t>& parts, const std::string& algorithm) {
-  origin_server::object o(bytes::copy(text));
+s3_server::object composed(const std::vector<std::uint64_t>& parts, const std::string& algorithm) {
+  s3_server::object o(bytes::copy(text));
   std::string sums;
   std::size_t at = 0;
   for (std::uint64_t n : parts) {
@@ -88,7 +88,7 @@ class store {
   explicit store(bool validate = true) : origin(any_parts()), client_(client_of(validate)) {}
 
   void put(std::vector<sum_field> checksums) {
-    origin_server::object o(bytes::copy(text));
+    s3_server::object o(bytes::copy(text));
     o.checksums = std::move(checksums);
     origin.objects().put("b", "k", std::move(o));
   }
@@ -126,11 +126,11 @@ class store {
   }
   s3::client& client() { return client_; }
 
-  origin_server::background origin;
+  s3_server::background origin;
 
  private:
-  static origin_server::options any_parts() {
-    origin_server::options o;
+  static s3_server::options any_parts() {
+    s3_server::options o;
     o.min_part_size = 1;
     return o;
   }
@@ -238,7 +238,7 @@ TEST_CASE("checksums are not asked for when they are not wanted", "[checksum]") 
 TEST_CASE("an object of one part is compared too when its size is not known", "[checksum]") {
   store s;
   const std::string one(1000, 'x');
-  origin_server::object o(bytes::copy(one));
+  s3_server::object o(bytes::copy(one));
   o.checksums.emplace_back("x-amz-checksum-crc32", digests::to_base64(digests::checksum_of("crc32", one)));
   s.origin.objects().put("b", "k", std::move(o));
   s.damage(1);
@@ -287,7 +287,7 @@ TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison b
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      origin_server::server origin{origin_server::options()};
+      s3_server::server origin{s3_server::options()};
       const started<void> serving(loop, origin.serve());
       origin.objects().put("b", "k", composed(cut(50'000), "sha256"));
       s3::config_options o;
@@ -314,7 +314,7 @@ TEST_CASE("samples before the damage is known are the only ones, and the shard d
   for (int i = 0; i < 20; ++i) w.add(std::to_string(i) + ".bin", text_of(20'000));
   w.finish();
   store s;
-  origin_server::object o(bytes::copy(tar));
+  s3_server::object o(bytes::copy(tar));
   o.checksums.emplace_back("x-amz-checksum-crc32c", digests::to_base64(digests::checksum_of("crc32c", tar)));
   s.origin.objects().put("b", "k", std::move(o));
   s.origin.faults().add({.method = "GET", .key = "k", .nth = 1}, fault::flipped_bit(5000));  // inside of a member

@@ -21,7 +21,7 @@
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 
@@ -65,9 +65,9 @@ TEST_CASE("fetch dropped in the middle of its transfers leaves no frame, no slab
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      origin_server::options open_to_all;
-      open_to_all.anonymous = origin_server::anonymous_access::read;
-      origin_server::server origin(open_to_all);
+      s3_server::options open_to_all;
+      open_to_all.anonymous = s3_server::anonymous_access::read;
+      s3_server::server origin(open_to_all);
       const started<void> serving(loop, origin.serve());
       std::vector<shard> shards;
       for (const char* key : {"0", "1", "2", "3"}) {

@@ -16,12 +16,12 @@
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using origin_server::fault;
+using s3_server::fault;
 using test::scripted_answer;
 using then = test::scripted_answer::then;
 using ranges = std::vector<std::string>;
@@ -61,8 +61,8 @@ class web {
     for (const auto& r : origin.log().entries()) all.push_back(r.range);
     return all;
   }
-  static s3::retry_options quick() {
-    s3::retry_options o;
+  static retry_options quick() {
+    retry_options o;
     o.base = std::chrono::microseconds(10);
     o.throttling_base = std::chrono::microseconds(20);
     o.max_over_hint = std::chrono::milliseconds(1);
@@ -70,13 +70,13 @@ class web {
   }
 
   const std::string text = content();
-  mutable origin_server::background origin{open_to_all()};
+  mutable s3_server::background origin{open_to_all()};
   std::string etag;
 
  private:
-  static origin_server::options open_to_all() {
-    origin_server::options o;
-    o.anonymous = origin_server::anonymous_access::read;
+  static s3_server::options open_to_all() {
+    s3_server::options o;
+    o.anonymous = s3_server::anonymous_access::read;
     return o;
   }
   static task<std::string> all(task<part> reading) {
@@ -246,9 +246,9 @@ TEST_CASE("a small object takes memory of its own size, a large part a slab", "[
 
 TEST_CASE("an object that comes in one go holds a few slabs, however fast it comes", "[http_storage]") {
   testing::jumping_loop loop;
-  origin_server::options open_to_all;
-  open_to_all.anonymous = origin_server::anonymous_access::read;
-  origin_server::server origin(open_to_all);
+  s3_server::options open_to_all;
+  open_to_all.anonymous = s3_server::anonymous_access::read;
+  s3_server::server origin(open_to_all);
   const started<void> serving(loop, origin.serve());
   origin.objects().put("b", "k", std::string(1 * MiB, 'x'));
   origin.faults().add({.key = "k"}, fault::ignore_range());
@@ -258,7 +258,7 @@ TEST_CASE("an object that comes in one go holds a few slabs, however fast it com
 }
 
 TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_storage]") {
-  origin_server::background origin;  // nothing without a signature
+  s3_server::background origin;  // nothing without a signature
   const http_storage storage(http::transport_options(), web::quick());
   const auto loop = make_event_loop();
   const std::string endpoint = origin.endpoint();

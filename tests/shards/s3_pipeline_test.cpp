@@ -21,13 +21,13 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 using namespace millrace;
 
 namespace {
 
-s3::client client_of(const origin_server::background& origin, const char* secret = "origin-secret") {
+s3::client client_of(const s3_server::background& origin, const char* secret = "origin-secret") {
   const std::string endpoint = origin.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
@@ -90,7 +90,7 @@ auto samples_of(s3::client c, async_generator<shard> source, fetch_options o = s
 }  // namespace
 
 TEST_CASE("list, fetch, untar, group: every sample once, in the order of the listing, whatever the part size") {
-  origin_server::background origin;
+  s3_server::background origin;
   std::vector<std::string> expected;
   for (int n = 0; n < 7; ++n) {
     const std::string key = "train/" + std::to_string(n) + ".tar";
@@ -111,7 +111,7 @@ TEST_CASE("list, fetch, untar, group: every sample once, in the order of the lis
 }
 
 TEST_CASE("shards are permuted and split the same way everywhere") {
-  origin_server::background origin;
+  s3_server::background origin;
   for (int n = 0; n < 9; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 100));
   s3::client c = client_of(origin);
   auto of_rank = [&](std::uint32_t index) {
@@ -133,7 +133,7 @@ TEST_CASE("shards are permuted and split the same way everywhere") {
 
 TEST_CASE("what is wrong is named: object, offset, reason") {
   using Catch::Matchers::Contains;
-  origin_server::background origin;
+  s3_server::background origin;
   const std::string good = tar_of(0, 1000);
   origin.put("corpus", "good.tar", good);
   origin.put("corpus", "cut.tar", good.substr(0, 4000));
@@ -170,7 +170,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
 }
 
 TEST_CASE("a pipeline dropped at any moment ends its transfers and leaves nothing") {
-  origin_server::background origin;
+  s3_server::background origin;
   for (int n = 0; n < 5; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 60000));
   s3::client c = client_of(origin);
   const auto loop = make_event_loop();

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include <millrace/base/shard.hpp>
 #include <millrace/base/shared.hpp>
+#include <millrace/data/shard.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -253,7 +253,7 @@ BAD = [
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("test-kit", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/x.hpp>\n"),
-    ("test-kit", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/origin/x.hpp>\n"),
+    ("test-kit", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/s3_server/x.hpp>\n"),
     ("flow-io", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/loop/ring.hpp>\n"),
     ("heavy", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <iostream>\n"),
     ("heavy", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <memory>\n"),

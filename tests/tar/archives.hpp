@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/reader.hpp>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/writable_bytes.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"

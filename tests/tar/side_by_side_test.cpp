@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/base/slab_pool.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"

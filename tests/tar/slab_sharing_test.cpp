@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/slab_pool.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"

@@ -9,10 +9,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"

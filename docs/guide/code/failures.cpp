@@ -25,7 +25,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 namespace mill = millrace;
 
@@ -45,7 +45,7 @@ mill::s3::client client_of(const std::string& endpoint) {
   o.endpoint = endpoint;
   o.region = "us-east-1";
   o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
-  o.retries = mill::s3::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
+  o.retries = mill::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
   return mill::s3::client(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
 }
 // end client
@@ -90,14 +90,14 @@ std::string train(mill::async_generator<std::int64_t> labels) {
 }  // namespace
 
 TEST_CASE("the guide's failures are what its page says", "[guide]") {
-  mill::origin_server::background origin;
+  mill::s3_server::background origin;
   const mill::s3::client s3 = client_of(origin.endpoint());
   mill::cpu_pool cores(2);
   origin.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
   origin.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
   origin.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
   origin.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
-  using mill::origin_server::fault;
+  using mill::s3_server::fault;
   origin.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
   CHECK(train(labels_of("s3://corpus/good.tar", s3, cores)) == "4 steps");
   CHECK(origin.faults().injected() == 1);

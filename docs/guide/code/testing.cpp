@@ -23,7 +23,7 @@
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 namespace mill = millrace;
 using namespace std::chrono_literals;
@@ -80,8 +80,8 @@ TEST_CASE("paced() leaves nothing behind when it is dropped", "[guide]") {
 
 // begin server
 TEST_CASE("a part that breaks goes on where it broke", "[guide]") {
-  using mill::origin_server::fault;
-  mill::origin_server::background origin;  // an S3 server in this process; it ends with the object
+  using mill::s3_server::fault;
+  mill::s3_server::background origin;  // an S3 server in this process; it ends with the object
   origin.put("corpus", "labels.txt", std::string(1000, 'x'));
   origin.faults().add({.method = "GET", .key = "labels.txt", .times = 1}, fault::reset_in_body(400));
 
@@ -96,7 +96,7 @@ TEST_CASE("a part that breaks goes on where it broke", "[guide]") {
 // end server
 
 TEST_CASE("the guide's random faults leave the data as it is", "[guide]") {
-  mill::origin_server::background origin;
+  mill::s3_server::background origin;
   origin.put("corpus", "labels.txt", std::string(1000, 'x'));
   mill::s3::config_options o;
   const std::string endpoint = origin.endpoint();

@@ -17,7 +17,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 
 namespace mill = millrace;
 
@@ -56,7 +56,7 @@ mill::async_generator<mill::bytes> archive_of(int samples) {
 }  // namespace
 
 TEST_CASE("the guide's shards are stored", "[guide]") {
-  mill::origin_server::background origin;
+  mill::s3_server::background origin;
   mill::s3::config_options o;
   const std::string endpoint = origin.endpoint();
   o.endpoint = endpoint;

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/cuda/device_guard.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::cuda {
 

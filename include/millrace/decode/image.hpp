@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <millrace/base/pixel_buffer.hpp>
+#include <millrace/memory/pixel_buffer.hpp>
 
 namespace millrace {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
-#include <millrace/base/pixel_pool.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/decode/image.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/pixel_pool.hpp>
 
 namespace millrace {
 

@@ -13,8 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace {
 

@@ -8,9 +8,9 @@
 
 #include <millrace/base/detail/refused.hpp>
 #include <millrace/base/shared.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/device/batch_builder.hpp>
 #include <millrace/device/device.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/origin.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/device/batch_pool.hpp>
 
 namespace millrace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <millrace/base/shared.hpp>
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/device/batch_layout.hpp>
 #include <millrace/device/sample_tags.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
 

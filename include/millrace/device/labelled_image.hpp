@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/origin.hpp>
-#include <millrace/base/pixel_buffer.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/device/collate.hpp>
+#include <millrace/memory/pixel_buffer.hpp>
 
 namespace millrace {
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <optional>
 
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/http/partial_body.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::http {
 

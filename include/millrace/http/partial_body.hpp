@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include <millrace/base/running_crc.hpp>
-#include <millrace/base/writable_bytes.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace::http {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/http/headers.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace::http {
 

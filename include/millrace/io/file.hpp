@@ -16,11 +16,11 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_job.hpp>
 #include <millrace/io/detail/file_part.hpp>
 #include <millrace/io/file_options.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
 

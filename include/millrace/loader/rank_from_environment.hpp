@@ -10,7 +10,7 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/shards/rank.hpp>
+#include <millrace/data/rank.hpp>
 
 namespace millrace {
 

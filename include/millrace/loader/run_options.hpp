@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <optional>
 
+#include <millrace/data/rank.hpp>
 #include <millrace/http/options.hpp>
-#include <millrace/shards/rank.hpp>
 
 namespace millrace {
 

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/minmax.hpp>
-#include <millrace/base/origin.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/base/writable_bytes.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/tar/format.hpp>
 

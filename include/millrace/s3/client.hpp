@@ -9,18 +9,18 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/http/proxy.hpp>
-#include <millrace/s3/default_credentials.hpp>
-#include <millrace/s3/get_object.hpp>
-#include <millrace/s3/list_objects.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 #include <millrace/s3/object_checksum.hpp>
+#include <millrace/s3/ops/get_object.hpp>
+#include <millrace/s3/ops/list_objects.hpp>
+#include <millrace/s3/ops/put_object.hpp>
+#include <millrace/s3/ops/put_stream.hpp>
+#include <millrace/s3/ops/read_object.hpp>
 #include <millrace/s3/presign.hpp>
-#include <millrace/s3/put_object.hpp>
-#include <millrace/s3/put_stream.hpp>
-#include <millrace/s3/read_object.hpp>
 
 namespace millrace::s3 {
 

@@ -7,14 +7,14 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/base/shared.hpp>
-#include <millrace/s3/checksum_error.hpp>
-#include <millrace/s3/detail/body_checksum.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/s3/detail/upload_parts.hpp>
-#include <millrace/s3/object_info.hpp>
+#include <millrace/s3/wire/checksum_error.hpp>
+#include <millrace/s3/wire/detail/body_checksum.hpp>
+#include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {
 

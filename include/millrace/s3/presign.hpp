@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <millrace/base/shared.hpp>
-#include <millrace/s3/send.hpp>
+#include <millrace/s3/ops/send.hpp>
 
 namespace millrace::s3 {
 

@@ -15,12 +15,12 @@
 #include <millrace/base/running_crc.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/http/options.hpp>
-#include <millrace/s3/config.hpp>
-#include <millrace/s3/credentials_provider.hpp>
-#include <millrace/s3/detail/name_table.hpp>
-#include <millrace/s3/rate_limiter.hpp>
-#include <millrace/s3/retry_options.hpp>
-#include <millrace/s3/retry_quota.hpp>
+#include <millrace/retry/rate_limiter.hpp>
+#include <millrace/retry/retry_options.hpp>
+#include <millrace/retry/retry_quota.hpp>
+#include <millrace/s3/auth/credentials_provider.hpp>
+#include <millrace/s3/config/config.hpp>
+#include <millrace/s3/config/detail/name_table.hpp>
 
 namespace millrace::s3 {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
-#include <millrace/base/shard.hpp>
 #include <millrace/base/shared.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace {
 

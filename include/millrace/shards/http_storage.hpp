@@ -18,9 +18,9 @@
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/s3/retry_class.hpp>
-#include <millrace/s3/retry_hint.hpp>
-#include <millrace/s3/retry_policy.hpp>
+#include <millrace/retry/retry_class.hpp>
+#include <millrace/retry/retry_hint.hpp>
+#include <millrace/retry/retry_policy.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -36,7 +36,7 @@ template <class = void>
 class basic_http_storage final : public storage {
  public:
   explicit basic_http_storage(http::transport_options transport = http::transport_options(),
-                              const s3::retry_options& retries = s3::retry_options())
+                              const retry_options& retries = retry_options())
       : transport_(make_shared_object<const http::transport_options>(std::move(transport))),
         retries_(retries),
         quota_(retries.quota) {}
@@ -48,7 +48,7 @@ class basic_http_storage final : public storage {
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
-    s3::retry_policy policy(retries_, quota_);
+    retry_policy policy(retries_, quota_);
     download d(std::move(etag), offset, length, std::move(slabs));
     for (;;) {
       std::exception_ptr why;
@@ -135,7 +135,7 @@ class basic_http_storage final : public storage {
         co_return std::move(result);
       }
       if (head.status != 200 && head.status != 206) {
-        d.hint = s3::retry_hint(head.fields, static_cast<std::int64_t>(std::time(nullptr)));
+        d.hint = retry_hint(head.fields, static_cast<std::int64_t>(std::time(nullptr)));
         throw http::error(http::failure::status, "the server answered " + std::to_string(head.status), at, head.status);
       }
       if (resumed && result.etag != version) {
@@ -190,8 +190,8 @@ class basic_http_storage final : public storage {
   }
 
   const shared<const http::transport_options> transport_;
-  const s3::retry_options retries_;
-  mutable s3::retry_quota quota_;
+  const retry_options retries_;
+  mutable retry_quota quota_;
 };
 using http_storage = basic_http_storage<>;
 

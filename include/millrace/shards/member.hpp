@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <millrace/base/origin.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/tar/entry.hpp>
 
 namespace millrace {

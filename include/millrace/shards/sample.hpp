@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/origin.hpp>
+#include <millrace/data/origin.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace {
 

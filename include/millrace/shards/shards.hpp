@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shard.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/data/shard.hpp>
 
 namespace millrace {
 

@@ -14,9 +14,9 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shard.hpp>
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/shards/rank.hpp>
+#include <millrace/data/rank.hpp>
+#include <millrace/data/shard.hpp>
 
 namespace millrace {
 

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/running_crc.hpp>
-#include <millrace/base/shard.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace {
 

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/minmax.hpp>
 #include <millrace/base/owned.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/detail/unpacker.hpp>
 #include <millrace/tar/entry.hpp>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include <millrace/base/bytes.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace::tar {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/tar/detail/body.hpp>
 #include <millrace/tar/detail/extended.hpp>
 #include <millrace/tar/detail/header.hpp>

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::testing {
 

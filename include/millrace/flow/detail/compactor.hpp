@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/flow/detail/compacted.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace::detail {
 

@@ -13,7 +13,6 @@
 
 #include <millrace/base/minmax.hpp>
 #include <millrace/base/shared.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/copy_past_caches.hpp>
 #include <millrace/http/detail/failure_of.hpp>
@@ -24,6 +23,7 @@
 #include <millrace/http/proxy.hpp>
 #include <millrace/http/request.hpp>
 #include <millrace/http/response_head.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::http::detail {
 

@@ -10,12 +10,12 @@
 
 #include <sys/stat.h>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/owned.hpp>
 #include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/event_loop.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace::detail {
 

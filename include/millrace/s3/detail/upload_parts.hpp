@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include <millrace/s3/detail/body_checksum.hpp>
-#include <millrace/s3/send.hpp>
-#include <millrace/s3/uri_encode.hpp>
-#include <millrace/s3/with_retries.hpp>
+#include <millrace/s3/ops/send.hpp>
+#include <millrace/s3/ops/with_retries.hpp>
+#include <millrace/s3/sign/uri_encode.hpp>
+#include <millrace/s3/wire/detail/body_checksum.hpp>
 
 namespace millrace::s3::detail {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shard.hpp>
+#include <millrace/data/shard.hpp>
 
 namespace millrace::detail {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shard.hpp>
+#include <millrace/data/shard.hpp>
 
 namespace millrace::detail {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <millrace/base/bytes.hpp>
-#include <millrace/base/writable_bytes.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 #include <millrace/tar/detail/input.hpp>
 
 namespace millrace::tar::detail {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/minmax.hpp>
-#include <millrace/base/writable_bytes.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace::tar::detail {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/minmax.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace::tar::detail {
 

@@ -12,12 +12,12 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/bytes.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/minmax.hpp>
-#include <millrace/base/slab_pool.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/base/writable_bytes.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 #include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/detail/fiber.hpp>
 #include <millrace/tar/detail/gzip_check.hpp>

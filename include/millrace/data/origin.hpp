@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/shared.hpp>
+#include <millrace/data/shard.hpp>
+
+namespace millrace {
+
+/// Where an item comes from: enough to find it again, in an error message, a log or a later run. Empty for items that
+/// were not read from a store.
+class origin {
+ public:
+  origin() = default;
+  origin(shared<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
+      : from(std::move(source)), offset(byte_offset), ordinal(ordinal_in_shard) {}
+
+  shared<const shard> from;   ///< the object, with the ETag that was read
+  std::uint64_t offset = 0;   ///< of the item's first byte: in the object, or in the decompressed stream
+  std::uint64_t ordinal = 0;  ///< 0 for the first item of the shard
+
+  explicit operator bool() const noexcept { return from != nullptr; }
+  const std::string& url() const noexcept {
+    static const std::string none;
+    return from == nullptr ? none : from->url;
+  }
+
+  /// The location for an error about `key`.
+  template <class = void>
+  where at(std::string key = std::string()) const {
+    where w;
+    if (from != nullptr) {
+      w.object = from->shown();
+      w.offset = offset;
+    }
+    w.key = std::move(key);
+    return w;
+  }
+};
+
+}  // namespace millrace

@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <coroutine>
+#include <cstddef>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
+#include <millrace/coro/root_scope.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/loop/event_loop.hpp>
+
+namespace millrace::detail {
+
+/// What a process wrote to its standard output, and how it ended. Overwritten on destruction: it may be secrets.
+class process_result {
+ public:
+  process_result() = default;
+  process_result(process_result&&) noexcept = default;
+  process_result& operator=(process_result&&) = delete;
+  ~process_result() { OPENSSL_cleanse(output.data(), output.size()); }
+
+  std::string output;
+  int exit_status = -1;  ///< -1: ended by a signal
+  bool too_long = false;
+};
+
+/// Waits until one of two descriptors can be read or the time has come.
+class either_readable {
+ public:
+  either_readable(int a, int b, time_point due) noexcept : a_(a), b_(b), due_(due) {}
+
+  class awaiter : private timer_node {
+   public:
+    awaiter(int a, int b, time_point due, promise_base& promise)
+        : loop_(event_loop::of(promise.get_executor())),
+          promise_(promise),
+          a_(a),
+          b_(b),
+          due_(due),
+          first_(*this),
+          second_(*this) {}
+    ~awaiter() override { stop(); }
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      node_.set(handle, promise_.stage());
+      loop_.add_timer(*this, due_);
+      try {
+        if (a_ >= 0) loop_.watch(first_, a_, POLLIN);
+        if (b_ >= 0) loop_.watch(second_, b_, POLLIN);
+      } catch (...) {
+        stop();
+        throw;
+      }
+    }
+    void await_resume() noexcept { stop(); }
+
+   private:
+    class watch final : public fd_watch {
+     public:
+      explicit watch(awaiter& a) noexcept : awaiter_(a) {}
+
+     protected:
+      void ready(unsigned) noexcept override { awaiter_.wake(); }
+
+     private:
+      awaiter& awaiter_;
+    };
+    void fire() noexcept override { wake(); }
+    void wake() noexcept {
+      stop();
+      loop_.post(node_);
+    }
+    void stop() noexcept {
+      loop_.remove_timer(*this);
+      if (first_.watched()) loop_.unwatch(first_);
+      if (second_.watched()) loop_.unwatch(second_);
+    }
+
+    event_loop& loop_;
+    promise_base& promise_;
+    int a_;
+    int b_;
+    time_point due_;
+    watch first_;
+    watch second_;
+    ready_node node_;
+  };
+  awaiter awaited_by(promise_base& promise) const { return awaiter(a_, b_, due_, promise); }
+
+ private:
+  int a_;
+  int b_;
+  time_point due_;
+};
+
+/// A process of ours that has been killed, or is about to end: until it is reaped its number is its own.
+class child_process {
+ public:
+  child_process() noexcept = default;
+  /// Takes over `pidfd`, -1 where the kernel gave none.
+  child_process(pid_t pid, int pidfd) noexcept : pid_(pid), pidfd_(pidfd) {}
+  child_process(child_process&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), pidfd_(std::exchange(other.pidfd_, -1)) {}
+  child_process& operator=(child_process&&) = delete;
+  ~child_process() {
+    reap();
+    if (pidfd_ >= 0) ::close(pidfd_);
+  }
+
+  pid_t pid() const noexcept { return pid_; }
+  int pidfd() const noexcept { return pidfd_; }
+  /// False when it has not ended yet: killed, it may still wait for a disk. Never blocks.
+  bool reap() noexcept {
+    if (pid_ < 0) return true;
+    const pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+    pid_ = -1;
+    return true;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+};
+
+/// Reaps `ending` when it has ended.
+template <class = void>
+task<void> reap(child_process ending) {
+  executor& ex = co_await this_executor();
+  constexpr duration longest(1'000'000'000);
+  duration pause = ending.pidfd() < 0 ? duration(1'000'000) : longest;  // without a descriptor time is asked
+  while (!ending.reap()) {
+    const either_readable wait(ending.pidfd(), -1, ex.now() + pause);
+    co_await wait;
+    pause = min_of(2 * pause, longest);
+  }
+}
+
+/// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
+/// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end, and what does not
+/// end at once is reaped by the executor's root scope, which lets go of it where the executor ends before.
+class shell_process {
+ public:
+  shell_process(executor& ex, const std::string& command) : executor_(ex) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail(errno);
+    output_ = ends[0];
+    ::fcntl(output_, F_SETFL, O_NONBLOCK);
+    const int error = spawn(command, ends[1]);
+    ::close(ends[1]);
+    if (error != 0) {
+      ::close(output_);
+      fail(error);
+    }
+#ifdef SYS_pidfd_open
+    pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));  // close-on-exec; none before Linux 5.3
+#endif
+  }
+  shell_process(const shell_process&) = delete;
+  shell_process& operator=(const shell_process&) = delete;
+  ~shell_process() {
+    ::kill(-pid_, SIGKILL);
+    ::close(output_);
+    child_process ending(pid_, pidfd_);
+    if (ending.reap()) return;
+    try {
+      root_scope::of(executor_).adopt_droppable(detail::reap(std::move(ending)));
+    } catch (...) {  // no memory for it: the process stays a zombie
+    }
+  }
+
+  int output() const noexcept { return output_; }
+  int pidfd() const noexcept { return pidfd_; }
+
+  /// Takes what is there. False at the end of the output.
+  template <class = void>
+  bool read_into(process_result& to, std::size_t limit) {
+    char buffer[4096];
+    bool open = true;
+    for (;;) {
+      const ssize_t n = ::read(output_, buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        open = n < 0 && errno == EAGAIN;
+        break;
+      }
+      if (static_cast<std::size_t>(n) > limit - to.output.size()) {
+        to.too_long = true;
+        open = false;
+        break;
+      }
+      to.output.append(buffer, static_cast<std::size_t>(n));
+    }
+    OPENSSL_cleanse(buffer, sizeof buffer);
+    return open;
+  }
+
+  /// True when it has ended. It stays a zombie until the destructor has killed its group: the number of the group
+  /// cannot have become somebody else's by then.
+  template <class = void>
+  bool ended(process_result& to) const noexcept {
+    siginfo_t info;
+    info.si_pid = 0;
+    const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (rc < 0 && errno == EINTR) return false;
+    if (rc == 0 && info.si_pid == 0) return false;
+    // Where SIGCHLD is ignored no status is left behind (ECHILD): what it wrote has to tell then.
+    to.exit_status = rc < 0 ? 0 : info.si_code == CLD_EXITED ? info.si_status : -1;
+    return true;
+  }
+
+ private:
+  [[noreturn]] static void fail(int error) {
+    throw io_error(error, "cannot start a process: " + std::generic_category().message(error));
+  }
+
+  template <class = void>
+  int spawn(const std::string& command, int output) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    if (::posix_spawn_file_actions_init(&files) != 0) return ENOMEM;
+    if (::posix_spawnattr_init(&attributes) != 0) {
+      ::posix_spawn_file_actions_destroy(&files);
+      return ENOMEM;
+    }
+    sigset_t none;
+    sigset_t all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setsigdefault(&attributes, &all);
+    ::posix_spawnattr_setpgroup(&attributes, 0);
+    ::posix_spawnattr_setflags(
+        &attributes, static_cast<short>(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+    int error = ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&files, output, 1);
+    if (error == 0) {
+      std::string shell = "sh";
+      std::string flag = "-c";
+      std::string text = command;
+      char* arguments[] = {shell.data(), flag.data(), text.data(), nullptr};
+      error = ::posix_spawn(&pid_, "/bin/sh", &files, &attributes, arguments, environ);
+      OPENSSL_cleanse(text.data(), text.size());
+    }
+    ::posix_spawnattr_destroy(&attributes);
+    ::posix_spawn_file_actions_destroy(&files);
+    return error;
+  }
+
+  executor& executor_;
+  int output_ = -1;
+  int pidfd_ = -1;
+  pid_t pid_ = -1;
+};
+
+/// Runs `sh -c command` without holding up the loop, which must be a real one. The output is at most `limit` bytes;
+/// dropping the task, a time-out or too much output kills the process and what it has started. Throws io_error when it
+/// cannot be started or is not done within `longest`.
+template <class = void>
+task<process_result> run_process(std::string command, duration longest, std::size_t limit) {
+  executor& ex = co_await this_executor();
+  const time_point due = ex.now() + longest;
+  process_result result;
+  shell_process process(ex, command);
+  OPENSSL_cleanse(command.data(), command.size());
+  bool open = true;
+  for (;;) {
+    const bool ended = process.ended(result);  // before the last look: what it wrote is in the pipe by then
+    if (open) open = process.read_into(result, limit);
+    if (ended || result.too_long) break;
+    const time_point now = ex.now();
+    if (now >= due) {
+      throw io_error(ETIMEDOUT, "the process was not done within " +
+                                    std::to_string(longest / std::chrono::milliseconds(1)) + " ms");
+    }
+    time_point wake = due;
+    // Without a descriptor for its end, a closed output says that the end is near, and then time is asked.
+    if (process.pidfd() < 0) wake = min_of(due, now + duration(10'000'000));
+    const either_readable wait(open ? process.output() : -1, process.pidfd(), wake);
+    co_await wait;
+  }
+  co_return std::move(result);
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <millrace/base/clock.hpp>
+
+namespace millrace {
+
+/// The numbers of the "standard" retry mode of the AWS SDKs, as revised in 2026. classic() has those of before.
+struct retry_options {
+  int max_attempts = 3;                                ///< the first try counts
+  duration base = duration(50'000'000);                ///< first pause, doubled with every further one
+  duration throttling_base = duration(1'000'000'000);  ///< the same, when the store asks for fewer requests
+  duration max_pause = duration(20'000'000'000);
+  duration max_over_hint = duration(5'000'000'000);  ///< how much longer than ours a pause named by the store may be
+  int retry_cost = 14;                               ///< tokens that a retry takes from the quota
+  int timeout_cost = 14;                             ///< ... after a timeout
+  int throttling_cost = 5;                           ///< ... when the store asks for fewer requests
+  /// Tokens of the quota. The SDKs have 500, which is for some 35 requests under way; here all 256 connections of a
+  /// loop may break at once and must be allowed to come back.
+  int quota = 4000;
+
+  static constexpr retry_options classic() noexcept {
+    retry_options o;
+    o.base = duration(1'000'000'000);
+    o.retry_cost = 5;
+    o.timeout_cost = 10;
+    o.quota = 500;
+    return o;
+  }
+};
+
+}  // namespace millrace

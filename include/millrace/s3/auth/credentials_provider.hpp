@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <millrace/coro/task.hpp>
+#include <millrace/s3/sign/credentials.hpp>
+
+namespace millrace::s3 {
+
+/// Where a client gets its credentials, anew for every request that it sends. Shared by clients and loops: get() may be
+/// awaited on several loops at once; an implementation that refreshes does so once for all who wait.
+class credentials_provider {
+ public:
+  virtual ~credentials_provider() = default;
+  /// The present snapshot. Throws when there are none to be had; anonymous is a valid answer.
+  virtual task<credentials> get() = 0;
+  /// Told that the store refused `used` as expired: true when a later get() may give others.
+  virtual bool refused(const credentials& used) {
+    static_cast<void>(used);
+    return false;
+  }
+  /// The region of this machine, asked for when nothing else names one; an empty task: there is nobody to ask.
+  virtual task<std::string> region() { return task<std::string>(); }
+};
+
+/// Always the same credentials.
+template <class = void>
+class basic_fixed_credentials final : public credentials_provider {
+ public:
+  explicit basic_fixed_credentials(credentials value) : value_(std::move(value)) {}
+  task<credentials> get() override { co_return value_; }
+
+ private:
+  const credentials value_;
+};
+using fixed_credentials = basic_fixed_credentials<>;
+
+}  // namespace millrace::s3

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/base/owned.hpp>
+#include <millrace/base/shared.hpp>
+#include <millrace/s3/auth/detail/container_source.hpp>
+#include <millrace/s3/auth/detail/instance_source.hpp>
+#include <millrace/s3/auth/detail/profile_chain.hpp>
+#include <millrace/s3/auth/detail/sso.hpp>
+#include <millrace/s3/auth/detail/sts.hpp>
+#include <millrace/s3/config/detail/environment_copy.hpp>
+#include <millrace/s3/config/settings.hpp>
+#include <millrace/s3/sign/credentials.hpp>
+
+namespace millrace::s3::detail {
+
+/// Credentials and what may be done with them.
+class sourced_credentials {
+ public:
+  sourced_credentials(credentials value, std::string from) : who(std::move(value)), source(std::move(from)) {}
+
+  credentials who;
+  std::string source;
+  /// Of this instance: to be used beyond their end while the metadata service gives no newer ones.
+  bool of_instance = false;
+  /// Of the environment: asking again gives the same.
+  bool constant = false;
+};
+
+/// The order in which the AWS SDKs look for credentials: environment, profile, web identity of the environment,
+/// container (and then never the instance), instance metadata. What is not configured is passed over, what is
+/// configured and broken is an error. Each resolve() reads the files anew.
+///
+/// `World` is how files are read, requests sent and processes run, and what time it is: surroundings, or a recording in
+/// a test.
+template <class World>
+class default_chain {
+ public:
+  using settings = basic_settings<std::void_t<World>>;
+
+  default_chain(shared<World> world, const environment& variables)
+      : world_(std::move(world)), variables_(make_owned<environment_copy<std::void_t<World>>>(variables)) {}
+
+  World& world() const noexcept { return *world_; }
+  std::int64_t now() const noexcept { return world_->now(); }
+  double random() const noexcept { return world_->random(); }
+
+  settings read_settings() const {
+    return settings(variables_->view(), [this](const std::string& path) { return world_->read_file(path); });
+  }
+
+  /// Throws configuration_error that says why each source was passed over when none has any, and what the source threw
+  /// when one is broken. Must outlive the task.
+  task<sourced_credentials> resolve() {
+    std::string skipped;
+    if (std::optional<credentials> who = credentials_from_environment(variables_->view())) {
+      sourced_credentials out(std::move(*who), "the environment");
+      out.constant = true;
+      co_return std::move(out);
+    }
+    skipped += "environment: AWS_ACCESS_KEY_ID is not set";
+    const settings s = read_settings();
+    {
+      task<std::optional<sourced_credentials>> asking = from_profile(s);
+      std::optional<sourced_credentials> found = co_await std::move(asking);
+      if (found) co_return std::move(*found);
+      skipped += "; profile: " + why_no_profile(s);
+    }
+    if (const std::optional<std::string> file = s.variable("AWS_WEB_IDENTITY_TOKEN_FILE")) {
+      task<credentials> asking = assume_web_identity(*world_, s, web_identity_of(s, *file));
+      credentials who = co_await std::move(asking);
+      co_return sourced_credentials(std::move(who), "the web identity " + *file);
+    }
+    skipped += "; web identity: AWS_WEB_IDENTITY_TOKEN_FILE is not set";
+    if (const std::optional<std::string> url = container_url(s)) {
+      task<credentials> asking = container_credentials(*world_, s, *url);
+      credentials who = co_await std::move(asking);
+      co_return sourced_credentials(std::move(who), "the container");
+    }
+    skipped +=
+        "; container: neither AWS_CONTAINER_CREDENTIALS_RELATIVE_URI nor AWS_CONTAINER_CREDENTIALS_FULL_URI is set";
+    instance_place place(s);
+    if (place.disabled) {
+      skipped += "; instance metadata: AWS_EC2_METADATA_DISABLED is true";
+    } else {
+      try {
+        task<credentials> asking = instance_credentials(*world_, std::move(place));
+        credentials who = co_await std::move(asking);
+        sourced_credentials out(std::move(who), "instance metadata");
+        out.of_instance = true;
+        co_return std::move(out);
+      } catch (const no_instance_metadata& e) {
+        skipped += "; instance metadata: ";
+        skipped += e.what();
+      }
+    }
+    throw configuration_error("no AWS credentials (" + skipped + "); for requests without any, ask for anonymous ones");
+  }
+
+  /// The selected profile alone. Nothing when it says nothing of credentials.
+  task<std::optional<sourced_credentials>> from_profile(const settings& s) {
+    std::optional<profile_chain<std::void_t<World>>> chain =
+        profile_chain<std::void_t<World>>::of(s.files(), s.profile_name(), s.location().config_path);
+    if (!chain) {
+      if (s.profile_named() && s.selected() == nullptr) {
+        throw configuration_error("AWS_PROFILE is \"" + s.profile_name() + "\", but there is no such profile",
+                                  where{s.location().config_path, std::nullopt, std::string()});
+      }
+      co_return std::nullopt;
+    }
+    task<credentials> asking = base_of(s, *chain);
+    credentials who = co_await std::move(asking);
+    for (const role_request& role : chain->roles) {
+      asking = assume_role(*world_, s, role, who);
+      who = co_await std::move(asking);
+    }
+    sourced_credentials out(std::move(who), chain->description());
+    out.of_instance = chain->base == profile_base::instance && chain->roles.empty();
+    co_return std::move(out);
+  }
+
+  /// The region that the instance is in. Throws configuration_error when there is none.
+  task<std::string> region() {
+    const settings s = read_settings();
+    std::string why = "AWS_EC2_METADATA_DISABLED is true";
+    instance_place place(s);
+    if (!place.disabled) {
+      try {
+        task<std::string> asking = instance_region(*world_, std::move(place));
+        co_return co_await std::move(asking);
+      } catch (const no_instance_metadata& e) {
+        why = e.what();
+      }
+    }
+    throw configuration_error("no region: AWS_REGION and AWS_DEFAULT_REGION are not set, profile " + s.profile_name() +
+                              " has none, and as to instance metadata: " + why);
+  }
+
+  static role_request web_identity_of(const settings& s, const std::string& token_file) {
+    role_request role;
+    role.token_file = token_file;
+    role.arn = s.variable("AWS_ROLE_ARN").value_or(std::string());
+    if (role.arn.empty()) {
+      throw configuration_error("AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not");
+    }
+    role.session_name = s.variable("AWS_ROLE_SESSION_NAME").value_or(std::string());
+    return role;
+  }
+
+  static std::string why_no_profile(const settings& s) {
+    std::string why = s.selected() == nullptr ? "there is no profile " + s.profile_name()
+                                              : "profile " + s.profile_name() + " says nothing of credentials";
+    if (s.location().config_path.empty()) why += " (HOME is not set)";
+    for (const std::string& note : s.notes()) why += " (" + note + ")";
+    return why;
+  }
+
+ private:
+  task<credentials> base_of(const settings& s, const profile_chain<std::void_t<World>>& chain) {
+    task<credentials> asking;
+    switch (chain.base) {
+      case profile_base::keys:
+        co_return chain.keys;
+      case profile_base::environment: {
+        std::optional<credentials> who = credentials_from_environment(s.variables());
+        if (!who) {
+          throw configuration_error("profile " + chain.base_profile +
+                                    " takes its credentials from the environment, but AWS_ACCESS_KEY_ID is not set");
+        }
+        co_return std::move(*who);
+      }
+      case profile_base::instance: {
+        instance_place place(s);
+        if (place.disabled) {
+          throw configuration_error("profile " + chain.base_profile +
+                                    " takes its credentials from instance metadata, but AWS_EC2_METADATA_DISABLED is "
+                                    "true");
+        }
+        asking = instance_credentials(*world_, std::move(place));
+        break;
+      }
+      case profile_base::container: {
+        const std::optional<std::string> url = container_url(s);
+        if (!url) {
+          throw configuration_error("profile " + chain.base_profile +
+                                    " takes its credentials from the container, but no "
+                                    "AWS_CONTAINER_CREDENTIALS_... variable is set");
+        }
+        asking = container_credentials(*world_, s, *url);
+        break;
+      }
+      case profile_base::web_identity:
+        asking = assume_web_identity(*world_, s, chain.web_identity);
+        break;
+      case profile_base::sso:
+        asking = sso_credentials(*world_, s, chain.sso);
+        break;
+      case profile_base::process:
+        asking = process_credentials(chain);
+        break;
+    }
+    co_return co_await std::move(asking);
+  }
+
+  /// credential_process: a shell command that writes JSON of version 1 within a minute.
+  task<credentials> process_credentials(const profile_chain<std::void_t<World>>& chain) {
+    const where at{"credential_process of profile " + chain.base_profile, std::nullopt, std::string()};
+    auto running = world_->run(chain.command, duration(60'000'000'000), 64 * KiB);
+    const auto result = co_await std::move(running);
+    if (result.too_long) throw configuration_error("it wrote more than 64 KiB", at);
+    if (result.exit_status != 0) {
+      throw configuration_error(result.exit_status < 0 ? std::string("it was ended by a signal")
+                                                       : "it exited with status " + std::to_string(result.exit_status),
+                                at);
+    }
+    const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(result.output);
+    if (!body) throw configuration_error("invalid JSON in what it wrote", at);
+    if (body->find_number("Version") != std::int64_t(1)) throw configuration_error("its Version is not 1", at);
+    std::optional<credentials> who = json_credentials(*body, "SessionToken", at);
+    if (!who) throw configuration_error("AccessKeyId or SecretAccessKey is missing in what it wrote", at);
+    co_return std::move(*who);
+  }
+
+  const shared<World> world_;
+  const owned<environment_copy<std::void_t<World>>> variables_;
+};
+
+}  // namespace millrace::s3::detail

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/minmax.hpp>
+#include <millrace/base/shared.hpp>
+#include <millrace/coro/root_scope.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/s3/auth/detail/remote_waiters.hpp>
+#include <millrace/s3/sign/credentials.hpp>
+
+namespace millrace::s3::detail {
+
+/// Keeps the credentials of a `Source` (default_chain, or a test's) fresh for any number of coroutines on any number of
+/// executors. See refreshing_credentials for what it promises.
+template <class Source>
+class refresher {
+ public:
+  explicit refresher(shared<Source> source) : source_(std::move(source)) {}
+
+  static task<credentials> get(shared<refresher> self) {
+    executor& ex = co_await this_executor();
+    for (;;) {
+      std::uint64_t seen = 0;
+      std::optional<credentials> usable;
+      const bool start = self->look(usable, seen);
+      if (start) begin(ex, self);
+      if (!usable) {
+        co_await self->waiters_.until_above(seen, self->finished_, self->mutex_);
+        usable = self->outcome();
+      }
+      if (usable) co_return std::move(*usable);
+      // The loop that asked has ended before there was an answer; or this one was held up for so long that what came
+      // has ended or was refused meanwhile.
+    }
+  }
+
+  bool refused(const credentials& used) noexcept {
+    std::lock_guard lock(mutex_);
+    if (!current_ || !current_->same_snapshot(used) || invalid_) return true;  // newer ones are there or on their way
+    if (constant_) return false;
+    const std::int64_t now = source_->now();
+    if (now < refusals_count_from_) return false;  // fresh ones that are refused too: asking again would not help
+    refusals_count_from_ = now + 60;
+    invalid_ = true;
+    return true;
+  }
+
+  /// Times that the source was asked, and how often in vain.
+  std::uint64_t refreshes() const noexcept {
+    std::lock_guard lock(mutex_);
+    return finished_;
+  }
+  std::uint64_t failures() const noexcept {
+    std::lock_guard lock(mutex_);
+    return failures_;
+  }
+  /// What the present credentials come from; empty before there are any.
+  std::string source() const {
+    std::lock_guard lock(mutex_);
+    return where_from_;
+  }
+
+ private:
+  using found = typename decltype(std::declval<Source&>().resolve())::value_type;
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+  /// True when the caller is to begin a refresh.
+  bool look(std::optional<credentials>& usable, std::uint64_t& seen) {
+    std::lock_guard lock(mutex_);
+    const std::int64_t now = source_->now();
+    seen = finished_;
+    if (current_ && !invalid_ && now < usable_until_) usable = current_;
+    if (running_ || (usable && now < refresh_at_)) return false;
+    running_ = true;
+    return true;
+  }
+
+  /// Runs by itself, for everybody: whoever began it may be dropped. A loop that ends does not wait long for it.
+  static void begin(executor& ex, const shared<refresher>& self) {
+    try {
+      root_scope::of(ex).adopt_droppable(run(self));
+    } catch (...) {
+      self->finish(nullptr, std::current_exception());
+      throw;
+    }
+  }
+
+  static task<void> run(shared<refresher> self) {
+    // An executor that ends drops this where it stands: those who wait on others are told, and begin anew.
+    class report {
+     public:
+      explicit report(refresher& r) noexcept : refresher_(&r) {}
+      report(const report&) = delete;
+      report& operator=(const report&) = delete;
+      ~report() {
+        if (refresher_ != nullptr) refresher_->finish(nullptr, nullptr);
+      }
+      void done() noexcept { refresher_ = nullptr; }
+
+     private:
+      refresher* refresher_;
+    };
+    report at_end(*self);
+    std::optional<found> result;
+    std::exception_ptr failed;
+    try {
+      task<found> asking = self->source_->resolve();
+      result.emplace(co_await std::move(asking));
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    at_end.done();
+    self->finish(result ? &*result : nullptr, failed);
+  }
+
+  /// Neither result nor failure: it was dropped.
+  void finish(found* result, std::exception_ptr failed) noexcept {
+    std::lock_guard lock(mutex_);
+    const std::int64_t now = source_->now();
+    if (result != nullptr) failed = take(*result, now);
+    if (failed) {
+      ++failures_;
+      failed = after_failure(std::move(failed), now);
+    } else if (result == nullptr) {
+      put_off(now);  // who runs loops so short would drop the next one, too
+    }
+    error_ = std::move(failed);
+    running_ = false;
+    ++finished_;
+    waiters_.wake_all();
+  }
+
+  /// Null when the credentials can be used.
+  std::exception_ptr take(found& result, std::int64_t now) noexcept {
+    const std::optional<std::int64_t> end = result.who.expires_at();
+    const std::int64_t left = end ? *end - now : 0;
+    if (end && left <= 0 && !result.of_instance) {
+      return std::make_exception_ptr(
+          configuration_error("the credentials of " + result.source + " had expired when they came"));
+    }
+    current_ = std::move(result.who);
+    where_from_ = std::move(result.source);
+    of_instance_ = result.of_instance;
+    constant_ = result.constant;
+    invalid_ = false;
+    if (!end) {
+      usable_until_ = refresh_at_ = never;
+    } else if (of_instance_ && left < extension) {
+      extend(now, "instance metadata gives credentials that end soon or have ended");
+    } else {
+      // Between an eighth and a quarter of their life before the end, at most 15 minutes: a thousand ranks that began
+      // together do not ask together.
+      const double ahead = static_cast<double>(min_of(left / 4, std::int64_t(900)));
+      usable_until_ = *end - min_of(left / 10, std::int64_t(10));
+      refresh_at_ = *end - static_cast<std::int64_t>(ahead * (1.0 - 0.5 * source_->random()));
+      warned_ = false;
+    }
+    return nullptr;
+  }
+
+  /// Leaves the source in peace for a minute or two; false when the present credentials do not last that long.
+  bool put_off(std::int64_t now) {
+    const std::int64_t pause = 60 + static_cast<std::int64_t>(60 * source_->random());
+    if (!current_ || invalid_ || now >= usable_until_ || usable_until_ - now <= pause) return false;
+    refresh_at_ = now + pause;
+    return true;
+  }
+
+  std::exception_ptr after_failure(std::exception_ptr failed, std::int64_t now) {
+    if (!current_ || invalid_ || put_off(now)) return failed;
+    if (!of_instance_) {
+      refresh_at_ = now;
+      return failed;
+    }
+    extend(now, "instance metadata gives no new credentials");
+    return nullptr;
+  }
+
+  /// The services behind instance credentials go on taking them while the metadata service is in trouble.
+  void extend(std::int64_t now, const char* why) {
+    usable_until_ = now + extension + static_cast<std::int64_t>(300 * source_->random());
+    refresh_at_ = now + extension / 2;
+    if (!std::exchange(warned_, true)) std::fprintf(stderr, "millrace: %s; the old ones are used on\n", why);
+  }
+
+  /// What a refresh that was waited for has brought.
+  std::optional<credentials> outcome() {
+    std::lock_guard lock(mutex_);
+    const std::int64_t end = current_ ? current_->expires_at().value_or(never) : 0;
+    if (current_ && !invalid_ && source_->now() < max_of(usable_until_, end)) return current_;
+    if (error_) std::rethrow_exception(error_);
+    return std::nullopt;
+  }
+
+  static constexpr std::int64_t extension = 600;
+
+  const shared<Source> source_;
+  mutable std::mutex mutex_;
+  std::optional<credentials> current_;
+  std::string where_from_;
+  std::int64_t usable_until_ = never;
+  std::int64_t refresh_at_ = never;
+  std::int64_t refusals_count_from_ = std::numeric_limits<std::int64_t>::min();
+  bool of_instance_ = false;
+  bool constant_ = false;
+  bool invalid_ = false;
+  bool warned_ = false;
+  bool running_ = false;
+  std::uint64_t finished_ = 0;
+  std::uint64_t failures_ = 0;
+  std::exception_ptr error_;
+  remote_waiters waiters_;
+};
+
+}  // namespace millrace::s3::detail

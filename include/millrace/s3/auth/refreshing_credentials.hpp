@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <millrace/base/shared.hpp>
+#include <millrace/s3/auth/credentials_provider.hpp>
+#include <millrace/s3/auth/detail/refresher.hpp>
+#include <millrace/s3/auth/detail/shared_region.hpp>
+
+namespace millrace::s3 {
+
+/// Credentials that end and are replaced in time: asked of `Source` on first use and then ahead of every end.
+///
+/// One refresh is under way at a time, for all coroutines on all loops. It begins an eighth to a quarter of the
+/// credentials' life before their end (at most 15 minutes, differently in every process), on the loop of the request
+/// that finds them old, and nobody waits for it while the present ones are good; one that fails is repeated a minute or
+/// two later and hurts nobody until they end. After the end, and after a refusal by the store, requests wait for it
+/// and share its failure. Credentials of an instance are used beyond their end for as long as its metadata service
+/// gives no others (static stability), which is said on standard error once. Without an end they are kept until
+/// refused.
+///
+/// Dropping a get() at any moment, also that of the one that began the refresh, disturbs no other: the refresh belongs
+/// to the loop. A loop that ends (block_on and run() drain theirs) waits root_scope::patience for it and then drops it;
+/// those who wait on other loops begin anew. Thread-safe; may go before its gets() have ended.
+///
+/// `Source` has `task<T> resolve()`, where T has `credentials who`, `std::string source`, `bool of_instance` and `bool
+/// constant`; `std::int64_t now()` in unix seconds and `double random()` in [0, 1), both thread-safe; and
+/// `task<std::string> region()`.
+template <class Source>
+class refreshing_credentials final : public credentials_provider {
+ public:
+  explicit refreshing_credentials(shared<Source> source)
+      : refresher_(make_shared_object<detail::refresher<Source>>(source)),
+        region_(make_shared_object<detail::shared_region<Source>>(std::move(source))) {}
+
+  /// Throws what the source threw.
+  task<credentials> get() override { return detail::refresher<Source>::get(refresher_); }
+  /// Drops the present credentials when they are `used`; false when the source cannot have others, and when the last
+  /// ones were refused less than a minute ago.
+  bool refused(const credentials& used) override { return refresher_->refused(used); }
+  /// Asked once for all; a failure is asked again by the next one.
+  task<std::string> region() override { return detail::shared_region<Source>::get(region_); }
+
+  /// Times that the source was asked, and how often in vain.
+  std::uint64_t refreshes() const noexcept { return refresher_->refreshes(); }
+  std::uint64_t failures() const noexcept { return refresher_->failures(); }
+  /// What the present credentials come from; empty before there are any.
+  std::string source() const { return refresher_->source(); }
+
+ private:
+  const shared<detail::refresher<Source>> refresher_;
+  const shared<detail::shared_region<Source>> region_;
+};
+
+}  // namespace millrace::s3

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/environment.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/short_text.hpp>
+#include <millrace/retry/retry_options.hpp>
+#include <millrace/s3/config/detail/choices.hpp>
+#include <millrace/s3/config/settings.hpp>
+
+namespace millrace::s3 {
+
+/// Where the bucket's name goes in a request.
+enum class addressing {
+  automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (what most S3-alikes need)
+  virtual_hosted,  ///< in the host name, where the bucket's name and the endpoint allow it
+  path,            ///< always in the path
+};
+
+/// How failures are retried. Adaptive is standard with a limit of the client's own on its requests per second (see
+/// rate_limiter); legacy is taken for standard.
+enum class retry_mode { legacy, standard, adaptive };
+
+/// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given". Texts
+/// are copied into the struct.
+struct config_options {
+  short_text<256> region = {};
+  short_text<1024> endpoint = {};  ///< https://host:port, or http://
+  addressing style = addressing::automatic;
+  std::optional<bool> dual_stack = std::nullopt;
+  std::optional<bool> fips = std::nullopt;
+  std::optional<bool> use_arn_region = std::nullopt;
+  std::optional<bool> global_us_east_1 = std::nullopt;
+  short_text<4096> ca_bundle = {};  ///< path of a PEM file
+  std::optional<int> max_attempts = std::nullopt;
+  std::optional<retry_mode> retries = std::nullopt;
+  std::optional<bool> validate_checksums = std::nullopt;
+  std::optional<bool> send_checksums = std::nullopt;
+  retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
+  bool requester_pays = false;
+  /// Requests without any authorization: for public data. Counts where credentials would be looked for otherwise, in
+  /// client::from_environment.
+  bool anonymous = false;
+};
+
+/// Where and how to reach S3: everything but the credentials.
+class config {
+ public:
+  /// Explicit values and defaults alone; reads no environment.
+  template <class = void>
+  explicit config(const config_options& given = config_options())
+      : region(given.region),
+        endpoint_url(given.endpoint),
+        style(given.style),
+        dual_stack(given.dual_stack.value_or(false)),
+        fips(given.fips.value_or(false)),
+        use_arn_region(given.use_arn_region.value_or(true)),
+        global_us_east_1(given.global_us_east_1.value_or(false)),
+        ca_bundle(given.ca_bundle),
+        max_attempts(given.max_attempts.value_or(3)),
+        retries(given.retries.value_or(retry_mode::standard)),
+        validate_checksums(given.validate_checksums.value_or(true)),
+        send_checksums(given.send_checksums.value_or(true)),
+        retry(given.retry),
+        requester_pays(given.requester_pays) {
+    if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
+  }
+
+  /// Explicit values, then the variables of the AWS SDKs, then the selected profile of their files, then defaults.
+  /// Throws configuration_error that names the variable or property whose value cannot be understood, or file and line.
+  template <class = void>
+  static config from_environment(const environment& variables, const config_options& given = config_options()) {
+    return from_settings(settings(variables), given);
+  }
+  template <class Settings>
+  static config from_settings(const Settings& s, const config_options& given = config_options());
+
+  // Where each comes from: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
+  std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION, region; may be empty with a custom endpoint
+  std::string endpoint_url;  ///< AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url; empty: AWS itself
+  addressing style;          ///< s3.addressing_style: path, virtual or auto
+  bool dual_stack;           ///< AWS_USE_DUALSTACK_ENDPOINT: hosts that have IPv6 addresses too
+  bool fips;                 ///< AWS_USE_FIPS_ENDPOINT
+  bool use_arn_region;       ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
+  bool global_us_east_1;     ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
+  std::string ca_bundle;     ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
+  int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
+  retry_mode retries;        ///< AWS_RETRY_MODE
+  bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read to their end, by fetch in
+                            ///< parts or whole, are compared with the checksum that the store keeps, which is asked for
+  bool send_checksums;  ///< AWS_REQUEST_CHECKSUM_CALCULATION: uploads carry a checksum of their own, unless
+                        ///< put_options says otherwise. Without one, and without TLS, their signature covers
+                        ///< the SHA-256 of the payload
+  retry_options retry;  ///< pauses and costs; its max_attempts does not count
+  bool requester_pays;  ///< every request says that its sender pays: what some buckets demand
+};
+
+// ---------------------------------------------------------------------------------------------- implementation
+
+namespace detail {
+
+/// A number of attempts: 1 to 999.
+template <class = void>
+std::optional<int> parse_attempts(std::string_view text) noexcept {
+  if (text.empty() || text.size() > 3) return std::nullopt;
+  int value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    value = value * 10 + (c - '0');
+  }
+  if (value < 1) return std::nullopt;
+  return value;
+}
+
+template <class = void>
+std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcept {
+  if (equal_ignoring_case(text, "standard")) return retry_mode::standard;
+  if (equal_ignoring_case(text, "adaptive")) return retry_mode::adaptive;
+  if (equal_ignoring_case(text, "legacy")) return retry_mode::legacy;
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+template <class Settings>
+config config::from_settings(const Settings& s, const config_options& given) {
+  config result(given);
+  if (given.region.empty()) result.region = detail::choose_region(s).value_or_empty();
+  if (given.endpoint.empty()) {
+    result.endpoint_url = detail::choose_endpoint(s, "AWS_ENDPOINT_URL_S3", "s3").value_or_empty();
+  }
+  if (given.style == addressing::automatic) {
+    const detail::choice c = detail::choose_addressing(s);
+    const std::string text = c.value_or_empty();
+    if (detail::equal_ignoring_case(text, "path")) {
+      result.style = addressing::path;
+    } else if (detail::equal_ignoring_case(text, "virtual")) {
+      result.style = addressing::virtual_hosted;
+    } else if (!text.empty() && !detail::equal_ignoring_case(text, "auto")) {
+      c.refuse("path, virtual or auto");
+    }
+  }
+  if (!given.dual_stack) result.dual_stack = detail::choose_dual_stack(s).flag(false);
+  if (!given.fips) result.fips = detail::choose_fips(s).flag(false);
+  if (!given.use_arn_region) result.use_arn_region = detail::choose_use_arn_region(s).flag(true);
+  if (!given.global_us_east_1) {
+    if (const detail::choice c = detail::choose_us_east_1(s); c.value()) {
+      result.global_us_east_1 = detail::equal_ignoring_case(*c.value(), "legacy");
+      if (!result.global_us_east_1 && !detail::equal_ignoring_case(*c.value(), "regional")) {
+        c.refuse("legacy or regional");
+      }
+    }
+  }
+  if (given.ca_bundle.empty()) result.ca_bundle = detail::choose_ca_bundle(s).value_or_empty();
+  if (!given.max_attempts) {
+    if (const detail::choice c = detail::choose_attempts(s); c.value()) {
+      const std::optional<int> attempts = detail::parse_attempts(*c.value());
+      if (!attempts) c.refuse("a number from 1 to 999");
+      result.max_attempts = *attempts;
+    }
+  }
+  if (!given.retries) {
+    if (const detail::choice c = detail::choose_retry_mode(s); c.value()) {
+      const std::optional<retry_mode> mode = detail::parse_retry_mode(*c.value());
+      if (!mode) c.refuse("standard, adaptive or legacy");
+      result.retries = *mode;
+    }
+  }
+  if (!given.validate_checksums) result.validate_checksums = detail::choose_checksum_validation(s).when_supported();
+  if (!given.send_checksums) result.send_checksums = detail::choose_checksum_calculation(s).when_supported();
+  return result;
+}
+
+}  // namespace millrace::s3

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <millrace/base/owned.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/s3/config/detail/name_table.hpp>
+#include <millrace/s3/ops/detail/prefix_gate.hpp>
+
+namespace millrace::s3::detail {
+
+/// The gates of one executor, one per endpoint, bucket and first component of the key: S3 counts requests per prefix,
+/// and this is the one that a data set has to itself. Each loop of a group learns from its own refusals.
+template <class Gate>
+class prefix_gates final : public executor_service {
+ public:
+  static prefix_gates& of(executor& ex) {
+    return ex.service<prefix_gates>([] { return make_owned<prefix_gates>(); });
+  }
+
+  /// Valid while something of it is in use, and until the next call otherwise.
+  Gate& gate(const std::string& endpoint, const std::string& bucket, const std::string& key) {
+    if (gates_.size() >= 256) forget_idle();
+    std::string name = endpoint;
+    name += '\n';
+    name += bucket;
+    name += '/';
+    if (key.find('/') != std::string::npos) name.append(key, 0, key.find('/'));
+    return gates_[name];
+  }
+
+  std::size_t size() const noexcept { return gates_.size(); }
+
+ private:
+  void forget_idle() {
+    gates_.erase_if([](const Gate& gate) { return gate.idle(); });
+  }
+
+  name_table<Gate> gates_;
+};
+
+/// The gate of a key among those of `ex`.
+template <class Gate = prefix_gate>
+Gate& gate_of(executor& ex, const std::string& endpoint, const std::string& bucket, const std::string& key) {
+  return prefix_gates<Gate>::of(ex).gate(endpoint, bucket, key);
+}
+
+}  // namespace millrace::s3::detail

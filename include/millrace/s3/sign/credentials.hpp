@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <openssl/crypto.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/environment.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/shared.hpp>
+#include <millrace/s3/sign/date.hpp>
+
+namespace millrace::s3 {
+
+/// One immutable snapshot of what signs requests: access key, secret, session token, moment of expiry.
+///
+/// Copies share the snapshot, on any thread: a signature can never mix the key of one refresh with the token of
+/// another. The memory is overwritten when the last copy goes. A default-constructed value is anonymous: requests go
+/// out without any authorization. Nothing prints a secret, errors least of all.
+class credentials {
+ public:
+  /// Anonymous.
+  credentials() noexcept = default;
+
+  /// Throws configuration_error when a part is empty that must not be or holds characters that no header may carry
+  /// (they come from files, the environment and JSON). The message never contains the value.
+  credentials(std::string_view access_key_id, std::string_view secret_access_key, std::string_view session_token = {},
+              std::optional<std::int64_t> expires_at = std::nullopt)
+      : parts_(make_shared_object<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
+
+  static credentials anonymous() noexcept { return credentials(); }
+
+  bool is_anonymous() const noexcept { return parts_ == nullptr; }
+
+  /// The views are valid as long as any copy of this snapshot; empty when anonymous.
+  std::string_view access_key_id() const noexcept { return parts_ ? parts_->access_key_id : std::string_view(); }
+  std::string_view secret_access_key() const noexcept { return parts_ ? parts_->secret : std::string_view(); }
+  /// Empty for long-lived keys.
+  std::string_view session_token() const noexcept { return parts_ ? parts_->token : std::string_view(); }
+  /// Unix seconds; nothing for keys that never expire.
+  std::optional<std::int64_t> expires_at() const noexcept { return parts_ ? parts_->expires_at : std::nullopt; }
+
+  /// True when the keys end within `seconds` of the unix time `now`.
+  bool expires_within(std::int64_t seconds, std::int64_t now) const noexcept {
+    const std::optional<std::int64_t> end = expires_at();
+    return end && *end - now <= seconds;
+  }
+
+  /// The very same snapshot (not merely equal text).
+  bool same_snapshot(const credentials& other) const noexcept { return parts_ == other.parts_; }
+
+ private:
+  struct parts {
+    parts(std::string_view key, std::string_view secret_key, std::string_view session, std::optional<std::int64_t> end)
+        : access_key_id(checked(key, "access key id", 0x21)),
+          secret(checked(secret_key, "secret access key", 0x20)),
+          token(session.empty() ? session : checked(session, "session token", 0x21)),
+          expires_at(end) {}
+    parts(const parts&) = delete;
+    parts& operator=(const parts&) = delete;
+    ~parts() {
+      OPENSSL_cleanse(secret.data(), secret.size());
+      OPENSSL_cleanse(token.data(), token.size());
+    }
+
+    template <class = void>
+    static std::string_view checked(std::string_view text, const char* name, unsigned char lowest) {
+      if (text.empty()) throw configuration_error(std::string("the ") + name + " is empty");
+      for (char c : text) {
+        const auto u = static_cast<unsigned char>(c);
+        if (u < lowest || u >= 0x7f) {
+          throw configuration_error(std::string("the ") + name +
+                                    " contains white space, a line end or another character that no key has");
+        }
+      }
+      return text;
+    }
+
+    std::string access_key_id;
+    std::string secret;
+    std::string token;
+    std::optional<std::int64_t> expires_at;
+  };
+
+  shared<const parts> parts_;
+};
+
+/// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (else the old AWS_SECURITY_TOKEN) and
+/// AWS_CREDENTIAL_EXPIRATION. Nothing when neither half of the key pair is set (blank counts as unset); half a pair or
+/// an expiration that is no date is an error and not a reason to look elsewhere.
+template <class = void>
+std::optional<credentials> credentials_from_environment(const environment& variables) {
+  std::optional<std::string> key = variables.get("AWS_ACCESS_KEY_ID");
+  std::optional<std::string> secret = variables.get("AWS_SECRET_ACCESS_KEY");
+  if (!key && !secret) return std::nullopt;
+  if (!secret) throw configuration_error("AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not");
+  std::optional<std::string> token = variables.get("AWS_SESSION_TOKEN");
+  if (!token) token = variables.get("AWS_SECURITY_TOKEN");
+  // The copies made here are overwritten too, whatever happens below.
+  struct wipe {
+    explicit wipe(std::string* t) noexcept : text(t) {}
+    ~wipe() {
+      if (text != nullptr) OPENSSL_cleanse(text->data(), text->size());
+    }
+    std::string* text;
+  };
+  const wipe wipe_secret(&*secret);
+  const wipe wipe_token(token ? &*token : nullptr);
+  if (!key) throw configuration_error("AWS_SECRET_ACCESS_KEY is set but AWS_ACCESS_KEY_ID is not");
+  std::optional<std::int64_t> expires_at;
+  if (const std::optional<std::string> text = variables.get("AWS_CREDENTIAL_EXPIRATION")) {
+    expires_at = parse_iso8601(*text);
+    if (!expires_at) throw configuration_error("AWS_CREDENTIAL_EXPIRATION is not a date like 2026-01-31T12:00:00Z");
+  }
+  return credentials(*key, *secret, token ? std::string_view(*token) : std::string_view(), expires_at);
+}
+
+}  // namespace millrace::s3

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+
+namespace millrace::s3_server {
+
+/// What goes wrong with one answer. Made by its functions:
+///
+///     faults.add({.method = "GET", .key = "train/000.tar", .nth = 2}, fault::reset_in_body(1 << 20));
+///
+/// Positions count bytes of the body; one behind its end means the end.
+class fault {
+ public:
+  enum class kind : std::uint8_t {
+    none,
+    delay_head,
+    delay_body,
+    stall_head,
+    stall_body,
+    drip,
+    reset_before_head,
+    reset_in_head,
+    reset_in_body,
+    close_before_head,
+    close_in_head,
+    close_in_body,
+    no_content_length,
+    cut_without_length,
+    wrong_content_length,
+    two_content_lengths,
+    longer_body,
+    chunked,
+    chunked_garbage,
+    chunked_cut,
+    garbage_status,
+    early_hints,
+    huge_head,
+    nul_in_head,
+    no_etag,
+    wrong_etag,
+    no_content_range,
+    wrong_content_range,
+    ignore_range,
+    replace_object,
+    flipped_bit,
+    refuse,
+    error_in_success,
+    page,
+  };
+
+  fault() = default;
+
+  // ---- time
+  static fault delay_head(duration pause) { return fault(kind::delay_head).lasting(pause); }
+  static fault delay_body(std::uint64_t at, duration pause) { return fault(kind::delay_body, at).lasting(pause); }
+  /// Nothing is sent until the client gives up.
+  static fault stall_head() { return fault(kind::stall_head); }
+  static fault stall_body(std::uint64_t at) { return fault(kind::stall_body, at); }
+  /// The body comes in pieces of `piece` bytes, one every `pause`.
+  static fault drip(std::uint64_t piece, duration pause) { return fault(kind::drip, piece).lasting(pause); }
+
+  // ---- the connection ends: by RST, or by FIN (under TLS without a close_notify)
+  static fault reset_before_head() { return fault(kind::reset_before_head); }
+  static fault reset_in_head(std::uint64_t at) { return fault(kind::reset_in_head, at); }
+  static fault reset_in_body(std::uint64_t at) { return fault(kind::reset_in_body, at); }
+  static fault close_before_head() { return fault(kind::close_before_head); }
+  static fault close_in_head(std::uint64_t at) { return fault(kind::close_in_head, at); }
+  static fault close_in_body(std::uint64_t at) { return fault(kind::close_in_body, at); }
+
+  // ---- framing
+  /// No Content-Length; the connection is closed behind the whole body: legal, although its end cannot be known.
+  static fault no_content_length() { return fault(kind::no_content_length); }
+  /// The same with only `at` bytes of the body.
+  static fault cut_without_length(std::uint64_t at) { return fault(kind::cut_without_length, at); }
+  /// Content-Length is `declared`; the whole body is sent and the connection closed.
+  static fault wrong_content_length(std::uint64_t declared) { return fault(kind::wrong_content_length, declared); }
+  /// The right one and one that is `difference` bytes larger.
+  static fault two_content_lengths(std::uint64_t difference = 1) {
+    return fault(kind::two_content_lengths, difference);
+  }
+  /// `extra` bytes behind the declared end.
+  static fault longer_body(std::uint64_t extra) { return fault(kind::longer_body, extra); }
+  static fault chunked() { return fault(kind::chunked); }
+  /// Chunked, with a chunk size at `at` that is no number.
+  static fault chunked_garbage(std::uint64_t at) { return fault(kind::chunked_garbage, at); }
+  /// Chunked, closed behind `at` bytes of content.
+  static fault chunked_cut(std::uint64_t at) { return fault(kind::chunked_cut, at); }
+
+  // ---- the head
+  static fault garbage_status() { return fault(kind::garbage_status); }
+  /// A 103 answer before the real one: legal.
+  static fault early_hints() { return fault(kind::early_hints); }
+  /// `size` bytes of additional fields.
+  static fault huge_head(std::uint64_t size) { return fault(kind::huge_head, size); }
+  static fault nul_in_head() { return fault(kind::nul_in_head); }
+  static fault no_etag() { return fault(kind::no_etag); }
+  static fault wrong_etag() { return fault(kind::wrong_etag); }
+  static fault no_content_range() { return fault(kind::no_content_range); }
+  /// Content-Range begins `shift` bytes further on.
+  static fault wrong_content_range(std::uint64_t shift = 1) { return fault(kind::wrong_content_range, shift); }
+
+  // ---- the object
+  /// 200 with the whole object instead of 206.
+  static fault ignore_range() { return fault(kind::ignore_range); }
+  /// The object gets a new ETag before the request is served, for good: If-Match with the old one fails.
+  static fault replace_object() { return fault(kind::replace_object); }
+  /// One bit of the body's byte `at` is inverted.
+  static fault flipped_bit(std::uint64_t at) { return fault(kind::flipped_bit, at); }
+
+  // ---- other answers
+  /// An S3 error document; the request is not served.
+  static fault refuse(int status, std::string code) {
+    fault f(kind::refuse);
+    f.status = status;
+    f.text = std::move(code);
+    return f;
+  }
+  /// The same document with status 200, as S3 does for operations that had begun to answer.
+  static fault error_in_success(std::string code) {
+    fault f(kind::error_in_success);
+    f.text = std::move(code);
+    return f;
+  }
+  /// A web page with `status` instead of the answer: a proxy, a captive portal.
+  static fault page(int status = 200) {
+    fault f(kind::page);
+    f.status = status;
+    return f;
+  }
+
+  /// The same fault with one more field in the answer ("Retry-After", "x-amz-retry-after", "Location"). A fault() alone
+  /// with fields changes nothing else.
+  fault with_field(std::string name, std::string value) && {
+    fields.emplace_back(std::move(name), std::move(value));
+    return std::move(*this);
+  }
+
+  kind what = kind::none;
+  std::uint64_t at = 0;
+  duration pause{0};
+  int status = 0;
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> fields;
+  bool at_is_random = false;  ///< `at` is any number, to be taken modulo the body's size + 1
+
+  explicit fault(kind k, std::uint64_t position = 0) : what(k), at(position) {}
+
+ private:
+  fault lasting(duration d) && {
+    pause = d;
+    return std::move(*this);
+  }
+};
+
+}  // namespace millrace::s3_server

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/testing/s3_server/tls_options.hpp>
+
+namespace millrace::s3_server {
+
+/// A secret access key and what goes with it.
+class access_key {
+ public:
+  access_key() = default;
+  explicit access_key(std::string secret_key, std::string token = std::string(), bool has_expired = false)
+      : secret(std::move(secret_key)), session_token(std::move(token)), expired(has_expired) {}
+
+  std::string secret;
+  std::string session_token;  ///< when not empty, requests must carry and sign it
+  bool expired = false;       ///< requests are refused with ExpiredToken, once their signature is right
+};
+
+/// What requests without a signature may do.
+enum class anonymous_access { none, read, write };
+
+/// How a server behaves; fixed when it is made, except where the server has a function of the same name.
+class options {
+ public:
+  options() = default;
+
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;  ///< 0: a free one
+  std::string region = "us-east-1";
+  std::map<std::string, access_key> keys{{"origin-key", access_key("origin-secret")}};
+  anonymous_access anonymous = anonymous_access::none;
+  /// Host names under which buckets are parts of the path (`http://name/bucket/key`); `bucket.name` is virtual-hosted
+  /// style. IPv4 addresses are always path style. Any other host is refused.
+  std::vector<std::string> host_names{"localhost"};
+  std::int64_t clock_offset = 0;                  ///< seconds by which the server's clock is ahead of the machine's
+  std::int64_t allowed_skew = 15 * 60;            ///< seconds between a request's date and the server's clock
+  std::size_t list_page = 1000;                   ///< the most keys in one page of a listing
+  std::uint64_t min_part_size = 5 * MiB;          ///< of every part of an upload but the last
+  std::uint64_t max_object_size = 5 * GiB;        ///< of one PUT
+  std::size_t max_head_size = 64 * KiB;           ///< of a request
+  std::uint64_t max_requests_per_connection = 0;  ///< then the server closes it; 0: no limit
+  std::size_t log_limit = 100000;                 ///< entries kept in the request log
+  /// Off: like a store that knows no checksums. Their fields mean nothing to it, it keeps and answers none, and the
+  /// list that completes an upload may say PartNumber and ETag of each part, and no more.
+  bool checksums = true;
+  tls_options tls;
+};
+
+}  // namespace millrace::s3_server

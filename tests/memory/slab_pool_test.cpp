@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/memory/slab_pool.hpp>
+
+#include "tests/support/catch.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <millrace/base/shared.hpp>
+#include <millrace/base/units.hpp>
+
+using millrace::bytes;
+using millrace::slab_pool;
+using millrace::writable_bytes;
+
+namespace {
+
+// Counts what is out; throws after a number of allocations.
+class counting_source final : public millrace::slab_source {
+ public:
+  void* allocate(std::size_t size) override {
+    std::lock_guard lock(mutex_);
+    if (allocated == fail_at) throw std::bad_alloc();
+    ++allocated;
+    void* p = std::malloc(size);
+    sizes_[p] = size;
+    return p;
+  }
+  void free(void* memory, std::size_t size) noexcept override {
+    std::lock_guard lock(mutex_);
+    if (sizes_.erase(memory) != 1) ++wrong;
+    std::free(memory);
+    last_size = size;
+  }
+  std::size_t out() {
+    std::lock_guard lock(mutex_);
+    return sizes_.size();
+  }
+
+  int allocated = 0;
+  int fail_at = -1;
+  int wrong = 0;
+  std::size_t last_size = 0;
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, std::size_t> sizes_;
+};
+
+long page_faults() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
+}  // namespace
+
+TEST_CASE("slabs are recycled, the last one first") {
+  auto source = millrace::make_shared_object<counting_source>();
+  slab_pool pool(4096, source);
+  CHECK(pool.slab_bytes() == 4096);
+  CHECK(pool.live() == 0);
+  const char* first = nullptr;
+  const char* second = nullptr;
+  {
+    writable_bytes a = pool.acquire();
+    writable_bytes b = pool.acquire();
+    CHECK(a.capacity() == 4096);
+    first = a.data();
+    second = b.data();
+    CHECK(first != second);
+    CHECK(pool.live() == 2);
+    b = writable_bytes();
+    CHECK(pool.live() == 1);
+  }
+  CHECK(pool.live() == 0);
+  CHECK(pool.peak() == 2);
+  writable_bytes again = pool.acquire();
+  CHECK(again.data() == first);
+  writable_bytes other = pool.acquire();
+  CHECK(other.data() == second);
+  CHECK(source->allocated == 2);
+}
+
+TEST_CASE("a slab comes back when its last slice goes") {
+  slab_pool pool(4096, millrace::make_shared_object<counting_source>());
+  bytes slice;
+  {
+    writable_bytes b = pool.acquire();
+    std::memcpy(b.data(), "hello", 5);
+    slice = b.share(1, 3);
+  }
+  CHECK(pool.live() == 1);
+  CHECK(slice.view() == "ell");
+  CHECK(slice.retained() == 4096);
+  slice = bytes();
+  CHECK(pool.live() == 0);
+}
+
+TEST_CASE("slabs may outlive the pool") {
+  auto source = millrace::make_shared_object<counting_source>();
+  bytes slice;
+  {
+    slab_pool pool(4096, source);
+    writable_bytes b = pool.acquire();
+    writable_bytes unused = pool.acquire();
+    b.data()[0] = 'x';
+    slice = b.share(0, 1);
+  }
+  CHECK(source->out() == 2);  // the pool's state lives on with its last slab
+  CHECK(slice.view() == "x");
+  slice = bytes();
+  CHECK(source->out() == 0);
+  CHECK(source->wrong == 0);
+  CHECK(source->last_size == 4096);
+}
+
+TEST_CASE("a copy of a pool is the same pool") {
+  slab_pool pool(4096, millrace::make_shared_object<counting_source>());
+  slab_pool copy = pool;
+  writable_bytes b = pool.acquire();
+  CHECK(copy.live() == 1);
+  b = writable_bytes();
+  CHECK(copy.acquire().capacity() == 4096);
+  CHECK(pool.peak() == 1);
+}
+
+TEST_CASE("a failed allocation leaves the pool as it was") {
+  auto source = millrace::make_shared_object<counting_source>();
+  source->fail_at = 1;
+  slab_pool pool(4096, source);
+  writable_bytes a = pool.acquire();
+  CHECK_THROWS_AS(pool.acquire(), std::bad_alloc);
+  CHECK(pool.live() == 1);
+  a = writable_bytes();
+  CHECK(pool.live() == 0);
+  CHECK(pool.acquire().capacity() == 4096);
+  source->fail_at = -1;
+  writable_bytes b = pool.acquire();
+  writable_bytes c = pool.acquire();
+  CHECK(pool.live() == 2);
+}
+
+TEST_CASE("plain slabs are zeroed, aligned to a page, and make no page faults in steady state") {
+  slab_pool pool(2 * millrace::MiB);
+  for (int round = 0; round < 2; ++round) {  // the first round faults them in
+    const long before = page_faults();
+    for (int i = 0; i < 50; ++i) {
+      writable_bytes a = pool.acquire();
+      writable_bytes b = pool.acquire();
+      std::memset(a.data(), i, a.capacity());
+      std::memset(b.data(), i, b.capacity());
+    }
+    if (round == 1) CHECK(page_faults() - before < 50);  // 50 x 1024 pages are written
+  }
+  writable_bytes fresh = slab_pool(8192).acquire();
+  CHECK(reinterpret_cast<std::uintptr_t>(fresh.data()) % 4096 == 0);
+  CHECK(fresh.data()[0] == 0);
+  CHECK(fresh.data()[8191] == 0);
+}
+
+TEST_CASE("slabs are filled on one thread and dropped on another") {
+  auto source = millrace::make_shared_object<counting_source>();
+  {
+    slab_pool pool(4096, source);
+    std::mutex mutex;
+    std::vector<bytes> handed_over;
+    bool done = false;
+    int sum = 0;
+    std::thread dropper([&] {
+      for (bool last = false; !last;) {
+        std::vector<bytes> mine;
+        {
+          std::lock_guard lock(mutex);
+          last = done;
+          mine.swap(handed_over);
+        }
+        for (const bytes& slice : mine) sum += slice.view().back();
+        std::this_thread::yield();
+      }
+    });
+    std::vector<std::thread> fillers;
+    for (int t = 0; t < 3; ++t) {
+      fillers.emplace_back([&] {
+        for (int i = 0; i < 2000; ++i) {
+          writable_bytes b = pool.acquire();
+          std::memset(b.data(), 1, b.capacity());
+          std::lock_guard lock(mutex);
+          handed_over.push_back(b.share(0, 64));
+          handed_over.push_back(b.share(4000, 96));
+        }
+      });
+    }
+    for (std::thread& t : fillers) t.join();
+    {
+      std::lock_guard lock(mutex);
+      done = true;
+    }
+    dropper.join();
+    CHECK(sum == 3 * 2000 * 2);
+    CHECK(pool.live() == 0);
+    CHECK(static_cast<std::size_t>(source->allocated) <= pool.peak());
+  }
+  CHECK(source->out() == 0);
+  CHECK(source->wrong == 0);
+}

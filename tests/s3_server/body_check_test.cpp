@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/testing/s3_server/detail/body_check.hpp>
+
+#include <string>
+
+#include "tests/s3_server/parsed.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+namespace origin = millrace::s3_server;
+using origin::detail::check_body;
+
+const std::string unsigned_payload = "UNSIGNED-PAYLOAD";
+const std::string in_chunks = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+
+origin::request with_body(const std::string& body, const std::string& fields = std::string()) {
+  origin::request r = millrace::test::parsed("PUT /b/k HTTP/1.1\r\nHost: x\r\n" + fields);
+  r.body = millrace::bytes::copy(body);
+  return r;
+}
+
+/// The code with which the body is refused; what it holds where it passes.
+std::string judged(origin::request r, const std::string& payload) {
+  try {
+    check_body(r, payload);
+    return "ok: " + std::string(r.body.view());
+  } catch (const origin::refusal& why) {
+    return why.code;
+  }
+}
+
+TEST_CASE("the signed hash must be that of the body") {
+  const std::string hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+  CHECK(judged(with_body("hello"), hello) == "ok: hello");
+  CHECK(judged(with_body("hellp"), hello) == "XAmzContentSHA256Mismatch");
+  CHECK(judged(with_body(""), hello) == "XAmzContentSHA256Mismatch");
+  CHECK(judged(with_body("hellp"), unsigned_payload) == "ok: hellp");
+}
+
+TEST_CASE("checksums of every algorithm, in fields and in trailing fields") {
+  // Of "123456789": the check values of the catalogue of CRC algorithms, and the published digests.
+  for (const std::string sound :
+       {"crc32: y/Q5Jg==", "crc32c: 4waSgw==", "crc64nvme: rosUhgp5mIg=", "sha1: 98O8HYCOBHMq32eZZczDTKeuNEE=",
+        "sha256: FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="}) {
+    INFO(sound);
+    const std::string field = "x-amz-checksum-" + sound + "\r\n";
+    CHECK(judged(with_body("123456789", field), unsigned_payload) == "ok: 123456789");
+    CHECK(judged(with_body("123456780", field), unsigned_payload) == "BadDigest");
+    const std::string length = "x-amz-decoded-content-length: 9\r\n";
+    CHECK(judged(with_body("9\r\n123456789\r\n0\r\n" + field + "\r\n", length), in_chunks) == "ok: 123456789");
+    CHECK(judged(with_body("9\r\n123456780\r\n0\r\n" + field + "\r\n", length), in_chunks) == "BadDigest");
+  }
+  origin::request r = with_body("123456789", "x-amz-checksum-crc32: y/Q5Jg==\r\nx-amz-checksum-mode: ENABLED\r\n");
+  CHECK(check_body(r, unsigned_payload) == std::vector<origin::request::pair>{{"x-amz-checksum-crc32", "y/Q5Jg=="}});
+}
+
+TEST_CASE("the chunks of aws-chunked") {
+  const auto judge = [](const std::string& body, const std::string& length = "5") {
+    return judged(with_body(body, "x-amz-decoded-content-length: " + length + "\r\n"), in_chunks);
+  };
+  CHECK(judge("5\r\nhello\r\n0\r\n\r\n") == "ok: hello");
+  CHECK(judge("2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n") == "ok: hello");
+  CHECK(judge("0\r\n\r\n", "0") == "ok: ");
+  for (const std::string broken : {"", "5", "5\r\n", "5\r\nhello", "5\r\nhello\r\n", "5\r\nhello\r\n0",
+                                   "5\r\nhello\r\n0\r\n", "6\r\nhello\r\n0\r\n\r\n", "4\r\nhello\r\n0\r\n\r\n",
+                                   "x\r\nhello\r\n0\r\n\r\n", "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+                                   "fffffffffffffff\r\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\nno colon\r\n\r\n"}) {
+    INFO(broken);
+    CHECK(judge(broken) == "IncompleteBody");
+  }
+  CHECK(judge("5\r\nhello\r\n0\r\n\r\n", "6") == "IncompleteBody");
+  CHECK(judged(with_body("5\r\nhello\r\n0\r\n\r\n"), in_chunks) == "IncompleteBody");
+}
+
+}  // namespace

@@ -1,8 +1,0 @@
-// SPDX-FileCopyrightText: The millrace authors
-// SPDX-License-Identifier: Apache-2.0
-#pragma once
-
-#include <millrace/origin/background.hpp>
-
-// Compiled once for all tests, in origin.cpp: with the sanitizers of g++ it takes 11 seconds.
-extern template class millrace::origin_server::basic_server<>;

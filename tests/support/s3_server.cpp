@@ -1,0 +1,6 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <millrace/testing/s3_server/server.hpp>
+
+template class millrace::s3_server::basic_server<>;
