@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -119,7 +120,7 @@ int main(int argc, char** argv) {
   const mill::cuda::stream training;
   const mill::batch_pool pool(images(), copies);
   const auto loop = mill::make_event_loop();
-  mill::slab_pool pinned(images().bytes(), mill::make_shared_object<mill::cuda::pinned_source>());
+  mill::slab_pool pinned(images().bytes(), std::make_shared<mill::cuda::pinned_source>());
   std::vector<mill::writable_bytes> from;
   for (std::size_t i = 0; i < slots; ++i) from.push_back(pinned.acquire());
   void* to = nullptr;

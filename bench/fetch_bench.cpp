@@ -18,14 +18,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/loader/run.hpp>
@@ -99,7 +98,7 @@ bench::cost fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::
 /// The objects behind several servers in turn.
 class spread final : public mill::storage {
  public:
-  explicit spread(const std::vector<mill::owned<bench::served>>& servers) {
+  explicit spread(const std::vector<std::unique_ptr<bench::served>>& servers) {
     for (const auto& server : servers) each_.push_back(as_storage(server->client()));
   }
 
@@ -111,12 +110,12 @@ class spread final : public mill::storage {
   }
 
  private:
-  std::vector<mill::shared<const mill::storage>> each_;
+  std::vector<std::shared_ptr<const mill::storage>> each_;
 };
 
 /// The steady state of run() with `loops` loops, each on `percent` of a core; 0: on what it gets. Nothing where the
 /// kernel does not hold them to it. Ends the program where not all came.
-bench::cost fetch_on_loops(const mill::shared<const mill::storage>& store, std::size_t passes, unsigned loops,
+bench::cost fetch_on_loops(const std::shared_ptr<const mill::storage>& store, std::size_t passes, unsigned loops,
                            unsigned percent) {
   constexpr std::size_t margin = 4 * at_once;
   const std::size_t count = passes * objects * object_bytes / part_bytes;
@@ -142,12 +141,12 @@ bench::cost fetch_on_loops(const mill::shared<const mill::storage>& store, std::
 void loop_threads(std::size_t passes) {
   const bool enough = std::thread::hardware_concurrency() >= objects + 3;  // two loops, and who takes their chunks
   const unsigned percent = enough ? 0 : 20;
-  std::vector<mill::owned<bench::served>> servers;
+  std::vector<std::unique_ptr<bench::served>> servers;
   for (unsigned i = 0; i < (enough ? objects : 1); ++i) {
-    servers.push_back(mill::make_owned<bench::served>(false, fill, i));
+    servers.push_back(std::make_unique<bench::served>(false, fill, i));
   }
   bench::pin_from(enough ? objects : 0);
-  const mill::shared<const mill::storage> store = mill::make_shared_object<const spread>(servers);
+  const std::shared_ptr<const mill::storage> store = std::make_shared<const spread>(servers);
   if (fetch_on_loops(store, passes, 2, percent).bytes == 0) {
     std::printf("\nloop threads: not measured: too few cores, and the kernel holds no thread to a share\n");
     return;

@@ -8,6 +8,7 @@
 // S3 is reached as the AWS variables say.
 
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include <millrace/flow/pipe.hpp>
@@ -29,7 +30,7 @@ int main(int count, char** arguments) {
   const std::string url = arguments[1];
   try {
     const auto s3 = mill::s3::client::from_environment();
-    const auto web = mill::make_shared_object<mill::http_storage>();
+    const auto web = std::make_shared<mill::http_storage>();
     const bool prefix = url.rfind("s3://", 0) == 0 && url.back() == '/';
     for (const std::size_t size : {16U, 64U, 512U, 1024U}) {
       auto source = prefix ? s3.list(url) : mill::shards(url);

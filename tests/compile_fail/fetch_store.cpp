@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: a function is no store: call it, as in fetch\(files\(\)\)
-// expect: this is no store to fetch from: pass an s3::client, files\(\) or a shared<const storage>
+// expect: this is no store to fetch from: pass an s3::client, files\(\) or a std::shared_ptr<const storage>
 // expect: fetch takes shards: a source of them comes first
 // expect: fetch needs the store to read from, before its options
 // errors: 5
 // not: as_storage. was not declared
 #include <millrace/flow/iota.hpp>
+
+#include <memory>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/shards.hpp>
 
-millrace::shared<const millrace::storage> disk() { return nullptr; }
+std::shared_ptr<const millrace::storage> disk() { return nullptr; }
 
 int main() {
   namespace mill = millrace;

@@ -213,7 +213,7 @@ TEST_CASE("services are one of a kind, whoever asks, and end in reverse order be
   };
   struct second final : executor_service {
     explicit second(executor& ex) {
-      ex.service<first>([] { return millrace::make_owned<first>(); });
+      ex.service<first>([] { return std::make_unique<first>(); });
       log += 'm';
     }
     ~second() override { log += '2'; }
@@ -221,10 +221,10 @@ TEST_CASE("services are one of a kind, whoever asks, and end in reverse order be
   log.clear();
   {
     testing::virtual_loop loop;
-    second& s = loop.service<second>([&] { return millrace::make_owned<second>(loop); });
-    CHECK(&loop.service<second>([&] { return millrace::make_owned<second>(loop); }) == &s);  // another closure type
-    first& f = loop.service<first>([] { return millrace::make_owned<first>(); });
-    CHECK(&loop.service<first>([]() -> millrace::owned<first> { throw 1; }) == &f);
+    second& s = loop.service<second>([&] { return std::make_unique<second>(loop); });
+    CHECK(&loop.service<second>([&] { return std::make_unique<second>(loop); }) == &s);  // another closure type
+    first& f = loop.service<first>([] { return std::make_unique<first>(); });
+    CHECK(&loop.service<first>([]() -> std::unique_ptr<first> { throw 1; }) == &f);
     CHECK(log == "m");
   }
   CHECK(log == "m21");
@@ -238,7 +238,7 @@ TEST_CASE("a service that ends may ask for services") {
   struct asking final : executor_service {
     explicit asking(executor& e) : ex(e) {}
     ~asking() override {
-      ex.service<late>([] { return millrace::make_owned<late>(); });
+      ex.service<late>([] { return std::make_unique<late>(); });
       log += 'a';
     }
     executor& ex;
@@ -246,7 +246,7 @@ TEST_CASE("a service that ends may ask for services") {
   log.clear();
   {
     testing::virtual_loop loop;
-    loop.service<asking>([&] { return millrace::make_owned<asking>(loop); });
+    loop.service<asking>([&] { return std::make_unique<asking>(loop); });
   }
   CHECK(log == "al");
 }
@@ -254,8 +254,8 @@ TEST_CASE("a service that ends may ask for services") {
 TEST_CASE("a service whose making fails is made again") {
   struct fragile final : executor_service {};
   testing::virtual_loop loop;
-  CHECK_THROWS_AS(loop.service<fragile>([]() -> millrace::owned<fragile> { throw 1; }), int);
-  CHECK_NOTHROW(loop.service<fragile>([] { return millrace::make_owned<fragile>(); }));
+  CHECK_THROWS_AS(loop.service<fragile>([]() -> std::unique_ptr<fragile> { throw 1; }), int);
+  CHECK_NOTHROW(loop.service<fragile>([] { return std::make_unique<fragile>(); }));
 }
 
 TEST_CASE("an idle loop with somebody waiting is a deadlock") {

@@ -5,11 +5,10 @@
 #include "tests/support/catch.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
-
-#include <millrace/base/owned.hpp>
 
 #include "tests/coro/support.hpp"
 
@@ -56,8 +55,8 @@ struct held_by_watched<basic_root_scope<watched>::adopted> : std::true_type {};
 
 template <class T>
   requires held_by_watched<T>::value
-class millrace::owned<T> : public millrace::owned<T, delete_watched> {
-  using plain = millrace::owned<T, delete_watched>;
+class std::unique_ptr<T> : public std::unique_ptr<T, delete_watched> {
+  using plain = std::unique_ptr<T, delete_watched>;
 
  public:
   using plain::plain;
@@ -154,16 +153,16 @@ TEST_CASE("clean-up that was asked for while services end is run, too") {
   SECTION("the root scope is older") {
     testing::virtual_loop loop;
     root_scope::of(loop);
-    loop.service<client>([&] { return millrace::make_owned<client>(loop); });
+    loop.service<client>([&] { return std::make_unique<client>(loop); });
   }
   SECTION("the root scope is younger") {
     testing::virtual_loop loop;
-    loop.service<client>([&] { return millrace::make_owned<client>(loop); });
+    loop.service<client>([&] { return std::make_unique<client>(loop); });
     root_scope::of(loop);
   }
   SECTION("the root scope was never there") {
     testing::virtual_loop loop;
-    loop.service<client>([&] { return millrace::make_owned<client>(loop); });
+    loop.service<client>([&] { return std::make_unique<client>(loop); });
   }
   CHECK(done == 1);
 }

@@ -3,11 +3,11 @@
 #include <millrace/cuda/cuda_device.hpp>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
 #include "tests/cuda/session.hpp"
@@ -82,7 +82,7 @@ TEST_CASE("streams are shared handles, events have one owner", "[cuda]") {
 
 TEST_CASE("a slab pool of pinned memory", "[cuda]") {
   MILLRACE_CUDA_SESSION();
-  slab_pool pool(4096, make_shared_object<cuda::pinned_source>());
+  slab_pool pool(4096, std::make_shared<cuda::pinned_source>());
   writable_bytes slab = pool.acquire();
   cudaPointerAttributes what{};
   REQUIRE(cudaPointerGetAttributes(&what, slab.data()) == cudaSuccess);
@@ -283,7 +283,7 @@ TEST_CASE("streams and pinned memory are made for the device that the thread has
   CHECK(cuda::device::current() == cuda::device(5));
   const cuda::stream copies;
   CHECK(copies.on().ordinal() == 5);
-  slab_pool pool(4096, make_shared_object<cuda::pinned_source>());
+  slab_pool pool(4096, std::make_shared<cuda::pinned_source>());
   const writable_bytes slab = pool.acquire();
   cudaPointerAttributes what{};
   REQUIRE(cudaPointerGetAttributes(&what, slab.data()) == cudaSuccess);

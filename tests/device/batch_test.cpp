@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/device/host_device.hpp>
 
 #include "tests/support/catch.hpp"
@@ -279,7 +279,7 @@ TEST_CASE("a sample unlike the first is an error with its key", "[device]") {
 }
 
 TEST_CASE("labelled images carry their origin into the batch and into errors", "[device]") {
-  const auto from = make_shared_object<const shard>("https://user:secret@host/a.tar?sig=1", 5000, "\"tag\"");
+  const auto from = std::make_shared<const shard>("https://user:secret@host/a.tar?sig=1", 5000, "\"tag\"");
   std::vector<labelled_image> v;
   for (std::uint8_t i = 0; i < 3; ++i) {
     const std::string key = "img" + std::to_string(i);
@@ -307,7 +307,7 @@ TEST_CASE("labelled images carry their origin into the batch and into errors", "
 }
 
 TEST_CASE("an origin given as a tag is what errors name", "[device]") {
-  const auto from = make_shared_object<const shard>("s3://b/a.tar");
+  const auto from = std::make_shared<const shard>("s3://b/a.tar");
   const std::vector<int> items{1, 2};
   const auto lay_out = [&](int n, sample_writer& out) {
     out.key("k" + std::to_string(n));

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -17,7 +18,6 @@
 
 #include <curl/curl.h>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
@@ -84,7 +84,7 @@ using namespace millrace;
 namespace {
 
 task<int> status_of(std::string url) {
-  auto transport = make_shared_object<const http::transport_options>();
+  auto transport = std::make_shared<const http::transport_options>();
   http::request r(std::move(url));
   const http::response a = co_await http::send(std::move(r), std::move(transport), 1 * MiB);
   co_return a.head.status;

@@ -4,12 +4,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/http/response.hpp>
@@ -100,7 +100,7 @@ task<std::size_t> last_before_first(std::string url, std::size_t n) {
   http::engine_options two;
   two.connections_per_host = 2;
   http::engine& engine = http::engine::of(ex, two);
-  const auto transport = make_shared_object<const http::transport_options>();
+  const auto transport = std::make_shared<const http::transport_options>();
   http::body_options little;
   little.window = little.heap_chunk = 4 * KiB;
   std::vector<http::exchange> open;

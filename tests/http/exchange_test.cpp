@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/http/exchange.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -20,21 +20,21 @@ using then = test::scripted_answer::then;
 
 namespace {
 
-shared<const http::transport_options> transport(duration first_byte = std::chrono::seconds(30),
+std::shared_ptr<const http::transport_options> transport(duration first_byte = std::chrono::seconds(30),
                                                 duration stall = std::chrono::seconds(30)) {
   http::transport_options t;
   t.first_byte_timeout = first_byte;
   t.stall_timeout = stall;
-  return make_shared_object<const http::transport_options>(t);
+  return std::make_shared<const http::transport_options>(t);
 }
 
-task<std::string> fetch(http::request r, shared<const http::transport_options> t) {
+task<std::string> fetch(http::request r, std::shared_ptr<const http::transport_options> t) {
   http::response a = co_await http::send(std::move(r), std::move(t), 64 * MiB);
   co_return std::to_string(a.head.status) + " " + a.body;
 }
 
 /// What the exchange gives on a fresh loop: status and body, or the kind of failure.
-std::string outcome(http::request r, shared<const http::transport_options> t = transport()) {
+std::string outcome(http::request r, std::shared_ptr<const http::transport_options> t = transport()) {
   const auto loop = make_event_loop();
   try {
     return block_on(*loop, fetch(std::move(r), std::move(t)));
@@ -208,7 +208,7 @@ TEST_CASE("a proxy that libcurl would misread is refused") {
     http::transport_options t;
     t.proxy = proxy;
     CHECK_THROWS_AS(
-        outcome(http::request("http://127.0.0.1:1/x"), make_shared_object<const http::transport_options>(t)),
+        outcome(http::request("http://127.0.0.1:1/x"), std::make_shared<const http::transport_options>(t)),
         millrace::configuration_error);
   }
   CHECK(http::misread_proxy("http://user:p%2Fass@proxy:3128/path") == nullptr);
@@ -224,7 +224,7 @@ TEST_CASE("messages show no part of a proxy's password") {
     t.proxy = proxy;
     std::string said;
     try {
-      said = outcome(http::request("http://127.0.0.1:1/x"), make_shared_object<const http::transport_options>(t));
+      said = outcome(http::request("http://127.0.0.1:1/x"), std::make_shared<const http::transport_options>(t));
     } catch (const millrace::configuration_error& e) {
       said = std::string("refused: ") + e.what();
     }

@@ -6,12 +6,12 @@
 #include <millrace/http/detail/transfer.hpp>
 
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -47,7 +47,7 @@ TEST_CASE("a transfer ends where there is no memory, and what has come of its bo
     http::body_options small;
     small.heap_chunk = piece;
     http::request r(server.url());
-    http::detail::transfer t(http::engine::of(*loop), std::move(r), make_shared_object<const http::transport_options>(),
+    http::detail::transfer t(http::engine::of(*loop), std::move(r), std::make_shared<const http::transport_options>(),
                              std::move(small));
     loop->run_until([&] { return t.received() == body.size(); });
     none_left = true;

@@ -9,13 +9,13 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -35,7 +35,7 @@ std::string answer_of(std::size_t size) {
 
 http::exchange get(event_loop& loop, std::string url, http::body_options body) {
   http::request r(std::move(url));
-  return http::exchange(http::engine::of(loop), std::move(r), make_shared_object<const http::transport_options>(),
+  return http::exchange(http::engine::of(loop), std::move(r), std::make_shared<const http::transport_options>(),
                         std::move(body));
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a turn of the loop takes a bounded part of a body, however fast it co
   std::uint64_t before = 0;
   std::uint64_t most = 0;
   loop->run_until([&] {
-    most = max_of(most, x.received() - before);
+    most = std::max(most, x.received() - before);
     before = x.received();
     return before == size;
   });

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -30,8 +31,8 @@ task<std::vector<std::thread::id>> threads_of_turns(loop_group& group, int turns
 }
 
 TEST_CASE("the loops of a group have their turns one after the other, each on a thread of its own", "[io]") {
-  const owned<event_loop> home = make_event_loop();
-  loop_group& group = home->service<loop_group>([&] { return make_owned<loop_group>(*home, 3); });
+  const std::unique_ptr<event_loop> home = make_event_loop();
+  loop_group& group = home->service<loop_group>([&] { return std::make_unique<loop_group>(*home, 3); });
   REQUIRE(group.size() == 3);
   std::map<executor*, int> turns;
   for (int i = 0; i < 9; ++i) {
@@ -50,7 +51,7 @@ TEST_CASE("the loops of a group have their turns one after the other, each on a 
 }
 
 TEST_CASE("a group of one loop has that loop's turn always, and no thread", "[io]") {
-  const owned<event_loop> home = make_event_loop();
+  const std::unique_ptr<event_loop> home = make_event_loop();
   loop_group group(*home, 1);
   CHECK(group.size() == 1);
   for (int i = 0; i < 3; ++i) CHECK(&group.next() == home.get());

@@ -3,6 +3,7 @@
 #include <millrace/io/run_on.hpp>
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -249,7 +250,7 @@ TEST_CASE("a loop thread whose kernel side fails tells everybody who waits for i
 }
 
 TEST_CASE("run_on is awaited once", "[io]") {
-  const owned<event_loop> loop = make_event_loop();
+  const std::unique_ptr<event_loop> loop = make_event_loop();
   const auto twice = [](executor& ex) -> task<void> {
     const auto nothing = []() -> task<void> { co_return; };
     run_on once(ex, nothing);

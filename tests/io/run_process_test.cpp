@@ -7,6 +7,7 @@
 #include <millrace/coro/started.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
+#include <memory>
 #include <string>
 
 #include "tests/loop/refuse_call.hpp"
@@ -21,7 +22,7 @@ using millrace::s3::detail::run_process;
 
 constexpr millrace::duration minute(60'000'000'000);
 
-millrace::owned<millrace::event_loop> make_loop(bool ring) {
+std::unique_ptr<millrace::event_loop> make_loop(bool ring) {
   millrace::loop_options options;
   options.force_epoll = !ring;
   return millrace::make_event_loop(options);

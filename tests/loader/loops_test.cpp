@@ -12,12 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -37,7 +37,7 @@ namespace {
 /// A store that notes which thread has read how many parts.
 class noting_storage final : public storage {
  public:
-  explicit noting_storage(shared<const storage> inner) : inner_(std::move(inner)) {}
+  explicit noting_storage(std::shared_ptr<const storage> inner) : inner_(std::move(inner)) {}
 
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
@@ -55,7 +55,7 @@ class noting_storage final : public storage {
   }
 
  private:
-  const shared<const storage> inner_;
+  const std::shared_ptr<const storage> inner_;
   mutable std::mutex mutex_;
   mutable std::map<pthread_t, int> parts_;
 };
@@ -93,10 +93,10 @@ std::int64_t cpu_ns(const std::map<pthread_t, int>& threads) {
 
 TEST_CASE("a run over three loops reads on three threads, in turn; one over one loop on one") {
   for (const unsigned loops : {1u, 3u}) {
-    const auto store = make_shared_object<noting_storage>(make_shared_object<zeros>());
+    const auto store = std::make_shared<noting_storage>(std::make_shared<zeros>());
     std::vector<shard> all;
     for (int i = 0; i < 6; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
-    const shared<const storage> s = store;
+    const std::shared_ptr<const storage> s = store;
     std::size_t bytes_read = 0;
     for (const chunk& c :
          run(from_range(std::move(all)) | fetch(s, {.shards = 3, .window = MiB, .part = 64 * KiB}), {.loops = loops})) {
@@ -117,12 +117,12 @@ TEST_CASE("a pipeline that nobody reads from uses under one percent of a core on
   s3::config_options o;
   o.endpoint = endpoint;
   const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
-  const owned<event_loop> clock = make_event_loop();
+  const std::unique_ptr<event_loop> clock = make_event_loop();
   for (const unsigned loops : {1u, 2u}) {
     for (const bool epoll : {false, true}) {
       CAPTURE(loops, epoll);
-      const auto store = make_shared_object<noting_storage>(s3::as_storage(c));
-      const shared<const storage> s = store;
+      const auto store = std::make_shared<noting_storage>(s3::as_storage(c));
+      const std::shared_ptr<const storage> s = store;
       // A bound of 16 parts of the 64 that there are.
       auto chunks = c.list("s3://corpus/") | fetch(s, {.shards = 4, .window = 512 * KiB, .part = 128 * KiB});
       auto r = run(std::move(chunks), {.loops = loops, .force_epoll = epoll});

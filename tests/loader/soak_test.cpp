@@ -3,11 +3,11 @@
 #include <millrace/loader/run.hpp>
 
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/timeout.hpp>
@@ -48,7 +48,7 @@ s3::client client_of(const std::string& endpoint, s3::config_options o, const ht
   o.endpoint = endpoint;
   o.region = "us-east-1";
   return s3::client(s3::config(o),
-                    make_shared_object<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
+                    std::make_shared<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
 }
 
 std::uint64_t announced_seed() {
@@ -95,7 +95,7 @@ TEST_CASE("soak: transfers under random faults deliver every member as it was st
     h.faults.seed = seed + number;
     origin.faults().clear();
     origin.faults().randomize(h.faults);
-    shared<const storage> store = s3::as_storage(c);
+    std::shared_ptr<const storage> store = s3::as_storage(c);
     if (h.hedge) store = hedged(store, {.least = 5ms});
     reading r(data);
     r.read_all(c, h.sizes_known, [&](async_generator<shard> source) {
@@ -157,7 +157,7 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
     h.faults.longest_pause = 40s;  // beyond the time-outs
     world.origin.faults().clear();
     world.origin.faults().randomize(h.faults);
-    shared<const storage> store = s3::as_storage(c);
+    std::shared_ptr<const storage> store = s3::as_storage(c);
     if (h.hedge) store = hedged(store);
     // A fault costs a minute or two at most (a slow drip before a time-out, the pause behind it).
     const time_point deadline = world.loop.now() + data.expected.size() * 1h;

@@ -6,6 +6,7 @@
 #include <millrace/loader/run.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,7 +80,7 @@ class zeros final : public storage {
 /// Two objects of 1 MiB, read in 32 parts; of each part two strings, as large as four parts together: as pixels are.
 async_generator<std::string> decoded() {
   std::vector<std::string> names{"mem:0", "mem:1"};
-  const shared<const storage> store = make_shared_object<zeros>();
+  const std::shared_ptr<const storage> store = std::make_shared<zeros>();
   auto of_chunk = [](const chunk& c) { return std::vector<std::string>(2, std::string(2 * c.data.size(), 'p')); };
   return from_range(std::move(names)) | map([](const std::string& name) { return shard(name, MiB); }) |
          fetch(store, {.shards = 2, .window = MiB, .part = 64 * KiB}) | flat_map(of_chunk);

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include <linux/io_uring.h>
@@ -37,7 +38,7 @@ TEST_CASE("a loop is a ring with a single issuer and deferred task run where the
   if (none != 0) MILLRACE_SKIP(std::string("no io_uring here: ") + std::strerror(none));
   const int no_deferral = refused(IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
   if (no_deferral != 0) MILLRACE_SKIP(std::string("no deferred task run here: ") + std::strerror(no_deferral));
-  const owned<event_loop> loop = make_event_loop();
+  const std::unique_ptr<event_loop> loop = make_event_loop();
   CHECK(loop->backend() == std::string("io_uring"));
   CHECK((flavour_of(*loop) == ring_loop::flavour::deferred));
 }
@@ -49,7 +50,7 @@ TEST_CASE("a ring is of the flavour asked for, where the kernel has it", "[loop]
       MILLRACE_SKIP("this kernel refuses it");
     }
     int error = 0;
-    const owned<ring_loop> loop = ring_loop::try_make({}, error, f);
+    const std::unique_ptr<ring_loop> loop = ring_loop::try_make({}, error, f);
     REQUIRE(loop != nullptr);
     CHECK((loop->ring_flavour() == f));
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -24,7 +25,7 @@ inline const char* name(loop_kind k) {
 }
 
 /// Null where the kernel refuses io_uring altogether.
-inline owned<event_loop> make_loop(loop_kind k) {
+inline std::unique_ptr<event_loop> make_loop(loop_kind k) {
   if (k == loop_kind::epoll) return make_event_loop({.force_epoll = true});
   loop_options o;
   auto flavour = ring_loop::flavour::deferred;

@@ -3,6 +3,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <thread>
 
 #include <millrace/coro/block_on.hpp>
@@ -26,7 +27,7 @@ task<std::uint64_t> size_of_this() {
 int make_and_end_loops() {
   int worked = 0;
   for (int i = 0; i < loops_each; ++i) {
-    const owned<event_loop> loop = make_event_loop();
+    const std::unique_ptr<event_loop> loop = make_event_loop();
     if (block_on(*loop, size_of_this()) > 0) ++worked;
   }
   return worked;

@@ -339,7 +339,7 @@ TEST_CASE("only an event loop is an event loop", "[loop]") {
 
 TEST_CASE("a watch of another loop is refused, and stays where it is", "[loop]") {
   MILLRACE_EACH_LOOP(loop);
-  const owned<event_loop> other = make_loop(kind_of_loop);
+  const std::unique_ptr<event_loop> other = make_loop(kind_of_loop);
   const two_ends p;
   probe w;
   loop.watch(w, p.in.get(), POLLIN);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -14,7 +15,6 @@
 
 #include <sys/resource.h>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 
 using millrace::bytes;
@@ -64,7 +64,7 @@ long page_faults() {
 }  // namespace
 
 TEST_CASE("slabs are recycled, the last one first") {
-  auto source = millrace::make_shared_object<counting_source>();
+  auto source = std::make_shared<counting_source>();
   slab_pool pool(4096, source);
   CHECK(pool.slab_bytes() == 4096);
   CHECK(pool.live() == 0);
@@ -91,7 +91,7 @@ TEST_CASE("slabs are recycled, the last one first") {
 }
 
 TEST_CASE("a slab comes back when its last slice goes") {
-  slab_pool pool(4096, millrace::make_shared_object<counting_source>());
+  slab_pool pool(4096, std::make_shared<counting_source>());
   bytes slice;
   {
     writable_bytes b = pool.acquire();
@@ -106,7 +106,7 @@ TEST_CASE("a slab comes back when its last slice goes") {
 }
 
 TEST_CASE("slabs may outlive the pool") {
-  auto source = millrace::make_shared_object<counting_source>();
+  auto source = std::make_shared<counting_source>();
   bytes slice;
   {
     slab_pool pool(4096, source);
@@ -124,7 +124,7 @@ TEST_CASE("slabs may outlive the pool") {
 }
 
 TEST_CASE("a copy of a pool is the same pool") {
-  slab_pool pool(4096, millrace::make_shared_object<counting_source>());
+  slab_pool pool(4096, std::make_shared<counting_source>());
   slab_pool copy = pool;
   writable_bytes b = pool.acquire();
   CHECK(copy.live() == 1);
@@ -134,7 +134,7 @@ TEST_CASE("a copy of a pool is the same pool") {
 }
 
 TEST_CASE("a failed allocation leaves the pool as it was") {
-  auto source = millrace::make_shared_object<counting_source>();
+  auto source = std::make_shared<counting_source>();
   source->fail_at = 1;
   slab_pool pool(4096, source);
   writable_bytes a = pool.acquire();
@@ -168,7 +168,7 @@ TEST_CASE("plain slabs are zeroed, aligned to a page, and make no page faults in
 }
 
 TEST_CASE("slabs are filled on one thread and dropped on another") {
-  auto source = millrace::make_shared_object<counting_source>();
+  auto source = std::make_shared<counting_source>();
   {
     slab_pool pool(4096, source);
     std::mutex mutex;

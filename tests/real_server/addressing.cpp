@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/http/response.hpp>
@@ -26,7 +26,7 @@ namespace mill = millrace;
 namespace {
 
 mill::task<std::string> read_url(std::string url, std::size_t part) {
-  const mill::shared<const mill::storage> http = mill::make_shared_object<const mill::http_storage>();
+  const std::shared_ptr<const mill::storage> http = std::make_shared<const mill::http_storage>();
   std::vector<mill::shard> one(1, mill::shard(std::move(url)));
   mill::async_generator<mill::chunk> chunks =
       mill::from_range(std::move(one)) | mill::fetch(http, {.shards = 1, .window = 2 * part, .part = part});
@@ -78,7 +78,7 @@ mill::task<void> presigned(const place& p) {
 
   mill::http::request write("PUT", to_write);
   write.body = mill::bytes::copy("written by URL");
-  const auto plain = mill::make_shared_object<const mill::http::transport_options>();
+  const auto plain = std::make_shared<const mill::http::transport_options>();
   const mill::http::response answer = co_await mill::http::send(std::move(write), plain, 64 * mill::KiB);
   expect(answer.head.status == 200, "a presigned PUT stores");
   const std::string again = co_await p.s3.presign(p.url(key), 600);

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/s3/error.hpp>
@@ -32,9 +32,9 @@ class place {
   std::string url(std::string_view key) const { return "s3://" + bucket + "/" + std::string(key); }
 
   /// The same again, for what is below the client.
-  millrace::shared<const millrace::s3::session> session() const {
-    return millrace::make_shared_object<const millrace::s3::session>(
-        s3.configuration(), millrace::make_shared_object<millrace::s3::fixed_credentials>(who),
+  std::shared_ptr<const millrace::s3::session> session() const {
+    return std::make_shared<const millrace::s3::session>(
+        s3.configuration(), std::make_shared<millrace::s3::fixed_credentials>(who),
         millrace::http::transport_options());
   }
 

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/records/lines.hpp>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -19,7 +20,7 @@ namespace {
 
 async_generator<chunk> chunks_of(std::vector<std::string> shards, std::size_t piece) {
   for (std::size_t n = 0; n < shards.size(); ++n) {
-    auto from = make_shared_object<const shard>("s" + std::to_string(n));
+    auto from = std::make_shared<const shard>("s" + std::to_string(n));
     const std::string& text = shards[n];
     std::size_t at = 0;
     do {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/retry/rate_limiter.hpp>
 
+#include <memory>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
@@ -49,7 +49,7 @@ s3::session adaptive_session() {
   o.max_attempts = 2;
   o.retries = retry_mode::adaptive;
   o.retry.throttling_base = 0ns;
-  return s3::session(s3::config(o), make_shared_object<s3::fixed_credentials>(s3::credentials("k", "s")),
+  return s3::session(s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("k", "s")),
                      http::transport_options());
 }
 

@@ -7,12 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -292,7 +292,7 @@ TEST_CASE("no message shows a key, a token or a signature, whatever the store an
     const s3::client c(s3::config(o), s3::credentials("origin-key", "a-wrong-secret", "a/session+token"));
     for (std::string& m : try_everything(c, "s3://b/k")) messages.push_back(std::move(m));
     const auto loop = make_event_loop();
-    const auto transport = make_shared_object<const http::transport_options>();
+    const auto transport = std::make_shared<const http::transport_options>();
     const std::string url = block_on(*loop, c.presign("s3://b/k", 60));
     try {
       const http::response r = block_on(*loop, http::send(http::request(url), transport, 1));

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/auth/detail/default_chain.hpp>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "tests/s3/recorded_world.hpp"
@@ -85,7 +86,7 @@ int run_folder(const std::string& folder, bool whole_chain) {
     ++cases;
     const json expected = millrace::test::read_json(path + "/test-case.json").at("result");
     auto v = millrace::test::read_json(path + "/env.json").get<variables>();
-    auto world = millrace::make_shared_object<recorded_world>();
+    auto world = std::make_shared<recorded_world>();
     world->root = path + "/fs";
     world->load_traffic(millrace::test::read_json(path + "/http-traffic.json"));
     millrace::testing::virtual_loop loop;

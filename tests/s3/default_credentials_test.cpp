@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/auth/default_credentials.hpp>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +61,7 @@ class fixture {
   }
 
   variables v;
-  millrace::shared<recorded_world> world = millrace::make_shared_object<recorded_world>();
+  std::shared_ptr<recorded_world> world = std::make_shared<recorded_world>();
   millrace::testing::virtual_loop loop;
   s3::detail::default_chain<recorded_world> chain;
 };
@@ -98,7 +98,7 @@ TEST_CASE("half a key pair is an error at once, and the variables are those of t
   variables half = {{"AWS_ACCESS_KEY_ID", "key"}};
   CHECK_THROWS_AS(s3::default_credentials<>(environment_of(half)), millrace::configuration_error);
   millrace::testing::virtual_loop loop;
-  millrace::shared<s3::credentials_provider> provider;
+  std::shared_ptr<s3::credentials_provider> provider;
   {
     variables whole = {{"AWS_ACCESS_KEY_ID", "key"}, {"AWS_SECRET_ACCESS_KEY", "secret"}};
     provider = s3::default_credentials<>(environment_of(whole));
@@ -115,7 +115,7 @@ TEST_CASE("files that cannot be read are errors where somebody names them", "[s3
     s3::detail::file_text read_file(const std::string&) const { return s3::detail::file_text(EACCES); }
   };
   millrace::testing::virtual_loop loop;
-  auto world = millrace::make_shared_object<unreadable_world>();
+  auto world = std::make_shared<unreadable_world>();
   world->exchanges = {exchange("GET", "http://169.254.170.2/x", 200, json_keys)};
   // The home of somebody else: passed over.
   variables v = {{"HOME", "/root"}, {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/x"}};

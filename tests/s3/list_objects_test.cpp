@@ -3,12 +3,12 @@
 #include <millrace/s3/ops/list_objects.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -119,8 +119,8 @@ TEST_CASE("a listing of empty pages that never ends is an error; a few empty pag
     const test::scripted_server server(pages);
     const std::string endpoint = server.url("");
     s3::config where({.region = "us-east-1", .endpoint = endpoint});
-    const auto who = make_shared_object<s3::fixed_credentials>(s3::credentials("key", "secret"));
-    const auto session = make_shared_object<const s3::session>(std::move(where), who, http::transport_options());
+    const auto who = std::make_shared<s3::fixed_credentials>(s3::credentials("key", "secret"));
+    const auto session = std::make_shared<const s3::session>(std::move(where), who, http::transport_options());
     const auto loop = make_event_loop();
     names out;
     try {

@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/ops/put_stream.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
 
 #include "tests/s3/uploading.hpp"
@@ -404,8 +405,8 @@ TEST_CASE("options that cannot work, and text that no header may carry, are refu
   CHECK(s3::detail::put_plan(plain, {.part = 5 * MiB, .size = 50'000 * MiB}).part == 6 * MiB);
   CHECK_THROWS_AS(s3::detail::put_plan(plain, {.size = 60'000 * GiB}), configuration_error);
 
-  const auto session = make_shared_object<const s3::session>(
-      c.configuration(), make_shared_object<s3::fixed_credentials>(s3::credentials()), http::transport_options());
+  const auto session = std::make_shared<const s3::session>(
+      c.configuration(), std::make_shared<s3::fixed_credentials>(s3::credentials()), http::transport_options());
   const auto loop = make_event_loop();
   s3::detail::object_chunk chunk(10001, 1000000, bytes::copy("x"), false);
   CHECK_THROWS_WITH(block_on(*loop, s3::detail::store_part(session, "b", "k", "id", std::move(chunk), true)),

@@ -3,6 +3,7 @@
 #include <millrace/s3/ops/read_object.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -39,7 +40,7 @@ class store {
   }
 
   s3::client client_;
-  owned<event_loop> loop_ = make_event_loop();
+  std::unique_ptr<event_loop> loop_ = make_event_loop();
 };
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include <millrace/s3/client.hpp>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
@@ -99,10 +99,10 @@ TEST_CASE("expired credentials are renewed once", "[s3][recovery]") {
   o.keys["old-key"] = s3_server::access_key("old-secret", "", true);
   s3_server::background origin(o);
   origin.put("b", "k", content);
-  const s3::client c(config_of(origin.endpoint()), make_shared_object<renewed>(true));
+  const s3::client c(config_of(origin.endpoint()), std::make_shared<renewed>(true));
   CHECK(ask(c) == "1000 1000");
   CHECK(origin.log().entries().size() == 3);
-  const s3::client never(config_of(origin.endpoint()), make_shared_object<renewed>(false));
+  const s3::client never(config_of(origin.endpoint()), std::make_shared<renewed>(false));
   CHECK_THAT(ask(never), Catch::Matchers::Contains("ExpiredToken"));
   CHECK(origin.log().entries().size() == 5);
 }
@@ -139,7 +139,7 @@ TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3]
   // A resolver that answers says no; one that does not is given up on.
   http::transport_options quick;
   quick.connect_timeout = std::chrono::milliseconds(100);
-  const s3::client nowhere(config_of("http://no-such-host.invalid"), make_shared_object<s3::fixed_credentials>(right()),
+  const s3::client nowhere(config_of("http://no-such-host.invalid"), std::make_shared<s3::fixed_credentials>(right()),
                            quick);
   CHECK_THAT(ask(nowhere), Contains("no-such-host.invalid"));
   using handshake = s3_server::tls_options::handshake;
@@ -150,7 +150,7 @@ TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3]
     s3_server::background origin(o);
     http::transport_options t;
     t.ca_file = origin.certificate_file();
-    const s3::client c(config_of(origin.endpoint()), make_shared_object<s3::fixed_credentials>(right()), t);
+    const s3::client c(config_of(origin.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
     CHECK_THAT(ask(c), Contains("127.0.0.1"));
     CHECK(origin.stats().connections == 3);
   }
@@ -160,7 +160,7 @@ TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3]
   s3_server::background origin(o);
   http::transport_options t;
   t.ca_file = origin.certificate_file();
-  const s3::client c(config_of(origin.endpoint()), make_shared_object<s3::fixed_credentials>(right()), t);
+  const s3::client c(config_of(origin.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
   CHECK_THAT(ask(c), Contains("certificate"));
   CHECK(origin.stats().connections == 1);  // asking again would not help
 }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/auth/refreshing_credentials.hpp>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/loop_thread.hpp>
@@ -76,7 +75,7 @@ using provider_type = s3::refreshing_credentials<fake_source>;
 
 class fixture {
  public:
-  fixture() : source(millrace::make_shared_object<fake_source>(loop)), provider(source) {}
+  fixture() : source(std::make_shared<fake_source>(loop)), provider(source) {}
 
   std::string get() { return std::string(block_on(loop, provider.get()).access_key_id()); }
   /// What get() throws.
@@ -91,7 +90,7 @@ class fixture {
   void pass(duration d) { block_on(loop, wait(d)); }
 
   virtual_loop loop;
-  millrace::shared<fake_source> source;
+  std::shared_ptr<fake_source> source;
   provider_type provider;
 
  private:
@@ -211,7 +210,7 @@ TEST_CASE("dropping one who waits, or who began the refresh, disturbs no other",
       for (const bool with_provider : {false, true}) {
         INFO("dropped " << dropped << " after " << turns);
         virtual_loop loop;
-        auto source = millrace::make_shared_object<fake_source>(loop);
+        auto source = std::make_shared<fake_source>(loop);
         auto provider = std::make_unique<provider_type>(source);
         std::vector<started<s3::credentials>> all;
         for (int i = 0; i < 3; ++i) all.emplace_back(loop, provider->get());
@@ -243,7 +242,7 @@ TEST_CASE("who waits on another loop is woken there, and may be dropped there at
     INFO("moment " << moment);
     virtual_loop asking;
     auto other = std::make_unique<virtual_loop>();
-    auto source = millrace::make_shared_object<fake_source>(asking);
+    auto source = std::make_shared<fake_source>(asking);
     provider_type provider(source);
     started<s3::credentials> first(asking, provider.get());
     turn(asking);
@@ -276,7 +275,7 @@ TEST_CASE("a loop that ends does not wait for a slow refresh, and who waits on a
   virtual_loop clock;
   auto asking = std::make_unique<virtual_loop>();
   virtual_loop other;
-  auto source = millrace::make_shared_object<fake_source>(clock);
+  auto source = std::make_shared<fake_source>(clock);
   source->latency = seconds(3600);
   provider_type provider(source);
   auto first = std::make_unique<started<s3::credentials>>(*asking, provider.get());
@@ -320,7 +319,7 @@ TEST_CASE("a slow refresh ahead of time is begun again later, and waited for in 
 }
 
 TEST_CASE("loops on threads of their own share one refresh", "[s3][credentials]") {
-  auto source = millrace::make_shared_object<patient_source>();
+  auto source = std::make_shared<patient_source>();
   s3::refreshing_credentials<patient_source> provider(source);
   {
     virtual_loop home;

@@ -3,7 +3,6 @@
 #include <millrace/s3/auth/refreshing_credentials.hpp>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/s3/auth/detail/default_chain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -12,6 +11,7 @@
 #include <cstdint>
 #include <iterator>
 #include <list>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -79,7 +79,7 @@ TEST_CASE("random programs of waiting, dropping, failing and refusing on two loo
     INFO("MILLRACE_SEED=" << seed);
     millrace::rng random(seed);
     virtual_loop loops[2] = {virtual_loop(seed), virtual_loop(seed + 1)};
-    auto source = millrace::make_shared_object<moody_source>();
+    auto source = std::make_shared<moody_source>();
     provider_type provider(source);
     s3::credentials last;
     std::list<started<void>> waiting[2];

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/ops/get_object.hpp>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -38,7 +38,7 @@ s3::client client_of(const std::string& endpoint, duration stall = std::chrono::
   http::transport_options t;
   t.stall_timeout = stall;
   return s3::client(s3::config(o),
-                    make_shared_object<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
+                    std::make_shared<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
 }
 
 /// An object of 300,000 bytes behind faults, read by parts of at most a slab of 256 KiB.

@@ -3,12 +3,12 @@
 #include <millrace/s3/ops/with_retries.hpp>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/retry/retry_hint.hpp>
@@ -23,12 +23,12 @@ using testing::virtual_loop;
 namespace {
 
 /// A session of `attempts` per request that talks to nobody.
-shared<const s3::session> session_of(int attempts, retry_options retry = {}) {
+std::shared_ptr<const s3::session> session_of(int attempts, retry_options retry = {}) {
   s3::config_options o;
   o.max_attempts = attempts;
   o.retry = retry;
-  return make_shared_object<const s3::session>(
-      s3::config(o), make_shared_object<s3::fixed_credentials>(s3::credentials("k", "s")), http::transport_options());
+  return std::make_shared<const s3::session>(
+      s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("k", "s")), http::transport_options());
 }
 
 using script = std::vector<std::function<void()>>;  // what each attempt throws; behind the end: success

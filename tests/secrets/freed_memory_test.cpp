@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -141,7 +142,7 @@ class world {
     watching = true;
     {
       const s3::client c = s3::client::from_environment(environment(look_up, this));
-      const owned<event_loop> loop = make_event_loop();
+      const std::unique_ptr<event_loop> loop = make_event_loop();
       const s3::object_part got = block_on(*loop, c.get("s3://b/k", 0, 7, "", slab_pool(64 * KiB)));
       read = got.data.view() == "content";
     }

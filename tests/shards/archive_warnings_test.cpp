@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/take.hpp>
@@ -48,7 +48,7 @@ std::string cut_behind(std::size_t n) { return tar_of(4).substr(0, n * 1024); }
 
 async_generator<chunk> chunks_of(std::vector<object> objects) {
   for (const object& o : objects) {
-    chunk c(make_shared_object<const shard>(o.url, o.content.size()), 0, bytes::copy(o.content), true);
+    chunk c(std::make_shared<const shard>(o.url, o.content.size()), 0, bytes::copy(o.content), true);
     co_yield give(c);
   }
 }

@@ -7,12 +7,12 @@
 #include <millrace/shards/fetch.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -77,8 +77,8 @@ TEST_CASE("fetch dropped in the middle of its transfers leaves no frame, no slab
       std::size_t total = 0;
       testing::census slabs;
       {
-        const auto web = make_shared_object<counted_web>(slabs);
-        const shared<const storage> store = web;
+        const auto web = std::make_shared<counted_web>(slabs);
+        const std::shared_ptr<const storage> store = web;
         started<void> running(loop, count_bytes(from_range(std::move(shards)) | fetch(store, narrow), total));
         std::size_t turn = 0;
         loop.run_until([&] { return running.done() || turn++ == turns; });

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -62,7 +62,7 @@ class slow_store final : public storage {
     part p;
     p.etag = object.url == changes && offset > 0 ? "\"new\"" : "\"tag\"";
     if (object.url == no_ranges) {
-      p.rest = millrace::make_owned<rest>(content);
+      p.rest = std::make_unique<rest>(content);
       co_return p;
     }
     if (!etag.empty()) CHECK(etag == "\"tag\"");
@@ -101,8 +101,8 @@ std::string text_of(int n, std::size_t size) {
 }
 
 /// Objects of 0 to 600 KB.
-shared<slow_store> store_of(std::uint64_t seed) {
-  auto store = make_shared_object<slow_store>(seed);
+std::shared_ptr<slow_store> store_of(std::uint64_t seed) {
+  auto store = std::make_shared<slow_store>(seed);
   const std::size_t sizes[] = {300000, 0, 1, part_bytes, part_bytes + 1, 600000, 2 * part_bytes, 5000};
   for (int n = 0; n < 8; ++n) store->objects["mem:" + std::to_string(n)] = text_of(n, sizes[n]);
   return store;
@@ -118,7 +118,7 @@ std::vector<shard> shards_of(const slow_store& store, bool sizes_known) {
 /// Reads everything, checks the rules for chunks, and gives "url=content" per object.
 task<std::vector<std::string>> collect(async_generator<chunk> in, std::vector<std::string>& out) {
   std::string current;
-  shared<const shard> from;
+  std::shared_ptr<const shard> from;
   while (std::optional<chunk> c = co_await in.next()) {
     if (from == nullptr) from = c->from;
     const bool same = from == c->from;
@@ -142,7 +142,7 @@ const fetch_options narrow{.shards = 3, .window = 2 * part_bytes, .part = part_b
 
 TEST_CASE("fetch gives every object whole and in order, whatever the timing, the bound and the order of wake-ups") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    const shared<slow_store> store = store_of(seed);
+    const std::shared_ptr<slow_store> store = store_of(seed);
     std::vector<std::string> expected;
     for (const auto& [url, content] : store->objects) expected.push_back(url + "=" + content);
     for (bool sizes_known : {true, false}) {
@@ -150,7 +150,7 @@ TEST_CASE("fetch gives every object whole and in order, whatever the timing, the
         testing::virtual_loop loop(seed);
         INFO(loop.seed_text());
         store->most_reading = 0;
-        const shared<const storage> s = store;
+        const std::shared_ptr<const storage> s = store;
         std::vector<std::string> got;
         block_on(loop, collect(from_range(shards_of(*store, sizes_known)) |
                                    fetch(s, {.shards = shards, .window = 2 * part_bytes, .part = part_bytes}),
@@ -166,10 +166,10 @@ TEST_CASE("fetch gives every object whole and in order, whatever the timing, the
 }
 
 TEST_CASE("parts of one large object are read side by side") {
-  auto store = make_shared_object<slow_store>(1);
+  auto store = std::make_shared<slow_store>(1);
   store->objects["mem:x"] = text_of(1, 20 * part_bytes);
   testing::virtual_loop loop;
-  const shared<const storage> s = store;
+  const std::shared_ptr<const storage> s = store;
   std::vector<std::string> got;
   block_on(loop, collect(from_range(shards_of(*store, true)) |
                              fetch(s, {.shards = 4, .window = 2 * part_bytes, .part = part_bytes}),
@@ -182,7 +182,7 @@ TEST_CASE("parts of one large object are read side by side") {
 TEST_CASE("nothing is read beyond the bound while the consumer waits") {
   auto store = store_of(3);
   testing::virtual_loop loop;
-  const shared<const storage> s = store;
+  const std::shared_ptr<const storage> s = store;
   auto take_one = [](async_generator<chunk> in) -> task<int> {
     std::optional<chunk> first = co_await in.next();
     co_await sleep_for(std::chrono::seconds(60));
@@ -199,7 +199,7 @@ TEST_CASE("a part that fails is an error at its place, behind everything before 
     store->fail_at["mem:5"] = 2 * part_bytes;
     testing::virtual_loop loop(seed);
     INFO(loop.seed_text());
-    const shared<const storage> s = store;
+    const std::shared_ptr<const storage> s = store;
     std::vector<std::string> got;
     try {
       block_on(loop, collect(from_range(shards_of(*store, true)) | fetch(s, narrow), got));
@@ -219,7 +219,7 @@ TEST_CASE("an object that changes under the reader is an error with both ETags")
     auto store = store_of(1);
     store->changes = "mem:5";
     testing::virtual_loop loop;
-    const shared<const storage> s = store;
+    const std::shared_ptr<const storage> s = store;
     std::vector<std::string> got;
     try {
       block_on(loop, collect(from_range(shards_of(*store, known)) | fetch(s, narrow), got));
@@ -232,7 +232,7 @@ TEST_CASE("an object that changes under the reader is an error with both ETags")
   // One that is not as long as it was listed.
   auto store = store_of(1);
   testing::virtual_loop loop;
-  const shared<const storage> s = store;
+  const std::shared_ptr<const storage> s = store;
   std::vector<std::string> got;
   CHECK_THROWS_AS(
       block_on(loop,
@@ -244,7 +244,7 @@ TEST_CASE("an object without ranges is read on in order") {
   auto store = store_of(1);
   store->no_ranges = "mem:5";
   testing::virtual_loop loop;
-  const shared<const storage> s = store;
+  const std::shared_ptr<const storage> s = store;
   std::vector<std::string> got;
   block_on(loop, collect(from_range(shards_of(*store, false)) | fetch(s, narrow), got));
   REQUIRE(got.size() == 8);
@@ -258,7 +258,7 @@ TEST_CASE("an error of the source comes behind the objects that it gave") {
   };
   auto store = store_of(1);
   testing::virtual_loop loop;
-  const shared<const storage> s = store;
+  const std::shared_ptr<const storage> s = store;
   std::vector<std::string> got;
   CHECK_THROWS_AS(block_on(loop, collect(failing(shards_of(*store, true)) | fetch(s, narrow), got)),
                   configuration_error);
@@ -273,7 +273,7 @@ TEST_CASE("fetch dropped after any number of steps leaves nothing behind") {
     INFO(loop.seed_text());
     testing::census before(loop);
     store->slabs_counted = &before;
-    const shared<const storage> s = store;
+    const std::shared_ptr<const storage> s = store;
     std::vector<std::string> got;
     {
       started<std::vector<std::string>> running(

@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -63,7 +63,7 @@ class scripted_store final : public storage {
 
 /// The ETag that each chunk shows when it comes, and that of the first one once more at the end.
 task<void> collect(async_generator<chunk> in, tags& out) {
-  shared<const shard> from;
+  std::shared_ptr<const shard> from;
   while (std::optional<chunk> c = co_await in.next()) {
     from = c->from;
     out.push_back(from->etag);
@@ -71,10 +71,10 @@ task<void> collect(async_generator<chunk> in, tags& out) {
   if (from != nullptr) out.push_back(from->etag);
 }
 
-tags shown(const shared<scripted_store>& store, bool size_known, std::size_t parts_at_once) {
+tags shown(const std::shared_ptr<scripted_store>& store, bool size_known, std::size_t parts_at_once) {
   testing::virtual_loop loop;
   std::vector<shard> one{size_known ? shard("mem:x", store->size()) : shard("mem:x")};
-  const shared<const storage> s = store;
+  const std::shared_ptr<const storage> s = store;
   tags out;
   block_on(loop, collect(from_range(std::move(one)) |
                              fetch(s, {.shards = 1, .window = parts_at_once * part_bytes, .part = part_bytes}),
@@ -87,12 +87,12 @@ tags shown(const shared<scripted_store>& store, bool size_known, std::size_t par
 TEST_CASE("chunks show the ETag that came with the first part") {
   for (const bool size_known : {true, false}) {
     for (const std::size_t parts_at_once : {1, 2, 3}) {
-      const auto store = make_shared_object<scripted_store>(std::vector<answer>{{"\"v\""}, {"\"v\""}, {"\"v\""}});
+      const auto store = std::make_shared<scripted_store>(std::vector<answer>{{"\"v\""}, {"\"v\""}, {"\"v\""}});
       CHECK(shown(store, size_known, parts_at_once) == tags(4, "\"v\""));
     }
   }
   // The first part is the last one to come: no chunk was shown before it.
-  const auto late = make_shared_object<scripted_store>(std::vector<answer>{{"\"v\"", 1h}, {"\"v\""}, {"\"v\""}});
+  const auto late = std::make_shared<scripted_store>(std::vector<answer>{{"\"v\"", 1h}, {"\"v\""}, {"\"v\""}});
   CHECK(shown(late, true, 3) == tags(4, "\"v\""));
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a shard that chunks show is not written any more: an ETag that comes 
   for (const bool size_known : {true, false}) {
     for (const std::size_t parts_at_once : {1, 2, 4}) {
       const auto store =
-          make_shared_object<scripted_store>(std::vector<answer>{{""}, {"\"v\"", 1h}, {"\"v\"", 1h}, {"\"v\"", 1h}});
+          std::make_shared<scripted_store>(std::vector<answer>{{""}, {"\"v\"", 1h}, {"\"v\"", 1h}, {"\"v\"", 1h}});
       CHECK(shown(store, size_known, parts_at_once) == tags(5, ""));
       CHECK(store->asked_for[part_bytes].empty());
       // What is asked for once it is known must be of that version.
@@ -113,7 +113,7 @@ TEST_CASE("later parts are compared with each other where the first one has no E
   for (const bool size_known : {true, false}) {
     for (const std::size_t parts_at_once : {1, 3}) {
       const auto store =
-          make_shared_object<scripted_store>(std::vector<answer>{{""}, {"\"old\"", 1h}, {"\"new\"", 2h}});
+          std::make_shared<scripted_store>(std::vector<answer>{{""}, {"\"old\"", 1h}, {"\"new\"", 2h}});
       try {
         shown(store, size_known, parts_at_once);
         FAIL("two versions were taken for one");

@@ -3,11 +3,11 @@
 #include <millrace/shards/group_samples.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 /// So many members with the key "clip", numbered by their extensions.
 async_generator<member> members_of_one_sample(std::size_t count) {
-  const auto from = make_shared_object<const shard>("mem:x.tar");
+  const auto from = std::make_shared<const shard>("mem:x.tar");
   for (std::size_t i = 0; i < count; ++i) {
     tar::entry e;
     e.name = "clip." + std::to_string(i);

@@ -3,11 +3,11 @@
 #include <millrace/shards/hedged_storage.hpp>
 
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -57,7 +57,7 @@ const hedge_options eager{.factor = 2, .least = 1ms, .extra = 1};
 class fixture {
  public:
   explicit fixture(const hedge_options& o = eager)
-      : store(make_shared_object<timed_store>()), hedge(hedged(store, o)) {}
+      : store(std::make_shared<timed_store>()), hedge(hedged(store, o)) {}
 
   /// Reads once; the number of the read that came first, or what went wrong.
   std::string read(std::size_t length = 1000) {
@@ -86,8 +86,8 @@ class fixture {
   }
 
   virtual_loop loop;
-  shared<timed_store> store;
-  shared<const storage> hedge;
+  std::shared_ptr<timed_store> store;
+  std::shared_ptr<const storage> hedge;
   duration took{0};
 };
 
@@ -181,7 +181,7 @@ TEST_CASE("dropping a part that was asked for twice drops both requests") {
 }
 
 TEST_CASE("a hedged store is a store, and its options are checked") {
-  const auto inner = make_shared_object<timed_store>();
+  const auto inner = std::make_shared<timed_store>();
   CHECK(hedged(inner)->serves("mem:x"));
   CHECK_FALSE(hedged(inner)->serves("mem:y"));
   CHECK_FALSE(hedged(inner)->may_be_sequential());

@@ -6,18 +6,18 @@
 
 #include <millrace/shards/fetch.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/minmax.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -55,11 +55,11 @@ class slow_store final : public storage {
     part p;
     p.etag = "\"v\"";
     if (object.url == whole) {
-      p.rest = make_owned<rest>(content, random_);
+      p.rest = std::make_unique<rest>(content, random_);
       co_return p;
     }
     p.total = content.size();
-    const std::size_t n = min_of<std::size_t>(length, content.size() - static_cast<std::size_t>(offset));
+    const std::size_t n = std::min<std::size_t>(length, content.size() - static_cast<std::size_t>(offset));
     writable_bytes slab = slabs.acquire();
     std::memcpy(slab.data(), content.data() + offset, n);
     p.data = slab.share(0, n);
@@ -72,7 +72,7 @@ class slow_store final : public storage {
     rest(const std::string& content, rng& random) noexcept : content_(content), random_(random) {}
     task<bytes> next() override {
       co_await sleep_for(pause(random_, 2));
-      const std::size_t n = min_of<std::size_t>(content_.size() - at_, 1 + random_.below(60'000));
+      const std::size_t n = std::min<std::size_t>(content_.size() - at_, 1 + random_.below(60'000));
       bytes piece = bytes::copy(std::string_view(content_).substr(at_, n));
       at_ += n;
       co_return piece;
@@ -129,7 +129,7 @@ TEST_CASE("a reader of shards that drops its next() again and again gets every s
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
     rng random(seed);
-    const auto store = make_shared_object<slow_store>(random);
+    const auto store = std::make_shared<slow_store>(random);
     std::vector<shard> shards;
     seen stored;
     for (int i = 0; i < 5; ++i) {
@@ -152,7 +152,7 @@ TEST_CASE("a reader of shards that drops its next() again and again gets every s
     options.shards = 1 + random.below(3);
     options.window = options.part * (1 + random.below(4));
     const bool buffered = random.below(2) == 0;
-    const shared<const storage> s = store;
+    const std::shared_ptr<const storage> s = store;
     const auto pipeline = [&]() -> async_generator<sample> {
       auto samples = from_range(shards) | fetch(s, options) | untar() | group_samples();
       if (!buffered) return samples;

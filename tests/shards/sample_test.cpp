@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/shards/sample.hpp>
 
+#include <memory>
 #include <string>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/data/shard.hpp>
 
 #include "tests/support/catch.hpp"
@@ -14,7 +14,7 @@ using namespace millrace;
 namespace {
 
 sample labelled_image() {
-  sample s("train/cat-1", origin(make_shared_object<const shard>("s3://b/7.tar"), 5120, 3));
+  sample s("train/cat-1", origin(std::make_shared<const shard>("s3://b/7.tar"), 5120, 3));
   s.fields.emplace_back("jpg", bytes::copy("pixels"));
   s.fields.emplace_back("cls", bytes::copy("9"));
   return s;

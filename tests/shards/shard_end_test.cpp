@@ -6,6 +6,7 @@
 #include <millrace/shards/group_samples.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -14,7 +15,6 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -51,7 +51,7 @@ struct source {
 async_generator<chunk> chunks_of(std::vector<source> objects) {
   for (const source& o : objects) {
     if (o.content.empty()) throw io_error(2, "cannot be read", where{o.url, std::nullopt, {}});
-    const auto from = make_shared_object<const shard>(o.url);
+    const auto from = std::make_shared<const shard>(o.url);
     for (std::size_t at = 0; at < o.content.size(); at += o.piece) {
       const std::string_view piece = std::string_view(o.content).substr(at, o.piece);
       chunk c(from, at, bytes::copy(piece), at + piece.size() == o.content.size());
@@ -195,7 +195,7 @@ namespace {
 
 /// Two pieces of a shard, then a failure to get the third.
 async_generator<chunk> broken_off(std::string content, std::string object) {
-  const auto from = make_shared_object<const shard>("s3://b/x.tar");
+  const auto from = std::make_shared<const shard>("s3://b/x.tar");
   for (const std::size_t at : {0, 1024}) {
     chunk c(from, at, bytes::copy(std::string_view(content).substr(at, 1024)), false);
     co_yield give(c);

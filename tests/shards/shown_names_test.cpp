@@ -7,12 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -46,7 +46,7 @@ class strange_store final : public storage {
     p.etag = what_ == wrong::etag && offset > 0 ? "\"new\"" : "\"old\"";
     if (what_ != wrong::no_total) p.total = 2 * part_bytes + (what_ == wrong::total && offset > 0 ? 1 : 0);
     if (what_ == wrong::ranges && offset > 0) {
-      p.rest = make_owned<nothing>();
+      p.rest = std::make_unique<nothing>();
     } else {
       p.data = bytes::copy(std::string(what_ == wrong::length ? 1000 : part_bytes, 'x'));
     }
@@ -79,7 +79,7 @@ std::string problem(async_generator<Item> items) {
   return "(nothing)";
 }
 async_generator<chunk> chunks_of(const std::string& name, wrong what) {
-  const shared<const storage> store = make_shared_object<strange_store>(what);
+  const std::shared_ptr<const storage> store = std::make_shared<strange_store>(what);
   std::vector<shard> one{shard(name)};
   return from_range(std::move(one)) | fetch(store, {.shards = 1, .window = part_bytes, .part = part_bytes});
 }
@@ -102,7 +102,7 @@ TEST_CASE("no signature and no password of a URL comes into a message about what
 }
 
 TEST_CASE("nor into one about a URL that nobody serves, or that is no name") {
-  const shared<const storage> local = stores(files());
+  const std::shared_ptr<const storage> local = stores(files());
   check_hidden(problem(shards(presigned) | fetch(local)), "no store");
   testing::virtual_loop loop;
   try {
@@ -120,7 +120,7 @@ TEST_CASE("nor into one about a URL that nobody serves, or that is no name") {
 }
 
 TEST_CASE("an item of a shard has its whole URL, and its errors the one that may be shown") {
-  const origin from(make_shared_object<const shard>(presigned), 512, 3);
+  const origin from(std::make_shared<const shard>(presigned), 512, 3);
   CHECK(from.url() == presigned);
   CHECK(from.at("key").object == shown);
   CHECK(from.at("key").offset == 512);

@@ -3,12 +3,12 @@
 #include <millrace/shards/untar.hpp>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/sleep.hpp>
@@ -25,7 +25,7 @@ using namespace millrace;
 namespace {
 
 async_generator<chunk> chunk_of(std::string content) {
-  chunk c(make_shared_object<const shard>("x.tar", content.size()), 0, bytes::copy(content), true);
+  chunk c(std::make_shared<const shard>("x.tar", content.size()), 0, bytes::copy(content), true);
   co_yield give(c);
 }
 
@@ -47,7 +47,7 @@ std::string members(const std::string& content, Stage stage) {
 
 /// The first bytes of an object whose rest never comes.
 async_generator<chunk> stalled(std::string content) {
-  chunk c(make_shared_object<const shard>("x.tar"), 0, bytes::copy(content), false);
+  chunk c(std::make_shared<const shard>("x.tar"), 0, bytes::copy(content), false);
   co_yield give(c);
   co_await sleep_for(std::chrono::hours(1));
 }

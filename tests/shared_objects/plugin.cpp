@@ -4,6 +4,8 @@
 // Compiled once for each shared object, whose function is MILLRACE_PLUGIN.
 #include "tests/shared_objects/plugin.hpp"
 
+#include <memory>
+
 namespace {
 
 /// Of this object alone, whatever others call theirs.
@@ -17,7 +19,7 @@ plugin MILLRACE_PLUGIN() {
   using millrace::sample_tags;
   plugin p;
   p.service = [](millrace::executor& ex) -> millrace::executor_service* {
-    return &ex.service<plugin_service>([] { return millrace::make_owned<plugin_service>(); });
+    return &ex.service<plugin_service>([] { return std::make_unique<plugin_service>(); });
   };
   p.set_tag = [](sample_tags& tags, int value) { tags.set(0, value); };
   p.tags = [](const sample_tags& tags) { return tags.get<int>(1).size(); };

@@ -7,13 +7,12 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/detail/generator_promise.hpp>
 #include <millrace/coro/detail/parameters.hpp>
 #include <millrace/coro/give.hpp>
@@ -210,7 +209,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
 
   /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures.
-  async_generator&& keep(shared<void> object) && {
+  async_generator&& keep(std::shared_ptr<void> object) && {
     extras().kept.push_back(std::move(object));
     return std::move(*this);
   }
@@ -232,7 +231,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
   detail::generator_extras& extras() {
     auto& pointer = promise().extras_;
-    if (!pointer) pointer = make_owned<detail::generator_extras>();
+    if (!pointer) pointer = std::make_unique<detail::generator_extras>();
     return *pointer;
   }
   /// The coroutine, which this owner forgets. (std::exchange would be one more template for every type of result.)

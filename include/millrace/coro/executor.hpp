@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -16,7 +17,6 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/type_id.hpp>
 #include <millrace/coro/account_clock.hpp>
 #include <millrace/coro/run_queue.hpp>
@@ -192,7 +192,7 @@ class executor {
   template <class Service, class Make>
   Service& service(Make&& make) {
     if (Service* existing = find_service<Service>()) return *existing;
-    owned<Service> made = make();
+    std::unique_ptr<Service> made = make();
     Service& result = *made;
     services_.push_back(held_service{type_id::of<Service>(), std::move(made)});
     return result;
@@ -230,7 +230,7 @@ class executor {
   void shut_down() noexcept {
     drain_or_give_up();
     while (!services_.empty()) {
-      owned<executor_service> last = std::move(services_.back().service);
+      std::unique_ptr<executor_service> last = std::move(services_.back().service);
       services_.pop_back();  // first: what ends may ask for services, and for clean-up by those that are left
       last.reset();
       drain_or_give_up();
@@ -249,7 +249,7 @@ class executor {
  private:
   struct held_service {
     type_id key;
-    owned<executor_service> service;
+    std::unique_ptr<executor_service> service;
   };
   // drain() where nobody is there to catch what poll() throws: a kernel side that has failed, a deadlock of a test's
   // loop. Messages still come in, and with them what other threads were asked to do ends.

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
 
 namespace millrace {
@@ -23,14 +23,14 @@ class basic_root_scope final : public executor_service, private timer_node {
 
   /// The root scope of `ex`.
   static basic_root_scope& of(executor& ex) {
-    return ex.service<basic_root_scope>([&ex] { return make_owned<basic_root_scope>(ex); });
+    return ex.service<basic_root_scope>([&ex] { return std::make_unique<basic_root_scope>(ex); });
   }
 
   explicit basic_root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
   ~basic_root_scope() override {
     executor_.remove_timer(*this);
     while (!tasks_.empty()) {
-      const owned<adopted> last = std::move(tasks_.back());  // destroyed outside: destructors may adopt
+      const std::unique_ptr<adopted> last = std::move(tasks_.back());  // destroyed outside: destructors may adopt
       tasks_.pop_back();
     }
   }
@@ -56,7 +56,7 @@ class basic_root_scope final : public executor_service, private timer_node {
     adopted(started<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
     started<void> running;
     bool droppable;
-    owned<adopted> next;  // of those that are let go together
+    std::unique_ptr<adopted> next;  // of those that are let go together
   };
 
   // A task cannot free its own frame, nor a timer another coroutine's: this message is run between coroutines.
@@ -77,7 +77,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   };
 
   void add(task<void> t, bool droppable) {
-    tasks_.push_back(make_owned<adopted>(started<void>(executor_, run(std::move(t), *this), nullptr), droppable));
+    tasks_.push_back(std::make_unique<adopted>(started<void>(executor_, run(std::move(t), *this), nullptr), droppable));
   }
   static task<void> run(task<void> t, basic_root_scope& self) {
     try {
@@ -106,9 +106,9 @@ class basic_root_scope final : public executor_service, private timer_node {
   }
 
   void sweep() noexcept {
-    owned<adopted> ended;  // destroyed last: destructors may adopt
+    std::unique_ptr<adopted> ended;  // destroyed last: destructors may adopt
     std::size_t kept = 0;
-    for (owned<adopted>& current : tasks_) {
+    for (std::unique_ptr<adopted>& current : tasks_) {
       if (!current->running.done() && !(current->droppable && impatient_)) {
         if (&tasks_[kept] != &current) tasks_[kept] = std::move(current);
         ++kept;
@@ -133,7 +133,7 @@ class basic_root_scope final : public executor_service, private timer_node {
 
   executor& executor_;
   reaper reaper_;
-  std::vector<owned<adopted>> tasks_;
+  std::vector<std::unique_ptr<adopted>> tasks_;
   std::size_t droppable_ = 0;
   std::size_t failures_ = 0;
   bool lingering_ = false;  // in a drain, counted as background

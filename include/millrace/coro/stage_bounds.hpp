@@ -4,10 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
-
-#include <millrace/base/shared.hpp>
 
 namespace millrace {
 
@@ -26,7 +25,7 @@ namespace detail {
 /// What a generator carries besides its coroutine when it was made by a pipe.
 struct generator_extras {
   std::vector<stage_bounds> bounds;  // sources first
-  std::vector<shared<void>> kept;    // function objects whose coroutines refer to them
+  std::vector<std::shared_ptr<void>> kept;    // function objects whose coroutines refer to them
 };
 
 }  // namespace detail

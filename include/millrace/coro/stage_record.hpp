@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/owned.hpp>
 
 namespace millrace {
 
@@ -195,7 +195,7 @@ class stage_recorder {
     }
     stage_record record;
     const bool own;  // of one generator
-    owned<link> next;
+    std::unique_ptr<link> next;
   };
 
   stage_record* find(const char* name, const char* advice, const stage_record* parent) {
@@ -205,15 +205,15 @@ class stage_recorder {
     return add(name, advice, parent, false);
   }
   stage_record* add(const char* name, const char* advice, const stage_record* parent, bool own) {
-    owned<link>* last = &first_;
+    std::unique_ptr<link>* last = &first_;
     while (*last != nullptr) last = &(*last)->next;
-    *last = make_owned<link>(name, advice, parent, this, own);
+    *last = std::make_unique<link>(name, advice, parent, this, own);
     return &(*last)->record;
   }
 
   const std::int64_t began_;
   mutable std::mutex mutex_;
-  owned<link> first_;
+  std::unique_ptr<link> first_;
 };
 
 }  // namespace millrace

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/task.hpp>
 
 namespace millrace {
@@ -28,7 +28,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
   started(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
     if (!task_) detail::misused("an empty task was started: it was moved from, or never made");
     auto& p = task_.handle_.promise();
-    state_ = make_owned<state>();
+    state_ = std::make_unique<state>();
     p.bind(ex, stage);
     p.set_completion(state_.get());
     state_->ex = &ex;
@@ -74,7 +74,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
     bool done = false;
   };
 
-  owned<state> state_;
+  std::unique_ptr<state> state_;
   task<T> task_;  // declared last: destroyed first, it reports to state_
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include <millrace/cuda/device_guard.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -10,7 +11,7 @@
 namespace millrace::cuda {
 
 /// Page-locked host memory for slabs, which every GPU of the process copies from directly:
-/// `slab_pool(slab_pool::default_slab_bytes, make_shared_object<cuda::pinned_source>())`.
+/// `slab_pool(slab_pool::default_slab_bytes, std::make_shared<cuda::pinned_source>())`.
 ///
 /// Pinning costs about a millisecond per few MiB and the pages stay resident: meant for slabs that are recycled. No
 /// slab may be freed while a copy from it is pending; to_device() keeps the batches it copies from, and who calls

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/data/shard.hpp>
 
 namespace millrace {
@@ -17,10 +17,10 @@ namespace millrace {
 class origin {
  public:
   origin() = default;
-  origin(shared<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
+  origin(std::shared_ptr<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
       : from(std::move(source)), offset(byte_offset), ordinal(ordinal_in_shard) {}
 
-  shared<const shard> from;   ///< the object, with the ETag that was read
+  std::shared_ptr<const shard> from;   ///< the object, with the ETag that was read
   std::uint64_t offset = 0;   ///< of the item's first byte: in the object, or in the decompressed stream
   std::uint64_t ordinal = 0;  ///< 0 for the first item of the shard
 

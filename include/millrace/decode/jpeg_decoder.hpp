@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <span>
@@ -14,8 +15,6 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/decode/image.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/pixel_pool.hpp>
@@ -45,7 +44,7 @@ template <class = void>
 class basic_jpeg_decoder {
  public:
   explicit basic_jpeg_decoder(jpeg_options options = {})
-      : options_(options), pool_(make_shared_object<pool>(options.idle_bytes)) {
+      : options_(options), pool_(std::make_shared<pool>(options.idle_bytes)) {
     if (options.scale != 1 && options.scale != 2 && options.scale != 4 && options.scale != 8) {
       throw configuration_error("a JPEG can be decoded at 1, 1/2, 1/4 or 1/8 of its size");
     }
@@ -89,18 +88,18 @@ class basic_jpeg_decoder {
     handle& operator=(const handle&) = delete;
     ~handle() { tjDestroy(tj); }
     const tjhandle tj;
-    owned<handle> next;
+    std::unique_ptr<handle> next;
   };
   struct pool {
     explicit pool(std::size_t idle_bytes) : pixels(idle_bytes) {}
     pixel_pool pixels;
     std::mutex mutex;
-    owned<handle> idle;
+    std::unique_ptr<handle> idle;
   };
 
   template <class Place>
   void decode(const bytes& jpeg, const where& at, Place&& place) const {
-    owned<handle> taken = take();
+    std::unique_ptr<handle> taken = take();
     const tjhandle decoder = taken->tj;
     const auto* data = reinterpret_cast<const unsigned char*>(jpeg.data());
     int width = 0;
@@ -158,25 +157,25 @@ class basic_jpeg_decoder {
     return options_.tolerate_corruption && tjGetErrorCode(decoder) == TJERR_WARNING;
   }
 
-  owned<handle> take() const {
+  std::unique_ptr<handle> take() const {
     {
       std::lock_guard lock(pool_->mutex);
       if (pool_->idle) {
-        owned<handle> h = std::move(pool_->idle);
+        std::unique_ptr<handle> h = std::move(pool_->idle);
         pool_->idle = std::move(h->next);
         return h;
       }
     }
-    return make_owned<handle>();
+    return std::make_unique<handle>();
   }
-  void give_back(owned<handle> h) const noexcept {
+  void give_back(std::unique_ptr<handle> h) const noexcept {
     std::lock_guard lock(pool_->mutex);
     h->next = std::move(pool_->idle);
     pool_->idle = std::move(h);
   }
 
   jpeg_options options_;
-  shared<pool> pool_;
+  std::shared_ptr<pool> pool_;
 };
 using jpeg_decoder = basic_jpeg_decoder<>;
 

@@ -4,13 +4,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/device/host_batch.hpp>
 
 namespace millrace {
@@ -23,7 +23,7 @@ template <class = void>
 class basic_batch_row {
  public:
   basic_batch_row() noexcept = default;
-  basic_batch_row(shared<detail::batch_parts<>> parts, std::size_t index) noexcept
+  basic_batch_row(std::shared_ptr<detail::batch_parts<>> parts, std::size_t index) noexcept
       : parts_(std::move(parts)), index_(index) {}
 
   std::size_t index() const noexcept { return index_; }
@@ -55,7 +55,7 @@ class basic_batch_row {
   void done() const noexcept { parts_->filled[index_] = 1; }
 
  private:
-  shared<detail::batch_parts<>> parts_;
+  std::shared_ptr<detail::batch_parts<>> parts_;
   std::size_t index_ = 0;
 };
 using batch_row = basic_batch_row<>;
@@ -66,7 +66,7 @@ template <class = void>
 class basic_batch_builder {
  public:
   basic_batch_builder() noexcept = default;
-  explicit basic_batch_builder(shared<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
+  explicit basic_batch_builder(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
   basic_batch_builder(basic_batch_builder&&) noexcept = default;
   basic_batch_builder& operator=(basic_batch_builder&&) noexcept = default;
 
@@ -106,7 +106,7 @@ class basic_batch_builder {
     p.tags.move_row(from, to);
   }
 
-  shared<detail::batch_parts<>> parts_;
+  std::shared_ptr<detail::batch_parts<>> parts_;
 };
 using batch_builder = basic_batch_builder<>;
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/device/tensor_view.hpp>
 
 namespace millrace {
@@ -52,7 +52,7 @@ class basic_batch_layout {
   /// `samples` is the most a batch holds. Throws configuration_error for two fields of one name or a size that does
   /// not fit.
   basic_batch_layout(std::size_t samples, std::vector<batch_field> fields) {
-    auto made = make_shared_object<state>();
+    auto made = std::make_shared<state>();
     made->samples = samples;
     made->fields = std::move(fields);
     for (std::size_t i = 0; i < made->fields.size(); ++i) {
@@ -118,7 +118,7 @@ class basic_batch_layout {
     std::vector<batch_field> fields;
     std::vector<std::size_t> offsets;
   };
-  shared<const state> state_;
+  std::shared_ptr<const state> state_;
 };
 using batch_layout = basic_batch_layout<>;
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
 #include <millrace/base/detail/refused.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/device/batch_builder.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -67,7 +67,7 @@ class basic_batch_pool {
 
   /// An empty batch to fill. Throws what the allocation throws.
   batch_builder start() {
-    return batch_builder(make_shared_object<detail::batch_parts<>>(layout_, slabs_.acquire(), pinned_));
+    return batch_builder(std::make_shared<detail::batch_parts<>>(layout_, slabs_.acquire(), pinned_));
   }
 
   /// Batches that exist now, and the most that did at once.
@@ -79,11 +79,11 @@ class basic_batch_pool {
     return layout.bytes() == 0 ? batch_layout::alignment : layout.bytes();
   }
   template <class D>
-  static shared<slab_source> source_for(const D& on) {
+  static std::shared_ptr<slab_source> source_for(const D& on) {
     if constexpr (std::is_same_v<D, detail::refused>) {
       return nullptr;
     } else {
-      return make_shared_object<detail::pinned_slab_source<D>>(on);
+      return std::make_shared<detail::pinned_slab_source<D>>(on);
     }
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
 #include <millrace/device/ended_slots.hpp>
@@ -33,7 +33,7 @@ template <class = void>
 class basic_device_batch {
  public:
   basic_device_batch() noexcept = default;
-  basic_device_batch(shared<detail::slot_ring_base> ring, std::size_t slot) noexcept
+  basic_device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
       : ring_(std::move(ring)), slot_(slot) {}
   basic_device_batch(basic_device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
   basic_device_batch& operator=(basic_device_batch&& other) noexcept {
@@ -107,7 +107,7 @@ class basic_device_batch {
   }
   const host_batch& host() const { return ring().host(slot_); }
 
-  shared<detail::slot_ring_base> ring_;
+  std::shared_ptr<detail::slot_ring_base> ring_;
   std::size_t slot_ = 0;
 };
 using device_batch = basic_device_batch<>;

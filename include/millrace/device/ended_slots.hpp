@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
+#include <millrace/base/detail/only_owner.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
 
 namespace millrace {
@@ -23,7 +24,7 @@ class ended_rings {
   ended_rings(const ended_rings&) = delete;
   ended_rings& operator=(const ended_rings&) = delete;
 
-  void add(shared<slot_ring_base> ring) noexcept {
+  void add(std::shared_ptr<slot_ring_base> ring) noexcept {
     const std::lock_guard lock(mutex_);
     ended_ring_link& link = ring->link;
     link.ended_.store(true, std::memory_order_release);
@@ -49,7 +50,7 @@ class ended_rings {
       for (slot_ring_base** at = &first_; *at != nullptr;) {
         slot_ring_base* const ring = *at;
         ended_ring_link& link = ring->link;
-        if (link.self_.only_owner() && may(*ring)) {
+        if (only_owner(link.self_) && may(*ring)) {
           *at = link.next_;
           link.next_ = std::exchange(ready, ring);
         } else {
@@ -58,7 +59,7 @@ class ended_rings {
       }
     }
     while (ready != nullptr) {
-      const shared<slot_ring_base> last = std::move(ready->link.self_);
+      const std::shared_ptr<slot_ring_base> last = std::move(ready->link.self_);
       ready = last->link.next_;
     }
   }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -28,9 +28,9 @@ namespace detail {
 template <class T>
 class placed {
  public:
-  placed(T i, shared<batch_builder> b, std::size_t r) : item(std::move(i)), batch(std::move(b)), row(r) {}
+  placed(T i, std::shared_ptr<batch_builder> b, std::size_t r) : item(std::move(i)), batch(std::move(b)), row(r) {}
   T item;
-  shared<batch_builder> batch;
+  std::shared_ptr<batch_builder> batch;
   std::size_t row;
 
   friend std::size_t byte_size(const placed& p)
@@ -43,18 +43,18 @@ class placed {
 /// What is left of it when its row is written.
 class written {
  public:
-  explicit written(shared<batch_builder> b) noexcept : batch(std::move(b)) {}
-  shared<batch_builder> batch;
+  explicit written(std::shared_ptr<batch_builder> b) noexcept : batch(std::move(b)) {}
+  std::shared_ptr<batch_builder> batch;
 };
 
 template <class T>
 async_generator<placed<T>> place_items(async_generator<T> source, batch_pool pool) {
-  shared<batch_builder> current;
+  std::shared_ptr<batch_builder> current;
   std::size_t row = 0;
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    if (current == nullptr) current = make_shared_object<batch_builder>(pool.start());
+    if (current == nullptr) current = std::make_shared<batch_builder>(pool.start());
     placed<T> p(std::move(*item), current, row);
     item.reset();
     if (++row == current->capacity()) {
@@ -86,7 +86,7 @@ class row_writer {
 
 template <class Rows, class Batch = host_batch>
 async_generator<Batch> seal_batches(Rows source, last_batch last) {
-  shared<batch_builder> current;
+  std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
   for (;;) {
     auto w = co_await source.next();

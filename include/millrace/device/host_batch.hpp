@@ -4,13 +4,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/device/batch_layout.hpp>
 #include <millrace/device/sample_tags.hpp>
 #include <millrace/memory/writable_bytes.hpp>
@@ -42,7 +42,7 @@ template <class = void>
 class basic_host_batch {
  public:
   basic_host_batch() noexcept = default;
-  explicit basic_host_batch(shared<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
+  explicit basic_host_batch(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
   basic_host_batch(basic_host_batch&&) noexcept = default;
   basic_host_batch& operator=(basic_host_batch&&) noexcept = default;
 
@@ -77,7 +77,7 @@ class basic_host_batch {
   }
 
  private:
-  shared<detail::batch_parts<>> parts_;
+  std::shared_ptr<detail::batch_parts<>> parts_;
 };
 using host_batch = basic_host_batch<>;
 

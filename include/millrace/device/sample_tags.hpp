@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/base/type_id.hpp>
 
 namespace millrace {
@@ -21,7 +21,7 @@ namespace millrace {
 template <class = void>
 class basic_sample_tags {
  public:
-  explicit basic_sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(make_owned<std::mutex>()) {}
+  explicit basic_sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(std::make_unique<std::mutex>()) {}
 
   template <class T>
   void set(std::size_t sample, T value) {
@@ -54,7 +54,7 @@ class basic_sample_tags {
   struct typed final : column {
     typed(type_id k, std::size_t n) : column(k), values(new T[n]()) {}
     void move_row(std::size_t from, std::size_t to) override { values.get()[to] = std::move(values.get()[from]); }
-    const owned<T, delete_array> values;
+    const std::unique_ptr<T[]> values;
   };
   template <class T>
   T* find_or_add() {
@@ -62,15 +62,15 @@ class basic_sample_tags {
     for (const auto& c : columns_) {
       if (c->key == type_id::of<T>()) return static_cast<typed<T>&>(*c).values.get();
     }
-    auto made = make_owned<typed<T>>(type_id::of<T>(), samples_);
+    auto made = std::make_unique<typed<T>>(type_id::of<T>(), samples_);
     T* const values = made->values.get();
     columns_.push_back(std::move(made));
     return values;
   }
 
   std::size_t samples_;
-  owned<std::mutex> mutex_;
-  std::vector<owned<column>> columns_;
+  std::unique_ptr<std::mutex> mutex_;
+  std::vector<std::unique_ptr<column>> columns_;
 };
 using sample_tags = basic_sample_tags<>;
 

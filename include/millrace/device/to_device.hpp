@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/device/detail/batch_stager.hpp>
 #include <millrace/device/detail/slot_patience.hpp>
@@ -64,22 +64,22 @@ task<std::size_t> acquire_slot(slot_ring<D>& ring, slot_patience& patience) {
 template <device D>
 class slot_ring_user {
  public:
-  explicit slot_ring_user(shared<slot_ring<D>> ring) noexcept : ring_(std::move(ring)) {}
+  explicit slot_ring_user(std::shared_ptr<slot_ring<D>> ring) noexcept : ring_(std::move(ring)) {}
   slot_ring_user(const slot_ring_user&) = delete;
   slot_ring_user& operator=(const slot_ring_user&) = delete;
   ~slot_ring_user() {
-    if (!ring_.only_owner() || !ring_->quiet()) all_ended_rings.add(std::move(ring_));
+    if (!only_owner(ring_) || !ring_->quiet()) all_ended_rings.add(std::move(ring_));
   }
 
-  const shared<slot_ring<D>>& ring() const noexcept { return ring_; }
+  const std::shared_ptr<slot_ring<D>>& ring() const noexcept { return ring_; }
 
  private:
-  shared<slot_ring<D>> ring_;
+  std::shared_ptr<slot_ring<D>> ring_;
 };
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager, class Batch>
-task<void> fill_slots(async_generator<Item>& source, const shared<slot_ring<D>>& ring, shared<Stager> stager,
+task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_ring<D>>& ring, std::shared_ptr<Stager> stager,
                       cpu_pool::share on, slot_patience& patience, channel<Batch>& ready) {
   std::exception_ptr failed;
   try {
@@ -111,10 +111,10 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   stage_record* const account = co_await this_stage();
   if (with.slots == 0) with.slots = 1;
   // Goes after everything that releases slots.
-  const slot_ring_user<D> last(make_shared_object<slot_ring<D>>(on, with.slots, with.slot_bytes));
+  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, with.slots, with.slot_bytes));
   slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
-  auto stager = make_shared_object<stager_type>(on, with.samples, std::move(how));
+  auto stager = std::make_shared<stager_type>(on, with.samples, std::move(how));
   channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
   task<void> filling = fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool),
                                                         patience, ready);

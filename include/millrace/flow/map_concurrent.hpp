@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/detail/concurrent.hpp>
 #include <millrace/flow/detail/failures.hpp>
@@ -33,11 +33,11 @@ namespace detail {
 template <class U, class T, class F>
 class pooled {
  public:
-  pooled(F f, cpu_pool::share pool) : f_(make_shared_object<const F>(std::move(f))), pool_(std::move(pool)) {}
+  pooled(F f, cpu_pool::share pool) : f_(std::make_shared<const F>(std::move(f))), pool_(std::move(pool)) {}
   task<U> operator()(T item) const { return run(f_, pool_, std::move(item)); }
 
  private:
-  static task<U> run(shared<const F> f, cpu_pool::share pool, T item) {
+  static task<U> run(std::shared_ptr<const F> f, cpu_pool::share pool, T item) {
     auto job = [function = std::move(f), input = std::move(item)]() mutable -> U {
       return detail::call(*function, std::move(input));
     };
@@ -45,7 +45,7 @@ class pooled {
     co_return result;
   }
 
-  shared<const F> f_;
+  std::shared_ptr<const F> f_;
   cpu_pool::share pool_;
 };
 

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <type_traits>
 #include <utility>
 
 #include <millrace/base/detail/refused.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/call.hpp>
 
@@ -71,7 +71,7 @@ auto apply_stage(async_generator<T> source, Stage stage) {
     if constexpr (!is_generator_v<result>) {
       return refused();
     } else if constexpr (keeps_state_v<Stage>) {
-      auto kept = make_shared_object<Stage>(std::move(stage));  // first: the coroutine refers to this object
+      auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
       result made = std::move(*kept)(std::move(source));
       made.numbered();
       return result(std::move(made).inherit(std::move(upstream)).keep(std::move(kept)));

@@ -6,10 +6,10 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
 #include <millrace/http/engine_defaults.hpp>
@@ -46,7 +46,7 @@ class basic_engine final : public executor_service {
   /// `options` count when this call makes it.
   static basic_engine& of(executor& ex, const engine_options& options) {
     event_loop& loop = event_loop::of(ex);
-    return ex.service<basic_engine>([&] { return make_owned<basic_engine>(loop, options); });
+    return ex.service<basic_engine>([&] { return std::make_unique<basic_engine>(loop, options); });
   }
 
   /// Throws configuration_error for limits that nothing could work with.
@@ -75,7 +75,7 @@ class basic_engine final : public executor_service {
     MILLRACE_ASSERT(transfers_ == 0, "an HTTP engine ended before its exchanges");
     curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, nullptr);
     curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, nullptr);
-    for (owned<socket_watch>& watch : sockets_) {
+    for (std::unique_ptr<socket_watch>& watch : sockets_) {
       if (watch != nullptr) loop_.unwatch(*watch);
     }
     sockets_.clear();
@@ -228,9 +228,9 @@ class basic_engine final : public executor_service {
       return;
     }
     if (sockets_.size() <= place) sockets_.resize(place + 1);
-    owned<socket_watch>& watch = sockets_[place];
+    std::unique_ptr<socket_watch>& watch = sockets_[place];
     if (watch == nullptr) {
-      watch = make_owned<socket_watch>(*this);
+      watch = std::make_unique<socket_watch>(*this);
       watch->fd = fd;
     }
     unsigned events = 0;
@@ -291,8 +291,8 @@ class basic_engine final : public executor_service {
   const engine_options options_;
   CURLM* multi_ = nullptr;
   CURLSH* share_ = nullptr;
-  std::vector<owned<socket_watch>> sockets_;  // by descriptor: they are small numbers
-  std::vector<owned<socket_watch>> retired_;
+  std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
+  std::vector<std::unique_ptr<socket_watch>> retired_;
   std::vector<CURL*> idle_;
   wait_list<client> deferred_;  // for the next turn
   engine_timer timer_;

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <millrace/base/owned.hpp>
+#include <memory>
+
 #include <millrace/coro/executor.hpp>
 #include <millrace/http/options.hpp>
 
@@ -17,7 +18,7 @@ class basic_engine_defaults final : public executor_service {
 
   /// Has no effect on an engine that is there already, nor when called again.
   static void set(executor& ex, const engine_options& o) {
-    ex.service<basic_engine_defaults>([&] { return make_owned<basic_engine_defaults>(o); });
+    ex.service<basic_engine_defaults>([&] { return std::make_unique<basic_engine_defaults>(o); });
   }
   static engine_options of(executor& ex) {
     const auto* set_before = ex.find_service<basic_engine_defaults>();

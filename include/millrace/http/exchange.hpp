@@ -3,10 +3,9 @@
 #pragma once
 
 #include <coroutine>
+#include <memory>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/transfer.hpp>
@@ -29,9 +28,9 @@ namespace millrace::http {
 template <class T = void>
 class basic_exchange {
  public:
-  basic_exchange(basic_engine<T>& e, request r, shared<const transport_options> transport,
+  basic_exchange(basic_engine<T>& e, request r, std::shared_ptr<const transport_options> transport,
                  body_options body = body_options())
-      : transfer_(make_owned<detail::basic_transfer<T>>(e, std::move(r), std::move(transport), std::move(body))) {}
+      : transfer_(std::make_unique<detail::basic_transfer<T>>(e, std::move(r), std::move(transport), std::move(body))) {}
   basic_exchange(basic_exchange&&) noexcept = default;
   basic_exchange& operator=(basic_exchange&&) noexcept = default;
 
@@ -89,7 +88,7 @@ class basic_exchange {
   const request& asked() const noexcept { return transfer_->asked(); }
 
  private:
-  owned<detail::basic_transfer<T>> transfer_;
+  std::unique_ptr<detail::basic_transfer<T>> transfer_;
 };
 using exchange = basic_exchange<>;
 

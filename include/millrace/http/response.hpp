@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/http/exchange.hpp>
 
@@ -37,7 +37,7 @@ task<std::string> read_all(basic_exchange<T>& x, std::size_t limit) {
 
 /// Sends `r` and reads the whole answer, whatever its status.
 template <class T = void>
-task<response> send(request r, shared<const transport_options> transport, std::size_t limit) {
+task<response> send(request r, std::shared_ptr<const transport_options> transport, std::size_t limit) {
   executor& ex = co_await this_executor();
   basic_exchange<T> x(basic_engine<T>::of(ex), std::move(r), std::move(transport));
   response answer;

@@ -4,6 +4,7 @@
 
 #include <coroutine>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -13,8 +14,6 @@
 #include <unistd.h>
 
 #include <millrace/base/detail/refused.hpp>
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/io/detail/pool_state.hpp>
 #include <millrace/loop/detail/thread.hpp>
@@ -88,7 +87,7 @@ class cpu_pool {
     for (detail::thread& t : threads_) t.join();
   }
 
-  const shared<detail::pool_state> state_ = make_shared_object<detail::pool_state>();
+  const std::shared_ptr<detail::pool_state> state_ = std::make_shared<detail::pool_state>();
   std::vector<detail::thread> threads_;
 };
 
@@ -122,7 +121,7 @@ class cpu_pool::share {
   }
 
  private:
-  shared<detail::pool_state> state_;
+  std::shared_ptr<detail::pool_state> state_;
 };
 
 template <class Function>
@@ -159,7 +158,7 @@ class cpu_pool::job final : public detail::pool_job {
 template <class Function>
 class cpu_pool::awaiter {
  public:
-  awaiter(shared<detail::pool_state> pool, owned<job<Function>> j, promise_base& promise) noexcept
+  awaiter(std::shared_ptr<detail::pool_state> pool, std::unique_ptr<job<Function>> j, promise_base& promise) noexcept
       : pool_(std::move(pool)), job_(j.release()), promise_(promise) {}
   awaiter(const awaiter&) = delete;
   awaiter& operator=(const awaiter&) = delete;
@@ -178,7 +177,7 @@ class cpu_pool::awaiter {
   }
 
  private:
-  shared<detail::pool_state> pool_;
+  std::shared_ptr<detail::pool_state> pool_;
   job<Function>* job_;
   promise_base& promise_;
   ready_node node_;
@@ -188,8 +187,8 @@ class cpu_pool::awaiter {
 template <class Function>
 class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitable {
  public:
-  awaitable(shared<detail::pool_state> pool, Function&& f)
-      : pool_(std::move(pool)), job_(make_owned<job<Function>>(std::move(f))) {}
+  awaitable(std::shared_ptr<detail::pool_state> pool, Function&& f)
+      : pool_(std::move(pool)), job_(std::make_unique<job<Function>>(std::move(f))) {}
 
   awaiter<Function> awaited_by(promise_base& promise) && {
     if (job_ == nullptr) detail::misused("a job of a cpu_pool was awaited twice");
@@ -197,8 +196,8 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
   }
 
  private:
-  shared<detail::pool_state> pool_;
-  owned<job<Function>> job_;
+  std::shared_ptr<detail::pool_state> pool_;
+  std::unique_ptr<job<Function>> job_;
 };
 
 }  // namespace millrace

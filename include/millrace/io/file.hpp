@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,8 +15,6 @@
 #include <sys/stat.h>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_job.hpp>
 #include <millrace/io/detail/file_part.hpp>
@@ -47,13 +46,13 @@ class file {
     const int once = O_NONBLOCK | (o.write && o.create ? O_CREAT : 0) | (o.write && o.truncate ? O_TRUNC : 0);
     detail::opened plain = co_await open_as(f.path_, access | once, o.mode);
     if (plain.error != 0) f.fail(plain.error, "cannot open");
-    f.plain_ = make_shared_object<detail::owned_fd>(std::move(plain.fd));
+    f.plain_ = std::make_shared<detail::owned_fd>(std::move(plain.fd));
     co_await f.size();
     ::fcntl(f.plain_->get(), F_SETFL, 0);
     if (o.direct) {
       detail::opened direct = co_await open_as(f.path_, access | O_DIRECT | O_NONBLOCK, 0);
       if (direct.error == 0 && same_file(direct.fd.get(), f.plain_->get())) {
-        f.direct_ = make_shared_object<detail::owned_fd>(std::move(direct.fd));
+        f.direct_ = std::make_shared<detail::owned_fd>(std::move(direct.fd));
         ::posix_fadvise(f.plain_->get(), 0, 0, POSIX_FADV_RANDOM);  // it serves ragged ends only: no read-ahead
       }
     }
@@ -70,13 +69,13 @@ class file {
   task<std::uint64_t> size() {
     check_open();
     detail::file_keep keep(plain_);
-    keep.status = make_owned<struct ::statx>();
+    keep.status = std::make_unique<struct ::statx>();
     const struct ::statx* const status = keep.status.get();
     file_request r;
     r.what = file_request::kind::stat;
     r.fd = plain_->get();
     r.status = keep.status.get();
-    auto job = make_owned<detail::file_job>(r, std::move(keep));
+    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
     const std::int64_t result = co_await detail::file_wait(job);
     if (result < 0) fail(result, "cannot read its size");
     if (S_ISDIR(status->stx_mode)) fail(-EISDIR, "cannot open");
@@ -102,7 +101,7 @@ class file {
       r.data = memory;
       r.size = p.size;
       r.offset = offset + done;
-      auto job = make_owned<detail::file_job>(r, std::move(keep));
+      auto job = std::make_unique<detail::file_job>(r, std::move(keep));
       const std::int64_t result = co_await detail::file_wait(job);
       if (result == 0) break;
       if (result > 0) done += static_cast<std::size_t>(result);
@@ -127,7 +126,7 @@ class file {
       r.data = const_cast<char*>(memory);
       r.size = p.size;
       r.offset = offset + done;
-      auto job = make_owned<detail::file_job>(r, std::move(keep));
+      auto job = std::make_unique<detail::file_job>(r, std::move(keep));
       const std::int64_t result = co_await detail::file_wait(job);
       if (result > 0) done += static_cast<std::size_t>(result);
       if (result <= 0 && !again(result, p)) fail(result == 0 ? -EIO : result, "cannot write", offset + done);
@@ -141,7 +140,7 @@ class file {
     file_request r;
     r.what = file_request::kind::sync;
     r.fd = plain_->get();
-    auto job = make_owned<detail::file_job>(r, detail::file_keep(plain_));
+    auto job = std::make_unique<detail::file_job>(r, detail::file_keep(plain_));
     const std::int64_t result = co_await detail::file_wait(job);
     if (result < 0) fail(result, "cannot bring it to the device");
   }
@@ -151,12 +150,12 @@ class file {
   template <class = void>
   task<void> close() {
     direct_.reset();
-    const shared<detail::owned_fd> last = std::exchange(plain_, nullptr);
+    const std::shared_ptr<detail::owned_fd> last = std::exchange(plain_, nullptr);
     if (last == nullptr || last.use_count() > 1) co_return;
     file_request r;
     r.what = file_request::kind::close;
     r.fd = last->get();
-    auto job = make_owned<detail::file_job>(r, detail::file_keep(last));
+    auto job = std::make_unique<detail::file_job>(r, detail::file_keep(last));
     const std::int64_t result = co_await detail::file_wait(job);
     if (result < 0) fail(result, "cannot close");
   }
@@ -168,13 +167,13 @@ class file {
   template <class = void>
   static task<detail::opened> open_as(const std::string& path, int flags, unsigned mode) {
     detail::file_keep keep(nullptr);
-    keep.path = make_owned<const std::string>(path);
+    keep.path = std::make_unique<const std::string>(path);
     file_request r;
     r.what = file_request::kind::open;
     r.flags = flags;
     r.mode = mode;
     r.path = keep.path->c_str();
-    auto job = make_owned<detail::file_job>(r, std::move(keep));
+    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
     const std::int64_t result = co_await detail::file_wait(job);
     detail::opened o;
     if (result < 0) {
@@ -214,8 +213,8 @@ class file {
   }
 
   std::string path_;
-  shared<detail::owned_fd> plain_;
-  shared<detail::owned_fd> direct_;
+  std::shared_ptr<detail::owned_fd> plain_;
+  std::shared_ptr<detail::owned_fd> direct_;
 };
 
 }  // namespace millrace

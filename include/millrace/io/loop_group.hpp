@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/io/loop_thread.hpp>
 
 namespace millrace {
@@ -23,7 +23,7 @@ class basic_loop_group final : public executor_service {
     const event_loop* before = home.as_event_loop();
     for (std::size_t i = 1; i < count; ++i) {
       if (before != nullptr && std::strcmp(before->backend(), "epoll") == 0) how.log = &say_nothing;
-      helpers_.push_back(make_owned<basic_loop_thread<T>>(how));
+      helpers_.push_back(std::make_unique<basic_loop_thread<T>>(how));
       before = &helpers_.back()->loop();
     }
   }
@@ -40,7 +40,7 @@ class basic_loop_group final : public executor_service {
   static void say_nothing(void*, const char*) {}
 
   executor& home_;
-  std::vector<owned<basic_loop_thread<T>>> helpers_;
+  std::vector<std::unique_ptr<basic_loop_thread<T>>> helpers_;
   std::size_t turn_ = 0;
 };
 using loop_group = basic_loop_group<>;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <mutex>
 
 #include <time.h>
 
 #include <millrace/base/detail/condition.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/io/detail/errand.hpp>
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -47,13 +47,13 @@ class basic_loop_thread {
 
  private:
   void body() noexcept {
-    owned<event_loop> loop;
+    std::unique_ptr<event_loop> loop;
     detail::errand_list* errands = nullptr;
     {
       std::lock_guard lock(mutex_);
       try {
         loop = make_event_loop(options_);
-        errands = &loop->service<detail::errand_list>([] { return make_owned<detail::errand_list>(); });
+        errands = &loop->service<detail::errand_list>([] { return std::make_unique<detail::errand_list>(); });
         loop_ = loop.get();
       } catch (...) {
         error_ = std::current_exception();

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <coroutine>
+#include <memory>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/io/detail/errand.hpp>
 
@@ -23,11 +23,11 @@ template <class Callable>
 class [[nodiscard("nothing runs until it is awaited")]] run_on {
  public:
   run_on(executor& other, Callable make)
-      : other_(other), errand_(make_owned<detail::errand_for<Callable>>(std::move(make))) {}
+      : other_(other), errand_(std::make_unique<detail::errand_for<Callable>>(std::move(make))) {}
 
   class awaiter : private detail::waiting_awaiter {
    public:
-    awaiter(executor& other, owned<detail::errand_for<Callable>> e, promise_base& promise) noexcept
+    awaiter(executor& other, std::unique_ptr<detail::errand_for<Callable>> e, promise_base& promise) noexcept
         : waiting_awaiter(promise), other_(other), errand_(e.release()) {}
     ~awaiter() { errand_->abandon(); }
 
@@ -49,7 +49,7 @@ class [[nodiscard("nothing runs until it is awaited")]] run_on {
 
  private:
   executor& other_;
-  owned<detail::errand_for<Callable>> errand_;
+  std::unique_ptr<detail::errand_for<Callable>> errand_;
 };
 
 }  // namespace millrace

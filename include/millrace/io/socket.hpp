@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +24,6 @@
 #include <unistd.h>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/event_loop.hpp>
 
@@ -48,7 +48,7 @@ class socket {
  public:
   socket() noexcept = default;
   /// Takes over a stream socket and makes it non-blocking.
-  explicit socket(int fd) : state_(make_owned<state>(fd)) {
+  explicit socket(int fd) : state_(std::make_unique<state>(fd)) {
     const int flags = ::fcntl(fd, F_GETFL);
     if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno(errno, "fcntl");
   }
@@ -154,7 +154,7 @@ class socket {
     unsigned interest_ = 0;
   };
 
-  owned<state> state_;
+  std::unique_ptr<state> state_;
 };
 
 /// One system call that waits for its descriptor. attempt() makes it and says whether it is over.
@@ -303,7 +303,7 @@ class socket::writing final : public operation {
       iovec parts[batch];
       std::size_t count = 0;
       std::size_t skipped = done_;
-      for (const std::string_view piece : pieces_.first(min_of<std::size_t>(pieces_.size(), batch))) {
+      for (const std::string_view piece : pieces_.first(std::min<std::size_t>(pieces_.size(), batch))) {
         parts[count].iov_base = const_cast<char*>(piece.data()) + skipped;
         parts[count].iov_len = piece.size() - skipped;
         skipped = 0;

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/detail/compactor.hpp>
@@ -42,7 +42,7 @@ namespace millrace {
 template <class T>
 class running {
  public:
-  running(async_generator<T> pipeline, const run_options& options) : state_(make_owned<state>(options)) {
+  running(async_generator<T> pipeline, const run_options& options) : state_(std::make_unique<state>(options)) {
     if (!pipeline) detail::misused("an empty pipeline was run: it was moved from, or has been run before");
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     pipeline.numbered();
@@ -122,9 +122,9 @@ class running {
           http::engine_defaults::set(made, *static_cast<const http::engine_options*>(limits));
         };
         how.made_context = &options.http;
-        const owned<event_loop> loop = make_event_loop(how);
+        const std::unique_ptr<event_loop> loop = make_event_loop(how);
         if (options.loops > 1) {
-          loop->service<loop_group>([&] { return make_owned<loop_group>(*loop, options.loops, how); });
+          loop->service<loop_group>([&] { return std::make_unique<loop_group>(*loop, options.loops, how); });
         }
         {
           const std::optional<std::uint32_t> declared = pipeline.declared_rank();
@@ -220,7 +220,7 @@ class running {
     if (thread_.joinable()) thread_.join();
   }
 
-  owned<state> state_;
+  std::unique_ptr<state> state_;
   std::optional<T> current_;
   bool seen_ = false;  // whether an iterator has shown the item in hand
   detail::thread thread_;

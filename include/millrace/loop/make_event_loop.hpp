@@ -4,10 +4,10 @@
 
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include <millrace/base/detail/first_time.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
 
@@ -16,14 +16,14 @@ namespace millrace {
 namespace detail {
 
 template <class T = void>
-owned<event_loop> choose_loop(const loop_options& o) {
-  if (o.force_epoll) return make_owned<basic_epoll_loop<T>>();
+std::unique_ptr<event_loop> choose_loop(const loop_options& o) {
+  if (o.force_epoll) return std::make_unique<basic_epoll_loop<T>>();
   int refused = o.pretend_ring_error;
   if (refused == 0) {
-    owned<basic_ring_loop<T>> loop = basic_ring_loop<T>::try_make(o, refused);
+    std::unique_ptr<basic_ring_loop<T>> loop = basic_ring_loop<T>::try_make(o, refused);
     if (loop != nullptr) return loop;
   }
-  auto loop = make_owned<basic_epoll_loop<T>>();
+  auto loop = std::make_unique<basic_epoll_loop<T>>();
   const std::string line =
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
   if (o.log != nullptr) {
@@ -39,8 +39,8 @@ owned<event_loop> choose_loop(const loop_options& o) {
 /// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
 /// told once, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
 template <class = void>
-owned<event_loop> make_event_loop(const loop_options& o = {}) {
-  owned<event_loop> loop = detail::choose_loop(o);
+std::unique_ptr<event_loop> make_event_loop(const loop_options& o = {}) {
+  std::unique_ptr<event_loop> loop = detail::choose_loop(o);
   if (o.made != nullptr) o.made(o.made_context, *loop);
   return loop;
 }

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +14,6 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/loop/detail/epoll_set.hpp>
 #include <millrace/loop/detail/file_queue.hpp>
 #include <millrace/loop/detail/ring.hpp>
@@ -39,8 +39,8 @@ class basic_ring_loop final : public event_loop {
 
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
-  static owned<basic_ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
-    owned<basic_ring_loop> made(new basic_ring_loop(o, best));
+  static std::unique_ptr<basic_ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
+    std::unique_ptr<basic_ring_loop> made(new basic_ring_loop(o, best));
     refused = made->open();
     if (refused != 0) made.reset();
     return made;
@@ -132,8 +132,8 @@ class basic_ring_loop final : public event_loop {
   basic_ring_loop(const loop_options& o, flavour best) : options_(o), best_(best) {}
 
   int open() noexcept {
-    const unsigned completions = max_of(options_.completion_entries, 16u);
-    const unsigned entries = clamped(options_.ring_entries, 1u, completions);
+    const unsigned completions = std::max(options_.completion_entries, 16u);
+    const unsigned entries = std::clamp(options_.ring_entries, 1u, completions);
     const int error = ring_.open(entries, completions, best_);
     if (error == 0) capacity_ = ring_.completions();
     return error;
@@ -359,7 +359,7 @@ class basic_ring_loop final : public event_loop {
   detail::watch_table watches_;
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;
-  owned<detail::epoll_set<T>> overflow_;
+  std::unique_ptr<detail::epoll_set<T>> overflow_;
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
   std::size_t polls_ = 0;
@@ -376,7 +376,7 @@ void basic_ring_loop<T>::move_to_epoll(std::uint32_t index) {
   slot& s = watches_.at(index);
   try {
     if (!overflow_) {
-      overflow_ = make_owned<detail::epoll_set<T>>();
+      overflow_ = std::make_unique<detail::epoll_set<T>>();
       arm_overflow();
     }
     overflow_->set(s.fd, s.events, watches_.tag(index), false);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include <new>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/memory/pixel_buffer.hpp>
 
 #if MILLRACE_ASAN
@@ -92,7 +92,7 @@ class basic_pixel_pool {
   static constexpr std::size_t in_front = (sizeof(piece) + 63) / 64 * 64;
 
   struct state {
-    explicit state(std::size_t idle_bytes) noexcept : limit(min_of(idle_bytes, largest)) {}
+    explicit state(std::size_t idle_bytes) noexcept : limit(std::min(idle_bytes, largest)) {}
 
     piece* take(unsigned index) {
       std::lock_guard lock(mutex);

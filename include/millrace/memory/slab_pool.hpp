@@ -5,13 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 
 #include <sys/mman.h>
 
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
@@ -50,8 +49,8 @@ class basic_slab_pool {
   static constexpr std::size_t default_slab_bytes = std::size_t(8) << 20;
 
   explicit basic_slab_pool(std::size_t slab_bytes = default_slab_bytes,
-                           shared<slab_source> source = make_shared_object<plain_slab_source>())
-      : state_(make_shared_object<state>(slab_bytes, std::move(source))) {}
+                           std::shared_ptr<slab_source> source = std::make_shared<plain_slab_source>())
+      : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire() {
@@ -97,11 +96,11 @@ class basic_slab_pool {
  private:
   struct state;
   struct slab : detail::block {
-    shared<state> home;  // set while handed out, so that the memory outlives the pool's handles
+    std::shared_ptr<state> home;  // set while handed out, so that the memory outlives the pool's handles
     slab* next_free = nullptr;
   };
   struct state {
-    state(std::size_t bytes, shared<slab_source> from) : slab_bytes(bytes), source(std::move(from)) {}
+    state(std::size_t bytes, std::shared_ptr<slab_source> from) : slab_bytes(bytes), source(std::move(from)) {}
     ~state() {
       while (slab* s = free) {
         free = s->next_free;
@@ -113,7 +112,7 @@ class basic_slab_pool {
       delete s;
     }
     const std::size_t slab_bytes;
-    const shared<slab_source> source;
+    const std::shared_ptr<slab_source> source;
     std::mutex mutex;
     slab* free = nullptr;  // the one that came back last: its memory is warm
     std::size_t live = 0;
@@ -121,12 +120,12 @@ class basic_slab_pool {
   };
 
   static slab* make_slab(state& s) {
-    auto made = make_owned<slab>();
+    auto made = std::make_unique<slab>();
     made->data = static_cast<char*>(s.source->allocate(s.slab_bytes));
     made->capacity = s.slab_bytes;
     made->recycle = [](detail::block* b) noexcept {
       auto* self = static_cast<slab*>(b);
-      const shared<state> home = std::move(self->home);
+      const std::shared_ptr<state> home = std::move(self->home);
       std::lock_guard lock(home->mutex);
       --home->live;
       self->next_free = home->free;
@@ -135,7 +134,7 @@ class basic_slab_pool {
     return made.release();
   }
 
-  shared<state> state_;
+  std::shared_ptr<state> state_;
 };
 using slab_pool = basic_slab_pool<>;
 

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,8 +14,6 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/data/origin.hpp>
@@ -145,7 +145,7 @@ class basic_line_splitter {
     const tar::format kind = tar::detect(head_);
     switch (kind) {
       case tar::format::bzip2: {  // "BZh" may be somebody's name: a block, or the end, must follow
-        const std::string_view rest = std::string_view(head_).substr(min_of<std::size_t>(4, head_.size()));
+        const std::string_view rest = std::string_view(head_).substr(std::min<std::size_t>(4, head_.size()));
         if (rest != "1AY&SY" && rest != "\x17\x72\x45\x38\x50\x90") return;
         break;
       }
@@ -167,7 +167,7 @@ class basic_line_splitter {
 
   const lines_options options_;
   std::string head_;  // the first bytes of the shard
-  shared<const shard> from_;
+  std::shared_ptr<const shard> from_;
   bytes piece_;
   std::size_t at_ = 0;
   bool last_ = false;

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-
-#include <millrace/base/minmax.hpp>
 
 namespace millrace {
 
@@ -30,7 +29,7 @@ class aimd_limit {
     ++generation_;
     const auto most = static_cast<double>(under_way);
     if (!limited_) lift_at_ = 2 * most;
-    limit_ = max_of(1.0, (limited_ ? min_of(limit_, most) : most) / 2);
+    limit_ = std::max(1.0, (limited_ ? std::min(limit_, most) : most) / 2);
     limited_ = true;
   }
   void succeeded() noexcept {

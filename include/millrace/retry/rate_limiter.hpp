@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <mutex>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/retry/detail/cubic_rate.hpp>
 
 namespace millrace {
@@ -32,7 +32,7 @@ class rate_limiter {
     if (tokens_ < 1 - tolerance) {
       return duration(static_cast<duration::rep>(__builtin_ceil((1 - tokens_) / rate_ * 1e9)));
     }
-    tokens_ = max_of(tokens_ - 1, 0.0);
+    tokens_ = std::max(tokens_ - 1, 0.0);
     return duration(0);
   }
 
@@ -43,15 +43,15 @@ class rate_limiter {
     measure(t);
     double wanted;
     if (throttled) {
-      wanted = cubic_.throttled(enabled_ ? min_of(measured_, rate_) : measured_, t);
+      wanted = cubic_.throttled(enabled_ ? std::min(measured_, rate_) : measured_, t);
       enabled_ = true;
     } else {
       wanted = cubic_.grown(t);
     }
     refill(t);
-    rate_ = max_of(min_of(wanted, 2 * measured_), 0.5);
-    capacity_ = max_of(rate_, 1.0);
-    tokens_ = min_of(tokens_, capacity_);
+    rate_ = std::max(std::min(wanted, 2 * measured_), 0.5);
+    capacity_ = std::max(rate_, 1.0);
+    tokens_ = std::min(tokens_, capacity_);
   }
 
   /// Requests per second that are let through; nothing is held back before the first throttling.
@@ -77,7 +77,7 @@ class rate_limiter {
     return static_cast<double>((now - start_).count()) * 1e-9;
   }
   void refill(double t) {
-    tokens_ = min_of(capacity_, tokens_ + (t - filled_at_) * rate_);
+    tokens_ = std::min(capacity_, tokens_ + (t - filled_at_) * rate_);
     filled_at_ = t;
   }
   void measure(double t) {

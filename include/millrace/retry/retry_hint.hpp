@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/http/headers.hpp>
 #include <millrace/s3/sign/date.hpp>
 
@@ -36,7 +36,7 @@ std::optional<duration> retry_hint(const http::headers& fields, std::int64_t now
   if (const std::optional<duration> seconds = parse_retry_after(*value)) return *seconds * 1000;
   const std::optional<std::int64_t> due = parse_http_date(*value, now);
   if (!due) return std::nullopt;
-  return duration(clamped<std::int64_t>(*due - now, 0, 999'999'999) * 1'000'000'000);
+  return duration(std::clamp<std::int64_t>(*due - now, 0, 999'999'999) * 1'000'000'000);
 }
 
 }  // namespace millrace

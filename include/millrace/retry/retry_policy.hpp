@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/retry/retry_class.hpp>
 #include <millrace/retry/retry_options.hpp>
 #include <millrace/retry/retry_quota.hpp>
@@ -56,13 +56,13 @@ class retry_policy {
     if (!quota_->take(cost)) return std::nullopt;
     last_cost_ = cost;
     const duration base = throttled ? options_.throttling_base : options_.base;
-    const int doublings = min_of(attempts_ - 1, 30);
+    const int doublings = std::min(attempts_ - 1, 30);
     ++attempts_;
     const double longest = static_cast<double>(options_.max_pause.count());
-    const double full = min_of(longest, static_cast<double>(base.count()) * static_cast<double>(1u << doublings));
-    const auto pause = duration(static_cast<std::int64_t>(full * clamped(jitter, 0.0, 1.0)));
+    const double full = std::min(longest, static_cast<double>(base.count()) * static_cast<double>(1u << doublings));
+    const auto pause = duration(static_cast<std::int64_t>(full * std::clamp(jitter, 0.0, 1.0)));
     if (!failed.hint) return pause;
-    return clamped(*failed.hint, pause, pause + options_.max_over_hint);
+    return std::clamp(*failed.hint, pause, pause + options_.max_over_hint);
   }
 
   /// To be called when an attempt failed that brought a good part of the answer: the count of attempts starts again.

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
-
-#include <millrace/base/minmax.hpp>
 
 namespace millrace {
 
@@ -16,7 +15,7 @@ class retry_quota {
  public:
   explicit retry_quota(int capacity = 500) noexcept : retry_quota(capacity, capacity) {}
   /// Starts with `tokens` of `capacity`.
-  retry_quota(int capacity, int tokens) noexcept : capacity_(capacity), tokens_(clamped(tokens, 0, capacity)) {}
+  retry_quota(int capacity, int tokens) noexcept : capacity_(capacity), tokens_(std::clamp(tokens, 0, capacity)) {}
 
   /// Takes `cost` tokens, or none and returns false when there are fewer.
   bool take(int cost) noexcept {
@@ -32,7 +31,7 @@ class retry_quota {
     int have = tokens_.load(std::memory_order_relaxed);
     int then;
     do {
-      then = min_of(capacity_, have + tokens);
+      then = std::min(capacity_, have + tokens);
     } while (!tokens_.compare_exchange_weak(have, then, std::memory_order_relaxed));
   }
 

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/http/proxy.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -34,12 +34,12 @@ class client {
   /// Explicit configuration and credentials; credentials() is anonymous.
   template <class = void>
   explicit client(config c, credentials who = credentials())
-      : client(std::move(c), make_shared_object<fixed_credentials>(std::move(who))) {}
+      : client(std::move(c), std::make_shared<fixed_credentials>(std::move(who))) {}
   template <class = void>
-  client(config c, shared<credentials_provider> provider,
+  client(config c, std::shared_ptr<credentials_provider> provider,
          http::transport_options transport = http::transport_options()) {
     if (transport.ca_file.empty()) transport.ca_file = c.ca_bundle;
-    session_ = make_shared_object<const session>(std::move(c), std::move(provider), std::move(transport));
+    session_ = std::make_shared<const session>(std::move(c), std::move(provider), std::move(transport));
   }
 
   /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
@@ -58,9 +58,9 @@ class client {
     http::proxy_choice::from_environment(variables, "https").apply_to(services);
     const bool plain = c.endpoint_url.substr(0, 7) == "http://";
     http::proxy_choice::from_environment(variables, plain ? "http" : "https").apply_to(transport);
-    shared<credentials_provider> who;
+    std::shared_ptr<credentials_provider> who;
     if (given.anonymous) {
-      who = make_shared_object<fixed_credentials>(credentials());
+      who = std::make_shared<fixed_credentials>(credentials());
     } else {
       who = default_credentials<>(variables, std::move(services));
     }
@@ -94,7 +94,7 @@ class client {
   }
   /// What the store keeps of an object to compare its bytes with; see checksum_of.
   template <class = void>
-  task<owned<object_checksum<session>>> checksum(std::string_view object, std::string if_match = {}) const {
+  task<std::unique_ptr<object_checksum<session>>> checksum(std::string_view object, std::string if_match = {}) const {
     const url u = object_of(object);
     return checksum_of(session_, u.bucket(), u.key(), std::move(if_match));
   }
@@ -145,7 +145,7 @@ class client {
     return u;
   }
 
-  shared<const session> session_;
+  std::shared_ptr<const session> session_;
 };
 
 }  // namespace millrace::s3

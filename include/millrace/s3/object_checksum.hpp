@@ -3,13 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/base/running_crc.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/s3/detail/upload_parts.hpp>
 #include <millrace/s3/wire/checksum_error.hpp>
@@ -22,7 +21,7 @@ namespace millrace::s3 {
 template <class Session>
 class object_checksum {
  public:
-  object_checksum(shared<const Session> s, std::string bucket, std::string key, std::string etag,
+  object_checksum(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string etag,
                   detail::body_checksum<> sum)
       : session_(std::move(s)),
         bucket_(std::move(bucket)),
@@ -51,7 +50,7 @@ class object_checksum {
   }
 
  private:
-  const shared<const Session> session_;
+  const std::shared_ptr<const Session> session_;
   const std::string bucket_;
   const std::string key_;
   const std::string etag_;
@@ -84,7 +83,7 @@ task<declared_checksum> checksum_once(const basic_session<T>& s, const operation
 /// keeps nothing that its bytes could be compared with: no checksum; one of an upload whose parts differ in size; a
 /// store that does not serve HEAD (405, 501).
 template <class Session>
-task<owned<object_checksum<Session>>> checksum_of(shared<const Session> s, std::string bucket, std::string key,
+task<std::unique_ptr<object_checksum<Session>>> checksum_of(std::shared_ptr<const Session> s, std::string bucket, std::string key,
                                                   std::string if_match) {
   operation op = detail::head_of(bucket, key, if_match);
   op.fields.add("x-amz-checksum-mode", "ENABLED");
@@ -102,7 +101,7 @@ task<owned<object_checksum<Session>>> checksum_of(shared<const Session> s, std::
     const bool found = co_await detail::find_parts(*s, *declared.sum, bucket, key, etag, declared.object.size);
     if (!found) co_return nullptr;
   }
-  co_return make_owned<object_checksum<Session>>(std::move(s), std::move(bucket), std::move(key), std::move(etag),
+  co_return std::make_unique<object_checksum<Session>>(std::move(s), std::move(bucket), std::move(key), std::move(etag),
                                                  std::move(*declared.sum));
 }
 

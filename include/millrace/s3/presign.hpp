@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/ops/send.hpp>
 
 namespace millrace::s3 {
@@ -19,7 +19,7 @@ namespace millrace::s3 {
 /// Throws configuration_error for a time that is out of bounds, for anonymous credentials and when `key` is empty;
 /// nothing is sent but what credentials and region may need.
 template <class Session>
-task<std::string> presign(shared<const Session> s, std::string bucket, std::string key, std::string method,
+task<std::string> presign(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string method,
                           std::int64_t seconds) {
   if (key.empty()) throw configuration_error("a presigned URL is for an object: expected s3://bucket/key");
   executor& ex = co_await this_executor();

@@ -5,15 +5,14 @@
 #include <atomic>
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/running_crc.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/retry/rate_limiter.hpp>
 #include <millrace/retry/retry_options.hpp>
@@ -29,20 +28,20 @@ namespace millrace::s3 {
 template <class T = void>
 class basic_session {
  public:
-  basic_session(config c, shared<credentials_provider> provider, http::transport_options transport)
+  basic_session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
       : config_(std::move(c)),
         provider_(std::move(provider)),
-        transport_(make_shared_object<const http::transport_options>(std::move(transport))),
+        transport_(std::make_shared<const http::transport_options>(std::move(transport))),
         retries_(config_.retry),
         jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
         quota_(config_.retry.quota) {
     retries_.max_attempts = config_.max_attempts;
-    if (config_.retries == retry_mode::adaptive) limiter_ = make_owned<rate_limiter>();
+    if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
   }
 
   const config& base() const noexcept { return config_; }
   credentials_provider& provider() const noexcept { return *provider_; }
-  const shared<const http::transport_options>& transport() const noexcept { return transport_; }
+  const std::shared_ptr<const http::transport_options>& transport() const noexcept { return transport_; }
 
   /// How requests are tried again, and the tokens that they share.
   const retry_options& retries() const noexcept { return retries_; }
@@ -98,13 +97,13 @@ class basic_session {
 
  private:
   const config config_;
-  const shared<credentials_provider> provider_;
-  const shared<const http::transport_options> transport_;
+  const std::shared_ptr<credentials_provider> provider_;
+  const std::shared_ptr<const http::transport_options> transport_;
   retry_options retries_;
   const std::uint64_t jitter_seed_;
   mutable std::atomic<std::uint64_t> jitter_count_{0};
   mutable retry_quota quota_;
-  owned<rate_limiter> limiter_;
+  std::unique_ptr<rate_limiter> limiter_;
   mutable std::mutex mutex_;
   mutable detail::name_table<std::string> regions_;
   mutable std::string own_region_;

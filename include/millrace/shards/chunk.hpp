@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
 
@@ -17,10 +17,10 @@ namespace millrace {
 class chunk {
  public:
   chunk() = default;
-  chunk(shared<const shard> source, std::uint64_t position, bytes content, bool is_last)
+  chunk(std::shared_ptr<const shard> source, std::uint64_t position, bytes content, bool is_last)
       : from(std::move(source)), offset(position), data(std::move(content)), last(is_last) {}
 
-  shared<const shard> from;  ///< the same pointer for all pieces of one reading of the object
+  std::shared_ptr<const shard> from;  ///< the same pointer for all pieces of one reading of the object
   std::uint64_t offset = 0;  ///< of the piece in the object
   bytes data;                ///< a slice of a slab
   bool last = false;

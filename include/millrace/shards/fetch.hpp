@@ -6,14 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/started.hpp>
@@ -47,7 +46,7 @@ class part_scheduler {
   using group = basic_loop_group<std::void_t<Shards>>;
 
  public:
-  part_scheduler(Shards in, shared<const storage> store, fetch_options options, executor& ex, stage_record* stage)
+  part_scheduler(Shards in, std::shared_ptr<const storage> store, fetch_options options, executor& ex, stage_record* stage)
       : in_(std::move(in)),
         store_(std::move(store)),
         options_(options),
@@ -81,8 +80,8 @@ class part_scheduler {
       o.jobs.pop_front();
       const bool last = o.jobs.empty() && o.complete();
       if (o.asking) {
-        owned<object_check> answer = co_await o.asking;
-        o.asking = started<owned<object_check>>();
+        std::unique_ptr<object_check> answer = co_await o.asking;
+        o.asking = started<std::unique_ptr<object_check>>();
         o.judge(std::move(answer));
       }
       if (o.check) {
@@ -107,11 +106,11 @@ class part_scheduler {
     started<piece> reading;
   };
   struct open_object {
-    explicit open_object(shard s) : info(make_shared_object<shard>(std::move(s))), etag(info->etag) {}
+    explicit open_object(shard s) : info(std::make_shared<shard>(std::move(s))), etag(info->etag) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
-    void judge(owned<object_check> answer) {
+    void judge(std::unique_ptr<object_check> answer) {
       if (answer && !answer->etag().empty() && !etag.empty() && answer->etag() != etag) {
         throw changed_error("the object changed while it was read: ETag " + etag + " became " + answer->etag(),
                             where{info->shown(), std::nullopt, std::string()});
@@ -119,15 +118,15 @@ class part_scheduler {
       check = std::move(answer);
     }
 
-    const shared<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
+    const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
     std::string etag;          // of the version that is read; empty: not known yet
     std::uint64_t next_offset = 0;
     bool learning = false;  // the first part of an object of unknown size is under way
-    owned<sequential_rest> rest;
+    std::unique_ptr<sequential_rest> rest;
     bool rest_ended = false;
     bool reading_rest = false;
-    owned<object_check> check;
-    started<owned<object_check>> asking;  // for the check; empty once it is there
+    std::unique_ptr<object_check> check;
+    started<std::unique_ptr<object_check>> asking;  // for the check; empty once it is there
     std::deque<job> jobs;                 // declared last: jobs refer to the object
   };
 
@@ -171,8 +170,8 @@ class part_scheduler {
   /// An object of one part is compared by its read().
   void ask_check(open_object& o) {
     if (o.info->size && *o.info->size <= options_.part) return;
-    task<owned<object_check>> asking = store_->check(*o.info, o.etag);
-    if (asking) o.asking = started<owned<object_check>>(executor_, std::move(asking), stage_);
+    task<std::unique_ptr<object_check>> asking = store_->check(*o.info, o.etag);
+    if (asking) o.asking = started<std::unique_ptr<object_check>>(executor_, std::move(asking), stage_);
   }
 
   task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
@@ -271,7 +270,7 @@ class part_scheduler {
   }
 
   Shards in_;
-  const shared<const storage> store_;
+  const std::shared_ptr<const storage> store_;
   const fetch_options options_;
   executor& executor_;
   stage_record* const stage_;
@@ -287,7 +286,7 @@ class part_scheduler {
 };
 
 template <class Shards>
-async_generator<chunk> fetch_chunks(Shards in, shared<const storage> store, fetch_options options) {
+async_generator<chunk> fetch_chunks(Shards in, std::shared_ptr<const storage> store, fetch_options options) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   part_scheduler<Shards> parts(std::move(in), std::move(store), options, ex, stage);
@@ -301,7 +300,7 @@ async_generator<chunk> fetch_chunks(Shards in, shared<const storage> store, fetc
 /// The stage object of fetch().
 class fetch_stage : public library_stage {
  public:
-  fetch_stage(shared<const storage> store, fetch_options options) : store_(std::move(store)), options_(options) {}
+  fetch_stage(std::shared_ptr<const storage> store, fetch_options options) : store_(std::move(store)), options_(options) {}
   /// For the compiler's message: why it does not take items of type T.
   template <class T>
   static constexpr void explain() {
@@ -315,7 +314,7 @@ class fetch_stage : public library_stage {
   }
 
  private:
-  shared<const storage> store_;
+  std::shared_ptr<const storage> store_;
   fetch_options options_;
 };
 
@@ -326,7 +325,7 @@ class fetch_stage : public library_stage {
 ///
 /// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
 /// chunk. Memory: slabs of options.part bytes from one pool, recycled. With a group of loops (`run({.loops = n})`) the
-/// parts are spread over its loops. `store` is a shared<const storage>, or what as_storage() makes one of (an
+/// parts are spread over its loops. `store` is a std::shared_ptr<const storage>, or what as_storage() makes one of (an
 /// s3::client). Errors: whatever the store throws, at the place in the order where the part belongs; changed_error when
 /// an object changes under the reader; at the last chunk of an object, in its place, what storage::check() finds wrong
 /// with the bytes of all. Dropping it ends all transfers at once.

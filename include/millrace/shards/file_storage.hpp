@@ -7,13 +7,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/io/file.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage.hpp>
@@ -56,8 +56,8 @@ using file_storage = basic_file_storage<>;
 
 /// The store of local files, for fetch().
 template <class T = void>
-shared<const storage> files(file_storage_options options = {}) {
-  return make_shared_object<const basic_file_storage<T>>(options);
+std::shared_ptr<const storage> files(file_storage_options options = {}) {
+  return std::make_shared<const basic_file_storage<T>>(options);
 }
 
 namespace detail {

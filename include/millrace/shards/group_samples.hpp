@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/detail/handed_on.hpp>
 #include <millrace/shards/member.hpp>
@@ -41,7 +41,7 @@ template <class Members, class Sample = sample>
 async_generator<Sample> group_members(Members in) {
   Sample current;
   bool open = false;
-  shared<const shard> source;   // of the last sample that was opened
+  std::shared_ptr<const shard> source;   // of the last sample that was opened
   std::uint64_t handed_on = 0;  // samples of it
   for (;;) {
     std::optional<member> m;

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/detail/part_times.hpp>
@@ -31,12 +31,12 @@ namespace millrace {
 template <class = void>
 class basic_hedged_storage final : public storage {
  public:
-  basic_hedged_storage(shared<const storage> inner, const hedge_options& options)
+  basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
       : inner_(std::move(inner)), times_(options) {}
 
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
-  task<owned<object_check>> check(shard object, std::string etag) const override {
+  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
     return inner_->check(std::move(object), std::move(etag));
   }
 
@@ -77,7 +77,7 @@ class basic_hedged_storage final : public storage {
     }
   }
 
-  const shared<const storage> inner_;
+  const std::shared_ptr<const storage> inner_;
   mutable detail::part_times times_;
 };
 using hedged_storage = basic_hedged_storage<>;
@@ -85,11 +85,11 @@ using hedged_storage = basic_hedged_storage<>;
 /// A store whose slow parts are asked for a second time: `fetch(hedged(s3))`. `store` is a storage or what as_storage()
 /// takes.
 template <class Store>
-shared<const storage> hedged(const Store& store, const hedge_options& options = {}) {
+std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& options = {}) {
   if (!(options.factor >= 1) || !(options.extra >= 0 && options.extra <= 1)) {
     throw configuration_error("hedged() needs a factor of 1 or more and a share of extra requests from 0 to 1");
   }
-  return make_shared_object<const hedged_storage>(detail::storage_of(store), options);
+  return std::make_shared<const hedged_storage>(detail::storage_of(store), options);
 }
 
 }  // namespace millrace

@@ -2,19 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/sleep.hpp>
@@ -37,7 +36,7 @@ class basic_http_storage final : public storage {
  public:
   explicit basic_http_storage(http::transport_options transport = http::transport_options(),
                               const retry_options& retries = retry_options())
-      : transport_(make_shared_object<const http::transport_options>(std::move(transport))),
+      : transport_(std::make_shared<const http::transport_options>(std::move(transport))),
         retries_(retries),
         quota_(retries.quota) {}
 
@@ -66,7 +65,7 @@ class basic_http_storage final : public storage {
         const bool kept = e.kind() == http::failure::broken || e.kind() == http::failure::timeout;
         if (d.partial.filled != before && (!kept || !strong(d.seen))) d.forget();
       }
-      if (d.partial.filled > before && d.partial.filled - before >= max_of(64 * KiB, length / 16)) {
+      if (d.partial.filled > before && d.partial.filled - before >= std::max(64 * KiB, length / 16)) {
         policy.made_progress();
       }
       const std::optional<duration> pause = policy.after_failure(failed, jitter());
@@ -114,7 +113,7 @@ class basic_http_storage final : public storage {
         body.pool = d.slabs;
       } else {
         // A whole slab would be mostly empty, and fetch() has not reserved one.
-        body.heap_chunk = max_of<std::size_t>(d.length, 1);
+        body.heap_chunk = std::max<std::size_t>(d.length, 1);
       }
       body.window = d.slabs.slab_bytes();
       body.resume = &d.partial;
@@ -145,7 +144,7 @@ class basic_http_storage final : public storage {
       if (head.status == 200) {
         if (first != 0) throw http::error(http::failure::protocol, "the server stopped serving ranges", at, 200);
         result.data = co_await x.read();  // in memory that no later request may go on with
-        result.rest = make_owned<rest>(std::move(x));
+        result.rest = std::make_unique<rest>(std::move(x));
         co_return std::move(result);
       }
       d.seen = result.etag;
@@ -189,7 +188,7 @@ class basic_http_storage final : public storage {
     return *location;
   }
 
-  const shared<const http::transport_options> transport_;
+  const std::shared_ptr<const http::transport_options> transport_;
   const retry_options retries_;
   mutable retry_quota quota_;
 };

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/base/running_crc.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -42,28 +41,28 @@ class basic_s3_storage final : public storage {
     co_return std::move(result);
   }
 
-  task<owned<object_check>> check(shard object, std::string etag) const override {
-    if (!client_.configuration().validate_checksums) return task<owned<object_check>>();
+  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
+    if (!client_.configuration().validate_checksums) return task<std::unique_ptr<object_check>>();
     return ask(std::move(object), std::move(etag));
   }
 
  private:
   class comparison final : public object_check {
    public:
-    explicit comparison(owned<s3::object_checksum<s3::session>> c) noexcept : checksum_(std::move(c)) {}
+    explicit comparison(std::unique_ptr<s3::object_checksum<s3::session>> c) noexcept : checksum_(std::move(c)) {}
     const std::string& etag() const noexcept override { return checksum_->etag(); }
     void add(const bytes& data, const running_crc& crc) override { checksum_->add(data, crc); }
     task<void> compare(std::uint64_t handed_on) override { return checksum_->compare(handed_on); }
 
    private:
-    const owned<s3::object_checksum<s3::session>> checksum_;
+    const std::unique_ptr<s3::object_checksum<s3::session>> checksum_;
   };
 
-  task<owned<object_check>> ask(shard object, std::string etag) const {
-    owned<object_check> result;
+  task<std::unique_ptr<object_check>> ask(shard object, std::string etag) const {
+    std::unique_ptr<object_check> result;
     try {
-      owned<s3::object_checksum<s3::session>> kept = co_await client_.checksum(object.url, etag);
-      if (kept != nullptr) result = make_owned<comparison>(std::move(kept));
+      std::unique_ptr<s3::object_checksum<s3::session>> kept = co_await client_.checksum(object.url, etag);
+      if (kept != nullptr) result = std::make_unique<comparison>(std::move(kept));
     } catch (const s3::error& e) {
       if (e.status() != 412) throw;
       throw changed_error("the object changed while it was read: it is no longer the version " + etag,
@@ -79,8 +78,8 @@ using s3_storage = basic_s3_storage<>;
 namespace s3 {
 /// What fetch(client) reads from.
 template <class T = void>
-shared<const storage> as_storage(const client& c) {
-  return make_shared_object<const basic_s3_storage<T>>(c);
+std::shared_ptr<const storage> as_storage(const client& c) {
+  return std::make_shared<const basic_s3_storage<T>>(c);
 }
 }  // namespace s3
 

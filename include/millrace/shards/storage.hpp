@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
@@ -47,7 +47,7 @@ class part {
   std::optional<std::uint64_t> total;  ///< size of the whole object, when the store told
   std::string etag;                    ///< of the object that was read; empty when the store has none
   running_crc crc;                     ///< of `data`, where it was computed on the way
-  owned<sequential_rest> rest;         ///< set when the store answered with the whole object instead
+  std::unique_ptr<sequential_rest> rest;         ///< set when the store answered with the whole object instead
 };
 
 /// Reads objects by parts: a store behind `fetch`. Stateless towards its callers: read() may be called from several
@@ -68,10 +68,10 @@ class storage {
   /// What the bytes of an object that is read in several parts are to be compared with, null for nothing, of the
   /// version `etag` when that is not empty. No task where there never is anything. Asked for once an object, together
   /// with its first part; when read() has compared the object, since it knew that it asks for all of it, it is not.
-  virtual task<owned<object_check>> check(shard object, std::string etag) const {
+  virtual task<std::unique_ptr<object_check>> check(shard object, std::string etag) const {
     static_cast<void>(object);
     static_cast<void>(etag);
-    return task<owned<object_check>>();
+    return task<std::unique_ptr<object_check>>();
   }
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.

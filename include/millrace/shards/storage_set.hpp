@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -19,7 +19,7 @@ namespace millrace {
 template <class = void>
 class basic_storage_set final : public storage {
  public:
-  explicit basic_storage_set(std::vector<shared<const storage>> stores) : stores_(std::move(stores)) {}
+  explicit basic_storage_set(std::vector<std::shared_ptr<const storage>> stores) : stores_(std::move(stores)) {}
 
   bool serves(std::string_view url) const noexcept override { return find(url) != nullptr; }
   bool may_be_sequential() const noexcept override {
@@ -36,9 +36,9 @@ class basic_storage_set final : public storage {
     }
     return s->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }
-  task<owned<object_check>> check(shard object, std::string etag) const override {
+  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
     const storage* s = find(object.url);
-    if (s == nullptr) return task<owned<object_check>>();  // read() says so
+    if (s == nullptr) return task<std::unique_ptr<object_check>>();  // read() says so
     return s->check(std::move(object), std::move(etag));
   }
 
@@ -50,16 +50,16 @@ class basic_storage_set final : public storage {
     return nullptr;
   }
 
-  const std::vector<shared<const storage>> stores_;
+  const std::vector<std::shared_ptr<const storage>> stores_;
 };
 using storage_set = basic_storage_set<>;
 
 /// One store made of several: `fetch(stores(s3, files()))`. Each argument is a storage or what as_storage() takes.
 template <class... Stores>
-shared<const storage> stores(const Stores&... each) {
-  std::vector<shared<const storage>> all;
+std::shared_ptr<const storage> stores(const Stores&... each) {
+  std::vector<std::shared_ptr<const storage>> all;
   (all.push_back(detail::storage_of(each)), ...);
-  return make_shared_object<const storage_set>(std::move(all));
+  return std::make_shared<const storage_set>(std::move(all));
 }
 
 }  // namespace millrace

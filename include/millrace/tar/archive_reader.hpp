@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -56,7 +56,7 @@ class basic_archive_reader {
       forward(std::move(piece));
       return;
     }
-    head_.append(piece.data(), min_of(piece.size(), detect_bytes - head_.size()));
+    head_.append(piece.data(), std::min(piece.size(), detect_bytes - head_.size()));
     waiting_.push_back(std::move(piece));
     if (head_.size() == detect_bytes) decide(detect(head_));
   }
@@ -114,7 +114,7 @@ class basic_archive_reader {
       return;
     }
     if (kind != format::tar) {
-      unpacker_ = make_owned<detail::unpacker>(kind, options_, pool_);
+      unpacker_ = std::make_unique<detail::unpacker>(kind, options_, pool_);
       reader_options inner = options_.members;
       inner.object_bytes = 0;
       reader_ = reader(object_, inner);
@@ -200,7 +200,7 @@ class basic_archive_reader {
   std::string head_;  // the first bytes, until the format is known
   std::vector<bytes> waiting_;
   reader reader_;
-  owned<detail::unpacker> unpacker_;
+  std::unique_ptr<detail::unpacker> unpacker_;
   entry pending_;  // found by finish(), not taken yet
 };
 using archive_reader = basic_archive_reader<>;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,7 +11,6 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/tar/detail/header.hpp>
 
 namespace millrace::tar {
@@ -128,12 +128,12 @@ class writer {
 
   void put_header(std::string_view name, char type, std::uint64_t size, unsigned mode, std::int64_t seconds) {
     char block[detail::block_bytes] = {};
-    std::memcpy(block, name.data(), min_of<std::size_t>(name.size(), 100));
+    std::memcpy(block, name.data(), std::min<std::size_t>(name.size(), 100));
     put_octal(block + 100, 7, mode & 07777);
     put_octal(block + 108, 7, 0);
     put_octal(block + 116, 7, 0);
     put_octal(block + 124, 11, size);
-    put_octal(block + 136, 11, min_of(static_cast<std::uint64_t>(seconds), most_octal));
+    put_octal(block + 136, 11, std::min(static_cast<std::uint64_t>(seconds), most_octal));
     std::memset(block + 148, ' ', 8);
     block[156] = type;
     std::memcpy(block + 257,

@@ -6,12 +6,12 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
@@ -86,7 +86,7 @@ class generator_promise_base : public promise_base {
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   const char* advice_ = nullptr;
   std::int64_t named_ns_ = 0;  // when it got the name
-  owned<generator_extras> extras_;
+  std::unique_ptr<generator_extras> extras_;
 
  protected:
   ~generator_promise_base() {

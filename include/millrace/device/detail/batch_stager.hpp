@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/device/collate.hpp>
 
 namespace millrace::detail {
@@ -21,7 +21,7 @@ class batch_stager {
   host_batch operator()(host_batch batch) {
     if (batch.pinned() || batch.bytes() == 0 || copies_any_memory()) return batch;
     if (!slabs_ || slabs_->slab_bytes() < batch.bytes()) {
-      slabs_.emplace(batch.layout().bytes(), make_shared_object<pinned_slab_source<D>>(device_));
+      slabs_.emplace(batch.layout().bytes(), std::make_shared<pinned_slab_source<D>>(device_));
     }
     batch.move_to(slabs_->acquire());
     return batch;
@@ -56,11 +56,11 @@ class batch_stager {
 template <class Stager, class Item>
 class staging_job {
  public:
-  staging_job(shared<Stager> stager, Item item) : stager_(std::move(stager)), item_(std::move(item)) {}
+  staging_job(std::shared_ptr<Stager> stager, Item item) : stager_(std::move(stager)), item_(std::move(item)) {}
   host_batch operator()() { return (*stager_)(std::move(item_)); }
 
  private:
-  shared<Stager> stager_;
+  std::shared_ptr<Stager> stager_;
   Item item_;
 };
 

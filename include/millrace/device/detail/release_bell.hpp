@@ -3,11 +3,11 @@
 #pragma once
 
 #include <coroutine>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace::detail {
@@ -62,7 +62,7 @@ class release_bell final : public remote_node {
   }
 
   /// Any thread. `owner` keeps the bell alive until the message has arrived.
-  void ring(shared<void> owner) noexcept {
+  void ring(std::shared_ptr<void> owner) noexcept {
     const std::lock_guard lock(mutex_);
     rang_ = true;
     if (waiter_ == nullptr || posted_) return;
@@ -88,7 +88,7 @@ class release_bell final : public remote_node {
     }
   }
   void run() noexcept override {
-    shared<void> owner;  // let go after the lock: it may be the last
+    std::shared_ptr<void> owner;  // let go after the lock: it may be the last
     const std::lock_guard lock(mutex_);
     posted_ = false;
     owner = std::move(owner_);
@@ -99,7 +99,7 @@ class release_bell final : public remote_node {
   std::mutex mutex_;
   awaiter* waiter_ = nullptr;
   executor* executor_ = nullptr;
-  shared<void> owner_;
+  std::shared_ptr<void> owner_;
   bool rang_ = false;
   bool posted_ = false;
   bool announced_ = false;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -122,7 +123,7 @@ class slot_ring final : public slot_ring_base {
   }
   bool ready(std::size_t i) const override { return device_.query(*slots_[i].copied); }
   void synchronize(std::size_t i) const override { device_.synchronize(*slots_[i].copied); }
-  void release(std::size_t i, shared<void> self) noexcept override {
+  void release(std::size_t i, std::shared_ptr<void> self) noexcept override {
     slot& s = slots_[i];
     std::exception_ptr failed;
     // The streams may be gone once this returns: one that cannot be marked is waited for now.

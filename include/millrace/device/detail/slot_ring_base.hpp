@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <string>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/device/host_batch.hpp>
 #include <millrace/device/stream_ref.hpp>
 
@@ -24,7 +24,7 @@ class ended_ring_link {
   friend class ended_rings;
   std::atomic<bool> ended_{false};
   slot_ring_base* next_ = nullptr;
-  shared<slot_ring_base> self_;  // the list's hold
+  std::shared_ptr<slot_ring_base> self_;  // the list's hold
 };
 
 /// What a device_batch needs of the ring of slots it came from, whatever the device. A slot that was handed out belongs
@@ -46,7 +46,7 @@ class slot_ring_base {
   virtual void synchronize(std::size_t slot) const = 0;
   /// Ends the batch's hold: what the remembered streams have enqueued by now is the last use of the slot.
   /// `self` owns this ring: it is kept until the stage has heard of the release.
-  virtual void release(std::size_t slot, shared<void> self) noexcept = 0;
+  virtual void release(std::size_t slot, std::shared_ptr<void> self) noexcept = 0;
   virtual std::string device_name() const = 0;
 
   /// Whether the device is done with every slot, once the stage and all batches are gone. Does not block. True also

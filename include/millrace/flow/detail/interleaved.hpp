@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/detail/inner_bounds.hpp>
 #include <millrace/flow/detail/puller.hpp>
@@ -95,7 +95,7 @@ class open_sources {
         std::optional<async_generator<T>> next = co_await self.stream_.next();
         if (!next) break;
         check_inner_bounds(*next, self.options_.inner_bytes, "interleave");
-        self.all_.push_back(make_owned<source>(ex, stage, std::move(*next), self.options_.ahead, self.bytes_,
+        self.all_.push_back(std::make_unique<source>(ex, stage, std::move(*next), self.options_.ahead, self.bytes_,
                                                self.yielded_, self.changed_,
                                                self.options_.order == order::arrival ? &self.arrivals_ : nullptr));
         self.changed_.notify();
@@ -117,7 +117,7 @@ class open_sources {
   bool stream_ended_ = false;
   std::exception_ptr error_;  // of the stream
   std::deque<source*> arrivals_;
-  std::vector<owned<source>> all_;  // at most `width`, in the order of their opening
+  std::vector<std::unique_ptr<source>> all_;  // at most `width`, in the order of their opening
   std::size_t given_ = 0;           // of those, given out by new_source()
   started<void> opener_;            // declared last: destroyed first
 };

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
-#include <millrace/base/minmax.hpp>
 #include <millrace/coro/item_bytes.hpp>
 
 namespace millrace::detail {
@@ -25,7 +25,7 @@ class window {
   void add(std::size_t bytes) noexcept {
     ++items_;
     bytes_ += bytes;
-    largest_ = max_of(largest_, bytes);
+    largest_ = std::max(largest_, bytes);
   }
   void remove(std::size_t bytes) noexcept {
     --items_;
@@ -34,7 +34,7 @@ class window {
   /// An item that was added with `before` bytes holds `after` now.
   void resize(std::size_t before, std::size_t after) noexcept { bytes_ = bytes_ - before + after; }
   /// From now on the next item is expected to have up to `bytes`.
-  void expect(std::size_t bytes) noexcept { largest_ = max_of(largest_, bytes); }
+  void expect(std::size_t bytes) noexcept { largest_ = std::max(largest_, bytes); }
 
   std::size_t items() const noexcept { return items_; }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -52,7 +52,7 @@ template <class... Types>
 constexpr std::size_t declared_bytes(std::size_t items, std::size_t bytes) noexcept {
   if ((counts_bytes_v<Types> || ...)) return bytes;
   std::size_t each = 0;
-  ((each = max_of(each, sizeof(Types))), ...);
+  ((each = std::max(each, sizeof(Types))), ...);
   return items > bytes / each ? bytes : items * each;
 }
 

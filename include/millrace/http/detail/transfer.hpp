@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/copy_past_caches.hpp>
 #include <millrace/http/detail/failure_of.hpp>
@@ -37,7 +37,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
   /// Pieces of a body from this size on are read when they are whole: what came first is in no cache by then.
   static constexpr std::size_t past_caches = 1024 * 1024;
 
-  basic_transfer(basic_engine<T>& e, request&& r, shared<const transport_options> transport, body_options&& body)
+  basic_transfer(basic_engine<T>& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
       : engine_(e),
         request_(std::move(r)),
         transport_(std::move(transport)),
@@ -47,7 +47,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     progress_ = engine_.loop().now();
     try {
       configure();
-      watch(after(min_of(transport_->first_byte_timeout, queue_look)));
+      watch(after(std::min(transport_->first_byte_timeout, queue_look)));
       engine_.start(easy_);  // last: once libcurl has it, only the destructor takes it back
     } catch (...) {
       engine_.loop().remove_timer(*this);
@@ -133,7 +133,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
     // In whole milliseconds, rounded up: 0 would be libcurl's own 300 s. Bounded: libcurl keeps an int of them.
     const duration connecting =
-        clamped<duration>(transport_->connect_timeout, duration(1), std::chrono::hours(24 * 20));
+        std::clamp<duration>(transport_->connect_timeout, duration(1), std::chrono::hours(24 * 20));
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>((connecting - duration(1)) / std::chrono::milliseconds(1) + 1));
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_MAXAGE_CONN, 5L);  // S3 closes connections that idle for about that long
@@ -235,7 +235,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
   void store(const char* data, std::size_t n) {
     while (n > 0) {
       if (!current_) begin_piece();
-      const std::size_t part = min_of(n, current_.capacity() - filled_);
+      const std::size_t part = std::min(n, current_.capacity() - filled_);
       if (resumable_) body_.resume->crc.add(data, part);  // while it is in the cache
       if (current_.capacity() >= past_caches) {
         copy_past_caches(current_.data() + filled_, data, part);
@@ -318,7 +318,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
     const duration limit = started ? transport_->stall_timeout : transport_->first_byte_timeout;
     const time_point now = engine_.loop().now();
     if (sent == 0) {  // queued or connecting: libcurl's connect time-out counts
-      if (!queued_ || engine_.make_room_for(easy_)) return watch(later(now, min_of(limit, queue_look)));
+      if (!queued_ || engine_.make_room_for(easy_)) return watch(later(now, std::min(limit, queue_look)));
       error_ = std::make_exception_ptr(std::bad_alloc());
       return end();
     }
@@ -363,7 +363,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
 
   basic_engine<T>& engine_;
   request request_;
-  const shared<const transport_options> transport_;
+  const std::shared_ptr<const transport_options> transport_;
   body_options body_;
   head_parser<T> parser_;
   CURL* easy_ = nullptr;

@@ -5,13 +5,12 @@
 #include <cerrno>
 #include <coroutine>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <sys/stat.h>
 
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -21,11 +20,11 @@ namespace millrace::detail {
 
 /// What a file operation needs to stay alive while the kernel works on it.
 struct file_keep {
-  explicit file_keep(shared<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
-  shared<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
+  explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
+  std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
   bytes memory;
-  owned<const std::string> path;
-  owned<struct ::statx> status;
+  std::unique_ptr<const std::string> path;
+  std::unique_ptr<struct ::statx> status;
 };
 
 /// A file operation with one waiter. Owned by its awaiter; by the loop once the awaiter is dropped while it is under
@@ -77,11 +76,11 @@ class file_job final : public file_operation {
 /// cancellation and keeps its memory until the kernel is done.
 class file_wait {
  public:
-  explicit file_wait(owned<file_job>& job) noexcept : job_(&job) {}
+  explicit file_wait(std::unique_ptr<file_job>& job) noexcept : job_(&job) {}
 
   class awaiter : private waiting_awaiter {
    public:
-    awaiter(owned<file_job>& job, promise_base& promise)
+    awaiter(std::unique_ptr<file_job>& job, promise_base& promise)
         : waiting_awaiter(promise), job_(job), loop_(event_loop::of(promise.get_executor())) {}
     ~awaiter() {
       if (waiting_) job_.release()->abandon();
@@ -98,14 +97,14 @@ class file_wait {
     }
 
    private:
-    owned<file_job>& job_;
+    std::unique_ptr<file_job>& job_;
     event_loop& loop_;
     bool waiting_ = false;
   };
   awaiter awaited_by(promise_base& promise) const { return awaiter(*job_, promise); }
 
  private:
-  owned<file_job>* job_;
+  std::unique_ptr<file_job>* job_;
 };
 
 }  // namespace millrace::detail

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include <millrace/base/detail/condition.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/executor.hpp>
 
 namespace millrace::detail {
@@ -21,7 +21,7 @@ class pool_job : public remote_node {
 
   /// Sends the job to the pool; `waiter` is queued when it is done. False, and nothing has happened, when the pool has
   /// ended.
-  bool start(shared<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
+  bool start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
   /// For an owner that goes away: a job that waits in the pool is taken back and deleted, one that runs is deleted when
   /// it comes home, one that is done is deleted now.
   void abandon() noexcept;
@@ -45,7 +45,7 @@ class pool_job : public remote_node {
     }
   }
 
-  shared<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
+  std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
   executor* executor_ = nullptr;
   ready_node* waiter_ = nullptr;
   bool done_ = false;
@@ -126,7 +126,7 @@ class pool_state {
   bool stopping_ = false;
 };
 
-inline bool pool_job::start(shared<pool_state> pool, executor& ex, ready_node& waiter) noexcept {
+inline bool pool_job::start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept {
   pool_ = std::move(pool);
   executor_ = &ex;
   waiter_ = &waiter;

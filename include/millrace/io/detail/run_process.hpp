@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <coroutine>
 #include <cstddef>
@@ -19,7 +20,6 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -147,7 +147,7 @@ task<void> reap(child_process ending) {
   while (!ending.reap()) {
     const either_readable wait(ending.pidfd(), -1, ex.now() + pause);
     co_await wait;
-    pause = min_of(2 * pause, longest);
+    pause = std::min(2 * pause, longest);
   }
 }
 
@@ -290,7 +290,7 @@ task<process_result> run_process(std::string command, duration longest, std::siz
     }
     time_point wake = due;
     // Without a descriptor for its end, a closed output says that the end is near, and then time is asked.
-    if (process.pidfd() < 0) wake = min_of(due, now + duration(10'000'000));
+    if (process.pidfd() < 0) wake = std::min(due, now + duration(10'000'000));
     const either_readable wait(open ? process.output() : -1, process.pidfd(), wake);
     co_await wait;
   }

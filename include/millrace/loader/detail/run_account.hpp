@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/loader/detail/latency_histogram.hpp>
 #include <millrace/loader/run_stats.hpp>
@@ -60,11 +60,11 @@ class run_account {
     const std::int64_t first = first_;
     const std::int64_t until = ended_ != 0 ? ended_.load() : now;
     if (began != 0) out.seconds = static_cast<double>(until - began) * 1e-9;
-    if (first != 0) out.first_after = static_cast<double>(min_of(first, until) - began) * 1e-9;
+    if (first != 0) out.first_after = static_cast<double>(std::min(first, until) - began) * 1e-9;
     const std::int64_t counted = began == 0 ? 0 : until - (first != 0 ? first : began);
     // What was under way at either end is counted whole.
     const auto share = [counted](std::int64_t ns) {
-      return counted <= 0 || ns <= 0 ? 0 : static_cast<double>(min_of(ns, counted)) / static_cast<double>(counted);
+      return counted <= 0 || ns <= 0 ? 0 : static_cast<double>(std::min(ns, counted)) / static_cast<double>(counted);
     };
     out.items = taken_;
     out.samples = samples_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -10,7 +11,6 @@
 #include <signal.h>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/owned.hpp>
 
 namespace millrace::detail {
 
@@ -39,7 +39,7 @@ class thread {
   /// on that thread. Throws std::system_error when there is no thread to be had.
   template <class Body>
   thread(const char* name, Body body) {
-    auto all_of_it = make_owned<Body>(std::move(body));
+    auto all_of_it = std::make_unique<Body>(std::move(body));
     start(name, &run<Body>, all_of_it.get());
     static_cast<void>(all_of_it.release());  // the thread's own now
   }
@@ -65,7 +65,7 @@ class thread {
  private:
   template <class Body>
   static void* run(void* body) noexcept {
-    const owned<Body> mine(static_cast<Body*>(body));
+    const std::unique_ptr<Body> mine(static_cast<Body*>(body));
     (*mine)();
     return nullptr;
   }

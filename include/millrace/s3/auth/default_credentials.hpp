@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include <millrace/base/environment.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/s3/auth/detail/default_chain.hpp>
 #include <millrace/s3/auth/detail/surroundings.hpp>
@@ -25,12 +25,12 @@ namespace millrace::s3 {
 /// `services` is how STS and SSO are reached (proxy, certificate authorities); instance and container are always asked
 /// directly. A template so that programs that do not use it do not pay for it.
 template <class Surroundings = detail::surroundings<>>
-shared<credentials_provider> default_credentials(const environment& variables = process_environment(),
+std::shared_ptr<credentials_provider> default_credentials(const environment& variables = process_environment(),
                                                  http::transport_options services = http::transport_options()) {
   using chain = detail::default_chain<Surroundings>;
   static_cast<void>(credentials_from_environment(variables));  // half a pair is an error now, not at the first request
-  auto world = make_shared_object<Surroundings>(std::move(services));
-  return make_shared_object<refreshing_credentials<chain>>(make_shared_object<chain>(std::move(world), variables));
+  auto world = std::make_shared<Surroundings>(std::move(services));
+  return std::make_shared<refreshing_credentials<chain>>(std::make_shared<chain>(std::move(world), variables));
 }
 
 }  // namespace millrace::s3

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/auth/detail/refresher.hpp>
 #include <millrace/s3/auth/detail/shared_region.hpp>
@@ -33,9 +33,9 @@ namespace millrace::s3 {
 template <class Source>
 class refreshing_credentials final : public credentials_provider {
  public:
-  explicit refreshing_credentials(shared<Source> source)
-      : refresher_(make_shared_object<detail::refresher<Source>>(source)),
-        region_(make_shared_object<detail::shared_region<Source>>(std::move(source))) {}
+  explicit refreshing_credentials(std::shared_ptr<Source> source)
+      : refresher_(std::make_shared<detail::refresher<Source>>(source)),
+        region_(std::make_shared<detail::shared_region<Source>>(std::move(source))) {}
 
   /// Throws what the source threw.
   task<credentials> get() override { return detail::refresher<Source>::get(refresher_); }
@@ -52,8 +52,8 @@ class refreshing_credentials final : public credentials_provider {
   std::string source() const { return refresher_->source(); }
 
  private:
-  const shared<detail::refresher<Source>> refresher_;
-  const shared<detail::shared_region<Source>> region_;
+  const std::shared_ptr<detail::refresher<Source>> refresher_;
+  const std::shared_ptr<detail::shared_region<Source>> region_;
 };
 
 }  // namespace millrace::s3

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/s3/ops/detail/part_download.hpp>
 #include <millrace/s3/ops/object_part.hpp>
@@ -74,7 +74,7 @@ task<std::string> version_now(const basic_session<T>& s, const operation& op) {
 /// checksum that the store keeps of it (config::validate_checksums): checksum_error. Parts of an object whose store
 /// sends no ETag are refused. Dropping the task ends the transfer.
 template <class Session>
-task<object_part> get_object_range(shared<const Session> s, std::string bucket, std::string key, std::uint64_t offset,
+task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::uint64_t offset,
                                    std::size_t length, std::string if_match, slab_pool slabs,
                                    std::optional<std::uint64_t> size = std::nullopt) {
   operation op("GET", std::move(bucket), std::move(key));
@@ -110,7 +110,7 @@ task<object_part> get_object_range(shared<const Session> s, std::string bucket, 
 
 /// Size and ETag of an object.
 template <class Session>
-task<object_info> head_object(shared<const Session> s, std::string bucket, std::string key) {
+task<object_info> head_object(std::shared_ptr<const Session> s, std::string bucket, std::string key) {
   const operation op("HEAD", std::move(bucket), std::move(key));
   auto attempt = [&] { return detail::head_once(*s, op); };
   co_return co_await with_retries<object_info>(*s, attempt);

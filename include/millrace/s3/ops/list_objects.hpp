@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/s3/ops/send.hpp>
@@ -36,7 +36,7 @@ task<list_page> list_once(const basic_session<T>& s, const operation& op) {
 /// fails is retried; a listing that is cut short, repeats itself, goes on for more than `most_empty` pages in a row
 /// without a key is an s3::error; no object at all is a configuration_error, as a glob() that matches nothing is.
 template <class Session>
-async_generator<shard> list_objects(shared<const Session> s, url prefix, std::uint64_t most_empty = 10000) {
+async_generator<shard> list_objects(std::shared_ptr<const Session> s, url prefix, std::uint64_t most_empty = 10000) {
   std::string token;
   std::string seen;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
   std::uint64_t pages = 0;

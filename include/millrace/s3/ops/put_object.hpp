@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/ops/detail/upload_requests.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/ops/with_retries.hpp>
@@ -15,14 +15,14 @@ namespace millrace::s3 {
 /// Stores `body` as an object, in one request whose signature covers the payload or its checksum; gives the ETag. At
 /// most 5 GiB (PutObject's limit); the bytes must not change until it is done. Retried as a whole.
 template <class Session>
-task<std::string> put_object(shared<const Session> s, std::string bucket, std::string key, bytes body,
+task<std::string> put_object(std::shared_ptr<const Session> s, std::string bucket, std::string key, bytes body,
                              detail::put_plan plan) {
   co_return co_await detail::store_whole(s, std::move(bucket), std::move(key), std::move(body), plan);
 }
 
 /// Creates a bucket; one that is ours already is fine.
 template <class Session>
-task<void> create_bucket(shared<const Session> s, std::string bucket) {
+task<void> create_bucket(std::shared_ptr<const Session> s, std::string bucket) {
   const operation op("PUT", std::move(bucket), std::string());
   auto attempt = [&] { return detail::discard_once(*s, op); };
   try {

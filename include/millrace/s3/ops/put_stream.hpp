@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/s3/ops/detail/open_upload.hpp>
@@ -44,7 +44,7 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 /// to its creation was lost: its id is known to nobody, and stores have a lifecycle rule for these. With only_new, a
 /// retry whose first attempt had succeeded is refused as any other: PreconditionFailed.
 template <class Session, class Content>
-task<object_info> put_stream(shared<const Session> s, std::string bucket, std::string key, Content content,
+task<object_info> put_stream(std::shared_ptr<const Session> s, std::string bucket, std::string key, Content content,
                              detail::put_plan plan) {
   executor& ex = co_await this_executor();
   where at;

@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -22,7 +22,7 @@ namespace millrace::s3 {
 /// Retries, resumption and checksum as in get_object_range; changed_error when the object is replaced meanwhile.
 /// Dropping the task ends the transfer.
 template <class Session>
-task<bytes> read_object(shared<const Session> s, std::string bucket, std::string key, std::size_t max_bytes) {
+task<bytes> read_object(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::size_t max_bytes) {
   const object_info info = co_await head_object(s, bucket, key);
   if (info.size > max_bytes) {
     const operation op("GET", std::move(bucket), std::move(key));

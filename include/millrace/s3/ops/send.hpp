@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -53,7 +53,7 @@ template <class T = void>
 class loop_signer final : public executor_service {
  public:
   static basic_signer<T>& of(executor& ex) {
-    return ex.service<loop_signer>([] { return make_owned<loop_signer>(); }).signer_;
+    return ex.service<loop_signer>([] { return std::make_unique<loop_signer>(); }).signer_;
   }
 
  private:

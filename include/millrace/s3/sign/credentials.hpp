@@ -5,13 +5,13 @@
 #include <openssl/crypto.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/sign/date.hpp>
 
 namespace millrace::s3 {
@@ -30,7 +30,7 @@ class credentials {
   /// (they come from files, the environment and JSON). The message never contains the value.
   credentials(std::string_view access_key_id, std::string_view secret_access_key, std::string_view session_token = {},
               std::optional<std::int64_t> expires_at = std::nullopt)
-      : parts_(make_shared_object<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
+      : parts_(std::make_shared<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
 
   static credentials anonymous() noexcept { return credentials(); }
 
@@ -86,7 +86,7 @@ class credentials {
     std::optional<std::int64_t> expires_at;
   };
 
-  shared<const parts> parts_;
+  std::shared_ptr<const parts> parts_;
 };
 
 /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (else the old AWS_SECURITY_TOKEN) and

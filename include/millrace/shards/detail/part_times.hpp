@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/shards/hedge_options.hpp>
 
 namespace millrace::detail {
@@ -27,12 +27,12 @@ class part_times {
   template <class = void>
   std::optional<duration> patience(std::size_t length) {
     std::lock_guard lock(mutex_);
-    allowed_ = min_of(allowed_ + options_.extra, most_allowed);
+    allowed_ = std::min(allowed_ + options_.extra, most_allowed);
     const sizes& s = of(length);
     if (s.count < least) return std::nullopt;
     const duration p95 = s.percentile_95();
     const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95.count()) * options_.factor));
-    return max_of(slow, options_.least);
+    return std::max(slow, options_.least);
   }
 
   /// The right to a second request.
@@ -79,13 +79,13 @@ class part_times {
       length >>= 1;
       ++doublings;
     }
-    if (by_size_[doublings] == nullptr) by_size_[doublings] = make_owned<sizes>();
+    if (by_size_[doublings] == nullptr) by_size_[doublings] = std::make_unique<sizes>();
     return *by_size_[doublings];
   }
 
   const hedge_options options_;
   std::mutex mutex_;
-  owned<sizes> by_size_[64];
+  std::unique_ptr<sizes> by_size_[64];
   double allowed_ = 0;
 };
 

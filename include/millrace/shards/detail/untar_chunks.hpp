@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/detail/archive_warnings.hpp>
@@ -39,7 +39,7 @@ template <class Chunks, class Open, class Member = member>
 async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
-  shared<const shard> from;  // what the reader reads
+  std::shared_ptr<const shard> from;  // what the reader reads
   std::uint64_t ordinal = 0;
   std::uint64_t handed_on = 0;  // members of it, with the one that is held
   std::optional<Member> held;

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
 #include <millrace/base/crc32.hpp>
-#include <millrace/base/minmax.hpp>
 
 namespace millrace::tar::detail {
 
@@ -27,7 +27,7 @@ class gzip_check {
     if (!further_member_ && !piece.empty()) {
       char joint[2 * overlap];  // headers that straddle pieces
       std::memcpy(joint, edge_, edge_size_);
-      const std::size_t first = min_of(piece.size(), overlap);
+      const std::size_t first = std::min(piece.size(), overlap);
       std::memcpy(joint + edge_size_, piece.data(), first);
       search(std::string_view(static_cast<const char*>(joint), edge_size_ + first), fed_ - edge_size_);
       search(piece, fed_);
@@ -75,7 +75,7 @@ class gzip_check {
       edge_size_ = overlap;
       return;
     }
-    const std::size_t keep = min_of(edge_size_, overlap - piece.size());
+    const std::size_t keep = std::min(edge_size_, overlap - piece.size());
     std::memmove(edge_, edge_ + edge_size_ - keep, keep);
     std::memcpy(edge_ + keep, piece.data(), piece.size());
     edge_size_ = keep + piece.size();

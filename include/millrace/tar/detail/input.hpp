@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
@@ -57,7 +57,7 @@ class input {
   std::size_t copy(char* to, std::size_t most) {
     std::size_t done = 0;
     while (done < most) {
-      const std::size_t n = min_of(together(), most - done);
+      const std::size_t n = std::min(together(), most - done);
       if (n == 0) break;
       std::memcpy(to + done, here(), n);
       advance(n);
@@ -74,7 +74,7 @@ class input {
     }
     std::uint64_t done = 0;
     while (done < most) {
-      const std::uint64_t n = min_of<std::uint64_t>(together(), most - done);
+      const std::uint64_t n = std::min<std::uint64_t>(together(), most - done);
       if (n == 0) break;
       advance(static_cast<std::size_t>(n));
       done += n;

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include <archive.h>
 #include <archive_entry.h>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/tar/format.hpp>
 
 namespace millrace::tar::detail {
@@ -19,7 +19,7 @@ namespace millrace::tar::detail {
 struct free_archive {
   void operator()(::archive* a) const noexcept { ::archive_read_free(a); }
 };
-using archive_handle = owned<::archive, free_archive>;
+using archive_handle = std::unique_ptr<::archive, free_archive>;
 
 /// libarchive's words for its last error. It has none for some.
 inline std::string archive_words(::archive* a) {

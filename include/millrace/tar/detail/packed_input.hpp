@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/minmax.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace::tar::detail {
@@ -72,7 +72,7 @@ class packed_input {
                     .substr(current_used > count ? static_cast<std::size_t>(current_used) - count : 0));
     if (consumed < given_) {
       const std::uint64_t unread = given_ - consumed;
-      text.resize(text.size() - static_cast<std::size_t>(min_of<std::uint64_t>(unread, text.size())));
+      text.resize(text.size() - static_cast<std::size_t>(std::min<std::uint64_t>(unread, text.size())));
     }
     return text.size() > count ? text.substr(text.size() - count) : text;
   }

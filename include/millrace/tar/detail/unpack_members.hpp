@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
 
-#include <millrace/base/minmax.hpp>
 #include <millrace/tar/detail/unpacker.hpp>
 
 namespace millrace::tar::detail {
@@ -76,7 +76,7 @@ inline bool unpacker::read_members(::archive* a) {
     if (behind_folder) most_read_ = consumed(a) + most_between;
     const int result = ::archive_read_next_header(a, &e);
     most_read_ = UINT64_MAX;
-    if (stopped(static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_read_header_position(a))))) return false;
+    if (stopped(static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a))))) return false;
     if (result == ARCHIVE_EOF) {
       const la_int64_t end = ::archive_filter_bytes(a, -1);
       if (kind_ == format::zip) return check_directory(static_cast<std::uint64_t>(end), members);
@@ -86,7 +86,7 @@ inline bool unpacker::read_members(::archive* a) {
     }
     // RETRY would mean to look for the next header somewhere behind the broken one.
     const bool usable = result == ARCHIVE_OK || (result == ARCHIVE_WARN && is_about_charset(archive_words(a)));
-    if (!usable) return broken(a, static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_read_header_position(a))));
+    if (!usable) return broken(a, static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a))));
     if (!read_member(a, e)) {
       failed_name_ = std::move(member_.name);
       return false;
@@ -114,7 +114,7 @@ inline bool unpacker::read_member(::archive* a, ::archive_entry* e) {
   if (name == nullptr) name = ::archive_entry_pathname_utf8(e);
   member_.name = name == nullptr ? "" : name;
   member_.body = bytes();
-  member_.header_offset = static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_read_header_position(a)));
+  member_.header_offset = static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a)));
   member_.data_offset = member_.header_offset;
   member_.type = type_of(e);
   member_.size = 0;
@@ -142,12 +142,12 @@ inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
   const std::uint64_t at = member_.header_offset;
   const std::uint64_t most = options_.members.max_member_bytes;
   const bool known = ::archive_entry_size_is_set(e) != 0;
-  const auto announced = static_cast<std::uint64_t>(known ? max_of<la_int64_t>(0, ::archive_entry_size(e)) : 0);
+  const auto announced = static_cast<std::uint64_t>(known ? std::max<la_int64_t>(0, ::archive_entry_size(e)) : 0);
   if (announced > most) {
     return fail("the member's " + std::to_string(announced) + " bytes are more than max_member_bytes", at);
   }
   writable_bytes memory =
-      writable_bytes::allocate(static_cast<std::size_t>(known ? announced : min_of<std::uint64_t>(most, 64 * KiB)));
+      writable_bytes::allocate(static_cast<std::size_t>(known ? announced : std::min<std::uint64_t>(most, 64 * KiB)));
   std::size_t filled = 0;
   for (;;) {
     const void* data = nullptr;
@@ -164,8 +164,8 @@ inline bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     output_ += size;
     if (!within_limits(a, at)) return false;
     if (size > memory.capacity() - filled) {
-      const std::uint64_t wanted = max_of<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
-      writable_bytes larger = writable_bytes::allocate(static_cast<std::size_t>(min_of(most, wanted)));
+      const std::uint64_t wanted = std::max<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
+      writable_bytes larger = writable_bytes::allocate(static_cast<std::size_t>(std::min(most, wanted)));
       std::memcpy(larger.data(), memory.data(), filled);
       memory = std::move(larger);
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,6 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -54,7 +54,7 @@ class unpacker {
 
   void feed(bytes piece) {
     for (std::size_t at = 0; at < piece.size(); at += most_piece) {
-      input_.push(piece.slice(at, min_of(most_piece, piece.size() - at)));
+      input_.push(piece.slice(at, std::min(most_piece, piece.size() - at)));
     }
   }
   void end_input() noexcept { input_.end(); }
@@ -151,7 +151,7 @@ class unpacker {
   }
 
   static std::uint64_t consumed(::archive* a) noexcept {
-    return static_cast<std::uint64_t>(max_of<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
+    return static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
   }
 
   bool broken(::archive* a, std::uint64_t at) {
@@ -164,7 +164,7 @@ class unpacker {
     if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
       return fail("the object unpacks to more than max_output_bytes", at);
     }
-    if (output_ > options_.free_bytes && output_ / max_of<std::uint64_t>(1, consumed(a)) > options_.max_ratio) {
+    if (output_ > options_.free_bytes && output_ / std::max<std::uint64_t>(1, consumed(a)) > options_.max_ratio) {
       return fail("the object unpacks to more than max_ratio times its size", at);
     }
     return true;
@@ -211,7 +211,7 @@ class unpacker {
         slab_ = pool_.acquire();
         filled_ = taken_ = 0;
       }
-      const std::size_t n = min_of(data.size(), slab_.capacity() - filled_);
+      const std::size_t n = std::min(data.size(), slab_.capacity() - filled_);
       std::memcpy(slab_.data() + filled_, data.data(), n);
       filled_ += n;
       data.remove_prefix(n);

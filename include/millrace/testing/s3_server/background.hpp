@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/testing/s3_server/server.hpp>
@@ -24,7 +24,7 @@ template <class Unused = void>
 class basic_background {
  public:
   explicit basic_background(options o = options(), const loop_options& l = {})
-      : server_(make_owned<server>(std::move(o))), thread_(l) {
+      : server_(std::make_unique<server>(std::move(o))), thread_(l) {
     thread_.loop().post_remote(start_message_);
   }
   basic_background(const basic_background&) = delete;
@@ -54,7 +54,7 @@ class basic_background {
     server_.reset();  // here: a socket, which may still be watched, ends before its loop and on its thread
   }
 
-  owned<server> server_;
+  std::unique_ptr<server> server_;
   started<void> running_;
   millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::start> start_message_{*this};
   millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::stop> stop_message_{*this};

@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/io/socket.hpp>
@@ -64,7 +64,7 @@ class basic_server {
   task<void> accept_all(executor& ex, connections& connected);
   task<void> serve_connection(socket peer, std::uint64_t number);
 
-  owned<detail::shared_state> state_;
+  std::unique_ptr<detail::shared_state> state_;
   socket listener_;
   const std::uint16_t port_;
   event stopping_;
@@ -75,7 +75,7 @@ using server = basic_server<>;
 
 template <class Unused>
 basic_server<Unused>::basic_server(options o)
-    : state_(make_owned<detail::shared_state>(std::move(o))),
+    : state_(std::make_unique<detail::shared_state>(std::move(o))),
       listener_(socket::listen(state_->settings.address.c_str(), state_->settings.port)),
       port_(listener_.port()) {}
 

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/auth/detail/container_source.hpp>
 #include <millrace/s3/auth/detail/instance_source.hpp>
 #include <millrace/s3/auth/detail/profile_chain.hpp>
@@ -45,8 +44,8 @@ class default_chain {
  public:
   using settings = basic_settings<std::void_t<World>>;
 
-  default_chain(shared<World> world, const environment& variables)
-      : world_(std::move(world)), variables_(make_owned<environment_copy<std::void_t<World>>>(variables)) {}
+  default_chain(std::shared_ptr<World> world, const environment& variables)
+      : world_(std::move(world)), variables_(std::make_unique<environment_copy<std::void_t<World>>>(variables)) {}
 
   World& world() const noexcept { return *world_; }
   std::int64_t now() const noexcept { return world_->now(); }
@@ -228,8 +227,8 @@ class default_chain {
     co_return std::move(*who);
   }
 
-  const shared<World> world_;
-  const owned<environment_copy<std::void_t<World>>> variables_;
+  const std::shared_ptr<World> world_;
+  const std::unique_ptr<environment_copy<std::void_t<World>>> variables_;
 };
 
 }  // namespace millrace::s3::detail

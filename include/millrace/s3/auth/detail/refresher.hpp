@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/auth/detail/remote_waiters.hpp>
@@ -26,9 +26,9 @@ namespace millrace::s3::detail {
 template <class Source>
 class refresher {
  public:
-  explicit refresher(shared<Source> source) : source_(std::move(source)) {}
+  explicit refresher(std::shared_ptr<Source> source) : source_(std::move(source)) {}
 
-  static task<credentials> get(shared<refresher> self) {
+  static task<credentials> get(std::shared_ptr<refresher> self) {
     executor& ex = co_await this_executor();
     for (;;) {
       std::uint64_t seen = 0;
@@ -87,7 +87,7 @@ class refresher {
   }
 
   /// Runs by itself, for everybody: whoever began it may be dropped. A loop that ends does not wait long for it.
-  static void begin(executor& ex, const shared<refresher>& self) {
+  static void begin(executor& ex, const std::shared_ptr<refresher>& self) {
     try {
       root_scope::of(ex).adopt_droppable(run(self));
     } catch (...) {
@@ -96,7 +96,7 @@ class refresher {
     }
   }
 
-  static task<void> run(shared<refresher> self) {
+  static task<void> run(std::shared_ptr<refresher> self) {
     // An executor that ends drops this where it stands: those who wait on others are told, and begin anew.
     class report {
      public:
@@ -161,8 +161,8 @@ class refresher {
     } else {
       // Between an eighth and a quarter of their life before the end, at most 15 minutes: a thousand ranks that began
       // together do not ask together.
-      const double ahead = static_cast<double>(min_of(left / 4, std::int64_t(900)));
-      usable_until_ = *end - min_of(left / 10, std::int64_t(10));
+      const double ahead = static_cast<double>(std::min(left / 4, std::int64_t(900)));
+      usable_until_ = *end - std::min(left / 10, std::int64_t(10));
       refresh_at_ = *end - static_cast<std::int64_t>(ahead * (1.0 - 0.5 * source_->random()));
       warned_ = false;
     }
@@ -198,14 +198,14 @@ class refresher {
   std::optional<credentials> outcome() {
     std::lock_guard lock(mutex_);
     const std::int64_t end = current_ ? current_->expires_at().value_or(never) : 0;
-    if (current_ && !invalid_ && source_->now() < max_of(usable_until_, end)) return current_;
+    if (current_ && !invalid_ && source_->now() < std::max(usable_until_, end)) return current_;
     if (error_) std::rethrow_exception(error_);
     return std::nullopt;
   }
 
   static constexpr std::int64_t extension = 600;
 
-  const shared<Source> source_;
+  const std::shared_ptr<Source> source_;
   mutable std::mutex mutex_;
   std::optional<credentials> current_;
   std::string where_from_;

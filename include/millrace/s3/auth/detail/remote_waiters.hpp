@@ -4,10 +4,10 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace::s3::detail {
@@ -99,7 +99,7 @@ class remote_waiters::awaitable {
       return counter_ > seen_;
     }
     bool await_suspend(std::coroutine_handle<> handle) {
-      auto made = make_owned<ticket>(home());
+      auto made = std::make_unique<ticket>(home());
       suspend(handle);
       made->waiter = &node();
       std::lock_guard lock(mutex_);

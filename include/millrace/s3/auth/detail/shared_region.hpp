@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/auth/detail/remote_waiters.hpp>
@@ -22,9 +22,9 @@ namespace millrace::s3::detail {
 template <class Source>
 class shared_region {
  public:
-  explicit shared_region(shared<Source> source) : source_(std::move(source)) {}
+  explicit shared_region(std::shared_ptr<Source> source) : source_(std::move(source)) {}
 
-  static task<std::string> get(shared<shared_region> self) {
+  static task<std::string> get(std::shared_ptr<shared_region> self) {
     executor& ex = co_await this_executor();
     for (;;) {
       std::uint64_t seen = 0;
@@ -63,7 +63,7 @@ class shared_region {
     bool told_ = false;
   };
 
-  static void begin(executor& ex, const shared<shared_region>& self) {
+  static void begin(executor& ex, const std::shared_ptr<shared_region>& self) {
     try {
       root_scope::of(ex).adopt_droppable(run(self));
     } catch (...) {
@@ -72,7 +72,7 @@ class shared_region {
     }
   }
 
-  static task<void> run(shared<shared_region> self) {
+  static task<void> run(std::shared_ptr<shared_region> self) {
     report at_end(*self);
     std::optional<std::string> answer;
     std::exception_ptr failed;
@@ -94,7 +94,7 @@ class shared_region {
     waiters_.wake_all();
   }
 
-  const shared<Source> source_;
+  const std::shared_ptr<Source> source_;
   std::mutex mutex_;
   std::optional<std::string> answer_;
   std::exception_ptr error_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/minmax.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 #include <millrace/s3/auth/detail/profile_chain.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
@@ -71,8 +71,8 @@ template <class = void>
 error refusal_of_sts(const http::response& answer, const std::string& url) {
   error_document document = error_document::parse(answer.body).value_or(error_document());
   // Some refusals repeat what was signed, with the session token in it.
-  document.message.resize(min_of(document.message.size(), document.message.find("\n")));
-  document.message.resize(min_of(document.message.size(), document.message.find("The Canonical String")));
+  document.message.resize(std::min(document.message.size(), document.message.find("\n")));
+  document.message.resize(std::min(document.message.size(), document.message.find("The Canonical String")));
   if (document.code.empty() && document.message.empty()) document.message = "STS refused the request";
   return error(answer.head.status, document.code, document.message, document.request_id,
                where{url, std::nullopt, std::string()});

@@ -9,12 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/base/shared.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/detail/run_process.hpp>
 #include <millrace/io/timeout.hpp>
@@ -40,7 +40,7 @@ class surroundings {
     if (limits.direct) options.proxy.clear();  // whatever the variables say
     options.connect_timeout = limits.connect;
     options.first_byte_timeout = options.stall_timeout = limits.total;
-    return send_within(std::move(r), make_shared_object<const http::transport_options>(std::move(options)), limits);
+    return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
   }
 
   task<process_result> run(std::string command, duration longest, std::size_t limit) const {
@@ -54,7 +54,7 @@ class surroundings {
 
  private:
   /// As http::send(), but nothing of the answer is left behind in memory that has been freed: it may be a secret.
-  static task<http::response> send_wiped(http::request r, shared<const http::transport_options> options,
+  static task<http::response> send_wiped(http::request r, std::shared_ptr<const http::transport_options> options,
                                          std::size_t limit) {
     executor& ex = co_await this_executor();
     http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
@@ -78,7 +78,7 @@ class surroundings {
   }
 
   /// An answer that drips is no answer.
-  static task<http::response> send_within(http::request r, shared<const http::transport_options> options,
+  static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);
     try {

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <millrace/base/owned.hpp>
 
 namespace millrace::s3::detail {
 
@@ -34,19 +33,19 @@ class name_table {
   Value& operator[](std::string_view name) {
     const std::size_t at = place(name);
     if (at == entries_.size() || entries_[at]->name != name) {
-      entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(at), make_owned<entry>(std::string(name)));
+      entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(at), std::make_unique<entry>(std::string(name)));
     }
     return entries_[at]->value;
   }
   template <class Condition>
   void erase_if(Condition condition) {
-    std::erase_if(entries_, [&](const owned<entry>& e) { return condition(e->value); });
+    std::erase_if(entries_, [&](const std::unique_ptr<entry>& e) { return condition(e->value); });
   }
 
   bool empty() const noexcept { return entries_.empty(); }
   std::size_t size() const noexcept { return entries_.size(); }
   /// The entries, in the order of their names.
-  const std::vector<owned<entry>>& entries() const noexcept { return entries_; }
+  const std::vector<std::unique_ptr<entry>>& entries() const noexcept { return entries_; }
 
  private:
   /// The first entry whose name is not below `name`.
@@ -64,7 +63,7 @@ class name_table {
     return begin;
   }
 
-  std::vector<owned<entry>> entries_;
+  std::vector<std::unique_ptr<entry>> entries_;
 };
 
 }  // namespace millrace::s3::detail

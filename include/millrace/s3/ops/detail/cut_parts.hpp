@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,7 +11,6 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -42,7 +42,7 @@ class part_buffer {
 
   /// Takes what fits from the front of `piece`.
   void take(bytes& piece) {
-    const std::size_t n = min_of(piece.size(), part_ - filled_);
+    const std::size_t n = std::min(piece.size(), part_ - filled_);
     if (whole_.empty() && filled_ == 0 && n == part_) {
       whole_ = piece.slice(0, n);  // a part in one piece is not copied
     } else {
@@ -63,7 +63,7 @@ class part_buffer {
  private:
   void reserve(std::size_t size) {
     if (memory_.capacity() >= size) return;
-    const std::size_t small = min_of(part_, 256 * KiB);
+    const std::size_t small = std::min(part_, 256 * KiB);
     writable_bytes larger = size <= small ? writable_bytes::allocate(small) : slabs_.acquire();
     if (filled_ > 0) std::memcpy(larger.data(), memory_.data(), filled_);
     memory_ = std::move(larger);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/s3/ops/detail/upload_requests.hpp>
 #include <millrace/sync/event.hpp>
@@ -19,12 +19,12 @@ namespace millrace::s3::detail {
 template <class Session>
 class open_upload {
  public:
-  open_upload(executor& ex, shared<const Session> s, std::string bucket, std::string key, put_plan plan)
+  open_upload(executor& ex, std::shared_ptr<const Session> s, std::string bucket, std::string key, put_plan plan)
       : scope_(root_scope::of(ex)),
         session_(std::move(s)),
         bucket_(std::move(bucket)),
         key_(std::move(key)),
-        state_(make_shared_object<state>()) {
+        state_(std::make_shared<state>()) {
     scope_.adopt(create(state_, session_, bucket_, key_, std::move(plan)));
   }
   open_upload(const open_upload&) = delete;
@@ -55,7 +55,7 @@ class open_upload {
     bool abandoned = false;
   };
 
-  static task<void> create(shared<state> st, shared<const Session> s, std::string bucket, std::string key,
+  static task<void> create(std::shared_ptr<state> st, std::shared_ptr<const Session> s, std::string bucket, std::string key,
                            put_plan plan) {
     std::string id;
     try {
@@ -72,10 +72,10 @@ class open_upload {
   }
 
   root_scope& scope_;
-  const shared<const Session> session_;
+  const std::shared_ptr<const Session> session_;
   const std::string bucket_;
   const std::string key_;
-  const shared<state> state_;
+  const std::shared_ptr<state> state_;
   bool completed_ = false;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -10,7 +11,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/minmax.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/s3/detail/upload_parts.hpp>
 #include <millrace/s3/ops/detail/prefix_gates.hpp>
@@ -93,7 +93,7 @@ class part_download {
     }
     // The exchange is gone; what it had received lies in partial_.
     if (!sound || !may_resume()) forget();
-    progressed_ = partial_.filled > before && partial_.filled - before >= max_of(64 * KiB, length_ / 16);
+    progressed_ = partial_.filled > before && partial_.filled - before >= std::max(64 * KiB, length_ / 16);
     std::rethrow_exception(why);
   }
 
@@ -182,7 +182,7 @@ class part_download {
   }
 
   void check_length(std::size_t got) const {
-    const std::uint64_t due = min_of<std::uint64_t>(length_, seen_->size - min_of(seen_->size, offset_));
+    const std::uint64_t due = std::min<std::uint64_t>(length_, seen_->size - std::min(seen_->size, offset_));
     if (got == due) return;
     throw http::error(http::failure::protocol,
                       "the answer has " + std::to_string(got) + " bytes instead of " + std::to_string(due), op_.at());

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/s3/config/detail/name_table.hpp>
 #include <millrace/s3/ops/detail/prefix_gate.hpp>
@@ -18,7 +18,7 @@ template <class Gate>
 class prefix_gates final : public executor_service {
  public:
   static prefix_gates& of(executor& ex) {
-    return ex.service<prefix_gates>([] { return make_owned<prefix_gates>(); });
+    return ex.service<prefix_gates>([] { return std::make_unique<prefix_gates>(); });
   }
 
   /// Valid while something of it is in use, and until the next call otherwise.

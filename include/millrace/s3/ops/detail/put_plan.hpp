@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,6 @@
 #include <string_view>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/http/headers.hpp>
 #include <millrace/s3/config/config.hpp>
 #include <millrace/s3/ops/put_options.hpp>
@@ -32,7 +32,7 @@ class put_plan {
       if (needed > 5 * GiB) throw configuration_error("put: no object may be that large");
       part = static_cast<std::size_t>((needed + MiB - 1) / MiB * MiB);
     }
-    limit = max_of<std::size_t>(1, min_of(o.parts, o.window / part));
+    limit = std::max<std::size_t>(1, std::min(o.parts, o.window / part));
     if (!o.content_type.empty()) {
       check_text(o.content_type, "the content type");
       fields.add("content-type", std::string(o.content_type));

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/shared.hpp>
 #include <millrace/s3/ops/detail/cut_parts.hpp>
 #include <millrace/s3/ops/detail/put_plan.hpp>
 #include <millrace/s3/ops/get_object.hpp>
@@ -68,7 +68,7 @@ void add_fields(operation& op, const http::headers& fields) {
 
 /// PutObject: the whole object in one request. Gives the ETag.
 template <class Session>
-task<std::string> store_whole(shared<const Session> s, std::string bucket, std::string key, bytes body,
+task<std::string> store_whole(std::shared_ptr<const Session> s, std::string bucket, std::string key, bytes body,
                               const put_plan& plan) {
   operation op("PUT", std::move(bucket), std::move(key));
   op.body = std::move(body);
@@ -82,7 +82,7 @@ task<std::string> store_whole(shared<const Session> s, std::string bucket, std::
 
 /// UploadPart.
 template <class Session>
-task<stored_part> store_part(shared<const Session> s, std::string bucket, std::string key, std::string id,
+task<stored_part> store_part(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id,
                              object_chunk chunk, bool checksums) {
   if (chunk.number > max_parts) {
     where at;
@@ -103,7 +103,7 @@ task<stored_part> store_part(shared<const Session> s, std::string bucket, std::s
 
 /// CreateMultipartUpload; gives the id.
 template <class Session>
-task<std::string> create_upload(shared<const Session> s, std::string bucket, std::string key, const put_plan& plan) {
+task<std::string> create_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, const put_plan& plan) {
   operation op("POST", std::move(bucket), std::move(key));
   op.query = "uploads";
   add_fields(op, plan.fields);
@@ -114,7 +114,7 @@ task<std::string> create_upload(shared<const Session> s, std::string bucket, std
 
 /// CompleteMultipartUpload; gives the ETag.
 template <class Session>
-task<std::string> complete_upload(shared<const Session> s, std::string bucket, std::string key, std::string id,
+task<std::string> complete_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id,
                                   std::vector<stored_part> parts, bool only_new) {
   operation op("POST", std::move(bucket), std::move(key));
   append_query_parameter(op.query, "uploadId", id);
@@ -145,7 +145,7 @@ task<std::string> complete_upload(shared<const Session> s, std::string bucket, s
 
 /// AbortMultipartUpload; an upload that is not there any more is fine.
 template <class Session>
-task<void> abort_upload(shared<const Session> s, std::string bucket, std::string key, std::string id) {
+task<void> abort_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id) {
   operation op("DELETE", std::move(bucket), std::move(key));
   append_query_parameter(op.query, "uploadId", id);
   auto attempt = [&] { return discard_once(*s, op); };

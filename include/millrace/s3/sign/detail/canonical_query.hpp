@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/minmax.hpp>
 #include <millrace/s3/sign/detail/canonical_path.hpp>
 #include <millrace/s3/sign/uri_encode.hpp>
 
@@ -30,9 +30,9 @@ class canonical_query {
     rewritten_.clear();
     rewritten_.reserve(query.size() * 3);
     while (!query.empty()) {
-      const std::size_t end = min_of(query.find('&'), query.size());
+      const std::size_t end = std::min(query.find('&'), query.size());
       const std::string_view one = query.substr(0, end);
-      query.remove_prefix(min_of(end + 1, query.size()));
+      query.remove_prefix(std::min(end + 1, query.size()));
       if (one.empty()) continue;
       const std::size_t equals = one.find('=');
       const std::string_view value = equals == std::string_view::npos ? std::string_view() : one.substr(equals + 1);

@@ -8,11 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 
 namespace millrace::s3::detail {
 
@@ -43,8 +43,8 @@ class sha256 {
   }
 
  private:
-  owned<EVP_MD, openssl_free> algorithm_;
-  owned<EVP_MD_CTX, openssl_free> context_;
+  std::unique_ptr<EVP_MD, openssl_free> algorithm_;
+  std::unique_ptr<EVP_MD_CTX, openssl_free> context_;
 };
 
 /// HMAC with SHA-256 (RFC 2104). What a key makes of the two hashes is kept for the next call, which is nearly always
@@ -101,10 +101,10 @@ class hmac_sha256 {
     return EVP_DigestInit_ex2(context, algorithm_.get(), nullptr) == 1 && EVP_DigestUpdate(context, text, size) == 1;
   }
 
-  owned<EVP_MD, openssl_free> algorithm_;
-  owned<EVP_MD_CTX, openssl_free> inner_;  // after the key's block
-  owned<EVP_MD_CTX, openssl_free> outer_;
-  owned<EVP_MD_CTX, openssl_free> work_;
+  std::unique_ptr<EVP_MD, openssl_free> algorithm_;
+  std::unique_ptr<EVP_MD_CTX, openssl_free> inner_;  // after the key's block
+  std::unique_ptr<EVP_MD_CTX, openssl_free> outer_;
+  std::unique_ptr<EVP_MD_CTX, openssl_free> work_;
   digest key_{};  // whose, if keyed_
   bool keyed_ = false;
 };

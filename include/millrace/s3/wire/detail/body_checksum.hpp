@@ -4,15 +4,15 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/minmax.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/http/headers.hpp>
 #include <millrace/s3/sign/detail/hashing.hpp>
@@ -65,7 +65,7 @@ class body_checksum {
   void add(std::string_view data, const running_crc& crc = running_crc()) {
     if (parts_ == 0) return add_run(data, crc);
     while (!data.empty()) {
-      const auto n = static_cast<std::size_t>(min_of<std::uint64_t>(data.size(), part_size_ - filled_));
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(data.size(), part_size_ - filled_));
       add_run(data.substr(0, n), crc);
       filled_ += n;
       data.remove_prefix(n);
@@ -116,7 +116,7 @@ class body_checksum {
   void begin_run() {
     crc_ = running_crc(how_.crc);
     if (how_.hash == nullptr) return;
-    if (hash_ == nullptr) hash_ = owned<EVP_MD_CTX, openssl_free>(EVP_MD_CTX_new());
+    if (hash_ == nullptr) hash_ = std::unique_ptr<EVP_MD_CTX, openssl_free>(EVP_MD_CTX_new());
     if (hash_ == nullptr || EVP_DigestInit_ex(hash_.get(), how_.hash(), nullptr) != 1) hashing_failed();
   }
   void add_run(std::string_view data, const running_crc& crc) {
@@ -152,7 +152,7 @@ class body_checksum {
   std::uint64_t parts_;
   std::uint64_t part_size_ = 0;
   running_crc crc_;
-  owned<EVP_MD_CTX, openssl_free> hash_;
+  std::unique_ptr<EVP_MD_CTX, openssl_free> hash_;
   std::uint64_t filled_ = 0;  // of the part that is being added
   std::uint64_t count_ = 0;   // parts that have been added
   std::string sums_;          // theirs

@@ -7,14 +7,13 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <millrace/base/owned.hpp>
 
 namespace millrace::s3::detail {
 
@@ -49,7 +48,7 @@ class xml_reader {
   /// Empty when the document was read to its end, else what is wrong with it. `offset()` says where.
   std::string read(std::string_view document) {
     if (document.size() > limits_.document) return "the XML answer is longer than " + std::to_string(limits_.document);
-    const owned<XML_ParserStruct, freer> parser(XML_ParserCreate("UTF-8"));
+    const std::unique_ptr<XML_ParserStruct, freer> parser(XML_ParserCreate("UTF-8"));
     if (parser == nullptr) throw std::bad_alloc();
     parser_ = parser.get();
     XML_SetUserData(parser_, this);

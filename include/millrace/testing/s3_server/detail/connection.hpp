@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +13,6 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/s3_server/detail/input.hpp>
 #include <millrace/testing/s3_server/detail/wire_script.hpp>
@@ -32,7 +32,7 @@ class shared_state {
         objects(clock),
         operations(objects, settings, clock),
         log(settings.log_limit),
-        tls(settings.tls.enabled ? make_owned<tls_context>(settings.tls) : nullptr) {}
+        tls(settings.tls.enabled ? std::make_unique<tls_context>(settings.tls) : nullptr) {}
 
   const options settings;
   server_clock clock;
@@ -41,7 +41,7 @@ class shared_state {
   fault_plan faults;
   request_log log;
   statistics counts;
-  owned<tls_context> tls;
+  std::unique_ptr<tls_context> tls;
 };
 
 /// One connection from its first byte to its end. Dropping its task closes it.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,6 @@
 #include <openssl/hmac.h>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 
 namespace millrace::s3_server::detail {
 
@@ -41,7 +41,7 @@ class hasher {
     void operator()(EVP_MD_CTX* p) const noexcept { EVP_MD_CTX_free(p); }
   };
 
-  owned<EVP_MD_CTX, free_context> context_;
+  std::unique_ptr<EVP_MD_CTX, free_context> context_;
 };
 
 inline std::string digest_of(const char* algorithm, std::string_view data) {

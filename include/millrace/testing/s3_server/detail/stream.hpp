@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/owned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/socket.hpp>
 #include <millrace/testing/s3_server/detail/tls_session.hpp>
@@ -20,7 +20,7 @@ class basic_stream {
  public:
   /// `context` null: plain. It must outlive the stream.
   basic_stream(socket s, tls_context* context) : socket_(std::move(s)) {
-    if (context != nullptr) tls_ = make_owned<tls_session>(socket_, *context);
+    if (context != nullptr) tls_ = std::make_unique<tls_session>(socket_, *context);
   }
   basic_stream(const basic_stream&) = delete;
   basic_stream& operator=(const basic_stream&) = delete;
@@ -42,7 +42,7 @@ class basic_stream {
 
  private:
   socket socket_;
-  owned<tls_session> tls_;
+  std::unique_ptr<tls_session> tls_;
 };
 using stream = basic_stream<>;
 

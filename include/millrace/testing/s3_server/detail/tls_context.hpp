@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,7 +19,6 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/owned.hpp>
 #include <millrace/testing/s3_server/tls_options.hpp>
 
 namespace millrace::s3_server::detail {
@@ -32,7 +32,7 @@ struct tls_free {
   void operator()(FILE* p) const noexcept { std::fclose(p); }
 };
 template <class T>
-using tls_handle = owned<T, tls_free>;
+using tls_handle = std::unique_ptr<T, tls_free>;
 
 /// A fresh key and a self-signed certificate for it; the certificate's PEM lies in a file for clients to trust, removed
 /// with the context unless its path was given.
