@@ -21,5 +21,5 @@ millrace_pc(millrace-http "the HTTP client of millrace" "millrace-core libcurl >
 millrace_pc(millrace-s3 "S3 and what reads from it" "millrace-http libcrypto >= 3.0 expat")
 millrace_pc(millrace-tar "compressed archives for millrace" "millrace-core libarchive >= 3.6")
 millrace_pc(millrace-jpeg "JPEG decoding for millrace" "millrace-core libturbojpeg >= 2.1")
-millrace_pc(millrace-origin "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0")
+millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0")
 millrace_pc(millrace "${PROJECT_DESCRIPTION}" "millrace-s3 millrace-tar millrace-jpeg")

@@ -25,11 +25,13 @@
 #include <millrace/s3/auth/detail/sts.hpp>
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/config/profile_file.hpp>
-#include <millrace/s3/sign/date.hpp>
 #include <millrace/s3/url.hpp>
 #include <millrace/s3/wire/detail/upload_documents.hpp>
 #include <millrace/s3/wire/error_document.hpp>
 #include <millrace/s3/wire/list_page.hpp>
+#include <millrace/text/ascii.hpp>
+#include <millrace/text/dates.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace {
 
@@ -97,7 +99,7 @@ void configuration(std::string_view text) {
     const std::optional<std::string> url = s3::detail::container_url(nothing_else);
     require(!url || (is_text(*url) &&
                      (url->rfind("https://", 0) == 0 || url->find("127.") == 7 || url->find("169.254.170.2") == 7 ||
-                      url->find('[') == 7 || s3::detail::equal_ignoring_case(url->substr(7, 9), "localhost"))));
+                      url->find('[') == 7 || text::equal_ignoring_case(url->substr(7, 9), "localhost"))));
   });
   allow<mill::configuration_error>([&] {
     s3::config_options o;
@@ -123,16 +125,16 @@ void names(std::string_view text) {
     const s3::url u = s3::url::parse(text);
     require(!u.bucket().empty() && s3::url::parse(u.to_string()) == u);
   });
-  const std::string query = s3::encode_query(text);
-  require(is_text(query) && s3::uri_decode(query) == text);
-  require(s3::uri_decode(s3::encode_path(text)) == text);
-  s3::uri_decode(text, s3::plus_sign::space);
+  const std::string query = text::encode_query(text);
+  require(is_text(query) && text::uri_decode(query) == text);
+  require(text::uri_decode(text::encode_path(text)) == text);
+  text::uri_decode(text, text::plus_sign::space);
   s3::arn::parse(text);
 }
 
 void values(std::string_view text) {
-  s3::parse_http_date(text, 1'800'000'000);
-  s3::parse_iso8601(text);
+  text::parse_http_date(text, 1'800'000'000);
+  text::parse_iso8601(text);
   allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
   if (const std::optional<s3::detail::json_leaves<>> json = s3::detail::json_leaves<>::parse(text)) {
     allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });

@@ -80,7 +80,7 @@ class package:
         source = pathlib.Path(self.o.source, "include")
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.hpp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
-        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "origin", "cuda")
+        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "s3_server", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[3:-1]))}
         root = pathlib.Path(self.o.source)
@@ -111,7 +111,7 @@ class package:
         self.run(self.o.compiler, "-std=c++20", *flags, f"-I{self.o.everything}", str(consumer / "main.cpp"),
                  str(consumer / "second.cpp"), *libraries, "-o", str(folder / "consumer"))
         self.expect_consumer(folder)
-        if {"millrace", "millrace-origin"} <= set(modules):
+        if {"millrace", "millrace-s3_server"} <= set(modules):
             documents = self.prefix / "share/doc/millrace"
             self.run(self.o.compiler, "-std=c++20", *flags, f"-I{documents}", "-fsyntax-only",
                      str(documents / "examples/quickstart.cpp"))
@@ -142,7 +142,7 @@ class package:
              "millrace::s3 needs " + curl + r" and OpenSSL 3\.0 \(Debian: libssl-dev\)"),
             (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
-            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, origin, cuda"),
+            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, s3_server, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

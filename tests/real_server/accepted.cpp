@@ -11,6 +11,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/text/percent.hpp>
 
 #include "tests/real_server/checks.hpp"
 
@@ -114,8 +115,8 @@ mill::task<void> keys_below(const place& p, std::string prefix) {
 mill::task<mill::s3::list_page> page_of(const place& p, std::string prefix, int most, std::string token) {
   mill::s3::operation op("GET", p.bucket, std::string());
   op.query = "list-type=2&encoding-type=url&max-keys=" + std::to_string(most);
-  mill::s3::append_query_parameter(op.query, "prefix", prefix);
-  if (!token.empty()) mill::s3::append_query_parameter(op.query, "continuation-token", token);
+  mill::text::append_query_parameter(op.query, "prefix", prefix);
+  if (!token.empty()) mill::text::append_query_parameter(op.query, "continuation-token", token);
   const auto s = p.session();
   co_return co_await mill::s3::detail::list_once(*s, op);
 }

@@ -3,30 +3,46 @@
 #pragma once
 
 #include <cstring>
-#include <typeinfo>
+#include <initializer_list>
 
 namespace millrace {
 
-/// Which type something is of. Equal for one type also in two shared objects that hide their symbols from each other
-/// (-fvisibility=hidden): its address tells a type only inside of one, its name in both. Types of unnamed namespaces are
-/// told by address, since those of two source files may have one name.
+/// Which type something is of, without run-time type information. Equal for one type also in two shared objects that
+/// hide their symbols from each other (-fvisibility=hidden): an address tells a type only inside of one, the name that
+/// the compiler gives it in both. Types of unnamed namespaces and of functions, lambdas among them, are told by address
+/// alone, since two of them may have one name.
 class type_id {
  public:
   /// T may be incomplete.
   template <class T>
   static type_id of() noexcept {
-    return type_id(typeid(T*));
+    return type_id(&place<T>, name<T>());
   }
 
   friend bool operator==(const type_id& a, const type_id& b) noexcept {
-    if (a.type_ == b.type_) return true;
-    const char* const name = a.type_->name();
-    return std::strcmp(name, b.type_->name()) == 0 && std::strstr(name, "_GLOBAL__N_") == nullptr;
+    if (a.place_ == b.place_) return true;
+    return std::strcmp(a.name_, b.name_) == 0 && is_unique(a.name_);
   }
 
  private:
-  explicit type_id(const std::type_info& type) noexcept : type_(&type) {}
-  const std::type_info* type_;
+  type_id(const char* place, const char* name) noexcept : place_(place), name_(name) {}
+
+  template <class T>
+  static constexpr char place = 0;
+  template <class T>
+  static const char* name() noexcept {
+    return __PRETTY_FUNCTION__;  // "... [with T = the type]", "... [T = the type]"
+  }
+  static bool is_unique(const char* name) noexcept {
+    const char* const type = std::strstr(name, "T = ");
+    for (const char* const part : {"{anonymous}", "(anonymous", "<lambda", "(lambda", ")::"}) {
+      if (type == nullptr || std::strstr(type, part) != nullptr) return false;
+    }
+    return true;
+  }
+
+  const char* place_;
+  const char* name_;
 };
 
 }  // namespace millrace

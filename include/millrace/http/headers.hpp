@@ -10,6 +10,7 @@
 
 #include <millrace/base/detail/wipe.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/text/ascii.hpp>
 
 namespace millrace::http {
 
@@ -46,13 +47,13 @@ class basic_headers {
   /// The first field of that name, null when there is none.
   const std::string* find(std::string_view name) const noexcept {
     for (const field& f : fields_) {
-      if (equal(f.first, name)) return &f.second;
+      if (text::equal_ignoring_case(f.first, name)) return &f.second;
     }
     return nullptr;
   }
   std::size_t count(std::string_view name) const noexcept {
     std::size_t n = 0;
-    for (const field& f : fields_) n += equal(f.first, name) ? 1U : 0U;
+    for (const field& f : fields_) n += text::equal_ignoring_case(f.first, name) ? 1U : 0U;
     return n;
   }
 
@@ -64,17 +65,7 @@ class basic_headers {
   auto begin() const noexcept { return fields_.begin(); }
   auto end() const noexcept { return fields_.end(); }
 
-  static bool equal(std::string_view a, std::string_view b) noexcept {
-    if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      if (lower(a[i]) != lower(b[i])) return false;
-    }
-    return true;
-  }
-
  private:
-  static char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
   std::vector<field> fields_;
 };
 using headers = basic_headers<>;

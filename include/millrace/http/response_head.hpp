@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <millrace/http/headers.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace::http {
 
@@ -42,15 +43,9 @@ struct content_range {
 
   /// Decimal digits at the front of `text`, which loses them; false when there are none or they overflow.
   static bool number(std::string_view& text, std::uint64_t& value) noexcept {
-    std::size_t i = 0;
-    value = 0;
-    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
-      const auto digit = static_cast<std::uint64_t>(text[i] - '0');
-      if (value > (UINT64_MAX - digit) / 10) return false;
-      value = value * 10 + digit;
-    }
-    text.remove_prefix(i);
-    return i > 0;
+    const std::optional<std::uint64_t> digits = text::take_decimal<std::uint64_t>(text);
+    value = digits.value_or(0);
+    return digits.has_value();
   }
 
  private:

@@ -10,20 +10,17 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/http/headers.hpp>
-#include <millrace/s3/sign/date.hpp>
+#include <millrace/text/dates.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace {
 
 /// The value of the header x-amz-retry-after: milliseconds. Nothing when it is not a plain number.
 template <class = void>
 std::optional<duration> parse_retry_after(std::string_view text) noexcept {
-  if (text.empty() || text.size() > 9) return std::nullopt;
-  std::int64_t value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = value * 10 + (c - '0');
-  }
-  return duration(value * 1'000'000);
+  const std::optional<std::int64_t> value = text::parse_decimal<std::int64_t>(text, 0, 999'999'999);
+  if (!value) return std::nullopt;
+  return duration(*value * 1'000'000);
 }
 
 /// The pause that an answer asks for: x-amz-retry-after, else Retry-After with seconds or a date (RFC 9110, 10.2.3).
@@ -34,7 +31,7 @@ std::optional<duration> retry_hint(const http::headers& fields, std::int64_t now
   const std::string* value = fields.find("retry-after");
   if (value == nullptr) return std::nullopt;
   if (const std::optional<duration> seconds = parse_retry_after(*value)) return *seconds * 1000;
-  const std::optional<std::int64_t> due = parse_http_date(*value, now);
+  const std::optional<std::int64_t> due = text::parse_http_date(*value, now);
   if (!due) return std::nullopt;
   return duration(std::clamp<std::int64_t>(*due - now, 0, 999'999'999) * 1'000'000'000);
 }

@@ -14,7 +14,7 @@
 #include <millrace/http/proxy.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/s3/auth/default_credentials.hpp>
-#include <millrace/s3/object_checksum.hpp>
+#include <millrace/s3/ops/object_checksum.hpp>
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
 #include <millrace/s3/ops/put_object.hpp>

@@ -51,7 +51,7 @@ class basic_http_storage final : public storage {
     download d(std::move(etag), offset, length, std::move(slabs));
     for (;;) {
       std::exception_ptr why;
-      s3::failed_attempt failed;
+      failed_attempt failed;
       const std::size_t before = d.partial.filled;
       try {
         part result = co_await attempt(object, d);
@@ -59,7 +59,7 @@ class basic_http_storage final : public storage {
         co_return std::move(result);
       } catch (const http::error& e) {
         why = std::current_exception();
-        failed.what = e.kind() == http::failure::status ? s3::classify(e.status(), {}) : s3::classify(e.kind());
+        failed.what = e.kind() == http::failure::status ? classify(e.status(), {}) : classify(e.kind());
         failed.timed_out = e.kind() == http::failure::timeout;
         failed.hint = d.hint;
         const bool kept = e.kind() == http::failure::broken || e.kind() == http::failure::timeout;

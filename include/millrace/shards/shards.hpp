@@ -11,6 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace {
 
@@ -38,13 +39,9 @@ std::vector<std::string> expand_braces(std::string_view text) {
       const std::string_view low = list.substr(0, dots);
       const std::string_view high = list.substr(dots + 2);
       const auto number = [&](std::string_view digits) {
-        if (digits.empty() || digits.size() > 18) fail("a brace range needs two numbers");
-        std::uint64_t value = 0;
-        for (char c : digits) {
-          if (c < '0' || c > '9') fail("a brace range needs two numbers");
-          value = value * 10 + static_cast<std::uint64_t>(c - '0');
-        }
-        return value;
+        const std::optional<std::uint64_t> value = text::parse_decimal<std::uint64_t>(digits);
+        if (!value) fail("a brace range needs two numbers");
+        return *value;
       };
       const std::uint64_t first = number(low);
       const std::uint64_t last = number(high);

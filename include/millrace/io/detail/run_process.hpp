@@ -3,10 +3,10 @@
 #pragma once
 
 #include <fcntl.h>
-#include <openssl/crypto.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ class process_result {
   process_result() = default;
   process_result(process_result&&) noexcept = default;
   process_result& operator=(process_result&&) = delete;
-  ~process_result() { OPENSSL_cleanse(output.data(), output.size()); }
+  ~process_result() { ::explicit_bzero(output.data(), output.size()); }
 
   std::string output;
   int exit_status = -1;  ///< -1: ended by a signal
@@ -206,7 +206,7 @@ class shell_process {
       }
       to.output.append(buffer, static_cast<std::size_t>(n));
     }
-    OPENSSL_cleanse(buffer, sizeof buffer);
+    ::explicit_bzero(buffer, sizeof buffer);
     return open;
   }
 
@@ -255,7 +255,7 @@ class shell_process {
       std::string text = command;
       char* arguments[] = {shell.data(), flag.data(), text.data(), nullptr};
       error = ::posix_spawn(&pid_, "/bin/sh", &files, &attributes, arguments, environ);
-      OPENSSL_cleanse(text.data(), text.size());
+      ::explicit_bzero(text.data(), text.size());
     }
     ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&files);
@@ -277,7 +277,7 @@ task<process_result> run_process(std::string command, duration longest, std::siz
   const time_point due = ex.now() + longest;
   process_result result;
   shell_process process(ex, command);
-  OPENSSL_cleanse(command.data(), command.size());
+  ::explicit_bzero(command.data(), command.size());
   bool open = true;
   for (;;) {
     const bool ended = process.ended(result);  // before the last look: what it wrote is in the pipe by then

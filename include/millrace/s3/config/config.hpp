@@ -13,6 +13,8 @@
 #include <millrace/retry/retry_options.hpp>
 #include <millrace/s3/config/detail/choices.hpp>
 #include <millrace/s3/config/settings.hpp>
+#include <millrace/text/ascii.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace::s3 {
 
@@ -108,21 +110,14 @@ namespace detail {
 /// A number of attempts: 1 to 999.
 template <class = void>
 std::optional<int> parse_attempts(std::string_view text) noexcept {
-  if (text.empty() || text.size() > 3) return std::nullopt;
-  int value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = value * 10 + (c - '0');
-  }
-  if (value < 1) return std::nullopt;
-  return value;
+  return text::parse_decimal<int>(text, 1, 999);
 }
 
 template <class = void>
 std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcept {
-  if (equal_ignoring_case(text, "standard")) return retry_mode::standard;
-  if (equal_ignoring_case(text, "adaptive")) return retry_mode::adaptive;
-  if (equal_ignoring_case(text, "legacy")) return retry_mode::legacy;
+  if (text::equal_ignoring_case(text, "standard")) return retry_mode::standard;
+  if (text::equal_ignoring_case(text, "adaptive")) return retry_mode::adaptive;
+  if (text::equal_ignoring_case(text, "legacy")) return retry_mode::legacy;
   return std::nullopt;
 }
 
@@ -138,11 +133,11 @@ config config::from_settings(const Settings& s, const config_options& given) {
   if (given.style == addressing::automatic) {
     const detail::choice c = detail::choose_addressing(s);
     const std::string text = c.value_or_empty();
-    if (detail::equal_ignoring_case(text, "path")) {
+    if (text::equal_ignoring_case(text, "path")) {
       result.style = addressing::path;
-    } else if (detail::equal_ignoring_case(text, "virtual")) {
+    } else if (text::equal_ignoring_case(text, "virtual")) {
       result.style = addressing::virtual_hosted;
-    } else if (!text.empty() && !detail::equal_ignoring_case(text, "auto")) {
+    } else if (!text.empty() && !text::equal_ignoring_case(text, "auto")) {
       c.refuse("path, virtual or auto");
     }
   }
@@ -151,8 +146,8 @@ config config::from_settings(const Settings& s, const config_options& given) {
   if (!given.use_arn_region) result.use_arn_region = detail::choose_use_arn_region(s).flag(true);
   if (!given.global_us_east_1) {
     if (const detail::choice c = detail::choose_us_east_1(s); c.value()) {
-      result.global_us_east_1 = detail::equal_ignoring_case(*c.value(), "legacy");
-      if (!result.global_us_east_1 && !detail::equal_ignoring_case(*c.value(), "regional")) {
+      result.global_us_east_1 = text::equal_ignoring_case(*c.value(), "legacy");
+      if (!result.global_us_east_1 && !text::equal_ignoring_case(*c.value(), "regional")) {
         c.refuse("legacy or regional");
       }
     }

@@ -13,7 +13,8 @@
 #include <millrace/s3/config/detail/endpoint_url.hpp>
 #include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/detail/partition.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
+#include <millrace/text/ascii.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3 {
 
@@ -44,7 +45,7 @@ class endpoint {
     out.reserve(base_.size() + 1 + key.size() + key.size() / 8);
     out += base_;
     if (out.empty() || !key.empty()) out += '/';
-    append_encoded_path(out, key);
+    text::append_encoded_path(out, key);
     return out;
   }
 
@@ -82,7 +83,7 @@ class endpoint {
 
   /// Host names are signed in lower case; regions (of S3-alikes, say) keep theirs in the scope.
   void lower_host() noexcept {
-    for (char& ch : host_) ch = ch >= 'A' && ch <= 'Z' ? static_cast<char>(ch - 'A' + 'a') : ch;
+    for (char& ch : host_) ch = text::to_lower(ch);
   }
 
   std::string_view scheme_ = "https";
@@ -137,7 +138,7 @@ endpoint::endpoint(const Config& c, std::string_view bucket) {
     host_.insert(0, bucket);
   } else if (!bucket.empty()) {
     base_ += '/';
-    append_encoded_query(base_, bucket);
+    text::append_encoded_query(base_, bucket);
   }
   host_ += port;
   lower_host();

@@ -14,6 +14,7 @@
 #include <millrace/s3/ops/with_retries.hpp>
 #include <millrace/s3/url.hpp>
 #include <millrace/s3/wire/list_page.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3 {
 
@@ -45,10 +46,10 @@ async_generator<shard> list_objects(std::shared_ptr<const Session> s, url prefix
   std::size_t found = 0;
   for (;;) {
     operation op("GET", prefix.bucket(), std::string());
-    append_query_parameter(op.query, "list-type", "2");
-    append_query_parameter(op.query, "encoding-type", "url");
-    if (!prefix.key().empty()) append_query_parameter(op.query, "prefix", prefix.key());
-    if (!token.empty()) append_query_parameter(op.query, "continuation-token", token);
+    text::append_query_parameter(op.query, "list-type", "2");
+    text::append_query_parameter(op.query, "encoding-type", "url");
+    if (!prefix.key().empty()) text::append_query_parameter(op.query, "prefix", prefix.key());
+    if (!token.empty()) text::append_query_parameter(op.query, "continuation-token", token);
     auto attempt = [&] { return detail::list_once(*s, op); };
     list_page page = co_await with_retries<list_page>(*s, attempt);
     if (page.truncated && (page.next_continuation_token == token || page.next_continuation_token == seen)) {

@@ -17,9 +17,9 @@
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/session.hpp>
-#include <millrace/s3/sign/date.hpp>
 #include <millrace/s3/sign/signer.hpp>
 #include <millrace/s3/wire/error_document.hpp>
+#include <millrace/text/dates.hpp>
 
 namespace millrace::s3 {
 
@@ -116,7 +116,7 @@ template <class T>
 bool clock_differs(const basic_session<T>& s, const http::response_head& head) {
   const std::string* date = head.fields.find("date");
   if (date == nullptr) return false;
-  const std::optional<std::int64_t> theirs = parse_http_date(*date, s.now());
+  const std::optional<std::int64_t> theirs = text::parse_http_date(*date, s.now());
   return theirs && (*theirs - s.now() > 4 * 60 || s.now() - *theirs > 4 * 60);
 }
 
@@ -151,7 +151,7 @@ task<error> refusal(const basic_session<T>& s, const operation& op, http::exchan
   if (head.status == 403 && op.method == "HEAD" && clock_differs(s, head)) document.code = "RequestTimeTooSkewed";
   if (classify(head.status, document.code) == retry_class::skew) {
     if (const std::string* date = head.fields.find("date")) {
-      if (const std::optional<std::int64_t> now = parse_http_date(*date, s.now())) s.learn_time(*now);
+      if (const std::optional<std::int64_t> now = text::parse_http_date(*date, s.now())) s.learn_time(*now);
     }
   }
   if (document.code.empty() && document.message.empty()) document.message = "the store refused the request";

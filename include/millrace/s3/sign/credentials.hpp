@@ -12,7 +12,7 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/s3/sign/date.hpp>
+#include <millrace/text/dates.hpp>
 
 namespace millrace::s3 {
 
@@ -113,7 +113,7 @@ std::optional<credentials> credentials_from_environment(const environment& varia
   if (!key) throw configuration_error("AWS_SECRET_ACCESS_KEY is set but AWS_ACCESS_KEY_ID is not");
   std::optional<std::int64_t> expires_at;
   if (const std::optional<std::string> text = variables.get("AWS_CREDENTIAL_EXPIRATION")) {
-    expires_at = parse_iso8601(*text);
+    expires_at = text::parse_iso8601(*text);
     if (!expires_at) throw configuration_error("AWS_CREDENTIAL_EXPIRATION is not a date like 2026-01-31T12:00:00Z");
   }
   return credentials(*key, *secret, token ? std::string_view(*token) : std::string_view(), expires_at);

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include <millrace/base/error.hpp>
+#include <millrace/s3/sign/amz_date.hpp>
 #include <millrace/s3/sign/credentials.hpp>
-#include <millrace/s3/sign/date.hpp>
 #include <millrace/s3/sign/detail/canonical_headers.hpp>
 #include <millrace/s3/sign/detail/canonical_path.hpp>
 #include <millrace/s3/sign/detail/canonical_query.hpp>
@@ -19,6 +19,8 @@
 #include <millrace/s3/sign/detail/signing_key_cache.hpp>
 #include <millrace/s3/sign/signed_headers.hpp>
 #include <millrace/s3/sign/signing_request.hpp>
+#include <millrace/text/hex.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3 {
 
@@ -83,7 +85,7 @@ class basic_signer {
     authorization_ += ", SignedHeaders=";
     authorization_.append(canonical_, names_begin_, names_size_);
     authorization_ += ", Signature=";
-    detail::append_hex(authorization_, signature_);
+    text::append_hex(authorization_, signature_);
     result.add("authorization", authorization_);
     return result;
   }
@@ -106,23 +108,23 @@ class basic_signer {
     std::string text(who.access_key_id());
     text += '/';
     append_scope(text, request);
-    append_query_parameter(query, "X-Amz-Algorithm", "AWS4-HMAC-SHA256");
-    append_query_parameter(query, "X-Amz-Credential", text);
-    append_query_parameter(query, "X-Amz-Date", date_.timestamp());
-    append_query_parameter(query, "X-Amz-Expires", std::to_string(expires_in));
+    text::append_query_parameter(query, "X-Amz-Algorithm", "AWS4-HMAC-SHA256");
+    text::append_query_parameter(query, "X-Amz-Credential", text);
+    text::append_query_parameter(query, "X-Amz-Date", date_.timestamp());
+    text::append_query_parameter(query, "X-Amz-Expires", std::to_string(expires_in));
     text.clear();
     headers_.append_names(text);
-    append_query_parameter(query, "X-Amz-SignedHeaders", text);
+    text::append_query_parameter(query, "X-Amz-SignedHeaders", text);
     const bool token = !who.session_token().empty();
     if (token && options_.sign_session_token) {
-      append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
+      text::append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
     }
     compute(request, who, query);
     if (token && !options_.sign_session_token) {
-      append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
+      text::append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
     }
     query += "&X-Amz-Signature=";
-    detail::append_hex(query, signature_);
+    text::append_hex(query, signature_);
     return query;
   }
 
@@ -131,7 +133,7 @@ class basic_signer {
     detail::digest hash;
     sha256_(body, hash);
     std::string text;
-    detail::append_hex(text, hash);
+    text::append_hex(text, hash);
     return text;
   }
 
@@ -163,7 +165,7 @@ class basic_signer {
       throw configuration_error("the path of a request must start with /");
     }
     if (!(options_.encode_path ? is_sendable(request.path) : detail::is_encoded_path(request.path))) {
-      throw configuration_error("the path of a request must be encoded as encode_path() does");
+      throw configuration_error("the path of a request must be encoded as text::encode_path() does");
     }
     if (!is_sendable(request.query)) throw configuration_error("the query string of a request must be encoded");
     check_query_names(request.query);
@@ -190,7 +192,7 @@ class basic_signer {
 
   static void check_name(std::string_view text, const char* what) {
     bool good = !text.empty();
-    for (char c : text) good &= detail::is_unreserved(c);  // each, without a jump
+    for (char c : text) good &= text::detail::is_unreserved(c);  // each, without a jump
     if (!good) throw configuration_error(std::string("not a ") + what + ": \"" + std::string(text) + "\"");
   }
 
@@ -227,7 +229,7 @@ class basic_signer {
       const std::string path =
           options_.normalize_path ? detail::normalized_path(request.path) : std::string(request.path);
       if (options_.encode_path) {
-        append_encoded_path(canonical_, path);
+        text::append_encoded_path(canonical_, path);
       } else {
         canonical_ += path;
       }
@@ -249,7 +251,7 @@ class basic_signer {
     string_to_sign_ += '\n';
     append_scope(string_to_sign_, request);
     string_to_sign_ += '\n';
-    detail::append_hex(string_to_sign_, signature_);
+    text::append_hex(string_to_sign_, signature_);
 
     const detail::digest& key = keys_.find(hmac_, who, date_.day(), request.region, request.service);
     hmac_(key.data(), key.size(), string_to_sign_, signature_);

@@ -12,11 +12,12 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/s3/error.hpp>
-#include <millrace/s3/sign/date.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/s3/wire/detail/xml_reader.hpp>
 #include <millrace/s3/wire/error_document.hpp>
 #include <millrace/s3/wire/listed_object.hpp>
+#include <millrace/text/dates.hpp>
+#include <millrace/text/numbers.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3 {
 
@@ -93,9 +94,9 @@ class list_handler final : public xml_handler {
     for (raw_object& raw : objects_) {
       if (raw.key.empty()) broken(bucket, "the listing has an object without a key");
       std::string key = decoded(bucket, std::move(raw.key));
-      const std::optional<std::uint64_t> size = parse_size(raw.size);
+      const std::optional<std::uint64_t> size = text::parse_decimal<std::uint64_t>(raw.size);
       if (!size) broken(bucket, "the listing has an object without a valid size", key);
-      const std::int64_t modified = parse_iso8601(raw.last_modified).value_or(0);
+      const std::int64_t modified = text::parse_iso8601(raw.last_modified).value_or(0);
       out.objects.emplace_back(std::move(key), *size, std::move(raw.etag), modified);
     }
     out.common_prefixes.reserve(prefixes_.size());
@@ -126,19 +127,9 @@ class list_handler final : public xml_handler {
   /// S3 writes a blank as `+` and a plus sign as `%2B` there (form encoding); others write `%20`, which reads the same.
   std::string decoded(std::string_view bucket, std::string text) const {
     if (encoding_.empty()) return text;
-    std::optional<std::string> raw = uri_decode(text, plus_sign::space);
+    std::optional<std::string> raw = text::uri_decode(text, text::plus_sign::space);
     if (!raw) broken(bucket, "the listing has a name that is not properly percent-encoded", text);
     return std::move(*raw);
-  }
-
-  static std::optional<std::uint64_t> parse_size(std::string_view text) noexcept {
-    if (text.empty() || text.size() > 18) return std::nullopt;
-    std::uint64_t value = 0;
-    for (char c : text) {
-      if (c < '0' || c > '9') return std::nullopt;
-      value = value * 10 + static_cast<std::uint64_t>(c - '0');
-    }
-    return value;
   }
 
   std::string root_;

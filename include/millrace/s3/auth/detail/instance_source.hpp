@@ -16,7 +16,9 @@
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/s3/error.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
+#include <millrace/text/ascii.hpp>
+#include <millrace/text/numbers.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -31,7 +33,7 @@ class instance_place {
  public:
   template <class Settings>
   explicit instance_place(const Settings& s) {
-    disabled = http::headers::equal(s.variable("AWS_EC2_METADATA_DISABLED").value_or(std::string()), "true");
+    disabled = text::equal_ignoring_case(s.variable("AWS_EC2_METADATA_DISABLED").value_or(std::string()), "true");
     const auto find = [&s](const char* variable, const char* property) {
       std::optional<std::string> value = s.variable(variable);
       if (!value) {
@@ -42,8 +44,8 @@ class instance_place {
     const auto mode = find("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "ec2_metadata_service_endpoint_mode");
     std::string url = "http://169.254.169.254";
     if (mode) {
-      const bool six = http::headers::equal(*mode, "IPv6");
-      if (!six && !http::headers::equal(*mode, "IPv4")) {
+      const bool six = text::equal_ignoring_case(*mode, "IPv6");
+      if (!six && !text::equal_ignoring_case(*mode, "IPv4")) {
         throw configuration_error("`" + *mode +
                                   "` is not a valid endpoint mode of the instance metadata: IPv4 or IPv6");
       }
@@ -72,14 +74,9 @@ class instance_place {
  private:
   template <class = void>
   static int number(const std::string& text, const char* name) {
-    int value = 0;
-    for (char c : text) {
-      if (c < '0' || c > '9' || value > 100)
-        throw configuration_error(std::string(name) + " is not a number from 1 to 100");
-      value = value * 10 + (c - '0');
-    }
-    if (value < 1 || value > 100) throw configuration_error(std::string(name) + " is not a number from 1 to 100");
-    return value;
+    const std::optional<int> value = text::parse_decimal<int>(text, 1, 100);
+    if (!value) throw configuration_error(std::string(name) + " is not a number from 1 to 100");
+    return *value;
   }
 };
 
@@ -185,7 +182,7 @@ task<credentials> instance_credentials(World& world, instance_place place) {
   const auto is_name = [](std::string_view text) { return !first_line(text).empty(); };
   task<std::string> asking = session.get(folder, "no role is attached to this instance", is_name);
   const std::string names = co_await std::move(asking);
-  const std::string path = folder + encode_path(first_line(names));
+  const std::string path = folder + text::encode_path(first_line(names));
   const where at{root + path, std::nullopt, std::string()};
   const auto is_answer = [&](std::string_view text) {
     const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);

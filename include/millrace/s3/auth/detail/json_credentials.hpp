@@ -10,7 +10,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/auth/detail/json_leaves.hpp>
 #include <millrace/s3/sign/credentials.hpp>
-#include <millrace/s3/sign/date.hpp>
+#include <millrace/text/dates.hpp>
 
 namespace millrace::s3::detail {
 
@@ -25,7 +25,7 @@ std::optional<credentials> json_credentials(const json_leaves<T>& answer, const 
   if (key.empty() || secret.empty()) return std::nullopt;
   std::optional<std::int64_t> end;
   if (const std::optional<std::string_view> text = answer.find("Expiration")) {
-    end = parse_iso8601(*text);
+    end = text::parse_iso8601(*text);
     if (!end) throw configuration_error("Expiration is not a date like 2026-01-31T12:00:00Z", at);
   }
   try {

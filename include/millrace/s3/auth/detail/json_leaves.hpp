@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/text/hex.hpp>
+#include <millrace/text/numbers.hpp>
+#include <millrace/text/utf8.hpp>
+
 namespace millrace::s3::detail {
 
 /// The strings and numbers of a small JSON document (RFC 8259), by their place: `roleCredentials/accessKeyId`.
@@ -50,13 +54,8 @@ class json_leaves {
   /// A whole number that is not negative; nothing for anything else.
   std::optional<std::int64_t> find_number(std::string_view path) const noexcept {
     const std::optional<std::string_view> text = find(path);
-    if (!text || text->empty() || text->size() > 18) return std::nullopt;
-    std::int64_t value = 0;
-    for (char c : *text) {
-      if (c < '0' || c > '9') return std::nullopt;
-      value = value * 10 + (c - '0');
-    }
-    return value;
+    if (!text) return std::nullopt;
+    return text::parse_decimal<std::int64_t>(*text);
   }
 
  private:
@@ -203,7 +202,7 @@ class json_leaves {
       if (!take('\\') || !take('u') || !hex4(low) || low < 0xdc00 || low >= 0xe000) return false;
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    append_utf8(out, code);
+    text::append_utf8(out, code);
     return true;
   }
 
@@ -212,32 +211,12 @@ class json_leaves {
     code = 0;
     for (int i = 0; i < 4; ++i) {
       const char c = rest_[static_cast<std::size_t>(i)];
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = text::hex_digit(c);
       if (digit < 0) return false;
       code = code * 16 + static_cast<std::uint32_t>(digit);
     }
     rest_.remove_prefix(4);
     return true;
-  }
-
-  static void append_utf8(std::string& out, std::uint32_t code) {
-    const auto byte = [&out](std::uint32_t b) { out += static_cast<char>(b); };
-    if (code < 0x80) return byte(code);
-    if (code < 0x800) {
-      byte(0xc0 | (code >> 6));
-    } else {
-      if (code < 0x10000) {
-        byte(0xe0 | (code >> 12));
-      } else {
-        byte(0xf0 | (code >> 18));
-        byte(0x80 | ((code >> 12) & 0x3f));
-      }
-      byte(0x80 | ((code >> 6) & 0x3f));
-    }
-    byte(0x80 | (code & 0x3f));
   }
 
   std::string_view rest_;  // while parsing

@@ -11,6 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/config/profile_file.hpp>
 #include <millrace/s3/sign/credentials.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace::s3::detail {
 
@@ -152,18 +153,9 @@ class profile_chain {
       refuse("profile " + base_profile + " needs a code of an MFA device, which nobody can type here");
     }
     if (const std::optional<std::string> seconds = text(p, "duration_seconds")) {
-      int value = 0;
-      for (char c : *seconds) {
-        if (c < '0' || c > '9' || value > 43200) {
-          value = 0;
-          break;
-        }
-        value = value * 10 + (c - '0');
-      }
-      if (value < 900 || value > 43200) {
-        refuse("duration_seconds of profile " + base_profile + " is not a number from 900 to 43200");
-      }
-      r.duration_seconds = value;
+      const std::optional<int> value = text::parse_decimal<int>(*seconds, 900, 43200);
+      if (!value) refuse("duration_seconds of profile " + base_profile + " is not a number from 900 to 43200");
+      r.duration_seconds = *value;
     }
     return r;
   }

@@ -11,7 +11,8 @@
 
 #include <millrace/s3/auth/detail/json_leaves.hpp>
 #include <millrace/s3/auth/detail/sts.hpp>
-#include <millrace/s3/sign/date.hpp>
+#include <millrace/text/dates.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -44,8 +45,8 @@ task<credentials> sso_credentials(World& world, const basic_settings<T>& s, sso_
   const where at{path, std::nullopt, std::string()};
   const service_endpoint to(s, "portal.sso", "AWS_ENDPOINT_URL_SSO", "sso", what.region);
   std::string query;
-  append_query_parameter(query, "account_id", what.account);
-  append_query_parameter(query, "role_name", what.role);
+  text::append_query_parameter(query, "account_id", what.account);
+  text::append_query_parameter(query, "role_name", what.role);
   http::request wanted(to.url("/federation/credentials?" + query));
   {
     const file_text file = world.read_file(path);
@@ -53,7 +54,7 @@ task<credentials> sso_credentials(World& world, const basic_settings<T>& s, sso_
     const std::optional<json_leaves<T>> token = json_leaves<T>::parse(file.text);
     const std::optional<std::string_view> text = token ? token->find("accessToken") : std::nullopt;
     const std::optional<std::int64_t> end =
-        token ? parse_iso8601(token->find("expiresAt").value_or(std::string_view())) : std::nullopt;
+        token ? text::parse_iso8601(token->find("expiresAt").value_or(std::string_view())) : std::nullopt;
     if (!text || text->empty() || !end) throw configuration_error("this is no SSO token" + remedy, at);
     if (*end <= world.now()) throw configuration_error("the SSO token has expired" + remedy, at);
     wanted.fields.add("x-amz-sso_bearer_token", std::string(*text));

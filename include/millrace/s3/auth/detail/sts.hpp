@@ -17,11 +17,11 @@
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/sign/credentials.hpp>
-#include <millrace/s3/sign/date.hpp>
 #include <millrace/s3/sign/signer.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/s3/wire/detail/xml_reader.hpp>
 #include <millrace/s3/wire/error_document.hpp>
+#include <millrace/text/dates.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -60,7 +60,7 @@ credentials credentials_of_sts(std::string_view body, const std::string& url) {
   xml_reader<T> reader(answer, limits);
   const std::string wrong = reader.read(body);
   if (!wrong.empty()) throw error(200, std::string(), wrong, std::string(), at);
-  const std::optional<std::int64_t> end = parse_iso8601(answer.expiration);
+  const std::optional<std::int64_t> end = text::parse_iso8601(answer.expiration);
   if (answer.key.empty() || answer.secret.empty() || answer.token.empty() || !end) {
     throw error(200, std::string(), "the answer of STS lacks a part of the credentials", std::string(), at);
   }
@@ -82,14 +82,14 @@ error refusal_of_sts(const http::response& answer, const std::string& url) {
 template <class = void>
 std::string sts_form(std::string_view action, const role_request& role, std::int64_t now) {
   std::string form;
-  append_query_parameter(form, "Action", action);
-  append_query_parameter(form, "Version", "2011-06-15");
-  append_query_parameter(form, "RoleArn", role.arn);
-  append_query_parameter(form, "RoleSessionName",
+  text::append_query_parameter(form, "Action", action);
+  text::append_query_parameter(form, "Version", "2011-06-15");
+  text::append_query_parameter(form, "RoleArn", role.arn);
+  text::append_query_parameter(form, "RoleSessionName",
                          role.session_name.empty() ? "millrace-" + std::to_string(now) : role.session_name);
   if (role.duration_seconds != 0)
-    append_query_parameter(form, "DurationSeconds", std::to_string(role.duration_seconds));
-  if (!role.external_id.empty()) append_query_parameter(form, "ExternalId", role.external_id);
+    text::append_query_parameter(form, "DurationSeconds", std::to_string(role.duration_seconds));
+  if (!role.external_id.empty()) text::append_query_parameter(form, "ExternalId", role.external_id);
   return form;
 }
 
@@ -145,7 +145,7 @@ task<credentials> assume_role(World& world, const basic_settings<T>& s, role_req
     if (is_overload(answer)) return true;
     const std::string* date = answer.head.fields.find("date");
     if (answer.head.status < 400 || date == nullptr || skew != 0) return false;
-    const std::optional<std::int64_t> theirs = parse_http_date(*date, world.now());
+    const std::optional<std::int64_t> theirs = text::parse_http_date(*date, world.now());
     const std::int64_t off = theirs ? *theirs - world.now() : 0;
     if (off > -240 && off < 240) return false;
     skew = off;
@@ -173,7 +173,7 @@ task<credentials> assume_web_identity(World& world, const basic_settings<T>& s, 
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
     if (text.empty()) throw configuration_error("the web identity token is empty", at);
     form.reserve(form.size() + 3 * text.size() + 32);
-    append_query_parameter(form, "WebIdentityToken", text);
+    text::append_query_parameter(form, "WebIdentityToken", text);
   }
   const wiped_text wiped_form(form);
   const auto make = [&] { return sts_request(to, form); };

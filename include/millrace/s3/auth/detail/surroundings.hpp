@@ -43,8 +43,8 @@ class surroundings {
     return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
   }
 
-  task<process_result> run(std::string command, duration longest, std::size_t limit) const {
-    return run_process(std::move(command), longest, limit);
+  task<millrace::detail::process_result> run(std::string command, duration longest, std::size_t limit) const {
+    return millrace::detail::run_process(std::move(command), longest, limit);
   }
 
   /// Unix seconds.

@@ -10,17 +10,9 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/s3/config/settings.hpp>
+#include <millrace/text/ascii.hpp>
 
 namespace millrace::s3::detail {
-
-inline bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-    if (lower(a[i]) != lower(b[i])) return false;
-  }
-  return true;
-}
 
 /// One setting, and all the places that could have said it, in their order: the first that does wins. `Settings` is
 /// s3::settings.
@@ -65,15 +57,15 @@ class choice {
   }
   bool flag(bool otherwise) const {
     if (!value_) return otherwise;
-    if (equal_ignoring_case(*value_, "true")) return true;
-    if (!equal_ignoring_case(*value_, "false")) refuse("true or false");
+    if (text::equal_ignoring_case(*value_, "true")) return true;
+    if (!text::equal_ignoring_case(*value_, "false")) refuse("true or false");
     return false;
   }
   /// Whether checksums are used wherever the store supports them (also when nobody said anything), not only where it
   /// demands them. "Data Integrity Protections for Amazon S3" of the AWS SDKs and Tools Reference Guide.
   bool when_supported() const {
-    if (!value_ || equal_ignoring_case(*value_, "when_supported")) return true;
-    if (!equal_ignoring_case(*value_, "when_required")) refuse("when_supported or when_required");
+    if (!value_ || text::equal_ignoring_case(*value_, "when_supported")) return true;
+    if (!text::equal_ignoring_case(*value_, "when_required")) refuse("when_supported or when_required");
     return false;
   }
 

@@ -11,6 +11,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/sign/detail/canonical_path.hpp>
+#include <millrace/text/ascii.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace::s3::detail {
 
@@ -67,7 +69,7 @@ class endpoint_url {
       if (u <= 0x20 || u >= 0x7f || std::string_view("\"<>\\^`{|}%").find(c) != std::string_view::npos) {
         refuse(text, "its host has a character that no host name has");
       }
-      out.host_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      out.host_ += text::to_lower(c);
     }
     if (!port.empty()) out.set_port(port.substr(1), text);
     return out;
@@ -92,14 +94,9 @@ class endpoint_url {
   }
 
   void set_port(std::string_view digits, std::string_view text) {
-    std::uint32_t value = 0;
-    if (digits.empty() || digits.size() > 5) refuse(text, "its port is not a number from 1 to 65535");
-    for (char c : digits) {
-      if (c < '0' || c > '9') refuse(text, "its port is not a number from 1 to 65535");
-      value = value * 10 + static_cast<std::uint32_t>(c - '0');
-    }
-    if (value == 0 || value > 65535) refuse(text, "its port is not a number from 1 to 65535");
-    if (value != (scheme_ == "https" ? 443u : 80u)) port_ = ":" + std::to_string(value);
+    const std::optional<unsigned> value = text::parse_decimal<unsigned>(digits, 1, 65535);
+    if (!value) refuse(text, "its port is not a number from 1 to 65535");
+    if (*value != (scheme_ == "https" ? 443u : 80u)) port_ = ":" + std::to_string(*value);
   }
 
   std::string_view scheme_;

@@ -5,14 +5,16 @@
 #include <cstddef>
 #include <string_view>
 
+#include <millrace/text/ascii.hpp>
+#include <millrace/text/numbers.hpp>
+
 namespace millrace::s3::detail {
 
 /// One label of a host name: letters, digits and inner hyphens, 1 to 63 of them.
 inline bool is_host_label(std::string_view text) noexcept {
   if (text.empty() || text.size() > 63 || text.front() == '-' || text.back() == '-') return false;
   for (char c : text) {
-    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
-    if (!good) return false;
+    if (!text::is_alphanumeric(c) && c != '-') return false;
   }
   return true;
 }
@@ -33,13 +35,7 @@ inline bool is_ipv4(std::string_view text) noexcept {
   while (true) {
     const std::size_t dot = text.find('.');
     const std::string_view one = text.substr(0, dot);
-    if (one.empty() || one.size() > 3) return false;
-    int value = 0;
-    for (char c : one) {
-      if (c < '0' || c > '9') return false;
-      value = value * 10 + (c - '0');
-    }
-    if (value > 255) return false;
+    if (one.size() > 3 || !text::parse_decimal<int>(one, 0, 255)) return false;
     ++numbers;
     if (dot == std::string_view::npos) return numbers == 4;
     text.remove_prefix(dot + 1);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/text/ascii.hpp>
 
 namespace millrace::s3::detail {
 
@@ -90,7 +91,7 @@ class profile_parser {
     if (name.empty()) refuse("Property did not have a name");
     std::string lower;
     if (is_profile_name(name)) {
-      for (char c : name) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      for (char c : name) lower += text::to_lower(c);
     }
     const std::string_view value = trim_blanks(line.substr(equals + 1));
     has_sub_properties_ = value.empty();

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/s3/detail/upload_parts.hpp>
+#include <millrace/s3/ops/detail/upload_parts.hpp>
 #include <millrace/s3/ops/detail/prefix_gates.hpp>
 #include <millrace/s3/ops/object_part.hpp>
 #include <millrace/s3/ops/send.hpp>

@@ -14,8 +14,8 @@
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/ops/with_retries.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/s3/wire/detail/upload_documents.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -91,8 +91,8 @@ task<stored_part> store_part(std::shared_ptr<const Session> s, std::string bucke
     throw configuration_error("the stream does not fit into 10000 parts: make them larger, or tell its size", at);
   }
   operation op("PUT", std::move(bucket), std::move(key));
-  append_query_parameter(op.query, "partNumber", std::to_string(chunk.number));
-  append_query_parameter(op.query, "uploadId", id);
+  text::append_query_parameter(op.query, "partNumber", std::to_string(chunk.number));
+  text::append_query_parameter(op.query, "uploadId", id);
   op.body = std::move(chunk.data);
   if (checksums) add_checksum(op, crc32c_value(op.body.view()));
   auto attempt = [&] { return store_once(*s, op); };
@@ -117,7 +117,7 @@ template <class Session>
 task<std::string> complete_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id,
                                   std::vector<stored_part> parts, bool only_new) {
   operation op("POST", std::move(bucket), std::move(key));
-  append_query_parameter(op.query, "uploadId", id);
+  text::append_query_parameter(op.query, "uploadId", id);
   op.body = bytes::copy(complete_document(parts));
   op.fields.add("content-type", "application/xml");
   if (only_new) op.fields.add("if-none-match", "*");
@@ -147,7 +147,7 @@ task<std::string> complete_upload(std::shared_ptr<const Session> s, std::string 
 template <class Session>
 task<void> abort_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string id) {
   operation op("DELETE", std::move(bucket), std::move(key));
-  append_query_parameter(op.query, "uploadId", id);
+  text::append_query_parameter(op.query, "uploadId", id);
   auto attempt = [&] { return discard_once(*s, op); };
   try {
     co_await with_retries<void>(*s, attempt);

@@ -6,19 +6,21 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/s3/sign/uri_encode.hpp>
+#include <millrace/text/hex.hpp>
+#include <millrace/text/percent.hpp>
+
 
 namespace millrace::s3::detail {
 
-/// True for what append_encoded_path() writes: S3 decodes the path of a request, encodes it so and signs that. Any
+/// True for what text::append_encoded_path() writes: S3 decodes the path of a request, encodes it so and signs that. Any
 /// other spelling of the same path would be refused as a wrong signature.
 inline bool is_encoded_path(std::string_view path) noexcept {
   for (std::size_t i = 0; i < path.size(); ++i) {
-    if (is_unreserved(path[i]) || path[i] == '/') continue;
+    if (text::detail::is_unreserved(path[i]) || path[i] == '/') continue;
     if (path[i] != '%' || path.size() - i < 3 || path[i + 1] >= 'a' || path[i + 2] >= 'a') return false;
-    const int high = hex_digit(path[i + 1]);
-    const int low = hex_digit(path[i + 2]);
-    if (high < 0 || low < 0 || is_unreserved(static_cast<char>(high * 16 + low))) return false;
+    const int high = text::hex_digit(path[i + 1]);
+    const int low = text::hex_digit(path[i + 2]);
+    if (high < 0 || low < 0 || text::detail::is_unreserved(static_cast<char>(high * 16 + low))) return false;
     i += 2;
   }
   return true;

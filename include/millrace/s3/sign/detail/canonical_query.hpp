@@ -11,7 +11,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/s3/sign/detail/canonical_path.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -68,13 +68,13 @@ class canonical_query {
 
   std::string_view canonical(std::string_view text) {
     if (text.find('/') == std::string_view::npos && is_encoded_path(text)) return text;
-    const std::optional<std::string> raw = uri_decode(text);
+    const std::optional<std::string> raw = text::uri_decode(text);
     if (!raw) throw configuration_error("the query string has a % that two hexadecimal digits do not follow");
     if (text.find('+') != std::string_view::npos) {
       throw configuration_error("the query string has a +: encode a space as %20 and a plus sign as %2B");
     }
     const std::size_t begin = rewritten_.size();
-    append_encoded_query(rewritten_, *raw);
+    text::append_encoded_query(rewritten_, *raw);
     return std::string_view(rewritten_).substr(begin);
   }
 

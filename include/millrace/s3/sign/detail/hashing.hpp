@@ -109,22 +109,4 @@ class hmac_sha256 {
   bool keyed_ = false;
 };
 
-/// Appends lower-case hexadecimal, as SigV4 wants it. Digits are computed, not looked up: that the compiler does for
-/// sixteen of them at once.
-template <class = void>
-void append_hex(std::string& out, const digest& bytes) {
-  constexpr std::size_t n = std::tuple_size<digest>::value;
-  unsigned char nibbles[2 * n];
-  for (std::size_t i = 0; i < n; ++i) {
-    nibbles[2 * i] = bytes[i] >> 4;
-    nibbles[2 * i + 1] = bytes[i] & 15;
-  }
-  char text[2 * n];
-  for (std::size_t i = 0; i < 2 * n; ++i) {
-    const unsigned char digit = nibbles[i];
-    text[i] = static_cast<char>(digit + '0' + (digit > 9 ? 'a' - '0' - 10 : 0));
-  }
-  out.append(text, sizeof text);
-}
-
 }  // namespace millrace::s3::detail

@@ -14,8 +14,8 @@
 
 #include <millrace/base/crc32c.hpp>
 #include <millrace/s3/error.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/s3/wire/error_document.hpp>
+#include <millrace/text/hex.hpp>
 
 namespace millrace::s3::detail {
 
@@ -78,8 +78,8 @@ std::string composite_etag(const std::vector<stored_part>& parts) {
     if (tag.size() != 34 || tag.front() != '"' || tag.back() != '"') return std::string();
     tag = tag.substr(1, 32);
     for (std::size_t i = 0; i < tag.size(); i += 2) {
-      const int high = hex_digit(tag[i]);
-      const int low = hex_digit(tag[i + 1]);
+      const int high = text::hex_digit(tag[i]);
+      const int low = text::hex_digit(tag[i + 1]);
       if (high < 0 || low < 0) return std::string();
       sums += static_cast<char>(high * 16 + low);
     }

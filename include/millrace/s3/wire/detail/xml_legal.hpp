@@ -7,25 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/s3/sign/uri_encode.hpp>
+#include <millrace/text/hex.hpp>
+#include <millrace/text/utf8.hpp>
+
 
 namespace millrace::s3::detail {
 
 /// Bytes of the character that begins at `text[0]`, one above 0x7f; 0 when it is no UTF-8 or none that XML 1.0 allows.
-template <class = void>
-std::size_t xml_character(std::string_view text) noexcept {
-  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned a = at(0);
-  if (a < 0xc2 || a > 0xf4) return 0;
-  const std::size_t length = a >= 0xf0 ? 4 : a >= 0xe0 ? 3 : 2;
-  std::uint32_t c = a & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-    c = c << 6 | (at(i) & 0x3f);
-  }
-  static constexpr std::uint32_t first[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool bad = c < first[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) || c == 0xfffe || c == 0xffff;
-  return bad ? 0 : length;
+inline std::size_t xml_character(std::string_view text) noexcept {
+  const text::utf8_character c = text::first_utf8(text);
+  return c.code == 0xfffe || c.code == 0xffff ? 0 : c.length;
 }
 
 /// `document` with a question mark for every character that XML 1.0 has no way to write, be it raw or a character
@@ -48,7 +39,7 @@ std::string xml_legal(std::string_view document) {
         std::uint32_t value = 0;
         bool number = end > i + (hexadecimal ? 3u : 2u);
         for (std::size_t d = i + (hexadecimal ? 3 : 2); d < end; ++d) {
-          const int digit = hex_digit(document[d]);
+          const int digit = text::hex_digit(document[d]);
           number = number && digit >= 0 && (hexadecimal || digit < 10);
           value = value * (hexadecimal ? 16 : 10) + static_cast<std::uint32_t>(digit);
         }

@@ -8,8 +8,8 @@
 
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/ops/with_retries.hpp>
-#include <millrace/s3/sign/uri_encode.hpp>
 #include <millrace/s3/wire/detail/body_checksum.hpp>
+#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -36,7 +36,7 @@ template <class Session>
 task<std::uint64_t> upload_part_size(const Session& s, std::string bucket, std::string key, std::string etag,
                                      std::uint64_t number) {
   operation op = head_of(std::move(bucket), std::move(key), etag);
-  append_query_parameter(op.query, "partNumber", std::to_string(number));
+  text::append_query_parameter(op.query, "partNumber", std::to_string(number));
   auto attempt = [&] { return length_once(s, op); };
   try {
     co_return co_await with_retries<std::uint64_t>(s, attempt);

@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace millrace::s3 {
+#include <millrace/text/hex.hpp>
+
+namespace millrace::text {
 
 namespace detail {
 
@@ -18,7 +20,7 @@ struct unreserved_bytes {
     for (unsigned char c = 'a'; c <= 'z'; ++c) at[c] = true;
     for (unsigned char c = 'A'; c <= 'Z'; ++c) at[c] = true;
     for (unsigned char c = '0'; c <= '9'; ++c) at[c] = true;
-    for (const char c : {'-', '.', '_', '~'}) at[static_cast<unsigned char>(c)] = true;
+    for (char c : {'-', '.', '_', '~'}) at[static_cast<unsigned char>(c)] = true;
   }
 };
 inline constexpr unreserved_bytes unreserved;
@@ -26,16 +28,7 @@ inline constexpr unreserved_bytes unreserved;
 /// The bytes that S3 never percent-encodes: `unreserved` of RFC 3986, section 2.3.
 inline bool is_unreserved(char c) noexcept { return unreserved.at[static_cast<unsigned char>(c)]; }
 
-/// The value of a hexadecimal digit of either case, or -1.
-inline int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
-template <class = void>
-void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
+inline void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
   static constexpr char hex[] = "0123456789ABCDEF";
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -63,25 +56,20 @@ inline void append_encoded_query(std::string& out, std::string_view text) {
   detail::append_uri_encoded(out, text, false);
 }
 
-/// `text` as append_encoded_path() writes it.
-template <class = void>
-std::string encode_path(std::string_view text) {
+inline std::string encode_path(std::string_view text) {
   std::string out;
   append_encoded_path(out, text);
   return out;
 }
 
-/// `text` as append_encoded_query() writes it.
-template <class = void>
-std::string encode_query(std::string_view text) {
+inline std::string encode_query(std::string_view text) {
   std::string out;
   append_encoded_query(out, text);
   return out;
 }
 
 /// Appends `name=value` to a query string, both encoded, with `&` when something is there already.
-template <class = void>
-void append_query_parameter(std::string& query, std::string_view name, std::string_view value) {
+inline void append_query_parameter(std::string& query, std::string_view name, std::string_view value) {
   if (!query.empty()) query += '&';
   append_encoded_query(query, name);
   query += '=';
@@ -95,16 +83,15 @@ enum class plus_sign {
 };
 
 /// The bytes behind percent-encoded text; nothing when a `%` is not followed by two hexadecimal digits.
-template <class = void>
-std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal) {
+inline std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     if (c == '%') {
       if (text.size() - i < 3) return std::nullopt;
-      const int high = detail::hex_digit(text[i + 1]);
-      const int low = detail::hex_digit(text[i + 2]);
+      const int high = hex_digit(text[i + 1]);
+      const int low = hex_digit(text[i + 2]);
       if (high < 0 || low < 0) return std::nullopt;
       c = static_cast<char>(high * 16 + low);
       i += 2;
@@ -116,4 +103,4 @@ std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = pl
   return out;
 }
 
-}  // namespace millrace::s3
+}  // namespace millrace::text

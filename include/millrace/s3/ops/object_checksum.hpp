@@ -10,7 +10,7 @@
 
 #include <millrace/base/running_crc.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/s3/detail/upload_parts.hpp>
+#include <millrace/s3/ops/detail/upload_parts.hpp>
 #include <millrace/s3/wire/checksum_error.hpp>
 #include <millrace/s3/wire/detail/body_checksum.hpp>
 #include <millrace/s3/wire/object_info.hpp>

@@ -7,9 +7,11 @@
 #include <optional>
 #include <string_view>
 
+#include <millrace/text/ascii.hpp>
+
 // The proleptic Gregorian calendar without the C library: gmtime and strptime bring time zones, locales and buffers of
 // their own, and <chrono>'s calendar a fifth of a second of compile time.
-namespace millrace::s3::detail {
+namespace millrace::text {
 
 /// A moment in UTC.
 struct civil_time {
@@ -21,7 +23,10 @@ struct civil_time {
   int second = 0;
 };
 
+/// The last one that has a year of four digits.
 inline constexpr std::int64_t last_second_of_9999 = 253402300799;
+
+namespace detail {
 
 inline constexpr bool is_leap_year(int year) noexcept { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }
 
@@ -36,17 +41,19 @@ inline constexpr std::int64_t days_before_year(int year) noexcept {
   return y * 365 + y / 4 - y / 100 + y / 400 - 719162;
 }
 
-/// For seconds from 1970 to the end of 9999.
+}  // namespace detail
+
+/// The moment `seconds` after 1970-01-01 00:00 UTC: 0 to last_second_of_9999.
 inline constexpr civil_time civil_from_unix(std::int64_t seconds) noexcept {
   civil_time t;
   const std::int64_t days = seconds / 86400;
   const auto rest = static_cast<int>(seconds % 86400);
   // 400 Gregorian years have 146097 days: the estimate is never above the year and at most one below it.
   t.year = 1970 + static_cast<int>((days * 400) / 146097);
-  while (days_before_year(t.year) > days) --t.year;
-  while (days_before_year(t.year + 1) <= days) ++t.year;
-  auto day = static_cast<int>(days - days_before_year(t.year));
-  while (day >= days_in_month(t.year, t.month)) day -= days_in_month(t.year, t.month++);
+  while (detail::days_before_year(t.year) > days) --t.year;
+  while (detail::days_before_year(t.year + 1) <= days) ++t.year;
+  auto day = static_cast<int>(days - detail::days_before_year(t.year));
+  while (day >= detail::days_in_month(t.year, t.month)) day -= detail::days_in_month(t.year, t.month++);
   t.day = day + 1;
   t.hour = rest / 3600;
   t.minute = rest / 60 % 60;
@@ -54,9 +61,10 @@ inline constexpr civil_time civil_from_unix(std::int64_t seconds) noexcept {
   return t;
 }
 
+namespace detail {
+
 /// Nothing for dates that do not exist and for years before 1970. A leap second counts as the second before it.
-template <class = void>
-std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept {
+inline std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept {
   if (t.year < 1970 || t.year > 9999 || t.month < 1 || t.month > 12 || t.day < 1) return std::nullopt;
   if (t.day > days_in_month(t.year, t.month) || t.hour > 23 || t.minute > 59 || t.second > 60) return std::nullopt;
   std::int64_t days = days_before_year(t.year) + t.day - 1;
@@ -92,7 +100,7 @@ class date_cursor {
     if (rest_.size() < digits) return false;
     int read = 0;
     for (std::size_t i = 0; i < digits; ++i) {
-      if (rest_[i] < '0' || rest_[i] > '9') return false;
+      if (!is_digit(rest_[i])) return false;
       read = read * 10 + (rest_[i] - '0');
     }
     value = read;
@@ -102,7 +110,7 @@ class date_cursor {
 
   bool skip_digits() noexcept {
     std::size_t count = 0;
-    while (count < rest_.size() && rest_[count] >= '0' && rest_[count] <= '9') ++count;
+    while (count < rest_.size() && is_digit(rest_[count])) ++count;
     rest_.remove_prefix(count);
     return count > 0;
   }
@@ -133,4 +141,69 @@ class date_cursor {
   std::string_view rest_;
 };
 
-}  // namespace millrace::s3::detail
+}  // namespace detail
+
+/// Unix seconds of an HTTP date, the `Date` header of a server: IMF-fixdate, and the two obsolete forms that every
+/// recipient must accept (RFC 9110, section 5.6.7). Nothing when the text is none of them. `now` (unix seconds) decides
+/// the century of the obsolete two-digit years.
+inline std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0) {
+  detail::date_cursor in(text);
+  civil_time t;
+  const std::size_t comma = text.find(',');
+  if (comma == std::string_view::npos) {  // asctime: Sun Nov  6 08:49:37 1994
+    if (!in.word_of(detail::day_names) || !in.literal(' ')) return std::nullopt;
+    if (!in.month(t.month) || !in.literal(' ')) return std::nullopt;
+    const bool padded = in.literal(' ');
+    if (!in.number(t.day, padded ? 1 : 2) || !in.literal(' ')) return std::nullopt;
+    if (!in.time_of_day(t) || !in.literal(' ') || !in.number(t.year, 4) || !in.at_end()) return std::nullopt;
+    return detail::checked_unix_from_civil(t);
+  }
+  in.skip(comma + 1);
+  if (!in.literal(' ') || !in.number(t.day, 2)) return std::nullopt;
+  const char separator = in.peek();
+  if (separator == ' ') {  // Sun, 06 Nov 1994 08:49:37 GMT
+    in.skip(1);
+    if (!in.month(t.month) || !in.literal(' ') || !in.number(t.year, 4)) return std::nullopt;
+  } else if (separator == '-') {  // Sunday, 06-Nov-94 08:49:37 GMT
+    in.skip(1);
+    int short_year = 0;
+    if (!in.month(t.month) || !in.literal('-') || !in.number(short_year, 2)) return std::nullopt;
+    // A year that looks more than 50 years ahead is one of the last century.
+    const int this_year = civil_from_unix(now).year;
+    t.year = this_year / 100 * 100 + short_year;
+    if (t.year > this_year + 50) t.year -= 100;
+  } else {
+    return std::nullopt;
+  }
+  if (!in.literal(' ') || !in.time_of_day(t) || !in.literal(' ')) return std::nullopt;
+  if (!in.text("GMT") || !in.at_end()) return std::nullopt;
+  return detail::checked_unix_from_civil(t);
+}
+
+/// Unix seconds of `2013-01-10T21:45:09.000Z` or with an offset `+01:00`; fractions of a second are dropped (RFC 3339).
+/// S3 writes it in listings, credential services in `Expiration`.
+inline std::optional<std::int64_t> parse_iso8601(std::string_view text) {
+  detail::date_cursor in(text);
+  civil_time t;
+  if (!in.number(t.year, 4) || !in.literal('-') || !in.number(t.month, 2) || !in.literal('-')) return std::nullopt;
+  if (!in.number(t.day, 2) || !(in.literal('T') || in.literal('t') || in.literal(' '))) return std::nullopt;
+  if (!in.time_of_day(t)) return std::nullopt;
+  if (in.literal('.') && !in.skip_digits()) return std::nullopt;
+  std::int64_t offset = 0;
+  if (!in.literal('Z') && !in.literal('z')) {
+    const bool west = in.peek() == '-';
+    if (!in.literal('+') && !in.literal('-')) return std::nullopt;
+    int hours = 0;
+    int minutes = 0;
+    if (!in.number(hours, 2)) return std::nullopt;
+    in.literal(':');
+    if (!in.number(minutes, 2) || hours > 23 || minutes > 59) return std::nullopt;
+    offset = (west ? -1 : 1) * (std::int64_t(hours) * 3600 + std::int64_t(minutes) * 60);
+  }
+  if (!in.at_end()) return std::nullopt;
+  const std::optional<std::int64_t> local = detail::checked_unix_from_civil(t);
+  if (!local) return std::nullopt;
+  return *local - offset;
+}
+
+}  // namespace millrace::text
