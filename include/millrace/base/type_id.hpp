@@ -16,7 +16,7 @@ class type_id {
   /// T may be incomplete.
   template <class T>
   static type_id of() noexcept {
-    return type_id(&place<T>, name<T>());
+    return type_id(&here<T>, name<T>());
   }
 
   friend bool operator==(const type_id& a, const type_id& b) noexcept {
@@ -25,16 +25,16 @@ class type_id {
   }
 
  private:
-  type_id(const char* place, const char* name) noexcept : place_(place), name_(name) {}
+  type_id(const char* place, const char* type) noexcept : place_(place), name_(type) {}
 
   template <class T>
-  static constexpr char place = 0;
+  static constexpr char here = 0;
   template <class T>
   static const char* name() noexcept {
     return __PRETTY_FUNCTION__;  // "... [with T = the type]", "... [T = the type]"
   }
-  static bool is_unique(const char* name) noexcept {
-    const char* const type = std::strstr(name, "T = ");
+  static bool is_unique(const char* text) noexcept {
+    const char* const type = std::strstr(text, "T = ");
     for (const char* const part : {"{anonymous}", "(anonymous", "<lambda", "(lambda", ")::"}) {
       if (type == nullptr || std::strstr(type, part) != nullptr) return false;
     }
