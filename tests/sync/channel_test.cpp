@@ -291,6 +291,51 @@ TEST_CASE("what was kept for a waiter that is dropped before it runs is the next
   CHECK(full.try_send(9));
 }
 
+TEST_CASE("what was kept for a waiter whose item cannot be moved is the next one's") {
+  class heavy {
+   public:
+    heavy(int v, bool& t) noexcept : value(v), throws_(&t) {}
+    heavy(heavy&& other) : value(other.value), throws_(other.throws_) {
+      if (*throws_) throw std::runtime_error("cannot be moved");
+    }
+    int value;
+
+   private:
+    bool* throws_;
+  };
+  struct local {
+    static task<int> receive(channel<heavy>& c) {
+      auto item = co_await c.receive();
+      co_return item->value;
+    }
+    static task<bool> send(channel<heavy>& c, bool& throws, int value) {
+      heavy item(value, throws);
+      co_return co_await c.send(std::move(item));
+    }
+  };
+  testing::virtual_loop loop;
+  bool throws = false;
+  channel<heavy> c(1);
+  started<int> first(loop, local::receive(c));
+  run_until_idle(loop);
+  CHECK(c.try_send(heavy(7, throws)));
+  throws = true;
+  run_until_idle(loop);
+  CHECK_THROWS_WITH(first.take(), "cannot be moved");
+  throws = false;
+  CHECK(c.size() == 1);
+  started<bool> sender(loop, local::send(c, throws, 8));
+  run_until_idle(loop);
+  CHECK_FALSE(sender.done());
+  CHECK(block_on(loop, local::receive(c)) == 7);
+  throws = true;  // when the sender, which was woken, goes on
+  run_until_idle(loop);
+  CHECK_THROWS_WITH(sender.take(), "cannot be moved");
+  throws = false;
+  CHECK(c.size() == 0);
+  CHECK(c.try_send(heavy(9, throws)));
+}
+
 TEST_CASE("nobody waits in vain, whatever is dropped") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     testing::virtual_loop loop(seed);
