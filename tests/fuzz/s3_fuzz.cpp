@@ -125,16 +125,16 @@ void names(std::string_view text) {
     const s3::url u = s3::url::parse(text);
     require(!u.bucket().empty() && s3::url::parse(u.to_string()) == u);
   });
-  const std::string query = text::encode_query(text);
-  require(is_text(query) && text::uri_decode(query) == text);
-  require(text::uri_decode(text::encode_path(text)) == text);
-  text::uri_decode(text, text::plus_sign::space);
+  const std::string query = millrace::text::encode_query(text);
+  require(is_text(query) && millrace::text::uri_decode(query) == text);
+  require(millrace::text::uri_decode(millrace::text::encode_path(text)) == text);
+  millrace::text::uri_decode(text, millrace::text::plus_sign::space);
   s3::arn::parse(text);
 }
 
 void values(std::string_view text) {
-  text::parse_http_date(text, 1'800'000'000);
-  text::parse_iso8601(text);
+  millrace::text::parse_http_date(text, 1'800'000'000);
+  millrace::text::parse_iso8601(text);
   allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
   if (const std::optional<s3::detail::json_leaves<>> json = s3::detail::json_leaves<>::parse(text)) {
     allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });

@@ -17,8 +17,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 using millrace::block_on;
-using millrace::s3::detail::process_result;
-using millrace::s3::detail::run_process;
+using millrace::detail::process_result;
+using millrace::detail::run_process;
 
 constexpr millrace::duration minute(60'000'000'000);
 

@@ -47,7 +47,7 @@ duration time_for(rate_limiter& limiter, int requests, time_point now) {
 s3::session adaptive_session() {
   s3::config_options o;
   o.max_attempts = 2;
-  o.retries = retry_mode::adaptive;
+  o.retries = millrace::s3::retry_mode::adaptive;
   o.retry.throttling_base = 0ns;
   return s3::session(s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("k", "s")),
                      http::transport_options());

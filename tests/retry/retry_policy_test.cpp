@@ -46,10 +46,10 @@ duration delay_of(const std::string& step) {
   return duration(static_cast<std::int64_t>(std::atof(step.c_str() + step.find_first_of("0123456789")) * 1e9 + 0.5));
 }
 
-s3::failed_attempt failure_of(const std::string& response) {
-  s3::failed_attempt failed;
+millrace::failed_attempt failure_of(const std::string& response) {
+  millrace::failed_attempt failed;
   if (response == "timeout") {
-    failed.what = s3::classify(0, "");
+    failed.what = millrace::classify(0, "");
     failed.timed_out = true;
     return failed;
   }
@@ -58,24 +58,24 @@ s3::failed_attempt failure_of(const std::string& response) {
   int status = 0;
   std::string code;
   in >> status >> code;
-  failed.what = s3::classify(status, code);
-  if (parts.size() > 1) failed.hint = s3::parse_retry_after(parts[1]);
+  failed.what = millrace::classify(status, code);
+  if (parts.size() > 1) failed.hint = millrace::parse_retry_after(parts[1]);
   return failed;
 }
 
 struct table_row {
-  retry_options options;
+  millrace::retry_options options;
   int tokens = 0;
   std::string responses;
   std::string expected;
 };
 
 void check_row(const table_row& row) {
-  retry_quota quota(500, row.tokens);
+  millrace::retry_quota quota(500, row.tokens);
   std::vector<std::string> steps = split(row.expected, ";");
   std::size_t step = 0;
   for (const std::string& call : split(row.responses, " then ")) {
-    retry_policy policy(row.options, quota);
+    millrace::retry_policy policy(row.options, quota);
     for (const std::string& response : split(call, ",")) {
       if (step >= steps.size() && response != "200") FAIL("more responses than steps");
       std::string expected = step < steps.size() ? steps[step++] : std::string();
@@ -116,7 +116,7 @@ TEST_CASE("the standard mode decides as the AWS SDKs do", "[s3][retry]") {
       if (c[1].rfind(classic ? "2.1" : "2.0", 0) == 0) continue;  // "any" is both
       INFO(c[0] << " " << c[1]);
       table_row row;
-      row.options = classic ? retry_options::classic() : retry_options();
+      row.options = classic ? millrace::retry_options::classic() : millrace::retry_options();
       row.options.max_attempts = std::atoi(c[2].c_str());
       if (c[3].find("throttling") != std::string::npos) {
         row.options.throttling_base = delay_of(c[3]);
@@ -135,10 +135,11 @@ TEST_CASE("the standard mode decides as the AWS SDKs do", "[s3][retry]") {
 }
 
 TEST_CASE("what can be mended is tried again at once, each kind once", "[s3][retry]") {
-  retry_quota quota(500, 0);
-  retry_policy policy(retry_options(), quota);
-  for (retry_class what : {retry_class::region, retry_class::skew, retry_class::expired}) {
-    s3::failed_attempt failed;
+  millrace::retry_quota quota(500, 0);
+  millrace::retry_policy policy(millrace::retry_options(), quota);
+  for (const millrace::retry_class what :
+       {millrace::retry_class::region, millrace::retry_class::skew, millrace::retry_class::expired}) {
+    millrace::failed_attempt failed;
     failed.what = what;
     CHECK(policy.after_failure(failed, 1.0) == duration(0));
     CHECK_FALSE(policy.after_failure(failed, 1.0).has_value());
@@ -147,12 +148,12 @@ TEST_CASE("what can be mended is tried again at once, each kind once", "[s3][ret
 }
 
 TEST_CASE("pauses are jittered and never overflow", "[s3][retry]") {
-  retry_quota quota(1 << 30);
-  retry_options options;
+  millrace::retry_quota quota(1 << 30);
+  millrace::retry_options options;
   options.max_attempts = 1000;
-  retry_policy policy(options, quota);
-  s3::failed_attempt failed;
-  failed.what = retry_class::transient;
+  millrace::retry_policy policy(options, quota);
+  millrace::failed_attempt failed;
+  failed.what = millrace::retry_class::transient;
   for (int i = 1; i < 1000; ++i) {
     const std::optional<duration> pause = policy.after_failure(failed, 0.5);
     REQUIRE(pause.has_value());
@@ -160,28 +161,28 @@ TEST_CASE("pauses are jittered and never overflow", "[s3][retry]") {
     CHECK(*pause <= duration(options.max_pause.count() / 2));
   }
   CHECK_FALSE(policy.after_failure(failed, 0.5).has_value());
-  retry_policy fresh(options, quota);
+  millrace::retry_policy fresh(options, quota);
   CHECK(fresh.after_failure(failed, 0.0) == duration(0));
   CHECK(fresh.after_failure(failed, -3.0) == duration(0));
   CHECK(fresh.after_failure(failed, 7.0) == duration(4 * options.base.count()));
 }
 
 TEST_CASE("the quota is never above its capacity nor below nothing", "[s3][retry]") {
-  retry_quota quota(10);
+  millrace::retry_quota quota(10);
   quota.give(5);
   CHECK(quota.tokens() == 10);
   CHECK_FALSE(quota.take(11));
   CHECK(quota.take(10));
   CHECK_FALSE(quota.take(1));
   CHECK(quota.tokens() == 0);
-  CHECK(retry_quota(10, 99).tokens() == 10);
-  CHECK(retry_quota(10, -1).tokens() == 0);
+  CHECK(millrace::retry_quota(10, 99).tokens() == 10);
+  CHECK(millrace::retry_quota(10, -1).tokens() == 0);
 }
 
 TEST_CASE("the header x-amz-retry-after is milliseconds", "[s3][retry]") {
-  CHECK(s3::parse_retry_after("3000") == duration(3'000'000'000));
-  CHECK(s3::parse_retry_after("0") == duration(0));
+  CHECK(millrace::parse_retry_after("3000") == duration(3'000'000'000));
+  CHECK(millrace::parse_retry_after("0") == duration(0));
   for (const char* text : {"", "-1", "abc", "1.5", "3000 ", "99999999999999"}) {
-    CHECK_FALSE(s3::parse_retry_after(text).has_value());
+    CHECK_FALSE(millrace::parse_retry_after(text).has_value());
   }
 }

@@ -24,7 +24,7 @@ TEST_CASE("an empty environment gives the defaults", "[s3][config]") {
   CHECK_FALSE(c.global_us_east_1);
   CHECK(c.ca_bundle.empty());
   CHECK(c.max_attempts == 3);
-  CHECK(c.retries == retry_mode::standard);
+  CHECK(c.retries == millrace::s3::retry_mode::standard);
 }
 
 TEST_CASE("the variables of the AWS SDKs are read in their order", "[s3][config]") {
@@ -42,7 +42,7 @@ TEST_CASE("the variables of the AWS SDKs are read in their order", "[s3][config]
   CHECK(c.global_us_east_1);
   CHECK(c.ca_bundle == "/etc/ca.pem");
   CHECK(c.max_attempts == 7);
-  CHECK(c.retries == retry_mode::adaptive);
+  CHECK(c.retries == millrace::s3::retry_mode::adaptive);
 
   v["AWS_REGION"] = "eu-west-1";
   v["AWS_ENDPOINT_URL_S3"] = "http://s3:2";
@@ -79,7 +79,7 @@ TEST_CASE("explicit values win, and what they replace is not even looked at", "[
   given.global_us_east_1 = true;
   given.ca_bundle = "/own.pem";
   given.max_attempts = 1;
-  given.retries = retry_mode::legacy;
+  given.retries = millrace::s3::retry_mode::legacy;
   const s3::config c = s3::config::from_environment(environment_of(v), given);
   CHECK(c.region == "us-west-2");
   CHECK(c.endpoint_url == "http://given:3");
@@ -89,7 +89,7 @@ TEST_CASE("explicit values win, and what they replace is not even looked at", "[
   CHECK(c.global_us_east_1);
   CHECK(c.ca_bundle == "/own.pem");
   CHECK(c.max_attempts == 1);
-  CHECK(c.retries == retry_mode::legacy);
+  CHECK(c.retries == millrace::s3::retry_mode::legacy);
 }
 
 TEST_CASE("options keep their texts: what they were made of may end first", "[s3][config]") {

@@ -67,7 +67,7 @@ std::string parameter(const std::string& form, const std::string& name) {
   if (begin == std::string::npos) return "(none)";
   const std::size_t end = form.find('&', begin);
   const std::size_t value = begin + name.size() + 1;
-  return text::uri_decode(form.substr(value, end == std::string::npos ? end : end - value)).value();
+  return millrace::text::uri_decode(form.substr(value, end == std::string::npos ? end : end - value)).value();
 }
 
 millrace::task<s3::detail::sourced_credentials> profile_only(s3::detail::default_chain<recorded_world>& chain) {

@@ -123,28 +123,28 @@ TEST_CASE("a body that is no error document is nothing, whatever it holds", "[s3
 }
 
 TEST_CASE("failures are told apart", "[s3][retry]") {
-  CHECK(s3::classify(0, "") == retry_class::transient);
-  for (int status : {408, 500, 502, 503, 504}) CHECK(s3::classify(status, "") == retry_class::transient);
-  CHECK(s3::classify(429, "") == retry_class::throttling);
-  CHECK(s3::classify(503, "SlowDown") == retry_class::throttling);
-  CHECK(s3::classify(503, "ServiceUnavailable") == retry_class::transient);
-  CHECK(s3::classify(400, "RequestTimeout") == retry_class::transient);
-  CHECK(s3::classify(400, "ThrottlingException") == retry_class::throttling);
-  CHECK(s3::classify(403, "RequestTimeTooSkewed") == retry_class::skew);
-  CHECK(s3::classify(400, "AuthorizationHeaderMalformed") == retry_class::region);
-  CHECK(s3::classify(301, "") == retry_class::region);
-  CHECK(s3::classify(307, "TemporaryRedirect") == retry_class::region);
-  CHECK(s3::classify(400, "ExpiredToken") == retry_class::expired);
-  CHECK(s3::classify(400, "IDPCommunicationError") == retry_class::transient);
+  CHECK(millrace::classify(0, "") == millrace::retry_class::transient);
+  for (int status : {408, 500, 502, 503, 504}) CHECK(millrace::classify(status, "") == millrace::retry_class::transient);
+  CHECK(millrace::classify(429, "") == millrace::retry_class::throttling);
+  CHECK(millrace::classify(503, "SlowDown") == millrace::retry_class::throttling);
+  CHECK(millrace::classify(503, "ServiceUnavailable") == millrace::retry_class::transient);
+  CHECK(millrace::classify(400, "RequestTimeout") == millrace::retry_class::transient);
+  CHECK(millrace::classify(400, "ThrottlingException") == millrace::retry_class::throttling);
+  CHECK(millrace::classify(403, "RequestTimeTooSkewed") == millrace::retry_class::skew);
+  CHECK(millrace::classify(400, "AuthorizationHeaderMalformed") == millrace::retry_class::region);
+  CHECK(millrace::classify(301, "") == millrace::retry_class::region);
+  CHECK(millrace::classify(307, "TemporaryRedirect") == millrace::retry_class::region);
+  CHECK(millrace::classify(400, "ExpiredToken") == millrace::retry_class::expired);
+  CHECK(millrace::classify(400, "IDPCommunicationError") == millrace::retry_class::transient);
   for (int status : {400, 401, 403, 404, 405, 409, 411, 412, 416, 501, 505}) {
-    CHECK(s3::classify(status, "") == retry_class::permanent);
-    CHECK(s3::classify(status, "SomethingNew") == retry_class::permanent);
+    CHECK(millrace::classify(status, "") == millrace::retry_class::permanent);
+    CHECK(millrace::classify(status, "SomethingNew") == millrace::retry_class::permanent);
   }
-  CHECK(s3::classify(403, "AccessDenied") == retry_class::permanent);
-  CHECK(s3::classify(500, "SomethingNew") == retry_class::transient);
+  CHECK(millrace::classify(403, "AccessDenied") == millrace::retry_class::permanent);
+  CHECK(millrace::classify(500, "SomethingNew") == millrace::retry_class::transient);
   // An error document in a 200, a listing cut short.
-  CHECK(s3::classify(200, "InternalError") == retry_class::transient);
-  CHECK(s3::classify(200, "SlowDown") == retry_class::throttling);
-  CHECK(s3::classify(200, "SomethingNew") == retry_class::transient);
-  CHECK(s3::classify(200, "") == retry_class::transient);
+  CHECK(millrace::classify(200, "InternalError") == millrace::retry_class::transient);
+  CHECK(millrace::classify(200, "SlowDown") == millrace::retry_class::throttling);
+  CHECK(millrace::classify(200, "SomethingNew") == millrace::retry_class::transient);
+  CHECK(millrace::classify(200, "") == millrace::retry_class::transient);
 }

@@ -51,7 +51,7 @@ TEST_CASE("a listing of botocore's collection is read alike", "[s3][xml]") {
     CHECK(page.objects[i].key == e.at("Key").get<std::string>());
     CHECK(page.objects[i].etag == e.at("ETag").get<std::string>());
     CHECK(page.objects[i].size == e.at("Size").get<std::uint64_t>());
-    CHECK(page.objects[i].last_modified == text::parse_iso8601(e.at("LastModified").get<std::string>()));
+    CHECK(page.objects[i].last_modified == millrace::text::parse_iso8601(e.at("LastModified").get<std::string>()));
   }
   for (const std::string& name : millrace::test::names_in(folder)) {
     if (name == "s3-list-objects.xml" || name.find(".xml") == std::string::npos) continue;

@@ -92,8 +92,8 @@ class recorded_world {
     co_return out;
   }
 
-  task<s3::detail::process_result> run(std::string command, duration, std::size_t) {
-    s3::detail::process_result out;
+  task<millrace::detail::process_result> run(std::string command, duration, std::size_t) {
+    millrace::detail::process_result out;
     FILE* pipe = ::popen(command.c_str(), "r");
     if (pipe == nullptr) throw std::runtime_error("popen");
     char buffer[512];

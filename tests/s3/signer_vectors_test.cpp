@@ -103,7 +103,7 @@ void check_suite_case(const std::string& folder) {
   request.service = service;
   request.payload = payload;
   const s3::credentials who = credentials_of(context.at("credentials"));
-  const auto now = text::parse_iso8601(context.at("timestamp").get<std::string>());
+  const auto now = millrace::text::parse_iso8601(context.at("timestamp").get<std::string>());
   REQUIRE(now.has_value());
 
   const s3::signed_headers added = signer.sign(request, who, *now);
@@ -158,7 +158,7 @@ TEST_CASE("double encoding gives the canonical requests of smithy", "[s3][signer
     request.region = "us-east-2";
     request.service = "lambda";
     const s3::credentials who("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY");
-    const std::int64_t now = *text::parse_iso8601("2021-05-11T15:40:45Z");
+    const std::int64_t now = *millrace::text::parse_iso8601("2021-05-11T15:40:45Z");
     const s3::signed_headers added = signer.sign(request, who, now);
     std::string expected = read_file(folder + "/header-canonical-request.txt");
     while (!expected.empty() && expected.back() == '\n') expected.pop_back();
@@ -203,7 +203,7 @@ TEST_CASE("every S3 vector is signed alike, four of them printed in the AWS docu
     const s3::credentials who(c.at("access_key_id").get<std::string>(), c.at("secret_access_key").get<std::string>(),
                               token);
     const std::string stamp = c.at("timestamp");
-    const auto now = text::parse_iso8601(stamp.substr(0, 4) + "-" + stamp.substr(4, 2) + "-" + stamp.substr(6, 5) + ":" +
+    const auto now = millrace::text::parse_iso8601(stamp.substr(0, 4) + "-" + stamp.substr(4, 2) + "-" + stamp.substr(6, 5) + ":" +
                                        stamp.substr(11, 2) + ":" + stamp.substr(13));
     REQUIRE(now.has_value());
 

@@ -153,13 +153,13 @@ TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
   s3::config_options o;
   o.endpoint = endpoint;
   o.retry.throttling_base = 10us;
-  for (const retry_mode mode : {retry_mode::standard, retry_mode::adaptive}) {
+  for (const retry_mode mode : {millrace::s3::retry_mode::standard, millrace::s3::retry_mode::adaptive}) {
     o.retries = mode;
     const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
     const auto loop = make_event_loop();
     CHECK(block_on(*loop, c.get("s3://b/train/k", 0, 4096, "", slab_pool(64 * KiB))).data.size() == 1000);
     const prefix_gate& gate = s3::detail::prefix_gates<prefix_gate>::of(*loop).gate(endpoint, "b", "train/");
-    CHECK(gate.refusals() == (mode == retry_mode::standard ? 2 : 0));
+    CHECK(gate.refusals() == (mode == millrace::s3::retry_mode::standard ? 2 : 0));
     CHECK(gate.under_way() == 0);
   }
 }

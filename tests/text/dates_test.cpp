@@ -33,7 +33,7 @@ TEST_CASE("timestamps agree with the C library from 1970 to 9999", "[s3][date]")
   std::int64_t step = 86400 * 13 + 7919;
   for (std::int64_t t = 0; t <= s3::detail::last_second_of_9999; t += step) {
     if (stamp(t) != by_the_c_library(t)) CHECK(stamp(t) == by_the_c_library(t));
-    const text::civil_time c = text::civil_from_unix(t);
+    const millrace::text::civil_time c = millrace::text::civil_from_unix(t);
     if (s3::detail::checked_unix_from_civil(c) != t) CHECK(s3::detail::checked_unix_from_civil(c) == t);
   }
   for (std::int64_t edge : {0LL, 951782399LL, 951782400LL, 951868800LL, 4107542399LL, 4107542400LL, 253402300799LL}) {
@@ -44,12 +44,12 @@ TEST_CASE("timestamps agree with the C library from 1970 to 9999", "[s3][date]")
 }
 
 TEST_CASE("the three HTTP dates are one moment", "[s3][date]") {
-  CHECK(text::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT") == 784111777);
-  CHECK(text::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", 1700000000) == 784111777);
-  CHECK(text::parse_http_date("Sun Nov  6 08:49:37 1994") == 784111777);
-  CHECK(text::parse_http_date("Wed Nov 16 08:49:37 1994") == 784111777 + 10 * 86400);
-  CHECK(text::parse_http_date("Tuesday, 06-Nov-29 08:49:37 GMT", 1700000000) == 1888649377);
-  CHECK(text::parse_http_date("Thu, 29 Feb 2024 23:59:60 GMT") == 1709251199);
+  CHECK(millrace::text::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT") == 784111777);
+  CHECK(millrace::text::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", 1700000000) == 784111777);
+  CHECK(millrace::text::parse_http_date("Sun Nov  6 08:49:37 1994") == 784111777);
+  CHECK(millrace::text::parse_http_date("Wed Nov 16 08:49:37 1994") == 784111777 + 10 * 86400);
+  CHECK(millrace::text::parse_http_date("Tuesday, 06-Nov-29 08:49:37 GMT", 1700000000) == 1888649377);
+  CHECK(millrace::text::parse_http_date("Thu, 29 Feb 2024 23:59:60 GMT") == 1709251199);
 }
 
 TEST_CASE("what is no HTTP date is nothing", "[s3][date]") {
@@ -59,19 +59,19 @@ TEST_CASE("what is no HTTP date is nothing", "[s3][date]") {
         "Sun, 06 Nox 1994 08:49:37 GMT", "Sun, 00 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37Z", "Sun Nov 6",
         "Sun Nov  6 08:49:37 1969", "Sun, 29 Feb 2023 00:00:00 GMT", "Sun, 06/Nov/1994 08:49:37 GMT", "Sun,"}) {
     INFO(text);
-    CHECK_FALSE(text::parse_http_date(text).has_value());
+    CHECK_FALSE(millrace::text::parse_http_date(text).has_value());
   }
 }
 
 TEST_CASE("ISO dates of listings and credentials", "[s3][date]") {
-  CHECK(text::parse_iso8601("2013-01-10T21:45:09.000Z") == 1357854309);
-  CHECK(text::parse_iso8601("2013-01-10T21:45:09Z") == 1357854309);
-  CHECK(text::parse_iso8601("2013-01-10T22:45:09+01:00") == 1357854309);
-  CHECK(text::parse_iso8601("2013-01-10T16:15:09-0530") == 1357854309);
+  CHECK(millrace::text::parse_iso8601("2013-01-10T21:45:09.000Z") == 1357854309);
+  CHECK(millrace::text::parse_iso8601("2013-01-10T21:45:09Z") == 1357854309);
+  CHECK(millrace::text::parse_iso8601("2013-01-10T22:45:09+01:00") == 1357854309);
+  CHECK(millrace::text::parse_iso8601("2013-01-10T16:15:09-0530") == 1357854309);
   for (const char* text : {"", "2013", "2013-01-10", "2013-01-10T21:45:09", "2013-13-10T21:45:09Z", "2013-01-10T21:45Z",
                            "2013-01-10T21:45:09.Z", "2013-01-10T21:45:09+1", "2013-01-10T21:45:09+99:00",
                            "2013-01-10T21:45:09Zx", "1369353600", "-013-01-10T21:45:09Z"}) {
     INFO(text);
-    CHECK_FALSE(text::parse_iso8601(text).has_value());
+    CHECK_FALSE(millrace::text::parse_iso8601(text).has_value());
   }
 }
