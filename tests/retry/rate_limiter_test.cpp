@@ -23,7 +23,7 @@
 using namespace millrace;
 using namespace std::chrono_literals;
 using rate_limiter;
-using s3::detail::cubic_rate;
+using millrace::detail::cubic_rate;
 using testing::virtual_loop;
 
 namespace {

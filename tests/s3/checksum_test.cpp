@@ -24,12 +24,12 @@ namespace {
 using field = std::pair<std::string, std::string>;
 
 std::string text_of(std::size_t size) {
-  std::string text;
-  while (text.size() < size) text += "abc";
-  text.resize(size);
-  return text;
+  std::string body_text;
+  while (body_text.size() < size) body_text += "abc";
+  body_text.resize(size);
+  return body_text;
 }
-const std::string text = text_of(3000);
+const std::string body_text = text_of(3000);
 
 // Computed by zlib, hashlib and a bit-by-bit CRC.
 const std::vector<field> sums{{"x-amz-checksum-crc32c", "QvlYBw=="},
@@ -106,16 +106,16 @@ using ranges = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("every algorithm of S3 gives the value that others compute", "[s3][checksum]") {
-  std::string damaged = text;
+  std::string damaged = body_text;
   damaged[1234] = 'x';
   for (const field& sum : sums) {
     INFO(sum.first);
     REQUIRE(of({sum}).has_value());
     CHECK("x-amz-checksum-" + std::string(of({sum})->name()) == sum.first);
     CHECK(of({sum})->parts() == 0);
-    CHECK(matches(sum, text));
+    CHECK(matches(sum, body_text));
     CHECK_FALSE(matches(sum, damaged));
-    CHECK_FALSE(matches(sum, text.substr(1)));
+    CHECK_FALSE(matches(sum, body_text.substr(1)));
   }
   CHECK(of(sums)->name() == "crc32c");  // the cheapest of several
   CHECK(matches({"x-amz-checksum-crc32c", "AAAAAA=="}, ""));
@@ -124,19 +124,19 @@ TEST_CASE("every algorithm of S3 gives the value that others compute", "[s3][che
 TEST_CASE("a CRC that came with the bytes is not computed again", "[s3][checksum]") {
   std::optional<body_checksum> c = of({sums[0]});
   running_crc of_text(crc_kind::crc32c);
-  of_text.add(text.data(), text.size());
-  const std::string other(text.size(), 'x');  // not looked at
+  of_text.add(body_text.data(), body_text.size());
+  const std::string other(body_text.size(), 'x');  // not looked at
   c->add(other, of_text);
   CHECK(c->matches());
   c = of({sums[0]});
   running_crc of_another_kind(crc_kind::crc32);
   of_another_kind.add(other.data(), other.size());
-  c->add(text, of_another_kind);
+  c->add(body_text, of_another_kind);
   CHECK(c->matches());
   c = of({sums[0]});
   running_crc shorter(crc_kind::crc32c);
   shorter.add(other.data(), 17);
-  c->add(text, shorter);
+  c->add(body_text, shorter);
   CHECK(c->matches());
 }
 
@@ -149,17 +149,17 @@ TEST_CASE("a checksum of the checksums of three parts needs to know where they e
     std::optional<body_checksum> c = of({sum, {"x-amz-checksum-type", "COMPOSITE"}});
     REQUIRE(c.has_value());
     CHECK(c->parts() == 3);
-    CHECK(c->cut_at(1024, text.size()));
-    c->add(text.substr(0, 7));
-    c->add(text.substr(7));
+    CHECK(c->cut_at(1024, body_text.size()));
+    c->add(body_text.substr(0, 7));
+    c->add(body_text.substr(7));
     CHECK(c->matches());
     c = of({sum});
-    CHECK(c->cut_at(1025, text.size()));
-    c->add(text);
+    CHECK(c->cut_at(1025, body_text.size()));
+    c->add(body_text);
     CHECK_FALSE(c->matches());
-    CHECK_FALSE(of({sum})->cut_at(0, text.size()));
-    CHECK_FALSE(of({sum})->cut_at(text.size(), text.size()));
-    CHECK_FALSE(of({sum})->cut_at(999, text.size()));
+    CHECK_FALSE(of({sum})->cut_at(0, body_text.size()));
+    CHECK_FALSE(of({sum})->cut_at(body_text.size(), body_text.size()));
+    CHECK_FALSE(of({sum})->cut_at(999, body_text.size()));
   }
 }
 
@@ -180,19 +180,19 @@ TEST_CASE("what cannot be checked against the object's bytes is not a checksum o
 
 TEST_CASE("an object of one part is read whole and compared with its checksum", "[s3][checksum]") {
   for (const field& sum : sums) {
-    checked o(text, {sum});
+    checked o(body_text, {sum});
     CHECK(o.get() == "right");
     CHECK(o.ranges() == ranges{""});
   }
-  checked none(text, {});
+  checked none(body_text, {});
   CHECK(none.get() == "right");
-  checked larger(text, sums);
+  checked larger(body_text, sums);
   CHECK(larger.get(1000) == "a part");
   CHECK(larger.ranges() == ranges{"bytes=0-999"});
 }
 
 TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {
-  checked o(text, sums);
+  checked o(body_text, sums);
   o.origin.faults().add({.key = "k", .times = 1}, fault::flipped_bit(1234));
   CHECK(o.get() == "right");
   CHECK(o.ranges().size() == 2);
@@ -202,14 +202,14 @@ TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {
   CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
   CHECK(o.ranges().size() == 2);
   // Without the check nobody would know.
-  checked blind(text, sums, false);
+  checked blind(body_text, sums, false);
   blind.origin.faults().add({.key = "k"}, fault::flipped_bit(1234));
   CHECK(blind.get() == "wrong");
   CHECK(blind.ranges() == ranges{"bytes=0-65535"});
 }
 
 TEST_CASE("a whole object that breaks off is resumed, and its checksum covers both pieces", "[s3][checksum]") {
-  checked o(text, sums);
+  checked o(body_text, sums);
   o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
   CHECK(o.get() == "right");
   CHECK(o.ranges() == ranges{"", "bytes=1000-2999"});
@@ -224,7 +224,7 @@ TEST_CASE("a whole object that breaks off is resumed, and its checksum covers bo
 
 TEST_CASE("an object of one part that was uploaded in several is compared with the checksum of theirs",
           "[s3][checksum]") {
-  checked o(text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}, {"x-amz-checksum-type", "COMPOSITE"}}, true,
+  checked o(body_text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}, {"x-amz-checksum-type", "COMPOSITE"}}, true,
             {1024, 1024, 952});
   CHECK(o.get() == "right");
   o.origin.faults().add({.method = "GET", .key = "k", .times = 1}, fault::flipped_bit(1234));
@@ -232,16 +232,16 @@ TEST_CASE("an object of one part that was uploaded in several is compared with t
   o.origin.faults().clear();
   o.origin.faults().add({.method = "GET", .key = "k"}, fault::flipped_bit(1234));
   CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32"));
-  checked uneven(text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}}, true, {1024, 1000, 976});
+  checked uneven(body_text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}}, true, {1024, 1000, 976});
   CHECK(uneven.get() == "right");  // it cannot be told
 }
 
 TEST_CASE("an object that is not as long as it was listed has changed", "[s3][checksum]") {
-  checked o(text, {});
-  o.origin.put("b", "k", text.substr(1));
+  checked o(body_text, {});
+  o.origin.put("b", "k", body_text.substr(1));
   CHECK_THAT(o.get(), Contains("s3://b/k") && Contains("changed"));
   CHECK_THAT(o.get(64 * KiB, false), Contains("3000 bytes became 2999"));
-  checked page(text, {});  // what has no ETag is no object of the store's
+  checked page(body_text, {});  // what has no ETag is no object of the store's
   page.origin.faults().add({.key = "k", .nth = 1}, fault::page(200));
   CHECK(page.get() == "right");
   page.origin.faults().add({.key = "k", .nth = 1}, fault::page(200));

@@ -43,25 +43,25 @@ constexpr std::size_t size = 4 * part_bytes + 1000;  // five parts
 const fetch_options by_parts{.shards = 2, .window = 3 * part_bytes, .part = part_bytes};
 
 std::string text_of(std::size_t n) {
-  std::string text(n, '\0');
-  for (std::size_t i = 0; i < n; ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
-  return text;
+  std::string body_text(n, '\0');
+  for (std::size_t i = 0; i < n; ++i) body_text[i] = static_cast<char>(i * 2654435761u >> 13);
+  return body_text;
 }
-const std::string text = text_of(size);
+const std::string body_text = text_of(size);
 
 namespace digests = s3_server::detail;
 
 sum_field sum_of(const std::string& algorithm) {
-  return sum_field("x-amz-checksum-" + algorithm, digests::to_base64(digests::checksum_of(algorithm, text)));
+  return sum_field("x-amz-checksum-" + algorithm, digests::to_base64(digests::checksum_of(algorithm, body_text)));
 }
 
 /// An object that was uploaded in parts of these sizes, with the checksum of their checksums.
 s3_server::object composed(const std::vector<std::uint64_t>& parts, const std::string& algorithm) {
-  s3_server::object o(bytes::copy(text));
+  s3_server::object o(bytes::copy(body_text));
   std::string sums;
   std::size_t at = 0;
   for (std::uint64_t n : parts) {
-    sums += digests::checksum_of(algorithm, std::string_view(text).substr(at, n));
+    sums += digests::checksum_of(algorithm, std::string_view(body_text).substr(at, n));
     at += n;
   }
   o.parts = parts;
@@ -88,7 +88,7 @@ class store {
   explicit store(bool validate = true) : origin(any_parts()), client_(client_of(validate)) {}
 
   void put(std::vector<sum_field> checksums) {
-    s3_server::object o(bytes::copy(text));
+    s3_server::object o(bytes::copy(body_text));
     o.checksums = std::move(checksums);
     origin.objects().put("b", "k", std::move(o));
   }
@@ -117,7 +117,7 @@ class store {
       return e.what();
     }
     CHECK(ended);
-    return got == text ? "right" : "wrong";
+    return got == body_text ? "right" : "wrong";
   }
   std::size_t asked(const std::string& method) {
     std::size_t n = 0;
@@ -200,7 +200,7 @@ TEST_CASE("what put() stores in parts is compared when it is read", "[checksum]"
   store s;
   const auto loop = make_event_loop();
   auto content = []() -> async_generator<bytes> {
-    bytes all = bytes::copy(text);
+    bytes all = bytes::copy(body_text);
     co_yield give(all);
   };
   s.origin.put("b", "other", std::string());
@@ -244,7 +244,7 @@ TEST_CASE("an object of one part is compared too when its size is not known", "[
   s.damage(1);
   CHECK_THAT(s.read(false), Contains("checksum: s3://b/k: ") && !Contains("handed on"));
   s.origin.faults().clear();
-  CHECK(s.read(false) == "wrong");  // the end of an object is reached that is not the text
+  CHECK(s.read(false) == "wrong");  // the end of an object is reached that is not the body_text
 }
 
 TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
@@ -302,7 +302,7 @@ TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison b
         loop.run_until([&] { return running.done() || turn++ == turns; });
         finished = running.done();
       }
-      if (finished) CHECK(got == text);
+      if (finished) CHECK(got == body_text);
     }
     CHECK(process.difference() == "");
   }

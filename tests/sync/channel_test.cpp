@@ -70,7 +70,7 @@ class waiters {
   template <class Make>
   void start(Make make) {
     for (int i = 0; i < 5; ++i) {
-      stage_record& own = stages_.emplace_back("waiter", nullptr, nullptr);
+      stage_record& own = stages_.emplace_back("waiter", nullptr, nullptr, nullptr);
       running_.push_back(started<void>(loop_, make(i), &own));
     }
     woken();
