@@ -22,7 +22,6 @@
 
 using namespace millrace;
 using namespace std::chrono_literals;
-using rate_limiter;
 using millrace::detail::cubic_rate;
 using testing::virtual_loop;
 

@@ -15,7 +15,6 @@
 
 namespace {
 
-namespace s3 = millrace::s3;
 using millrace::duration;
 
 std::vector<std::string> split(const std::string& text, const std::string& separator) {

@@ -10,7 +10,7 @@
 #include "tests/support/catch.hpp"
 
 namespace s3 = millrace::s3;
-using retry_class;
+using millrace::retry_class;
 
 TEST_CASE("an S3 error says what S3 said, about which object", "[s3][error]") {
   millrace::where at;

@@ -20,7 +20,6 @@
 
 using namespace millrace;
 using namespace std::chrono_literals;
-using aimd_limit;
 using s3::detail::prefix_gate;
 using testing::virtual_loop;
 
@@ -153,7 +152,7 @@ TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
   s3::config_options o;
   o.endpoint = endpoint;
   o.retry.throttling_base = 10us;
-  for (const retry_mode mode : {millrace::s3::retry_mode::standard, millrace::s3::retry_mode::adaptive}) {
+  for (const s3::retry_mode mode : {s3::retry_mode::standard, s3::retry_mode::adaptive}) {
     o.retries = mode;
     const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
     const auto loop = make_event_loop();
