@@ -120,13 +120,14 @@ bench::cost fetch_on_loops(const std::shared_ptr<const mill::storage>& store, st
   constexpr std::size_t margin = 4 * at_once;
   const std::size_t count = passes * objects * object_bytes / part_bytes;
   mill::run_options how;
-  how.loops = loops;
   how.show = mill::progress::off;
+  mill::runtime_options made_of;
+  made_of.loops = loops;
   bench::meter m;
   bench::cost result;
   std::size_t n = 0;
   std::size_t total = 0;
-  for (const mill::chunk& c : mill::run(pipeline(store, passes), how)) {
+  for (const mill::chunk& c : mill::run(pipeline(store, passes), how, made_of)) {
     ++n;
     if (n > margin && n <= count - margin) total += c.data.size();
     if (n == margin / 2 && percent > 0 && bench::hold_loops(percent) != loops) return {};

@@ -55,10 +55,10 @@ int train(const std::string& bucket, Model& model) {
   examples::write_painted_shards(s3, bucket, "train/", 12, 400, 1);
   examples::write_painted_shards(s3, bucket, "test/", 2, 300, 2);
 
-  mill::cpu_pool cores;
+  mill::runtime rt({.rank = mill::rank_from_environment()});  // keeps connections, memory and threads for all epochs
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
-    auto batches = mill::run(epoch_of(s3, train, epoch, cores, model.target()),
-                             {.prefetch = 2, .show = mill::progress::automatic});
+    auto batches = rt.run(epoch_of(s3, train, epoch, rt.pool(), model.target()),
+                          {.prefetch = 2, .show = mill::progress::automatic});
     std::size_t images = 0;
     for (mill::device_batch& b : batches) {
       images += b.size();
@@ -73,7 +73,7 @@ int train(const std::string& bucket, Model& model) {
 
   model.take_right();
   std::size_t images = 0;
-  for (mill::device_batch& b : mill::run(epoch_of(s3, test, 0, cores, model.target()))) {
+  for (mill::device_batch& b : rt.run(epoch_of(s3, test, 0, rt.pool(), model.target()))) {
     images += b.size();
     model.count_right(b);
   }

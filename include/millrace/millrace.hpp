@@ -40,6 +40,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/s3/auth/explain.hpp>
 #include <millrace/s3/client.hpp>

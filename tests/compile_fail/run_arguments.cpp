@@ -3,7 +3,8 @@
 // expect: run consumes the pipeline: write run\(std::move\(pipeline\)\)
 // expect: run takes a pipeline: make one of a range with from_range\(std::move\(range\)\)
 // expect: run takes a whole pipeline, which begins with a source: run\(source \| stage\)
-// errors: 3
+// expect: run consumes the pipeline: write rt\.run\(std::move\(pipeline\)\)
+// errors: 4
 // not: deleted function
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ int main() {
   auto a = millrace::run(pipeline, {.prefetch = 2});
   auto b = millrace::run(range);
   auto c = millrace::run(millrace::take(2), {.prefetch = 2});
+  millrace::runtime rt;
+  auto d = rt.run(pipeline);
 #else
   auto a = millrace::run(std::move(pipeline), {.prefetch = 2});
 #endif

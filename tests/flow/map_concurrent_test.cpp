@@ -333,7 +333,6 @@ TEST_CASE("dropping a stage whose jobs run on a pool leaves nothing behind") {
 
 TEST_CASE("what cannot work is refused when the pipeline is made") {
   mill::cpu_pool pool(1);
-  CHECK_THROWS_AS(mill::iota(3) | mill::map_concurrent([](int x) { return x; }), mill::configuration_error);
   CHECK_THROWS_AS(mill::iota(3) | mill::map_concurrent(slow_if_even, {.on = &pool}), mill::configuration_error);
   // Every place of the limit has memory of its own from the start.
   for (std::size_t limit : {std::size_t(1'000'001), SIZE_MAX}) {
@@ -341,6 +340,12 @@ TEST_CASE("what cannot work is refused when the pipeline is made") {
                       Catch::Matchers::Contains("map_concurrent: .limit is beyond a million"));
   }
   CHECK_NOTHROW(mill::map_concurrent(slow_if_even, {.limit = 1'000'000}));
+}
+
+TEST_CASE("a plain function without a pool is refused on a bare loop, where no runtime has one") {
+  virtual_loop loop;
+  CHECK_THROWS_WITH(run(loop, mill::iota(3) | mill::map_concurrent([](int x) { return x; })),
+                    "map_concurrent: a plain function needs a pool to run on: .on = pool, or a runtime");
 }
 
 TEST_CASE("the stage declares its bound") {
@@ -352,6 +357,8 @@ TEST_CASE("the stage declares its bound") {
   const auto without = mill::iota(3) | mill::map_concurrent(slow_if_even);
   CHECK(without.bounds().back().items == 16);
   CHECK(without.bounds().back().bytes == 16 * sizeof(int));
+  const auto on_any_pool = mill::iota(3) | mill::map_concurrent([](int x) { return x; });
+  CHECK(on_any_pool.bounds().back().items == 2 * mill::cpu_pool::usable_cores());
 }
 
 TEST_CASE("a pool that ends before the pipeline ends the stream with a sentence, whatever is forgiven") {

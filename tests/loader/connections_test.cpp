@@ -31,6 +31,7 @@ using namespace millrace;
 using s3_server::fault;
 
 static_assert(std::is_trivially_destructible_v<run_options> && std::is_aggregate_v<run_options>);
+static_assert(std::is_trivially_destructible_v<runtime_options> && std::is_aggregate_v<runtime_options>);
 
 namespace {
 
@@ -61,9 +62,9 @@ class slow_origin {
   }
 
   /// Bytes that a run reads.
-  std::size_t read(bool s3_urls, const run_options& o) const {
+  std::size_t read(bool s3_urls, const runtime_options& o) const {
     std::size_t n = 0;
-    for (const chunk& piece : run(chunks(s3_urls), o)) n += piece.data.size();
+    for (const chunk& piece : run(chunks(s3_urls), {}, o)) n += piece.data.size();
     return n;
   }
 
@@ -105,7 +106,7 @@ TEST_CASE("run() opens as many connections as it may while there is something to
       // Every loop has a share of what is known to come by ranges; the rest stays on the first one.
       const std::uint64_t all = s3_urls ? 2 * loops : 2;
       slow_origin origin(fault::stall_head());  // nobody is helped on by an answer
-      const auto reading = run(origin.chunks(s3_urls), {.loops = loops, .http = {.connections_per_host = 2}});
+      const auto reading = run(origin.chunks(s3_urls), {}, {.loops = loops, .http = {.connections_per_host = 2}});
       origin.wait_for_peak(all);
       REQUIRE(origin.peak() == all);  // before the end, when others may take the places of those that are dropped
     }

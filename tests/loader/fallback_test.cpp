@@ -61,8 +61,8 @@ TEST_CASE("runs of several loops, one after another, say in one line that io_uri
     {
       overheard errors;
       refused = test::where_refused({SYS_io_uring_setup, EPERM}, [&] {
-        for (int i : run(iota(5), {.loops = loops, .show = progress::off})) items += i == items ? 1 : 0;
-        for (int i : run(iota(5), {.loops = loops, .show = progress::off})) epoch_2 += i == epoch_2 ? 1 : 0;
+        for (int i : run(iota(5), {.show = progress::off}, {.loops = loops})) items += i == items ? 1 : 0;
+        for (int i : run(iota(5), {.show = progress::off}, {.loops = loops})) epoch_2 += i == epoch_2 ? 1 : 0;
       });
       said = errors.text();
     }

@@ -99,7 +99,7 @@ TEST_CASE("a run over three loops reads on three threads, in turn; one over one 
     const std::shared_ptr<const storage> s = store;
     std::size_t bytes_read = 0;
     for (const chunk& c :
-         run(from_range(std::move(all)) | fetch(s, {.shards = 3, .window = MiB, .part = 64 * KiB}), {.loops = loops})) {
+         run(from_range(std::move(all)) | fetch(s, {.shards = 3, .window = MiB, .part = 64 * KiB}), {}, {.loops = loops})) {
       bytes_read += c.data.size();
     }
     CHECK(bytes_read == 6 * MiB);
@@ -125,7 +125,7 @@ TEST_CASE("a pipeline that nobody reads from uses under one percent of a core on
       const std::shared_ptr<const storage> s = store;
       // A bound of 16 parts of the 64 that there are.
       auto chunks = c.list("s3://corpus/") | fetch(s, {.shards = 4, .window = 512 * KiB, .part = 128 * KiB});
-      auto r = run(std::move(chunks), {.loops = loops, .force_epoll = epoll});
+      auto r = run(std::move(chunks), {}, {.loops = loops, .force_epoll = epoll});
       // What the threads compute does not depend on what else the machine does: a pipeline at rest computes nothing,
       // and one that is not never gets there.
       bool idle = false;

@@ -100,10 +100,12 @@ async_generator<borrowed> two_and_a_broken_loop(stage_life& life) {
   co_await sleep_for(std::chrono::hours(1));
 }
 
+async_generator<int> sleeping() { co_await sleep_for(std::chrono::hours(1)); }
+
 TEST_CASE("when the loop fails, the items that wait are dropped before the pipeline, and next() throws why") {
   stage_life life;
   {
-    auto r = run(two_and_a_broken_loop(life), {.prefetch = 4, .force_epoll = true});
+    auto r = run(two_and_a_broken_loop(life), {.prefetch = 4}, {.force_epoll = true});
     life.ended.get_future().wait();  // both items wait for us, and the pipeline is gone
     try {
       const std::optional<borrowed> item = r.next();
@@ -116,6 +118,19 @@ TEST_CASE("when the loop fails, the items that wait are dropped before the pipel
     CHECK(r.stats().seconds == seconds);  // the run's clock stands still
   }
   CHECK(life.outlived == 0);
+}
+
+TEST_CASE("a loop that fails takes its runs with it, and fails those that come") {
+  stage_life life;
+  runtime rt({.force_epoll = true});
+  auto other = rt.run(sleeping());
+  auto breaks = rt.run(two_and_a_broken_loop(life), {.prefetch = 4});
+  life.ended.get_future().wait();
+  CHECK_THROWS_AS(other.next(), io_error);
+  CHECK_THROWS_AS(breaks.next(), io_error);
+  auto late = rt.run(sleeping());
+  CHECK_THROWS_AS(late.next(), io_error);
+  CHECK_FALSE(late.next());
 }
 
 /// The state of a thread of this process as proc(5) tells it: 'S' while it sleeps, a lock included.
@@ -190,7 +205,7 @@ async_generator<slow_item> one_slow_item(meeting& m) {
 // loop fails in just this moment: else the address sanitizer sees a loop used that is gone.
 TEST_CASE("a loop that fails while an item is taken is not gone before the queue has let go of it") {
   meeting m;
-  auto r = run(one_slow_item(m), {.prefetch = 1, .force_epoll = true});
+  auto r = run(one_slow_item(m), {.prefetch = 1}, {.force_epoll = true});
   m.full.get_future().wait();
   CHECK(r.next());
   CHECK_THROWS_AS(r.next(), io_error);
@@ -223,7 +238,7 @@ async_generator<costly> many_costly(stage_life& life, std::thread::id trainer) {
 TEST_CASE("an item whose move throws is thrown by next() and ends the run") {
   for (const bool epoll : {false, true}) {
     stage_life life;
-    auto r = run(many_costly(life, std::this_thread::get_id()), {.prefetch = 2, .force_epoll = epoll});
+    auto r = run(many_costly(life, std::this_thread::get_id()), {.prefetch = 2}, {.force_epoll = epoll});
     const std::optional<costly> first = r.next();
     CHECK(first->value() == 0);
     CHECK_THROWS_AS(r.next(), std::bad_alloc);

@@ -69,7 +69,7 @@ std::string tar_of(int samples, std::size_t size) {
 
 TEST_CASE("a run is a range of the pipeline's items, on both back ends") {
   for (bool epoll : {false, true}) {
-    auto r = run(count_to(1000, counter()), {.prefetch = 3, .force_epoll = epoll});
+    auto r = run(count_to(1000, counter()), {.prefetch = 3}, {.force_epoll = epoll});
     int expected = 0;
     for (int& i : r) CHECK(i == expected++);
     CHECK(expected == 1000);
@@ -227,7 +227,7 @@ TEST_CASE("the whole way from S3, over one loop and over two, in the same order"
     auto r = run(c.list("s3://corpus/train/") | shuffle_shards({.seed = 3}) |
                      fetch(c, {.shards = 4, .window = 256 * KiB, .part = 128 * KiB}) | untar() | group_samples() |
                      shuffle({.window = 16, .seed = 3}) | batch(8),
-                 {.loops = loops});
+                 {}, {.loops = loops});
     std::vector<std::string> all;
     for (auto& b : r) {
       for (sample& s : b) all.push_back(s.from.url() + s.key + std::to_string(s["bin"].size()));
@@ -248,7 +248,7 @@ TEST_CASE("a run dropped with transfers in flight joins at once") {
   std::vector<std::int64_t> took;
   for (unsigned loops = 1; loops <= 2; ++loops) {
     for (int taken = 0; taken < 6; ++taken) {
-      auto r = run(c.list("s3://corpus/train/") | fetch(c) | untar() | group_samples(), {.loops = loops});
+      auto r = run(c.list("s3://corpus/train/") | fetch(c) | untar() | group_samples(), {}, {.loops = loops});
       for (int i = 0; i < taken; ++i) r.next();
       const std::int64_t before = monotonic_ns();
       r.stop();

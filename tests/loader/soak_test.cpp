@@ -99,7 +99,7 @@ TEST_CASE("soak: transfers under random faults deliver every member as it was st
     if (h.hedge) store = hedged(store, {.least = 5ms});
     reading r(data);
     r.read_all(c, h.sizes_known, [&](async_generator<shard> source) {
-      for (member& m : run(std::move(source) | fetch(store, narrow) | untar(), {.loops = h.loops})) r.take(m);
+      for (member& m : run(std::move(source) | fetch(store, narrow) | untar(), {}, {.loops = h.loops})) r.take(m);
     });
     check(r, data);
   };

@@ -20,7 +20,7 @@ namespace mill = millrace;
 namespace {
 
 // begin pipeline
-auto epoch_of(const std::string& folder, std::uint64_t epoch, mill::cpu_pool& cores) {
+auto epoch_of(const std::string& folder, std::uint64_t epoch) {
   mill::jpeg_decoder jpeg;
   auto decode = [jpeg](mill::sample s) {
     mill::image i = jpeg(s["jpg"], s.from.at(s.key));
@@ -33,7 +33,7 @@ auto epoch_of(const std::string& folder, std::uint64_t epoch, mill::cpu_pool& co
          | mill::untar()                                               // members
          | mill::group_samples()                                       // samples: key, fields, origin
          | mill::shuffle({.window = 1000, .seed = 7, .epoch = epoch})  //
-         | mill::map_concurrent(decode, {.on = &cores})                // images, decoded on the pool
+         | mill::map_concurrent(decode)                                // images, decoded on a pool
          | mill::batch(32)                                             //
          | mill::to_device(mill::host_device());                       // batches
 }
@@ -43,9 +43,9 @@ std::size_t train(const std::string& folder) {
   std::size_t images = 0;
   const auto train_step = [&](const mill::device_batch& b) { images += b.size(); };
   // begin loop
-  mill::cpu_pool cores;
+  mill::runtime rt;
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-    auto batches = mill::run(epoch_of(folder, epoch, cores), {.prefetch = 2});
+    auto batches = rt.run(epoch_of(folder, epoch), {.prefetch = 2});
     for (mill::device_batch& b : batches) train_step(b);
     std::fputs(batches.stats().table().c_str(), stderr);
   }

@@ -19,6 +19,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/type_id.hpp>
 #include <millrace/coro/account_clock.hpp>
+#include <millrace/coro/detail/away_count.hpp>
 #include <millrace/coro/run_queue.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/coro/timer_queue.hpp>
@@ -26,6 +27,7 @@
 namespace millrace {
 
 class event_loop;
+class runtime_parts;
 
 /// A message to an executor from another thread. run() is called once on the executor's thread, between coroutines; it
 /// may post coroutines and must not resume one. The node belongs to its sender until post_remote() and to the
@@ -118,6 +120,11 @@ class executor {
   /// The loop that this is, or null: a question that needs no run-time type information.
   virtual event_loop* as_event_loop() noexcept { return nullptr; }
 
+  /// The runtime whose loop this is, or null; see this_runtime().
+  runtime_parts* runtime() const noexcept { return runtime_; }
+  /// Before anything runs here. The runtime outlives what does.
+  void set_runtime(runtime_parts* parts) noexcept { runtime_ = parts; }
+
   // ---- time
 
   virtual std::int64_t now_ns() const noexcept { return monotonic_ns(); }
@@ -152,6 +159,9 @@ class executor {
   /// The same for coroutines that clean up in the background (see root_scope).
   void background_started() noexcept { ++background_; }
   void background_finished() noexcept { --background_; }
+
+  /// Of coroutines that work for no stage: see away_count.
+  const std::shared_ptr<detail::away_count>& strays() const noexcept { return strays_; }
 
   // ---- running
 
@@ -344,6 +354,8 @@ class executor {
   std::size_t operations_ = 0;
   std::size_t background_ = 0;
   std::vector<held_service> services_;
+  runtime_parts* runtime_ = nullptr;
+  const std::shared_ptr<detail::away_count> strays_ = std::make_shared<detail::away_count>();
 
   // any thread, the list under the mutex
   std::atomic<unsigned> senders_{0};

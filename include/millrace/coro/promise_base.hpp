@@ -7,6 +7,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -39,6 +40,11 @@ class promise_base {
   class executor& get_executor() const noexcept { return *executor_; }
   bool bound() const noexcept { return executor_ != nullptr; }
   stage_record* stage() const noexcept { return stage_; }
+
+  /// What counts the work of the coroutine's pipeline that goes on elsewhere when the coroutine is dropped.
+  const std::shared_ptr<detail::away_count>& away() const noexcept {
+    return stage_ != nullptr && stage_->owner != nullptr ? stage_->owner->away() : executor_->strays();
+  }
 
   /// The coroutine to resume when this one has something; null when nobody waits.
   void set_continuation(std::coroutine_handle<> handle, stage_record* stage) noexcept {
@@ -167,6 +173,7 @@ class waiting_awaiter {
 
   executor& home() const noexcept { return promise_.get_executor(); }
   stage_record* stage() const noexcept { return promise_.stage(); }
+  const std::shared_ptr<away_count>& away() const noexcept { return promise_.away(); }
   /// How await_suspend() begins.
   void suspend(std::coroutine_handle<> handle) noexcept { node_.set(handle, promise_.stage()); }
   /// Queues the suspended coroutine; while it is queued, nothing.

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/coro/detail/away_count.hpp>
 
 namespace millrace {
 
@@ -177,6 +178,8 @@ class stage_recorder {
     std::lock_guard lock(mutex_);
     for (const link* l = first_.get(); l != nullptr; l = l->next.get()) visit(l->record);
   }
+  /// Of the pipeline's stages; for its executor's thread.
+  const std::shared_ptr<detail::away_count>& away() const noexcept { return away_; }
   /// Start-up is over: see stage_record::since_mark().
   void mark() noexcept {
     std::lock_guard lock(mutex_);
@@ -212,6 +215,7 @@ class stage_recorder {
   }
 
   const std::int64_t began_;
+  const std::shared_ptr<detail::away_count> away_ = std::make_shared<detail::away_count>();
   mutable std::mutex mutex_;
   std::unique_ptr<link> first_;
 };

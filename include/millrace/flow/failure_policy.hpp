@@ -25,7 +25,7 @@ enum class on_failure {
 /// Bad items are judged in the order of delivery, so which items come out, and whether the budget holds, depends
 /// neither on threads nor on the network (with order::arrival, on nothing but the number of bad items). A budget that
 /// is used up throws too_many_failures. Only data is forgiven: out of memory and configuration_error always end the
-/// stream. Failures are reported on standard error: the first at once, later ones at most once a second, with their
+/// stream. Failures are reported in the log: the first at once, later ones at most once a second, with their
 /// number.
 struct failure_policy {
   on_failure then = on_failure::rethrow;
@@ -34,7 +34,7 @@ struct failure_policy {
   /// The largest share of the items that may fail, judged at the end of the stream and, on the way, at each failure
   /// from the 1000th item on.
   double rate = 1;
-  bool report = true;  ///< on standard error
+  bool report = true;  ///< in the runtime's log, else on standard error
 };
 
 /// The budget of a failure_policy is used up: what() tells the numbers and the first messages.

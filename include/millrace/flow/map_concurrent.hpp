@@ -8,6 +8,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/flow/detail/concurrent.hpp>
 #include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/failure_policy.hpp>
@@ -19,9 +20,9 @@ namespace millrace {
 
 /// See map_concurrent().
 struct map_concurrent_options {
-  std::size_t limit = 0;  ///< items worked on or waiting to be taken; 0: twice the pool's threads, 16 without a pool
+  std::size_t limit = 0;  ///< items worked on or waiting to be taken; 0: twice the pool's threads, 16 for tasks
   millrace::order order = millrace::order::ordered;
-  pool_ref on = nullptr;          ///< where a plain function runs; must outlive the pipeline
+  pool_ref on = nullptr;          ///< where a plain function runs, to outlive the pipeline; none: the runtime's pool
   std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
   failure_policy failures = {};   ///< what happens to items for which the function throws
 };
@@ -34,6 +35,17 @@ template <class U, class T, class F>
 class pooled {
  public:
   pooled(F f, cpu_pool::share pool) : f_(std::make_shared<const F>(std::move(f))), pool_(std::move(pool)) {}
+  /// Before the first item: work for which no pool was given goes to the runtime's.
+  void settle(executor& ex, map_concurrent_options& options, bool own_limit) {
+    if (pool_) return;
+    if (ex.runtime() == nullptr) {
+      throw configuration_error("map_concurrent: a plain function needs a pool to run on: .on = pool, or a runtime");
+    }
+    cpu_pool& pool = ex.runtime()->pool();
+    pool_ = cpu_pool::share(pool);
+    const std::size_t enough = 2 * std::size_t(pool.threads());
+    if (!own_limit && enough < options.limit) options.limit = enough;
+  }
   task<U> operator()(T item) const { return run(f_, pool_, std::move(item)); }
 
  private:
@@ -50,8 +62,10 @@ class pooled {
 };
 
 template <class U, class T, class F>
-async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options) {
+async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options,
+                                        bool own_limit) {
   executor& ex = co_await this_executor();
+  if constexpr (requires { f.settle(ex, options, own_limit); }) f.settle(ex, options, own_limit);
   stage_record* const stage = co_await this_stage();
   const delivery<U> yielded = co_await this_delivery<U>();
   failures<> bad(options.failures, ex, stage, "map_concurrent");
@@ -81,9 +95,9 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
 template <class F>
 class map_concurrent_stage : public detail::library_stage {
  public:
-  map_concurrent_stage(F f, map_concurrent_options options) : f_(std::move(f)), options_(options) {
-    if (options_.limit == 0) options_.limit = options_.on != nullptr ? 2 * std::size_t(options_.on->threads()) : 16;
-    if (options_.limit > 1'000'000) throw configuration_error("map_concurrent: .limit is beyond a million");
+  map_concurrent_stage(F f, map_concurrent_options options)
+      : f_(std::move(f)), options_(options), own_limit_(options.limit != 0) {
+    if (own_limit_ && options_.limit > 1'000'000) throw configuration_error("map_concurrent: .limit is beyond a million");
     if (options_.on != nullptr) pool_ = cpu_pool::share(*options_.on);
   }
 
@@ -105,19 +119,22 @@ class map_concurrent_stage : public detail::library_stage {
       if (options_.on != nullptr) {
         throw configuration_error("map_concurrent: .on is for plain functions, this one returns a task");
       }
-      return declare<T>(detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_));
+      if (!own_limit_) options_.limit = 16;
+      return declare<T>(
+          detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_, own_limit_));
     } else if constexpr (!detail::maps<const F&, T>) {
       static_assert(detail::never_v<F>,
                     "map_concurrent calls a plain function on several threads at once: it must be callable when const "
                     "(a lambda that is not mutable)");
       return detail::refused();
     } else {
-      if (options_.on == nullptr) {
-        throw configuration_error("map_concurrent: a plain function needs a pool to run on, .on = pool");
+      if (!own_limit_) {  // a runtime's pool is not known yet: it has no more threads than there are cores, unless told to
+        const unsigned threads = options_.on != nullptr ? options_.on->threads() : cpu_pool::usable_cores();
+        options_.limit = 2 * std::size_t(threads);
       }
       using pooled = detail::pooled<result, T, F>;
-      return declare<T>(detail::map_concurrent_items<result, T, pooled>(std::move(source),
-                                                                        pooled(std::move(f_), std::move(pool_)), options_));
+      return declare<T>(detail::map_concurrent_items<result, T, pooled>(
+          std::move(source), pooled(std::move(f_), std::move(pool_)), options_, own_limit_));
     }
   }
 
@@ -131,13 +148,14 @@ class map_concurrent_stage : public detail::library_stage {
 
   F f_;
   map_concurrent_options options_;
+  const bool own_limit_;
   cpu_pool::share pool_;  // of options_.on, which may have ended when the pipeline runs
 };
 
 /// A stage that hands on `f(item)` for each item, working on several at once:
-/// `samples | map_concurrent(decode, {.on = &cores})`.
+/// `samples | map_concurrent(decode)`.
 ///
-/// A plain `f` runs on the threads of the pool `.on`; it is called on several at once and must be callable when const.
+/// A plain `f` runs on the threads of the runtime's pool, or of the pool `.on`; it is called on several at once and must be callable when const.
 /// An `f` that returns a task is started on the loop, without a pool. Items come out in the order of their inputs
 /// unless `.order` says otherwise.
 ///
@@ -147,8 +165,9 @@ class map_concurrent_stage : public detail::library_stage {
 /// bytes is exceeded only by results larger than every one before. Cancellation: dropping the generator drops every
 /// task, and takes back jobs that no thread has begun; one that has begun runs to its end, on its own copies. Errors:
 /// the first failure stops the pulling; in order, the results before the failed item are handed on, then its exception
-/// is thrown, unless `.failures` forgives it. Throws configuration_error when the pool is missing, or is given for a
-/// function that returns a task; usage_error is thrown in the pipeline when the pool has ended.
+/// is thrown, unless `.failures` forgives it. Throws configuration_error when a pool is given for a
+/// function that returns a task; in the pipeline, configuration_error where a plain function finds no pool (on a bare
+/// loop), and usage_error when the pool has ended.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

@@ -12,7 +12,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
-#include <millrace/http/engine_defaults.hpp>
+#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/loop/event_loop.hpp>
 
@@ -38,10 +38,10 @@ class basic_engine final : public executor_service {
     ~client() = default;
   };
 
-  /// The engine of the event loop `ex`. When this call makes it, its limits are those of engine_defaults.
+  /// The engine of the event loop `ex`. When this call makes it, its limits are those of the loop's runtime.
   static basic_engine& of(executor& ex) {
     if (basic_engine* existing = ex.find_service<basic_engine>()) return *existing;
-    return of(ex, engine_defaults::of(ex));
+    return of(ex, ex.runtime() == nullptr ? engine_options() : ex.runtime()->http());
   }
   /// `options` count when this call makes it.
   static basic_engine& of(executor& ex, const engine_options& options) {

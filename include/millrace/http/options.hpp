@@ -26,7 +26,7 @@ class transport_options {
   std::string no_proxy;
 };
 
-/// Limits of one loop's engine; fixed when the engine is made. See run_options::http and engine_defaults.
+/// Limits of one loop's engine; fixed when the engine is made. See runtime_options::http.
 struct engine_options {
   /// Open at once; more exchanges wait inside libcurl. Those whose readers are behind do not count (after a second).
   long connections_per_host = 64;

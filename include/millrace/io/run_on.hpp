@@ -29,7 +29,7 @@ class [[nodiscard("nothing runs until it is awaited")]] run_on {
    public:
     awaiter(executor& other, std::unique_ptr<detail::errand_for<Callable>> e, promise_base& promise) noexcept
         : waiting_awaiter(promise), other_(other), errand_(e.release()) {}
-    ~awaiter() { errand_->abandon(); }
+    ~awaiter() { errand_->abandon(away()); }
 
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {

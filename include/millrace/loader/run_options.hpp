@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <millrace/data/rank.hpp>
-#include <millrace/http/options.hpp>
 
 namespace millrace {
 
@@ -17,20 +16,17 @@ enum class progress {
   on,  ///< always; one line every ten seconds where standard error is no terminal
 };
 
-/// How run() runs a pipeline.
+/// How a pipeline is run: runtime::run(), run(). What it runs on is in runtime_options.
 struct run_options {
   std::size_t prefetch = 2;  ///< items made ahead of the training thread, at least 1
   /// Of those items together, for types with byte_size(); one item always passes. 0: no bound. Stated where a budget is
   /// set (not for batches of a device: their slots are to_device's).
   std::size_t prefetch_bytes = 0;
-  unsigned loops = 1;  ///< event loops; fetch spreads its transfers over them (one loop carries ~16 Gbit/s of TLS)
   /// Bytes; when set, what the stages declare to hold must fit into it, prefetch_bytes included. Beside it there are
   /// the item in the training thread's hands, one that each other stage works on, and what jobs of a pool allocate.
   std::size_t budget = 0;
   progress show = progress::automatic;
-  std::optional<millrace::rank> rank = {};   ///< whose progress it is; not given: split_by_rank's, else 0
-  bool force_epoll = false;                  ///< epoll even where io_uring works
-  millrace::http::engine_options http = {};  ///< connections and receive buffers, of each loop
+  std::optional<millrace::rank> rank = {};   ///< whose progress it is; not given: the runtime's, else split_by_rank's, else 0
 };
 
 }  // namespace millrace

@@ -6,8 +6,6 @@
 
 namespace millrace {
 
-class executor;
-
 /// Options of make_event_loop().
 struct loop_options {
   /// Submission entries of the ring: how much goes to the kernel in one call.
@@ -17,14 +15,10 @@ struct loop_options {
   unsigned completion_entries = 4096;
   /// Uses epoll even where io_uring works.
   bool force_epoll = false;
-  /// Told in one line, once per loop (once for a loop_group), that io_uring is refused here and epoll serves instead.
+  /// Told in one line, once per loop (once for a runtime), that io_uring is refused here and epoll serves instead.
   /// By default the line goes to standard error, once in a process. Called during make_event_loop().
   void (*log)(void* context, const char* line) = nullptr;
   void* log_context = nullptr;
-  /// Called with every loop that is made, on the thread that makes it, at the end of make_event_loop(): whoever makes
-  /// loops out of sight (a group, run()) gives them services with it.
-  void (*made)(const void* context, executor& loop) = nullptr;
-  const void* made_context = nullptr;
   /// For tests of the fallback: when not 0, the ring counts as refused with this errno value.
   int pretend_ring_error = 0;
 };

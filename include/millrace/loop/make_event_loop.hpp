@@ -13,10 +13,10 @@
 
 namespace millrace {
 
-namespace detail {
-
+/// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
+/// told once, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
 template <class T = void>
-std::unique_ptr<event_loop> choose_loop(const loop_options& o) {
+std::unique_ptr<event_loop> make_event_loop(const loop_options& o = {}) {
   if (o.force_epoll) return std::make_unique<basic_epoll_loop<T>>();
   int refused = o.pretend_ring_error;
   if (refused == 0) {
@@ -28,20 +28,9 @@ std::unique_ptr<event_loop> choose_loop(const loop_options& o) {
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
   if (o.log != nullptr) {
     o.log(o.log_context, line.c_str());
-  } else if (first_time(line)) {
+  } else if (detail::first_time(line)) {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
-  return loop;
-}
-
-}  // namespace detail
-
-/// A loop on io_uring, or on epoll where io_uring is refused (containers often block it) or `o` says so. The refusal is
-/// told once, see loop_options::log. Throws io_error when there is no descriptor left for a loop of any kind.
-template <class = void>
-std::unique_ptr<event_loop> make_event_loop(const loop_options& o = {}) {
-  std::unique_ptr<event_loop> loop = detail::choose_loop(o);
-  if (o.made != nullptr) o.made(o.made_context, *loop);
   return loop;
 }
 

@@ -15,9 +15,9 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/started.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/io/loop_group.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
@@ -43,8 +43,6 @@ namespace detail {
 /// delivered next, so that later objects cannot hold all of the bound while the consumer waits for an earlier one.
 template <class Shards>
 class part_scheduler {
-  using group = basic_loop_group<std::void_t<Shards>>;
-
  public:
   part_scheduler(Shards in, std::shared_ptr<const storage> store, fetch_options options, executor& ex, stage_record* stage)
       : in_(std::move(in)),
@@ -52,8 +50,8 @@ class part_scheduler {
         options_(options),
         executor_(ex),
         stage_(stage),
-        slabs_(options.part),
-        loops_(ex.find_service<group>()) {
+        runtime_(ex.runtime()),
+        slabs_(runtime_ != nullptr ? runtime_->slabs(options.part) : slab_pool(options.part)) {
     puller_ = started<void>(ex, pull(), stage);
   }
 
@@ -214,10 +212,10 @@ class part_scheduler {
     if (stage_ != nullptr) stage_record::add(stage_->read, static_cast<std::int64_t>(read));
   }
 
-  /// The loop of the group whose turn it is, null for this one. A sequential rest would live on the loop that began it.
+  /// The loop of the runtime whose turn it is, null for this one. A sequential rest would live on the loop that began it.
   executor* elsewhere() noexcept {
-    if (loops_ == nullptr || store_->may_be_sequential()) return nullptr;
-    executor& next = loops_->next();
+    if (runtime_ == nullptr || store_->may_be_sequential()) return nullptr;
+    executor& next = runtime_->next_loop();
     return &next == &executor_ ? nullptr : &next;
   }
 
@@ -274,8 +272,8 @@ class part_scheduler {
   const fetch_options options_;
   executor& executor_;
   stage_record* const stage_;
+  runtime_parts* const runtime_;
   const slab_pool slabs_;
-  group* const loops_;
   std::size_t used_ = 0;   // bytes of the bound
   std::size_t taken_ = 0;  // of those, with the consumer
   bool upstream_ended_ = false;
@@ -324,8 +322,8 @@ class fetch_stage : public library_stage {
 /// of the shards, whatever the timing of the network.
 ///
 /// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
-/// chunk. Memory: slabs of options.part bytes from one pool, recycled. With a group of loops (`run({.loops = n})`) the
-/// parts are spread over its loops. `store` is a std::shared_ptr<const storage>, or what as_storage() makes one of (an
+/// chunk. Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
+/// over the loops of the runtime (`runtime({.loops = n})`). `store` is a std::shared_ptr<const storage>, or what as_storage() makes one of (an
 /// s3::client). Errors: whatever the store throws, at the place in the order where the part belongs; changed_error when
 /// an object changes under the reader; at the last chunk of an object, in its place, what storage::check() finds wrong
 /// with the bytes of all. Dropping it ends all transfers at once.

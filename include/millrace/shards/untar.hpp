@@ -20,7 +20,7 @@ namespace millrace {
 /// object of no bytes, unless options.members.allow_empty. Damage inside compressed data may show only at their
 /// checksum, which stands behind them (of gzip at the end of the object): what came before the error may be wrong then.
 /// What is odd about an archive but no error (no end-of-archive block, as where a tar has been cut between two members)
-/// is said on standard error, with the object: once for each of the first five, then as a number when the stage ends;
+/// is said in the log, with the object: once for each of the first five, then as a number when the stage ends;
 /// not with `.members = {.report = false}`.
 template <class = void>
 auto untar(tar::archive_options options = {}) {

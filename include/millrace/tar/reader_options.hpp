@@ -30,7 +30,7 @@ struct reader_options {
   bool require_end_block = false;
   /// Report sparse members as type 'S' without a body instead of refusing the archive.
   bool report_sparse = false;
-  /// For the stages that read archives by themselves, untar() and untar_plain(): say on standard error what warning()
+  /// For the stages that read archives by themselves, untar() and untar_plain(): say in the log what warning()
   /// says. A reader never does.
   bool report = true;
 };

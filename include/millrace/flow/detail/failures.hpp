@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/coro/executor.hpp>
+#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
 namespace millrace::detail {
@@ -88,7 +89,7 @@ class failures {
     if (unreported_ > 0) text += " (and " + std::to_string(std::exchange(unreported_, 0)) + " more)";
     print(text);
   }
-  void print(const std::string& text) const { std::fprintf(stderr, "millrace: %s: %s\n", name_, text.c_str()); }
+  void print(const std::string& text) const { say(executor_, std::string("millrace: ") + name_ + ": " + text); }
 
   const failure_policy policy_;
   executor& executor_;

@@ -4,11 +4,13 @@
 
 #include <coroutine>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
 #include <millrace/base/wait_list.hpp>
+#include <millrace/coro/detail/away_count.hpp>
 #include <millrace/coro/started.hpp>
 
 namespace millrace::detail {
@@ -24,19 +26,32 @@ class message final : public remote_node {
   Owner& owner_;
 };
 
-class errand;
-
-/// The errands that are under way on an executor which may fail without anybody there to be told: a service of the
-/// loops on threads of their own. Who waits for one of them is told at home.
-class errand_list final : public executor_service {
+/// What runs on a loop for somebody on another thread, who is told when the loop fails.
+class guest : public waiter {
  public:
-  errand_list() noexcept = default;
-  /// Ends all of them with `failure`, and from now on every new one.
-  inline void fail(std::exception_ptr failure) noexcept;
+  virtual void loop_failed(const std::exception_ptr& failure) noexcept = 0;
+
+ protected:
+  guest() noexcept = default;
+  ~guest() = default;
+};
+
+/// The guests of an executor which may fail without anybody there to be told: a service of the loops on threads of their
+/// own.
+class guest_list final : public executor_service {
+ public:
+  guest_list() noexcept = default;
+  void add(guest& g) noexcept { guests_.push(g); }
+  /// Tells all of them, and who comes from now on asks for it.
+  void fail(std::exception_ptr failure) noexcept {
+    failure_ = std::move(failure);
+    while (!guests_.empty()) guests_.pop().loop_failed(failure_);
+  }
+  /// Null where the loop has not failed.
+  const std::exception_ptr& failure() const noexcept { return failure_; }
 
  private:
-  friend class errand;
-  wait_list<errand> under_way_;
+  wait_list<guest> guests_;
   std::exception_ptr failure_;
 };
 
@@ -46,7 +61,7 @@ class errand_list final : public executor_service {
 /// free its own), and `arrive` goes home. Dropping the waiter sends `recall` away, which destroys the frame wherever it
 /// is, and is answered by `recalled`. The errand is deleted at home when every message sent has been answered; until
 /// then home counts it as an operation, and from `depart` to `arrive` away does.
-class errand : public waiter {
+class errand : public guest {
  public:
   errand(const errand&) = delete;
   errand& operator=(const errand&) = delete;
@@ -61,12 +76,15 @@ class errand : public waiter {
     home.operation_started();
     away.post_remote(depart_);
   }
-  void abandon() noexcept {
+  /// Counts as `away` until it has ended.
+  void abandon(const std::shared_ptr<away_count>& away) noexcept {
     waiter_ = nullptr;
     if (arrived_ || home_ == nullptr) {
       delete this;
     } else {
       recalling_ = true;
+      dropped_by_ = away;
+      dropped_by_->left();
       away_->post_remote(recall_);
     }
   }
@@ -90,12 +108,11 @@ class errand : public waiter {
   std::exception_ptr error_;
 
  private:
-  friend class errand_list;
   void on_depart() noexcept {
     away_->operation_started();
-    errand_list* const all = away_->find_service<errand_list>();
-    if (all != nullptr && all->failure_) return fail(all->failure_);
-    if (all != nullptr) all->under_way_.push(*this);
+    guest_list* const all = away_->find_service<guest_list>();
+    if (all != nullptr && all->failure()) return fail(all->failure());
+    if (all != nullptr) all->add(*this);
     try {
       start(*away_);
     } catch (...) {
@@ -107,6 +124,9 @@ class errand : public waiter {
   void on_recall() noexcept {
     if (!left_ && !unpacking_) go_home();
     home_->post_remote(recalled_);
+  }
+  void loop_failed(const std::exception_ptr& failure) noexcept override {
+    if (!unpacking_) fail(failure);  // else it has its result, and its message comes
   }
   void fail(std::exception_ptr failure) noexcept {
     error_ = std::move(failure);
@@ -137,7 +157,9 @@ class errand : public waiter {
     if (waiter_ != nullptr) {
       home_->post(*waiter_);
     } else {
+      const std::shared_ptr<away_count> away = std::move(dropped_by_);
       delete this;
+      away->came_home();
     }
   }
 
@@ -149,20 +171,13 @@ class errand : public waiter {
   executor* home_ = nullptr;
   executor* away_ = nullptr;
   ready_node* waiter_ = nullptr;
+  std::shared_ptr<away_count> dropped_by_;
   bool left_ = false;  // away
   bool unpacking_ = false;
   bool arrived_ = false;  // at home
   bool recalling_ = false;
   bool answered_ = false;
 };
-
-inline void errand_list::fail(std::exception_ptr failure) noexcept {
-  failure_ = std::move(failure);
-  while (!under_way_.empty()) {
-    errand& next = under_way_.pop();
-    if (!next.unpacking_) next.fail(failure_);  // else it has its result, and its message comes
-  }
-}
 
 /// An errand for `callable()`, a task. The callable lives until the errand ends, the frame only away.
 template <class Callable>

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include <millrace/base/detail/condition.hpp>
+#include <millrace/coro/detail/away_count.hpp>
 #include <millrace/coro/executor.hpp>
 
 namespace millrace::detail {
@@ -23,8 +24,8 @@ class pool_job : public remote_node {
   /// ended.
   bool start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
   /// For an owner that goes away: a job that waits in the pool is taken back and deleted, one that runs is deleted when
-  /// it comes home, one that is done is deleted now.
-  void abandon() noexcept;
+  /// it comes home, and counts as `away` until then; one that is done is deleted now.
+  void abandon(const std::shared_ptr<away_count>& away) noexcept;
   /// Nanoseconds on the pool's thread. For a job that is done.
   std::int64_t spent_ns() const noexcept { return spent_ns_; }
 
@@ -41,10 +42,13 @@ class pool_job : public remote_node {
     if (waiter_ != nullptr) {
       executor_->post(*waiter_);
     } else {
-      delete this;
+      const std::shared_ptr<away_count> away = std::move(away_);
+      delete this;  // the function too: only then is nothing left
+      away->came_home();
     }
   }
 
+  std::shared_ptr<away_count> away_;  // of one that nobody waits for
   std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
   executor* executor_ = nullptr;
   ready_node* waiter_ = nullptr;
@@ -137,10 +141,12 @@ inline bool pool_job::start(std::shared_ptr<pool_state> pool, executor& ex, read
   return false;
 }
 
-inline void pool_job::abandon() noexcept {
+inline void pool_job::abandon(const std::shared_ptr<away_count>& away) noexcept {
   if (executor_ != nullptr && !done_) {
     if (!pool_->withdraw(*this)) {
       waiter_ = nullptr;
+      away_ = away;
+      away_->left();
       return;
     }
     executor_->operation_finished();

@@ -6,6 +6,7 @@
 
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/loader/run_options.hpp>
+#include <millrace/loader/runtime_options.hpp>
 
 /// \file
 /// Overloads of run() for the compiler's message, each for one mistake and for nothing beyond it: a user may have a
@@ -14,14 +15,14 @@
 namespace millrace {
 
 template <class T>
-detail::refused run(const async_generator<T>&, const run_options& = {}) {
+detail::refused run(const async_generator<T>&, const run_options& = {}, const runtime_options& = {}) {
   static_assert(detail::never_v<T>, "run consumes the pipeline: write run(std::move(pipeline))");
   return detail::refused();
 }
 
 template <class Stage>
   requires std::is_base_of_v<detail::library_stage, Stage>
-detail::refused run(const Stage&, const run_options& = {}) {
+detail::refused run(const Stage&, const run_options& = {}, const runtime_options& = {}) {
   static_assert(detail::never_v<Stage>, "run takes a whole pipeline, which begins with a source: run(source | stage)");
   return detail::refused();
 }
@@ -39,14 +40,14 @@ class range_for_run {
 }  // namespace detail
 
 template <class = void>
-detail::refused run(const detail::range_for_run&, const run_options& = {}) {
+detail::refused run(const detail::range_for_run&, const run_options& = {}, const runtime_options& = {}) {
   return detail::refused();
 }
 
 /// The sentence has been said.
 template <class Refused>
   requires std::is_same_v<Refused, detail::refused>
-Refused run(Refused, const run_options& = {}) {
+Refused run(Refused, const run_options& = {}, const runtime_options& = {}) {
   return Refused();
 }
 

@@ -34,7 +34,7 @@ template <class = void>
 /// A member is handed on when the next one, the archive's end, or an error has been met: so the last one says that it
 /// is, and whoever groups members need not wait for the next archive, which may be missing.
 ///
-/// With `report`, what is unusual about an archive's end goes to standard error.
+/// With `report`, what is unusual about an archive's end goes to the log.
 template <class Chunks, class Open, class Member = member>
 async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
   using reader_type = decltype(open(std::declval<const shard&>()));
@@ -43,7 +43,8 @@ async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
   std::uint64_t ordinal = 0;
   std::uint64_t handed_on = 0;  // members of it, with the one that is held
   std::optional<Member> held;
-  archive_warnings<> warnings(report);
+  executor& ex = co_await this_executor();
+  archive_warnings<> warnings(ex, report);
   for (;;) {
     std::optional<chunk> c;
     std::exception_ptr broken;  // nothing can be yielded where it is caught

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <millrace/flow/detail/refused.hpp>
+#include <millrace/loader/detail/runtime_core.hpp>
+#include <millrace/loader/running.hpp>
+#include <millrace/loader/runtime_options.hpp>
+
+namespace millrace {
+
+/// What is dear to make and outlives runs: the event loops and their threads, HTTP connections with their TLS sessions,
+/// slabs, and the pool for functions that compute.
+///
+///     mill::runtime rt({.loops = 2, .rank = mill::rank_from_environment()});
+///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
+///       auto run = rt.run(training(epoch));
+///       for (auto& batch : run) train_step(batch);
+///     }
+///
+/// Concurrency: run() and pool() are for any thread; several runs go side by side, each on the loop that has the fewest,
+/// and all of them share loops, connections, slabs and pool. A stage that computes on a loop's thread takes that time
+/// from the other runs there. Cancellation: a run that is dropped takes only itself away. Lifetime: runs keep what they
+/// run on; the last of them and of the runtime joins the threads, so that must be no thread of the runtime's own.
+/// Memory: slabs are kept at the largest number that was in use at once, for each size of part. Errors: io_error and
+/// std::system_error where no loop or thread can be made; a loop that has failed fails its runs, and each run that is
+/// started there from then on.
+class runtime {
+ public:
+  template <class = void>
+  explicit runtime(const runtime_options& options = {}) : core_(std::make_shared<detail::runtime_core<>>(options)) {}
+  runtime(runtime&&) noexcept = default;
+  runtime& operator=(runtime&&) noexcept = default;
+  ~runtime() = default;
+
+  /// Starts `pipeline`. Throws configuration_error before anything is requested when the declared bounds do not fit into
+  /// options.budget, and usage_error for an empty pipeline.
+  template <class T>
+  [[nodiscard("dropping it ends the run")]] running<T> run(async_generator<T>&& pipeline,
+                                                           const run_options& options = {}) {
+    return running<T>(inside(), std::move(pipeline), options);
+  }
+  template <class T>
+  detail::refused run(const async_generator<T>&, const run_options& = {}) {
+    static_assert(detail::never_v<T>, "run consumes the pipeline: write rt.run(std::move(pipeline))");
+    return detail::refused();
+  }
+
+  /// The pool that stages work on which were given none; for `.on = rt.pool()`. Made when it is first needed.
+  template <class = void>
+  cpu_pool& pool() {
+    return inside()->pool();
+  }
+
+ private:
+  const std::shared_ptr<detail::runtime_core<>>& inside() const {
+    if (core_ == nullptr) detail::misused("a runtime was used that was moved from");
+    return core_;
+  }
+
+  std::shared_ptr<detail::runtime_core<>> core_;
+};
+
+}  // namespace millrace

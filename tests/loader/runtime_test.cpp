@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/loader/runtime.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/iota.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/io/gate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
+
+using namespace millrace;
+
+namespace {
+
+constexpr std::size_t objects = 8;
+
+/// Every object is of 1 MiB. Notes how many slabs the pool that it is given has made.
+class noting_storage final : public storage {
+ public:
+  bool serves(std::string_view) const noexcept override { return true; }
+  task<part> read(shard, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
+    part p;
+    p.total = MiB;
+    writable_bytes slab = slabs.acquire();
+    {
+      const std::lock_guard lock(mutex_);
+      made_.insert(slabs.peak());  // a slab is made when none is free, and never ends before its pool
+    }
+    p.data = slab.share(0, offset >= MiB ? 0 : length);
+    co_return std::move(p);
+  }
+  /// The numbers seen since the last call.
+  std::set<std::size_t> made() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(made_, {});
+  }
+  std::size_t most() const {
+    const std::lock_guard lock(mutex_);
+    return made_.empty() ? 0 : *made_.rbegin();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::set<std::size_t> made_;
+};
+
+async_generator<chunk> chunks(std::shared_ptr<const storage> store, std::size_t part = 64 * KiB) {
+  std::vector<shard> all;
+  for (std::size_t i = 0; i < objects; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
+  return from_range(std::move(all)) | fetch(store, {.shards = 2, .window = 2 * part, .part = part});
+}
+
+/// What the executor has, again and again.
+struct counted {
+  std::size_t frames;
+  std::size_t operations;
+};
+async_generator<counted> census() {
+  executor& ex = co_await this_executor();
+  for (;;) {
+    counted now{ex.frames(), ex.operations()};
+    co_yield give(now);
+  }
+}
+
+async_generator<int> never() { co_await sleep_for(std::chrono::hours(1)); }
+
+async_generator<int> where_it_runs(std::atomic<runtime_parts*>& parts) {
+  parts = co_await this_runtime();
+  int one = 1;
+  co_yield give(one);
+}
+
+}  // namespace
+
+TEST_CASE("the second epoch on a runtime opens no connection") {
+  for (const unsigned loops : {1u, 2u}) {
+    s3_server::background origin;
+    for (std::size_t i = 0; i < objects; ++i) origin.put("b", "train/" + std::to_string(i), std::string(100'000, 'x'));
+    origin.faults().add({}, s3_server::fault::delay_head(std::chrono::milliseconds(5)));
+    s3::config_options how;
+    const std::string endpoint = origin.endpoint();
+    how.endpoint = endpoint;
+    const s3::client c(s3::config(how), s3::credentials("origin-key", "origin-secret"));
+    runtime rt({.loops = loops, .http = {.connections_per_host = 2}});
+    std::uint64_t after_first = 0;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      std::size_t n = 0;
+      for (const chunk& piece : rt.run(c.list("s3://b/train/") | fetch(c))) n += piece.data.size();
+      CHECK(n == objects * 100'000);
+      if (epoch == 0) after_first = origin.stats().connections;
+    }
+    CHECK(after_first == 2 * loops);
+    CHECK(origin.stats().connections == after_first);
+  }
+}
+
+TEST_CASE("the second epoch on a runtime makes no slab; pipelines of other part sizes have their own") {
+  runtime rt;
+  const auto store = std::make_shared<noting_storage>();
+  {
+    // Left alone until more has been read ahead than the later epochs can hold: 4 parts, one that waits, one in hand.
+    auto first = rt.run(chunks(store), {.prefetch = 8});
+    while (store->most() < 10) std::this_thread::yield();
+    std::size_t n = 0;
+    for (const chunk& c : first) n += c.data.size();
+    CHECK(n == objects * MiB);
+  }
+  const std::set<std::size_t> made{*store->made().rbegin()};
+  for (int epoch = 1; epoch < 3; ++epoch) {
+    for (const chunk& c : rt.run(chunks(store), {.prefetch = 1})) REQUIRE(!c.data.empty());
+    CHECK(store->made() == made);
+  }
+  for (const chunk& c : rt.run(chunks(store, 128 * KiB), {.prefetch = 1})) REQUIRE(!c.data.empty());
+  CHECK(*store->made().begin() == 1);
+}
+
+TEST_CASE("two pipelines run side by side on one runtime, read by two threads") {
+  for (const unsigned loops : {1u, 2u}) {
+    runtime rt({.loops = loops});
+    const auto store = std::make_shared<noting_storage>();
+    const auto read = [&] {
+      std::size_t n = 0;
+      for (const chunk& c : rt.run(chunks(store))) n += c.data.size();
+      return n;
+    };
+    std::size_t validation = 0;
+    std::thread other([&] { validation = read(); });
+    const std::size_t training = read();
+    other.join();
+    CHECK(training == objects * MiB);
+    CHECK(validation == objects * MiB);
+  }
+}
+
+TEST_CASE("a run that is dropped leaves the other runs' frames and operations, and nothing more") {
+  runtime rt;
+  auto watch = rt.run(census(), {.prefetch = 1});
+  const auto now = [&] {
+    watch.next();  // made before
+    watch.next();
+    return *watch.next();
+  };
+  const counted before = now();
+  for (int taken = 0; taken < 20; ++taken) {
+    auto dropped = rt.run(chunks(std::make_shared<noting_storage>()) |
+                          map_concurrent([](chunk c) { return c.data.size(); }, {.limit = 3}));
+    auto waiting = rt.run(never());
+    for (int i = 0; i < taken; ++i) dropped.next();
+    dropped.stop();
+    waiting.stop();
+    const counted after = now();
+    CHECK(after.frames == before.frames);
+    CHECK(after.operations == before.operations);
+  }
+}
+
+TEST_CASE("a run that is dropped waits for its functions on the pool, and holds no other run up") {
+  test::gate begun;
+  test::gate may_end;
+  std::atomic<bool> ended{false};
+  std::atomic<bool> in_time{false};
+  std::atomic<bool> gone{false};
+  runtime rt({.threads = 2});
+  auto slow = rt.run(iota(3) | map_concurrent(
+                                   [&](int i) {
+                                     begun.open();
+                                     may_end.pass();
+                                     ended = true;
+                                     return i;
+                                   },
+                                   {.limit = 1}));
+  begun.pass();
+  std::thread trainer([&] {
+    slow.stop();
+    in_time = ended.load();
+    gone = true;
+  });
+  // Others begin, work and end meanwhile, on the same loop and the same pool.
+  for (int n = 0; n < 20; ++n) {
+    int sum = 0;
+    for (const int i : rt.run(iota(10) | map_concurrent([](int i) { return i; }))) sum += i;
+    CHECK(sum == 45);
+    auto dropped = rt.run(never());
+  }
+  CHECK_FALSE(gone);
+  may_end.open();
+  trainer.join();
+  CHECK(gone);
+  CHECK(in_time);
+}
+
+TEST_CASE("a run keeps what it runs on when the runtime has gone") {
+  std::optional<runtime> rt(std::in_place);
+  auto r = rt->run(iota(1000) | map_concurrent([](int i) { return i; }));
+  CHECK(r.next() == 0);
+  rt.reset();
+  int expected = 1;
+  for (const int i : r) CHECK(i == expected++);
+  CHECK(expected == 1000);
+}
+
+TEST_CASE("a runtime that was moved from is refused, the other one goes on") {
+  runtime first;
+  runtime second = std::move(first);
+  CHECK_THROWS_AS(first.run(iota(1)), usage_error);
+  CHECK_THROWS_AS(first.pool(), usage_error);
+  CHECK(second.run(iota(1)).next() == 0);
+}
+
+TEST_CASE("the pool of a runtime has the threads it was asked for, or a rank's share of the cores") {
+  CHECK(runtime({.threads = 3}).pool().threads() == 3);
+  const unsigned cores = cpu_pool::usable_cores();
+  CHECK(runtime().pool().threads() == cores);
+  rank many;
+  many.local_world_size = 100'000;
+  CHECK(runtime({.rank = many}).pool().threads() == 1);
+  runtime rt({.threads = 2});
+  CHECK(&rt.pool() == &rt.pool());
+}
+
+TEST_CASE("stages see the runtime they run on, and none on a bare loop") {
+  std::atomic<runtime_parts*> parts{nullptr};
+  runtime rt;
+  CHECK(rt.run(where_it_runs(parts)).next() == 1);
+  CHECK(parts != nullptr);
+  std::atomic<runtime_parts*> others{nullptr};
+  runtime second;
+  CHECK(second.run(where_it_runs(others)).next() == 1);
+  CHECK(others.load() != parts.load());
+  testing::virtual_loop bare;
+  async_generator<int> there = where_it_runs(parts);
+  const auto ask = [&]() -> task<std::optional<int>> { co_return co_await there.next(); };
+  CHECK(block_on(bare, ask()) == 1);
+  CHECK(parts == nullptr);
+  there = async_generator<int>();
+}
+
+TEST_CASE("what stages say goes to the log of their runtime") {
+  std::vector<std::string> lines;
+  const auto add = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  {
+    runtime rt({.log = add, .log_context = &lines});
+    const auto odd = [](int i) -> int {
+      if (i % 2 == 0) throw decode_error("even");
+      return i;
+    };
+    auto r = rt.run(iota(2) | map_concurrent(odd, {.failures = {.then = on_failure::skip, .limit = 9, .rate = 1}}));
+    CHECK(r.next() == 1);
+    CHECK_FALSE(r.next());
+  }
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Matchers::Contains("millrace: map_concurrent: left out: "));
+}
+
+TEST_CASE("pipelines on one runtime may be dropped at any moment, by several threads") {
+  for (const unsigned loops : {1u, 2u}) {
+    runtime rt({.loops = loops, .threads = 2});
+    const auto store = std::make_shared<noting_storage>();
+    const auto epochs = [&](unsigned seed) {
+      std::uint64_t random = seed;
+      for (int n = 0; n < 25; ++n) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        auto r = rt.run(chunks(store) | map_concurrent([](chunk c) { return c.data.size(); }, {.limit = 4}));
+        for (std::uint64_t i = (random >> 33) % 24; i > 0; --i) {
+          if (r.next() != 64 * KiB) return false;
+        }
+      }
+      return true;
+    };
+    bool good = false;
+    std::thread other([&] { good = epochs(1); });
+    CHECK(epochs(2));
+    other.join();
+    CHECK(good);
+  }
+}
