@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include <millrace/flow/detail/refused.hpp>
+#include <millrace/base/detail/refused.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/loader/running.hpp>
 #include <millrace/loader/runtime_options.hpp>
