@@ -12,16 +12,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/units.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 #include "tests/http/patient_server.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/origin.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
@@ -49,6 +54,57 @@ class telling_loop final : public epoll_loop {
   }
 
   int watched = -1;
+};
+
+class counted_source final : public slab_source {
+ public:
+  void* allocate(std::size_t size) override {
+    ++made;
+    return plain_.allocate(size);
+  }
+  void free(void* memory, std::size_t size) noexcept override { plain_.free(memory, size); }
+
+  std::size_t made = 0;
+
+ private:
+  plain_slab_source plain_;
+};
+
+/// Goes on only when all of its sockets have an answer to read, once they have asked; counts what a turn makes.
+class crowded_loop final : public epoll_loop {
+ public:
+  crowded_loop(std::size_t sockets, const std::size_t& made) : sockets_(sockets), made_(made) {}
+  ~crowded_loop() override { shut_down(); }
+  void watch(fd_watch& w, int fd, unsigned events) override {
+    watched_[fd] = static_cast<short>(events);
+    epoll_loop::watch(w, fd, events);
+  }
+
+  /// What has been made since the last time, that is since the kernel was asked last.
+  void count() { most = std::max(most, made_ - std::exchange(before_, made_)); }
+
+  bool crowded = false;
+  std::size_t most = 0;
+
+ protected:
+  void poll(bool block, std::optional<time_point> deadline) override {
+    count();
+    std::vector<pollfd> asked;
+    for (const auto& [fd, events] : watched_) {
+      if (events == POLLIN) asked.push_back(pollfd{fd, POLLIN, 0});
+    }
+    if (!crowded && asked.size() == sockets_) {
+      for (pollfd& one : asked) REQUIRE(::poll(&one, 1, 10'000) == 1);
+      crowded = true;
+    }
+    epoll_loop::poll(block, deadline);
+  }
+
+ private:
+  const std::size_t sockets_;
+  const std::size_t& made_;
+  std::size_t before_ = 0;
+  std::map<int, short> watched_;
 };
 
 }  // namespace
@@ -93,4 +149,30 @@ TEST_CASE("a turn of the loop takes a bounded part of a body, however fast it co
   });
   // The limit is 8 MiB, 2 to 6 ms of receiving, and is looked at when a buffer is full.
   CHECK(most <= 8 * MiB + 2 * 256 * KiB);
+}
+
+TEST_CASE("a turn of the loop makes one slab, however many bodies begin", "[http]") {
+  constexpr std::size_t count = 8;
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  s3_server::background origin(o);
+  origin.put("b", "k", std::string(MiB, 'x'));
+  const auto memory = std::make_shared<counted_source>();
+  const slab_pool slabs(MiB, memory);
+  crowded_loop loop(count, memory->made);
+  std::vector<http::exchange> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    http::body_options body;
+    body.pool = slabs;
+    all.push_back(get(loop, origin.endpoint() + "/b/k", std::move(body)));
+  }
+  loop.run_until([&] {
+    std::uint64_t sum = 0;
+    for (const http::exchange& x : all) sum += x.received();
+    return sum == count * MiB;
+  });
+  loop.count();
+  CHECK(loop.crowded);
+  CHECK(memory->made == count);
+  CHECK(loop.most <= 2);  // one of sockets that are ready, and one when the next turn begins
 }

@@ -162,6 +162,16 @@ class basic_engine final : public executor_service {
   static constexpr std::size_t action_limit = 8 * MiB;
   /// Bytes that libcurl has handed over in the current action.
   std::size_t action_bytes = 0;
+  /// A turn has as many actions as there are sockets that are ready. When it has come to this many bytes, 5 to 20 ms,
+  /// the others wait for the next one, so that whoever wants the loop to end, say, need not wait for all of them.
+  static constexpr std::size_t turn_limit = 32 * MiB;
+  /// `n` bytes have been handed over. New memory fills a turn: to touch that of a slab for the first time may take
+  /// longer than to receive it (20 ms where the kernel has no huge pages to give).
+  void took(std::size_t n, bool new_memory) {
+    if (turn_bytes_ == 0) loop_.add_timer(next_turn_, loop_.now());
+    action_bytes += n;
+    turn_bytes_ += new_memory ? turn_limit : n;
+  }
 
   /// Calls who->next_turn() in the next turn of the loop.
   void resume_next_turn(client* who) {
@@ -181,7 +191,7 @@ class basic_engine final : public executor_service {
       if (events & (POLLIN | POLLHUP)) flags |= CURL_CSELECT_IN;
       if (events & POLLOUT) flags |= CURL_CSELECT_OUT;
       if (events & (POLLERR | POLLNVAL)) flags |= CURL_CSELECT_ERR;
-      engine_.act(fd, flags);  // may destroy this watch
+      engine_.act_in_turn(fd, flags);  // may destroy this watch
     }
 
    private:
@@ -253,17 +263,45 @@ class basic_engine final : public executor_service {
     return 0;
   }
 
+  // While it is, next_turn_ is armed.
+  bool turn_is_full() const noexcept { return turn_bytes_ >= turn_limit; }
+  // Acts on a socket that is ready, or in a later turn when this one is full.
+  void act_in_turn(int fd, int flags) noexcept {
+    if (turn_is_full() && postpone(fd, flags)) return;
+    act(fd, flags);
+  }
+  bool postpone(int fd, int flags) noexcept {
+    try {
+      postponed_.push_back(ready_socket(fd, flags));
+      return true;
+    } catch (...) {  // no memory: now, then
+      return false;
+    }
+  }
+
   void run_deferred() noexcept {
+    turn_bytes_ = 0;
+    // Those that were not served at all come first. One that libcurl has closed meanwhile it does not know any more.
+    serving_.swap(postponed_);
+    for (const ready_socket& s : serving_) act_in_turn(s.fd, s.flags);
+    serving_.clear();
     wait_list<client> now;  // each of them may end others, which leave it then, or ask for yet another turn
     while (!deferred_.empty()) now.push(deferred_.pop());
-    while (!now.empty()) now.pop().next_turn();
+    while (!now.empty()) {
+      client& first = now.pop();
+      if (turn_is_full()) {
+        deferred_.push(first);
+      } else {
+        first.next_turn();
+      }
+    }
   }
 
   void act(curl_socket_t fd, int flags) noexcept {
     retired_.clear();
     stage_record* const before = loop_.enter(account_);
-    // A few rounds at most: whatever still asks for 0 ms then has its timer armed and goes on in the next turn.
     action_bytes = 0;  // of all rounds: newer versions of libcurl ask for another one as long as there is more to read
+    // A few rounds at most: whatever still asks for 0 ms then has its timer armed and goes on in the next turn.
     for (int round = 0; round < 8; ++round) {
       int running = 0;
       due_at_once_ = false;
@@ -287,6 +325,12 @@ class basic_engine final : public executor_service {
     }
   }
 
+  struct ready_socket {
+    ready_socket(int of, int how) noexcept : fd(of), flags(how) {}
+    int fd;
+    int flags;
+  };
+
   event_loop& loop_;
   const engine_options options_;
   CURLM* multi_ = nullptr;
@@ -295,12 +339,15 @@ class basic_engine final : public executor_service {
   std::vector<std::unique_ptr<socket_watch>> retired_;
   std::vector<CURL*> idle_;
   wait_list<client> deferred_;  // for the next turn
+  std::vector<ready_socket> postponed_;
+  std::vector<ready_socket> serving_;  // of those, while they are
   engine_timer timer_;
   turn_timer next_turn_;
   bool due_at_once_ = false;
   stage_record* account_ = nullptr;
   client* charged_by_ = nullptr;
   std::size_t transfers_ = 0;
+  std::size_t turn_bytes_ = 0;
   long standing_ = 0;      // transfers whose connections stand still
   long beyond_limit_ = 0;  // of those, as many as libcurl's limits know of
 };

@@ -80,6 +80,11 @@ class basic_slab_pool {
     return writable_bytes(free_slab);
   }
 
+  /// Whether a slab is free, for the moment: acquire() need not allocate one.
+  bool has_free() const {
+    std::lock_guard lock(state_->mutex);
+    return state_->free != nullptr;
+  }
   /// Size of one slab in bytes.
   std::size_t slab_bytes() const noexcept { return state_->slab_bytes; }
   /// Slabs handed out and not yet back.

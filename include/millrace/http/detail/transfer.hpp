@@ -222,7 +222,6 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
         t.engine_.resume_next_turn(&t);
         return CURL_WRITEFUNC_PAUSE;
       }
-      t.engine_.action_bytes += n;
       t.touch();
       t.store(data, n);
       return n;
@@ -233,6 +232,7 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
   }
 
   void store(const char* data, std::size_t n) {
+    engine_.took(n, !current_ && body_.pool && !body_.pool->has_free());
     while (n > 0) {
       if (!current_) begin_piece();
       const std::size_t part = std::min(n, current_.capacity() - filled_);
