@@ -26,7 +26,7 @@
 
 #include "tests/http/patient_server.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/origin.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/detail/only_owner.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -65,6 +66,21 @@ class noting_storage final : public storage {
  private:
   mutable std::mutex mutex_;
   mutable std::set<std::size_t> made_;
+};
+
+/// Nothing comes of its reads.
+class stuck_storage final : public storage {
+ public:
+  bool serves(std::string_view) const noexcept override { return true; }
+  task<part> read(shard, std::string, std::uint64_t, std::size_t, slab_pool) const override {
+    ++begun_;
+    co_await sleep_for(std::chrono::hours(1));
+    co_return part();
+  }
+  int begun() const noexcept { return begun_; }
+
+ private:
+  mutable std::atomic<int> begun_{0};
 };
 
 async_generator<chunk> chunks(std::shared_ptr<const storage> store, std::size_t part = 64 * KiB) {
@@ -175,6 +191,27 @@ TEST_CASE("a run that is dropped leaves the other runs' frames and operations, a
     const counted after = now();
     CHECK(after.frames == before.frames);
     CHECK(after.operations == before.operations);
+  }
+}
+
+TEST_CASE("a run that is dropped leaves nothing on the other loops that worked for it") {
+  runtime rt({.loops = 2});
+  auto watch = rt.run(census(), {.prefetch = 1});  // on the first loop, the others on the second
+  const auto now = [&] {
+    watch.next();
+    watch.next();
+    return *watch.next();
+  };
+  const counted before = now();
+  for (int n = 0; n < 100; ++n) {
+    const auto store = std::make_shared<stuck_storage>();
+    auto dropped = rt.run(chunks(store));
+    while (store->begun() < 4) std::this_thread::yield();
+    dropped.stop();
+    const counted after = now();
+    CHECK(after.frames == before.frames);
+    CHECK(after.operations == before.operations);
+    CHECK(detail::only_owner(store));
   }
 }
 
