@@ -152,8 +152,10 @@ task<void> reap(child_process ending) {
 }
 
 /// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
-/// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end, and what does not
-/// end at once is reaped by the executor's root scope, which lets go of it where the executor ends before.
+/// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end,
+/// and what does not end at once is reaped by the executor's root scope, which lets go of it where the executor ends
+/// before.
+template <class = void>
 class shell_process {
  public:
   shell_process(executor& ex, const std::string& command) : executor_(ex) {
@@ -276,7 +278,7 @@ task<process_result> run_process(std::string command, duration longest, std::siz
   executor& ex = co_await this_executor();
   const time_point due = ex.now() + longest;
   process_result result;
-  shell_process process(ex, command);
+  shell_process<> process(ex, command);
   ::explicit_bzero(command.data(), command.size());
   bool open = true;
   for (;;) {
