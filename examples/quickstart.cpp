@@ -28,22 +28,20 @@ namespace {
 template <class Target>
 auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, mill::cpu_pool& cores,
               const Target& target) {
-  const mill::jpeg_decoder decode_jpeg;
-  auto decode = [decode_jpeg](mill::sample s) {
-    mill::image i = decode_jpeg(s["jpg"], s.from.at(s.key));
-    const std::int64_t label = mill::parse_label(s["cls"], s.from.at(s.key));
-    return mill::labelled_image(std::move(s.key), std::move(i.pixels), i.height, i.width, i.channels, label,
-                                std::move(s.from));
+  const mill::jpeg_decoder jpeg;
+  auto decode = [jpeg](mill::sample s) {
+    return mill::labelled_image(s, jpeg(s["jpg"]), mill::parse_label(s["cls"]));
   };
-  return s3.list(prefix)                                            // objects under the prefix
-         | mill::shuffle_shards({.seed = 7, .epoch = epoch})        // another order for every epoch
-         | mill::split_by_rank(mill::rank_from_environment())       // this process's share
-         | mill::fetch(s3, {.shards = 4, .window = 8 * mill::MiB})  // ranged GETs, ahead
-         | mill::untar()                                            // members, not copied
-         | mill::group_samples()                                    // WebDataset samples
-         | mill::shuffle({.window = 1024, .bytes = 64 * mill::MiB, .seed = 7, .epoch = epoch}) |
-         mill::map_concurrent(decode, {.on = &cores, .bytes = 16 * mill::MiB}) | mill::batch(64)  //
-         | mill::to_device(target, {.slots = 3, .on = &cores});
+  return s3.list(prefix)                                               // objects under the prefix
+         | mill::shuffle_shards({.seed = 7, .epoch = epoch})           // another order for every epoch
+         | mill::split_by_rank(mill::rank_from_environment())          // this process's share
+         | mill::fetch(s3, {.shards = 4, .window = 8 * mill::MiB})     // ranged GETs, ahead
+         | mill::untar()                                               // members, not copied
+         | mill::group_samples()                                       // WebDataset samples
+         | mill::shuffle({.window = 1024, .seed = 7, .epoch = epoch})  // among those that are near
+         | mill::map_concurrent(decode, {.on = cores})                 // images, decoded on the pool
+         | mill::batch(64)                                             //
+         | mill::to_device(target, {.slots = 3, .on = cores});         // page-locked, copied ahead
 }
 
 template <class Model>

@@ -15,10 +15,10 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/decode/jpeg_decoder.hpp>
+#include <millrace/decode/labelled_image.hpp>
 #include <millrace/decode/parse_label.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/host_device.hpp>
-#include <millrace/device/labelled_image.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>

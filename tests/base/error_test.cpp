@@ -109,6 +109,38 @@ TEST_CASE("notes on an error that travels are there where it arrives") {
   }
 }
 
+TEST_CASE("an error without a place is given one by who knows it, and keeps the first") {
+  millrace::io_error e(5, "broke off");
+  const millrace::where at{"x.tar\n", 512, "a"};
+  const std::string bare = "x.tar\\x0a at byte 512, a: broke off";
+  const char* const before = e.what();
+  e.add_place(millrace::where());
+  CHECK(e.what() == before);
+  e.add_note("after 3 members");
+  e.add_place(at);
+  CHECK(e.what() == bare + " (after 3 members)");
+  CHECK(e.what() == std::string(millrace::error("broke off", at).what()) + " (after 3 members)");
+  CHECK(before == std::string("broke off"));  // what was read before stays readable
+  e.add_place(millrace::where{"y.tar", 0, "b"});
+  e.add_note("in epoch 2");
+  CHECK(e.what() == bare + " (after 3 members; in epoch 2)");
+  CHECK(e.object() == "x.tar\n");
+  CHECK(e.offset() == 512u);
+  CHECK(e.key() == "a");
+  CHECK(e.reason() == "broke off");
+  const millrace::io_error copy = e;
+  CHECK(copy.what() == std::string(e.what()));
+  CHECK(copy.key() == "a");
+  millrace::error placed("cut", millrace::where{"", std::nullopt, "k"});
+  placed.add_place(at);
+  CHECK(placed.what() == std::string("k: cut"));
+  CHECK(placed.object().empty());
+  millrace::error first("cut");
+  first.add_place(at);
+  first.add_note("note");
+  CHECK(first.what() == std::string("x.tar\\x0a at byte 512, a: cut (note)"));
+}
+
 TEST_CASE("notes can be added by several threads while others read") {
   millrace::error e("shared");
   std::thread other([&e] {

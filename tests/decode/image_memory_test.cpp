@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/decode/jpeg_decoder.hpp>
-#include <millrace/device/labelled_image.hpp>
+#include <millrace/decode/labelled_image.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -52,7 +52,7 @@ TEST_CASE("an image without pixels, and one of a vector") {
   const image copy = of_mine;
   CHECK(copy.pixels == of_mine.pixels);
   CHECK(copy.pixels.data() != where);
-  const labelled_image labelled("k", std::move(of_mine.pixels), 2, 3, 3, 1);
+  const labelled_image labelled(sample("k", origin()), std::move(of_mine), 1);
   CHECK(labelled.pixels.data() == where);
   CHECK(byte_size(labelled) == 18);
 }

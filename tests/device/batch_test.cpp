@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/device/labelled_image.hpp>
+#include <millrace/decode/labelled_image.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,6 +21,8 @@ namespace {
 batch_layout images(std::size_t samples) {
   return batch_layout(samples, {{"image", dtype::u8, {2, 2, 3}}, {"label", dtype::i64}, {"box", dtype::f32, {4}}});
 }
+
+image grey_2x2(std::uint8_t value) { return image(std::vector<std::uint8_t>(12, value), 2, 2, 3); }
 
 // A user's type, with everything that a sample may carry.
 struct clip {
@@ -283,7 +285,7 @@ TEST_CASE("labelled images carry their origin into the batch and into errors", "
   std::vector<labelled_image> v;
   for (std::uint8_t i = 0; i < 3; ++i) {
     const std::string key = "img" + std::to_string(i);
-    v.emplace_back(key, std::vector<std::uint8_t>(12, i), 2, 2, 3, 100 + i, origin(from, 512u * i, i));
+    v.emplace_back(sample(key, origin(from, 512u * i, i)), grey_2x2(i), 100 + i);
   }
   batch_pool pool(layout_of(v[0], 3));
   {
@@ -302,7 +304,7 @@ TEST_CASE("labelled images carry their origin into the batch and into errors", "
   v[2].pixels = std::vector<std::uint8_t>(11);
   CHECK_THROWS_WITH(collate_batch(v, pool), "https://host/a.tar at byte 1024, img2: an image of 1x4x3 has 11 bytes");
   v.erase(v.begin(), v.begin() + 2);
-  v[0] = labelled_image("made", std::vector<std::uint8_t>(12), 2, 2, 3, 1);
+  v[0] = labelled_image(sample("made", origin()), grey_2x2(0), 1);
   CHECK(collate_batch(v, pool).tags<origin>().empty());
 }
 
@@ -328,7 +330,7 @@ TEST_CASE("an origin given as a tag is what errors name", "[device]") {
 
 TEST_CASE("labelled images are ready made", "[device]") {
   std::vector<labelled_image> v;
-  for (std::uint8_t i = 0; i < 3; ++i) v.emplace_back("img", std::vector<std::uint8_t>(12, i), 2, 2, 3, 100 + i);
+  for (std::uint8_t i = 0; i < 3; ++i) v.emplace_back(sample("img", origin()), grey_2x2(i), 100 + i);
   batch_pool pool(layout_of(v[0], 3));
   const host_batch b = collate_batch(v, pool);
   CHECK(b.field("image").dims().text() == "3x2x2x3");

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/device/labelled_image.hpp>
+#include <millrace/decode/labelled_image.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 
@@ -20,15 +20,15 @@ namespace millrace::test {
 
 inline late_device::user_stream* const user = nullptr;
 
-inline labelled_image image(int i) {
-  return labelled_image("k" + std::to_string(i), std::vector<std::uint8_t>(12, static_cast<std::uint8_t>(i)), 2, 2, 3,
-                        i);
+inline labelled_image numbered(int i) {
+  millrace::image pixels(std::vector<std::uint8_t>(12, static_cast<std::uint8_t>(i)), 2, 2, 3);
+  return labelled_image(sample("k" + std::to_string(i), origin()), std::move(pixels), i);
 }
 
 inline async_generator<labelled_image> images(int n, int* made = nullptr) {
   for (int i = 0; i < n; ++i) {
     if (made != nullptr) *made = i + 1;
-    labelled_image x = image(i);
+    labelled_image x = numbered(i);
     co_yield give(x);
   }
 }

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
@@ -103,6 +105,33 @@ TEST_CASE("what the function throws comes after the batches before it", "[fill_b
   };
   CHECK_THROWS_WITH(block_on(loop, drive()), Contains("item nine"));
   CHECK(batches == 2);
+}
+
+/// An item that knows where it was read.
+class located {
+ public:
+  located(int n, origin where_from) : key("k" + std::to_string(n)), value(n), from(std::move(where_from)) {}
+  std::string key;
+  int value;
+  origin from;
+};
+
+TEST_CASE("an error names the item that the function was given", "[fill_batches]") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const auto items = []() -> async_generator<located> {
+    const auto from = std::make_shared<const shard>("s3://b/a.tar");
+    for (int i = 0; i < 20; ++i) {
+      located item(i, origin(from, 512u * static_cast<unsigned>(i), 0));
+      co_yield item;
+    }
+  };
+  const auto fails = [](located item, const batch_row& row) {
+    if (item.value == 9) throw decode_error("bad");
+    square(item.value, row);
+  };
+  auto stream = items() | fill_batches(batch_pool(numbers(4)), fails, {.on = cores});
+  CHECK_THROWS_WITH(block_on(loop, collect(std::move(stream))), "s3://b/a.tar at byte 4608, k9: bad");
 }
 
 TEST_CASE("wrong options are refused", "[fill_batches]") {

@@ -55,7 +55,7 @@ TEST_CASE("an error of the source needs no slot", "[to_device][slot_wait]") {
   testing::virtual_loop loop;
   const auto broken = []() -> async_generator<labelled_image> {
     for (int i = 0; i < 4; ++i) {
-      labelled_image x = image(i);
+      labelled_image x = numbered(i);
       co_yield give(x);
     }
     throw decode_error("no image");
@@ -91,7 +91,7 @@ TEST_CASE("a slow source and a slow device are no fault of the consumer", "[to_d
     const auto slow = []() -> async_generator<labelled_image> {
       for (int i = 0; i < 4; ++i) {
         co_await sleep_for(100s);
-        labelled_image x = image(i);
+        labelled_image x = numbered(i);
         co_yield give(x);
       }
     };

@@ -219,7 +219,7 @@ TEST_CASE("an error upstream comes after the batches before it", "[to_device]") 
   device.control().after = 0;
   const auto broken = []() -> async_generator<labelled_image> {
     for (int i = 0; i < 4; ++i) {
-      labelled_image x = image(i);
+      labelled_image x = numbered(i);
       co_yield give(x);
     }
     throw decode_error("no image");

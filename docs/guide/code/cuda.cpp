@@ -28,8 +28,8 @@ void train(mill::async_generator<std::int64_t> numbers, mill::cpu_pool& cores) {
   const mill::cuda::stream work;    // cuda::stream::borrow() for one that the program has
   const mill::batch_pool pool(mill::batch_layout(64, {{"n", mill::dtype::i64}}), copies);
   const auto fill = [](std::int64_t n, const mill::batch_row& row) { row.set("n", n); };
-  auto batches = std::move(numbers)                                //
-                 | mill::fill_batches(pool, fill, {.on = &cores})  // into page-locked memory
+  auto batches = std::move(numbers)                               //
+                 | mill::fill_batches(pool, fill, {.on = cores})  // into page-locked memory
                  | mill::to_device(copies, {.slots = 3});
   for (mill::device_batch& b : mill::run(std::move(batches))) {
     b.wait(work.get());  // what is enqueued on work from now on starts after the copy

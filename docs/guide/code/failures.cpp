@@ -45,14 +45,14 @@ mill::s3::client client_of(const std::string& endpoint) {
   o.endpoint = endpoint;
   o.region = "us-east-1";
   o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
-  o.retries = mill::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
+  o.retries = mill::s3::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
   return mill::s3::client(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
 }
 // end client
 
 // begin label
 std::int64_t label(const mill::sample& s) {
-  return mill::parse_label(s["cls"], s.from.at(s.key));  // decode_error: "<shard> at byte N, <key>: ..."
+  return mill::parse_label(s["cls"]);  // decode_error: "<shard> at byte N, <key>: the label is not a number: ..."
 }
 // end label
 
@@ -65,7 +65,7 @@ auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_poo
          | mill::fetch(mill::hedged(s3))                           //
          | mill::untar()                                           //
          | mill::group_samples()                                   //
-         | mill::map_concurrent(label, {.on = &cores, .failures = bear});
+         | mill::map_concurrent(label, {.on = cores, .failures = bear});
 }
 // end skip
 

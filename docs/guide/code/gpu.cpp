@@ -121,8 +121,8 @@ TEST_CASE("the guide's rows are written in place", "[guide]") {
     row.set("speaker", n);
     row.key(std::to_string(n));
   };
-  auto batches = std::move(numbers)                                  //
-                 | mill::fill_batches(pool, decode, {.on = &cores})  //
+  auto batches = std::move(numbers)                                 //
+                 | mill::fill_batches(pool, decode, {.on = cores})  //
                  | mill::to_device(mill::host_device());
   // end fill
   mill::testing::virtual_loop loop;

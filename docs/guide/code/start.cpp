@@ -23,9 +23,7 @@ namespace {
 auto epoch_of(const std::string& folder, std::uint64_t epoch) {
   mill::jpeg_decoder jpeg;
   auto decode = [jpeg](mill::sample s) {
-    mill::image i = jpeg(s["jpg"], s.from.at(s.key));
-    auto label = mill::parse_label(s["cls"], s.from.at(s.key));
-    return mill::labelled_image(s.key, std::move(i.pixels), i.height, i.width, i.channels, label, s.from);
+    return mill::labelled_image(s, jpeg(s["jpg"]), mill::parse_label(s["cls"]));
   };
   return mill::glob(folder + "/*.tar")                                 // shards
          | mill::shuffle_shards({.seed = 7, .epoch = epoch})           //

@@ -12,20 +12,14 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/error_notes.hpp>
+#include <millrace/base/where.hpp>
 
 namespace millrace {
 
-/// What an error is about. Empty parts are left out of the message.
-struct where {
-  std::string object;  ///< URL or path of the shard, without query string and without secrets
-  std::optional<std::uint64_t>
-      offset;       ///< byte offset in the object (of the decompressed stream for compressed archives)
-  std::string key;  ///< sample key or member name
-};
-
 /// Base of every exception that millrace throws about data, stores and configuration.
 ///
-/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses what add_note() was given. Secrets
+/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses what add_note() was given. The place
+/// is that of the constructor; where it had none, a stage gives that of the item it worked on (add_place()). Secrets
 /// and signatures never become part of it: whoever constructs an error passes names and reasons only. Bytes of names
 /// (they come from archives and servers) that are no printable UTF-8 are escaped as \xNN.
 class error : public std::runtime_error {
@@ -36,11 +30,11 @@ class error : public std::runtime_error {
   /// The reason alone, without the location.
   const std::string& reason() const noexcept { return reason_; }
   /// The object (shard URL or path), empty when unknown.
-  const std::string& object() const noexcept { return at_.object; }
+  const std::string& object() const noexcept { return place().object; }
   /// Byte offset in the object, when one is known.
-  std::optional<std::uint64_t> offset() const noexcept { return at_.offset; }
+  std::optional<std::uint64_t> offset() const noexcept { return place().offset; }
   /// Sample key or member name, empty when none applies.
-  const std::string& key() const noexcept { return at_.key; }
+  const std::string& key() const noexcept { return place().key; }
 
   const char* what() const noexcept override {
     const char* noted = notes_.text();
@@ -54,8 +48,20 @@ class error : public std::runtime_error {
     append_escaped(text, note);
     notes_.add(std::runtime_error::what(), text);
   }
+  /// Tells an error that passes by and has no place where it happened: what() and the rest are then what they were if
+  /// the constructor had been given it. An error that has a place keeps its own; of several, the first stays.
+  /// Thread-safe.
+  void add_place(where at) {
+    if (!at_.empty() || at.empty()) return;
+    std::string text = compose(std::string(), at);
+    notes_.place(std::runtime_error::what(), text, std::move(at));
+  }
 
  private:
+  const where& place() const noexcept {
+    const where* given_later = notes_.place();
+    return given_later != nullptr ? *given_later : at_;
+  }
   /// Bytes of the UTF-8 sequence of a printable character at the start of `text`; 0 where there is none (Unicode 15,
   /// table 3-7). Controls, and the characters that reorder or hide text on a terminal, count as none.
   static std::size_t printable(std::string_view text) noexcept {

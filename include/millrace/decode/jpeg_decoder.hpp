@@ -37,9 +37,9 @@ struct jpeg_options {
 };
 
 /// Decodes JPEGs with libjpeg-turbo. Thread-safe: calls on several threads use decoders of their own, kept for reuse.
-/// Copies share them, and the memory of the images (pixel_pool), which may outlive them all. Errors are decode_error
-/// that names the place given by the caller, before any pixel is handed on: not a JPEG, cut short, corrupt, too large,
-/// or a kind that libjpeg-turbo cannot decode to 8 bits.
+/// Copies share them, and the memory of the images (pixel_pool), which may outlive them all. Errors are decode_error,
+/// thrown before any pixel is handed on: not a JPEG, cut short, corrupt, too large, or a kind that libjpeg-turbo cannot
+/// decode to 8 bits. They name the place `at`; in a stage, without one, that of the stage's item.
 template <class = void>
 class basic_jpeg_decoder {
  public:

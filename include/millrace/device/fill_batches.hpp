@@ -33,6 +33,11 @@ class placed {
   std::shared_ptr<batch_builder> batch;
   std::size_t row;
 
+  friend const T& place_of(const placed& p) noexcept
+    requires has_place<T>
+  {
+    return p.item;
+  }
   friend std::size_t byte_size(const placed& p)
     requires counts_bytes_v<T>
   {
@@ -181,12 +186,12 @@ class fill_batches_stage : public detail::library_stage {
 ///     batch_pool pool(layout, copies);                       // page-locked for the device
 ///     jpeg_decoder jpeg;
 ///     const auto decode = [jpeg](sample s, const batch_row& row) {
-///       jpeg.into(row.values<std::uint8_t>("image"), 224, 224, s["jpg"], s.from.at(s.key));
+///       jpeg.into(row.values<std::uint8_t>("image"), 224, 224, s["jpg"]);
 ///       row.set("label", parse_label(s["cls"]));
 ///       row.key(s.key);
 ///       row.tag(s.from);
 ///     };
-///     samples | fill_batches(pool, decode, {.on = &cores}) | to_device(copies)
+///     samples | fill_batches(pool, decode, {.on = cores}) | to_device(copies)
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
 /// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -17,10 +18,27 @@ void let_go(T& item) {
   if constexpr (!std::is_trivially_copyable_v<T>) static_cast<void>(T(std::move(item)));
 }
 
+template <class T>
+[[noreturn]] void rethrow_placed(const T& item) {
+  item_place place;
+  place.note(item);
+  place.complete();
+  throw;
+}
+
+template <class T, class F>
+bool wants(F& predicate, const T& item) {
+  try {
+    return static_cast<bool>(detail::call(predicate, item));
+  } catch (...) {
+    detail::rethrow_placed(item);
+  }
+}
+
 template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
-    if (static_cast<bool>(detail::call(predicate, std::as_const(*item)))) {
+    if (detail::wants(predicate, std::as_const(*item))) {
       co_yield give(*item);
     } else {
       detail::let_go(*item);
@@ -32,9 +50,13 @@ async_generator<T> filter_items(async_generator<T> source, F predicate) {
 template <class T, class F>
 async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
-    auto answer = detail::call(predicate, std::as_const(*item));
-    const bool wanted = static_cast<bool>(co_await std::move(answer));
-    answer = decltype(answer)();  // what it holds, a copy of the item perhaps, is not held while the consumer works
+    bool wanted = false;
+    try {
+      auto answer = detail::call(predicate, std::as_const(*item));
+      wanted = static_cast<bool>(co_await std::move(answer));
+    } catch (...) {
+      detail::rethrow_placed(std::as_const(*item));
+    }  // what the task held, a copy of the item perhaps, is not held while the consumer works
     if (!wanted) {
       detail::let_go(*item);
       continue;
@@ -76,7 +98,8 @@ class filter_stage : public detail::library_stage {
 /// A stage that hands on the items for which `predicate(const item&)` is true and drops the others.
 ///
 /// The predicate may return a task<bool>, which is awaited. It runs on the loop thread. The stage owns it, holds one
-/// item, and allocates nothing per item. What the predicate throws ends the stream.
+/// item, and allocates nothing per item. What the predicate throws ends the stream; an error without a place is given
+/// that of the item.
 template <class F>
 filter_stage<F> filter(F predicate) {
   return filter_stage<F>(std::move(predicate));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <millrace/flow/detail/failures.hpp>
+#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 
@@ -15,15 +16,26 @@ namespace millrace {
 namespace detail {
 
 template <class U, class T, class F>
-U map_one(T& item, F& f) {
+U map_one(T& item, F& f, item_place& place) {
+  place.note(item);
   T own(std::move(item));  // what f has used up is not held while the consumer works
-  return detail::call(f, std::move(own));
+  if constexpr (!has_place<T>) {
+    return detail::call(f, std::move(own));
+  } else {
+    try {
+      return detail::call(f, std::move(own));
+    } catch (...) {
+      place.complete();
+      throw;
+    }
+  }
 }
 
 template <class U, class T, class F>
 async_generator<U> map_items(async_generator<T> source, F f) {
+  item_place place;
   while (T* item = co_await source.next_in_place()) {
-    U result = detail::map_one<U>(*item, f);
+    U result = detail::map_one<U>(*item, f, place);
     co_yield give(result);
   }
 }
@@ -31,14 +43,22 @@ async_generator<U> map_items(async_generator<T> source, F f) {
 /// The same with a function that may wait.
 template <class U, class T, class F>
 async_generator<U> map_by_task(async_generator<T> source, F f) {
+  item_place place;
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    task<U> work = detail::call(f, std::move(*item));
-    U result = co_await std::move(work);
-    work = task<U>();
+    place.note(*item);
+    std::optional<U> result;
+    try {
+      task<U> work = detail::call(f, std::move(*item));
+      U made = co_await std::move(work);
+      result.emplace(std::move(made));
+    } catch (...) {
+      place.complete();
+      throw;
+    }
     item.reset();  // what f has used up is not held while the consumer works
-    co_yield give(result);
+    co_yield give(*result);
   }
 }
 
@@ -48,9 +68,11 @@ async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy 
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   failures<> bad(policy, ex, stage, "map");
+  item_place place;
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) break;
+    place.note(*item);
     std::optional<U> result;
     std::exception_ptr failure;
     try {
@@ -62,11 +84,12 @@ async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy 
         result.emplace(detail::call(f, std::move(*item)));
       }
     } catch (...) {
+      place.complete();
       failure = std::current_exception();
     }
     item.reset();
     if (failure) {
-      if (!bad.forgive(std::move(failure))) co_return;
+      if (!bad.forgive(std::move(failure), place)) co_return;
       continue;
     }
     bad.succeeded();
@@ -119,8 +142,8 @@ class map_stage : public detail::library_stage {
 /// `f` takes the item by value, by reference to const or by rvalue reference; a pointer to a member works too. It may
 /// return a task, which is awaited before the next item is asked for. It runs on the loop thread: for work of more than
 /// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. What `f`
-/// throws ends the stream, unless `failures` forgives it. What it returns must not refer to its item, which is gone
-/// before the consumer runs.
+/// throws ends the stream, unless `failures` forgives it; an error without a place is given that of the item
+/// (failure_policy.hpp). What it returns must not refer to its item, which is gone before the consumer runs.
 template <class F>
 map_stage<F> map(F f, failure_policy failures = {}) {
   return map_stage<F>(std::move(f), failures);

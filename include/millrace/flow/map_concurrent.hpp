@@ -80,7 +80,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
       co_return;
     }
     if (std::exception_ptr failure = work.take_failure()) {
-      if (!bad.forgive(std::move(failure))) co_return;
+      if (!bad.forgive(std::move(failure), work.place())) co_return;
     } else {
       bad.succeeded();
       co_yield give(work.hand_over());
@@ -165,9 +165,9 @@ class map_concurrent_stage : public detail::library_stage {
 /// bytes is exceeded only by results larger than every one before. Cancellation: dropping the generator drops every
 /// task, and takes back jobs that no thread has begun; one that has begun runs to its end, on its own copies. Errors:
 /// the first failure stops the pulling; in order, the results before the failed item are handed on, then its exception
-/// is thrown, unless `.failures` forgives it. Throws configuration_error when a pool is given for a
-/// function that returns a task; in the pipeline, configuration_error where a plain function finds no pool (on a bare
-/// loop), and usage_error when the pool has ended.
+/// is thrown, unless `.failures` forgives it; an error without a place is given that of the item. Throws
+/// configuration_error when a pool is given for a function that returns a task; in the pipeline, configuration_error
+/// where a plain function finds no pool (on a bare loop), and usage_error when the pool has ended.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

@@ -124,7 +124,7 @@ class basic_run_stats {
     if (slow == nullptr) return "the pipeline is the bottleneck, and no stage of it shows why";
     if (loop > 0.9) {
       return "the loop thread is full, most of all by " + slow->name +
-             ": move work to a pool, by map_concurrent(f, {.on = &pool}), or transfers to more loops, "
+             ": move work to a pool, by map_concurrent(f, {.on = pool}), or transfers to more loops, "
              "run_options::loops";
     }
     if (slow->pool > 0.5) return "bottleneck: " + slow->name + " (its pool jobs): more cores, or less work per item";

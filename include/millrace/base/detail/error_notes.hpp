@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <millrace/base/where.hpp>
 
 namespace millrace::detail {
 
@@ -27,27 +30,64 @@ class error_notes {
     return s == nullptr ? nullptr : s->text.c_str();
   }
 
+  /// The place that the error was given later; null while there is none.
+  const where* place() const noexcept {
+    const state* s = last_.load(std::memory_order_acquire);
+    return s == nullptr || s->at == nullptr ? nullptr : s->at.get();
+  }
+
   /// `bare` is the message without notes.
   void add(std::string_view bare, std::string_view note) {
-    auto* mine = new state{};
-    mine->before = last_.load(std::memory_order_acquire);
-    do {
-      mine->text = mine->before == nullptr ? std::string(bare) + " (" : mine->before->text;
-      if (mine->before != nullptr) mine->text.replace(mine->text.size() - 1, 1, "; ");
-      mine->text += note;
-      mine->text += ')';
-    } while (!last_.compare_exchange_weak(mine->before, mine, std::memory_order_acq_rel, std::memory_order_acquire));
+    publish([&](state& next, const state* before) {
+      const bool first = before == nullptr || !before->noted;
+      next.text = before == nullptr ? std::string(bare) : before->text;
+      if (first) {
+        next.text += " (";
+      } else {
+        next.text.replace(next.text.size() - 1, 1, "; ");
+      }
+      next.text += note;
+      next.text += ')';
+      next.noted = true;
+      next.at = before == nullptr ? nullptr : before->at;
+      return true;
+    });
+  }
+  /// `text`, which names `at`, goes before the message. Nothing where it has been given a place before.
+  void place(std::string_view bare, std::string_view text, where at) {
+    const auto shared = std::make_shared<const where>(std::move(at));
+    publish([&](state& next, const state* before) {
+      if (before != nullptr && before->at != nullptr) return false;
+      next.text = text;
+      next.text += before == nullptr ? bare : std::string_view(before->text);
+      next.noted = before != nullptr && before->noted;
+      next.at = shared;
+      return true;
+    });
   }
 
  private:
   struct state {
     std::string text;
+    bool noted = false;
+    std::shared_ptr<const where> at;
     state* before = nullptr;  // somebody may still look at its text
   };
 
+  /// `make(next, before)` fills what follows the last state; false for nothing.
+  template <class Make>
+  void publish(Make make) {
+    auto next = std::make_unique<state>();
+    next->before = last_.load(std::memory_order_acquire);
+    do {
+      if (!make(*next, next->before)) return;
+    } while (
+        !last_.compare_exchange_weak(next->before, next.get(), std::memory_order_acq_rel, std::memory_order_acquire));
+    static_cast<void>(next.release());
+  }
   static state* copy(const error_notes& other) {
     const state* s = other.last_.load(std::memory_order_acquire);
-    return s == nullptr ? nullptr : new state{s->text, nullptr};
+    return s == nullptr ? nullptr : new state{s->text, s->noted, s->at, nullptr};
   }
   static void clear(state* s) noexcept {
     while (s != nullptr) delete std::exchange(s, s->before);

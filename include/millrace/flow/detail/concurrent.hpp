@@ -14,6 +14,7 @@
 #include <millrace/flow/detail/call.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
+#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/order.hpp>
 #include <millrace/sync/signal.hpp>
@@ -50,6 +51,8 @@ class concurrent {
 
   /// Of the next slot in the order of delivery: why there is no result; null where there is one.
   std::exception_ptr take_failure() noexcept { return std::exchange(queue_[head_]->error, nullptr); }
+  /// And the place of its item.
+  const item_place& place() const noexcept { return queue_[head_]->place; }
   /// The result to yield next.
   U& hand_over() {
     slot& s = *queue_[head_];
@@ -80,6 +83,7 @@ class concurrent {
     std::exception_ptr error;
     std::size_t bytes = 0;
     bool done = false;
+    item_place place;
     started<void> work;
   };
 
@@ -93,6 +97,7 @@ class concurrent {
         slot& mine = *self.free_.back();
         const std::size_t bytes = item_bytes(*item);
         self.kept_input_(*item);
+        mine.place.note(*item);
         task<void> work = run_one(self, mine, std::move(item));
         started<void> running(ex, std::move(work), stage);
         mine.work = std::move(running);
@@ -116,6 +121,7 @@ class concurrent {
       bytes = item_bytes(*mine.result);  // the user's: what it throws is a failure of this item
     } catch (...) {
       mine.result.reset();
+      mine.place.complete();
       mine.error = std::current_exception();
     }
     item.reset();  // the frame stays until the result is taken

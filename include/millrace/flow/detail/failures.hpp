@@ -12,6 +12,7 @@
 
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/runtime_parts.hpp>
+#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
 namespace millrace::detail {
@@ -27,9 +28,10 @@ class failures {
   void succeeded() noexcept { ++items_; }
 
   /// Judges a failure: true to leave the item out, false to end the stream; throws when it is not to be forgiven.
-  bool forgive(std::exception_ptr failure) {
+  /// `place` is that of the item.
+  bool forgive(std::exception_ptr failure, const item_place& place) {
     if (policy_.then == on_failure::rethrow) std::rethrow_exception(std::move(failure));
-    std::string message = describe(failure);
+    std::string message = describe(failure, place);
     ++items_;
     ++failed_;
     if (stage_ != nullptr) stage_record::add(stage_->failed, 1);
@@ -49,7 +51,7 @@ class failures {
 
  private:
   /// The message of a failure; lets those pass that no policy forgives.
-  static std::string describe(const std::exception_ptr& failure) {
+  static std::string describe(const std::exception_ptr& failure, const item_place& place) {
     try {
       std::rethrow_exception(failure);
     } catch (const std::bad_alloc&) {
@@ -58,10 +60,12 @@ class failures {
       throw;
     } catch (const usage_error&) {
       throw;
+    } catch (const error& e) {
+      return e.what();  // names the item already
     } catch (const std::exception& e) {
-      return e.what();
+      return error(e.what(), place.at()).what();
     } catch (...) {
-      return "an exception that is no std::exception";
+      return error("an exception that is no std::exception", place.at()).what();
     }
   }
   void check_rate() {

@@ -8,25 +8,26 @@
 #include <utility>
 
 #include <millrace/data/origin.hpp>
+#include <millrace/decode/image.hpp>
 #include <millrace/device/collate.hpp>
 #include <millrace/memory/pixel_buffer.hpp>
+#include <millrace/shards/sample.hpp>
 
 namespace millrace {
 
-/// The most common sample: an 8-bit image of a fixed size and a class number. Batches of it have the fields "image"
-/// (u8, height x width x channels) and "label" (i64), and tags<origin>() where the images have one.
+/// What becomes of the most common sample: an 8-bit image of a fixed size and a class number. Batches of it have the
+/// fields "image" (u8, height x width x channels) and "label" (i64), and tags<origin>() where the samples have one.
 class labelled_image {
  public:
-  /// `data`: of an image, or a std::vector<std::uint8_t> of your own.
-  labelled_image(std::string name, pixel_buffer data, std::int64_t h, std::int64_t w, std::int64_t c,
-                 std::int64_t number, origin where_from = origin())
-      : key(std::move(name)),
-        pixels(std::move(data)),
-        height(h),
-        width(w),
-        channels(c),
+  /// The image and the number that were decoded from `s`, whose key and origin it takes along.
+  labelled_image(const sample& s, image decoded, std::int64_t number)
+      : key(s.key),
+        pixels(std::move(decoded.pixels)),
+        height(decoded.height),
+        width(decoded.width),
+        channels(decoded.channels),
         label(number),
-        from(std::move(where_from)) {}
+        from(s.from) {}
 
   std::string key;
   pixel_buffer pixels;  ///< row by row, channels innermost
