@@ -552,10 +552,10 @@ TEST_CASE("a generator that has begun on one executor is refused on another") {
     block_on(one, take_into(g, seen));
     CHECK(misuse_message([&] { block_on(two, take_into(g, seen)); }).find("another executor") != std::string::npos);
   }
-  SECTION("where an account is kept") {
+  SECTION("where it waits, and an account is kept") {
     stage_recorder records;
     stage_record* const sink = records.find_or_add("sink", nullptr);
-    async_generator<int> g = count_to(3).named("counting");
+    async_generator<int> g = slow_count_to(3).named("counting");
     block_on(one, take_into(g, seen), sink);
     CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
           std::string::npos);

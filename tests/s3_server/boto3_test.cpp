@@ -17,7 +17,7 @@ namespace origin = millrace::s3_server;
 
 /// The exit status of the script against that server; 127 without Python.
 int run_boto3(const origin::background& server) {
-  const std::string folder = std::string(MILLRACE_TEST_SOURCE_DIR) + "/tests/origin";
+  const std::string folder = std::string(MILLRACE_TEST_SOURCE_DIR) + "/tests/s3_server";
   const std::string command = "python3 '" + folder + "/boto3_client.py' " + server.endpoint() +
                               " origin-key origin-secret " + server.certificate_file() + " > /dev/null";
   const int status = std::system(command.c_str());
