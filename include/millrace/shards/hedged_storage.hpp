@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/error.hpp>
@@ -28,7 +29,7 @@ namespace millrace {
 /// A part is slow that takes `factor` times as long as 95 of 100 recent parts of its size. The second request goes over
 /// another connection, since the first one keeps its own. Both hold a slab: for as many parts as are asked for twice at
 /// a time, memory goes beyond the bound of `fetch`. A part fails when both requests have. See hedged().
-template <class = void>
+template <class Unused = void>
 class basic_hedged_storage final : public storage {
  public:
   basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
@@ -48,12 +49,15 @@ class basic_hedged_storage final : public storage {
     answer first;
     answer second;
     task<void> asking = ask(inner_->read(object, etag, offset, length, slabs), first);
-    started<void> asked(ex, std::move(asking), stage);
+    // void, by a name that hangs on the class's parameter: for any other, what any_of() makes is emitted wherever this
+    // header is included.
+    using nothing = std::conditional_t<std::is_void_v<Unused>, void, Unused>;
+    started<nothing> asked(ex, std::move(asking), stage);
     const std::optional<duration> patience = times_.patience(length);
     if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
     if (patience && !asked.done() && times_.take()) {
       asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
-      started<void> again(ex, std::move(asking), stage);
+      started<nothing> again(ex, std::move(asking), stage);
       co_await any_of(asked.ended(), again.ended());
       if (!first.came && !second.came) co_await all_of(asked.ended(), again.ended());
     } else {
