@@ -84,7 +84,8 @@ class package:
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[3:-1]))}
         root = pathlib.Path(self.o.source)
-        documents = {root / "LICENSE", root / "README.md", *root.glob("docs/decisions/*.md")}
+        documents = {root / "LICENSE", root / "README.md"}
+        documents |= {p for p in root.glob("docs/**/*") if p.is_file() and "tools" not in p.parts}
         documents |= {p for p in root.glob("examples/**/*") if p.suffix in (".cpp", ".hpp", ".cu")}
         others |= {"share/doc/millrace/" + p.relative_to(root).as_posix() for p in documents}
         expect(files - headers == others, f"beside the headers: {sorted((files - headers) ^ others)}")
