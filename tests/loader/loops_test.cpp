@@ -98,8 +98,8 @@ TEST_CASE("a run over three loops reads on three threads, in turn; one over one 
     for (int i = 0; i < 6; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
     const std::shared_ptr<const storage> s = store;
     std::size_t bytes_read = 0;
-    for (const chunk& c :
-         run(from_range(std::move(all)) | fetch(s, {.shards = 3, .window = MiB, .part = 64 * KiB}), {}, {.loops = loops})) {
+    for (const chunk& c : run(from_range(std::move(all)) | fetch(s, {.shards = 3, .window = MiB, .part = 64 * KiB}), {},
+                              {.loops = loops})) {
       bytes_read += c.data.size();
     }
     CHECK(bytes_read == 6 * MiB);

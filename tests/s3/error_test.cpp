@@ -124,7 +124,8 @@ TEST_CASE("a body that is no error document is nothing, whatever it holds", "[s3
 
 TEST_CASE("failures are told apart", "[s3][retry]") {
   CHECK(millrace::classify(0, "") == millrace::retry_class::transient);
-  for (int status : {408, 500, 502, 503, 504}) CHECK(millrace::classify(status, "") == millrace::retry_class::transient);
+  for (int status : {408, 500, 502, 503, 504})
+    CHECK(millrace::classify(status, "") == millrace::retry_class::transient);
   CHECK(millrace::classify(429, "") == millrace::retry_class::throttling);
   CHECK(millrace::classify(503, "SlowDown") == millrace::retry_class::throttling);
   CHECK(millrace::classify(503, "ServiceUnavailable") == millrace::retry_class::transient);

@@ -203,8 +203,9 @@ TEST_CASE("every S3 vector is signed alike, four of them printed in the AWS docu
     const s3::credentials who(c.at("access_key_id").get<std::string>(), c.at("secret_access_key").get<std::string>(),
                               token);
     const std::string stamp = c.at("timestamp");
-    const auto now = millrace::text::parse_iso8601(stamp.substr(0, 4) + "-" + stamp.substr(4, 2) + "-" + stamp.substr(6, 5) + ":" +
-                                       stamp.substr(11, 2) + ":" + stamp.substr(13));
+    const auto now =
+        millrace::text::parse_iso8601(stamp.substr(0, 4) + "-" + stamp.substr(4, 2) + "-" + stamp.substr(6, 5) + ":" +
+                                      stamp.substr(11, 2) + ":" + stamp.substr(13));
     REQUIRE(now.has_value());
 
     s3::signing_request request;

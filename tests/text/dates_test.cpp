@@ -34,7 +34,8 @@ TEST_CASE("timestamps agree with the C library from 1970 to 9999", "[s3][date]")
   for (std::int64_t t = 0; t <= millrace::text::last_second_of_9999; t += step) {
     if (stamp(t) != by_the_c_library(t)) CHECK(stamp(t) == by_the_c_library(t));
     const millrace::text::civil_time c = millrace::text::civil_from_unix(t);
-    if (millrace::text::detail::checked_unix_from_civil(c) != t) CHECK(millrace::text::detail::checked_unix_from_civil(c) == t);
+    if (millrace::text::detail::checked_unix_from_civil(c) != t)
+      CHECK(millrace::text::detail::checked_unix_from_civil(c) == t);
   }
   for (std::int64_t edge : {0LL, 951782399LL, 951782400LL, 951868800LL, 4107542399LL, 4107542400LL, 253402300799LL}) {
     CHECK(stamp(edge) == by_the_c_library(edge));

@@ -80,7 +80,8 @@ TEST_CASE("hexadecimal is written in lower case and read in either", "[text]") {
 }
 
 TEST_CASE("UTF-8 is written and read back, for the first and the last character of each length", "[text]") {
-  for (const std::uint32_t code : {0x0u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xd7ffu, 0xe000u, 0xffffu, 0x10000u, 0x10ffffu}) {
+  for (const std::uint32_t code :
+       {0x0u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xd7ffu, 0xe000u, 0xffffu, 0x10000u, 0x10ffffu}) {
     std::string out;
     text::append_utf8(out, code);
     const text::utf8_character c = text::first_utf8(out + "more");

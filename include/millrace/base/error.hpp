@@ -123,8 +123,8 @@ class configuration_error : public error {
   using error::error;
 };
 
-/// A call that a program must not make: on an object that was moved from, twice where once is meant, from a coroutine of
-/// another loop. Nothing has happened then. (What a destructor finds cannot be thrown, and aborts.)
+/// A call that a program must not make: on an object that was moved from, twice where once is meant, from a coroutine
+/// of another loop. Nothing has happened then. (What a destructor finds cannot be thrown, and aborts.)
 class usage_error : public error {
  public:
   using error::error;

@@ -16,9 +16,9 @@ namespace millrace {
 /// every stage gets its share, and the shares add up.
 /// Long turns: drawing is for turns of many short steps. A stage that works long, always or now and then, is to be seen
 /// where it does, and its time is worth a reading. So a turn that took longer than `short_turn` makes the clock measure
-/// all turns for a hundred times as long, and on from the last one if that was long: less than 1% of the time is charged
-/// in the wrong place (a long turn that was not measured: to the stage that the loop resumed). Not so where the thread
-/// was preempted in the meantime, or everything would be measured on a machine that is busy.
+/// all turns for a hundred times as long, and on from the last one if that was long: less than 1% of the time is
+/// charged in the wrong place (a long turn that was not measured: to the stage that the loop resumed). Not so where the
+/// thread was preempted in the meantime, or everything would be measured on a machine that is busy.
 class account_clock {
  public:
   static constexpr std::int64_t short_turn = 100'000;       ///< ns: more than an interrupt takes

@@ -84,11 +84,11 @@ class next_awaitable {
 
 /// A stream of items made by a coroutine that may wait, for one consumer, a coroutine too.
 ///
-/// Concurrency: pull. Nothing runs until next() is awaited, and then up to the following co_yield. There is one consumer
-/// with one outstanding next(); all of it is on the consumer's executor, to which the first next() binds the generator.
-/// While items are there without waiting, generators run as nested calls of their consumers, so the depth of the stack
-/// is that of the pipeline; every executor::inline_budget hops go through the run queue, so that data that is always
-/// there starves nobody.
+/// Concurrency: pull. Nothing runs until next() is awaited, and then up to the following co_yield. There is one
+/// consumer with one outstanding next(); all of it is on the consumer's executor, to which the first next() binds the
+/// generator. While items are there without waiting, generators run as nested calls of their consumers, so the depth of
+/// the stack is that of the pipeline; every executor::inline_budget hops go through the run queue, so that data that is
+/// always there starves nobody.
 ///
 /// Cancellation: dropping the generator destroys its coroutine where it is suspended, and everything below it. Dropping
 /// a next() that waits loses nothing: the generator goes on to its co_yield, and the item is there for the following
@@ -99,8 +99,8 @@ class next_awaitable {
 /// with captures that dies before it. `co_yield give(x)` and `co_yield std::move(x)` hand x over to be moved from,
 /// `co_yield x` a copy of it.
 ///
-/// Errors: what escapes from the coroutine is thrown by one next(). After that, and after the end, next() gives nullopt.
-/// usage_error for an empty generator, a second next() while one waits, another executor.
+/// Errors: what escapes from the coroutine is thrown by one next(). After that, and after the end, next() gives
+/// nullopt. usage_error for an empty generator, a second next() while one waits, another executor.
 ///
 /// Example:
 ///

@@ -160,8 +160,8 @@ class this_stage {
 
 namespace detail {
 
-/// What the awaiters of leaves have in common: the coroutine that waits, and its place in its executor's run queue, which
-/// unlinks itself. A leaf derives from it, and has only to take back in its destructor what it asked of others.
+/// What the awaiters of leaves have in common: the coroutine that waits, and its place in its executor's run queue,
+/// which unlinks itself. A leaf derives from it, and has only to take back in its destructor what it asked of others.
 class waiting_awaiter {
  public:
   waiting_awaiter(const waiting_awaiter&) = delete;

@@ -18,8 +18,9 @@ namespace millrace {
 ///
 /// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`; the default
 /// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
-/// another, where the name means another stream. The null stream is that one in a file compiled for it. Freed memory is kept by the stream for allocations of the same size,
-/// since cudaFree and cudaFreeHost may wait for all work on the device; the stream's last copy frees it.
+/// another, where the name means another stream. The null stream is that one in a file compiled for it. Freed memory is
+/// kept by the stream for allocations of the same size, since cudaFree and cudaFreeHost may wait for all work on the
+/// device; the stream's last copy frees it.
 class MILLRACE_CUDA_DEFAULT_STREAM cuda_device {
  public:
   using event_type = cuda::event;

@@ -9,10 +9,10 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 
-/// Marks the classes whose functions hand streams to the runtime. In a file compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM
-/// (nvcc: --default-stream per-thread) the null stream and the runtime's functions are others, so these classes are others
-/// too, by their linkers' names: a program may have files of both kinds, and one that hands such an object from one kind
-/// to the other does not link.
+/// Marks the classes whose functions hand streams to the runtime. In a file compiled with
+/// CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc: --default-stream per-thread) the null stream and the runtime's functions
+/// are others, so these classes are others too, by their linkers' names: a program may have files of both kinds, and
+/// one that hands such an object from one kind to the other does not link.
 #ifdef __CUDART_API_PER_THREAD_DEFAULT_STREAM
 #define MILLRACE_CUDA_DEFAULT_STREAM [[gnu::abi_tag("default_stream_per_thread")]]
 #else

@@ -75,10 +75,10 @@ inline constinit ended_rings all_ended_rings;
 /// Frees what pipelines that have ended have left on devices: waits until the devices are done with it.
 ///
 /// The end of a pipeline waits for no device. The slots of its to_device() that the device still used then, or the
-/// consumer, are freed when the device is seen to be done with them: as another to_device() needs a slot, or as the last
-/// of their batches is released; at the latest when the process ends. This call is for a program that wants the memory
-/// for something else, or is about to reset the device. Any thread; blocks. Batches that the program still has keep
-/// their slots. A cuda::stream keeps what is freed for its next pipeline, as long as it lives.
+/// consumer, are freed when the device is seen to be done with them: as another to_device() needs a slot, or as the
+/// last of their batches is released; at the latest when the process ends. This call is for a program that wants the
+/// memory for something else, or is about to reset the device. Any thread; blocks. Batches that the program still has
+/// keep their slots. A cuda::stream keeps what is freed for its next pipeline, as long as it lives.
 inline void free_ended_slots() noexcept { detail::all_ended_rings.finish(); }
 
 }  // namespace millrace

@@ -79,8 +79,9 @@ class slot_ring_user {
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager, class Batch>
-task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_ring<D>>& ring, std::shared_ptr<Stager> stager,
-                      cpu_pool::share on, slot_patience& patience, channel<Batch>& ready) {
+task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_ring<D>>& ring,
+                      std::shared_ptr<Stager> stager, cpu_pool::share on, slot_patience& patience,
+                      channel<Batch>& ready) {
   std::exception_ptr failed;
   try {
     for (;;) {
@@ -184,17 +185,17 @@ class to_device_stage : public detail::library_stage {
 /// ring of `slots` pieces of device memory at fixed addresses, each allocated at its first use; all of them are filled
 /// ahead. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot is
 /// used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
-/// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer may keep batches, and let them go on another
-/// thread; one that keeps all slots and asks for another batch gets a configuration_error after `slot_wait`, for nothing
-/// else frees a slot then. (In a run() the time counts while the training thread waits, not while it is busy.) The end of
-/// the source needs no slot.
+/// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer may keep batches, and let them go on
+/// another thread; one that keeps all slots and asks for another batch gets a configuration_error after `slot_wait`,
+/// for nothing else frees a slot then. (In a run() the time counts while the training thread waits, not while it is
+/// busy.) The end of the source needs no slot.
 /// Host memory: a host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's
 /// next use; other batches and items are first copied to page-locked memory of the stage: on the pool `on`, or else on
 /// the loop's thread (about 10 GB/s).
 /// One item more, or host_batch, waits in hand for a slot.
-/// Cancellation and the end: dropping the stage, mid-copy too, frees nothing that the device uses and waits for nothing;
-/// see free_ended_slots(). Batches in the consumer's hands stay valid. Errors: those of the source and of the device, after
-/// the batches before them; configuration_error for a batch larger than a slot.
+/// Cancellation and the end: dropping the stage, mid-copy too, frees nothing that the device uses and waits for
+/// nothing; see free_ended_slots(). Batches in the consumer's hands stay valid. Errors: those of the source and of the
+/// device, after the batches before them; configuration_error for a batch larger than a slot.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
   auto on = detail::device_of(target);

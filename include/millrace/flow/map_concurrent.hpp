@@ -128,7 +128,8 @@ class map_concurrent_stage : public detail::library_stage {
                     "(a lambda that is not mutable)");
       return detail::refused();
     } else {
-      if (!own_limit_) {  // a runtime's pool is not known yet: it has no more threads than there are cores, unless told to
+      // A runtime's pool is not known yet: it has no more threads than there are cores, unless told to.
+      if (!own_limit_) {
         const unsigned threads = options_.on != nullptr ? options_.on->threads() : cpu_pool::usable_cores();
         options_.limit = 2 * std::size_t(threads);
       }
@@ -155,9 +156,9 @@ class map_concurrent_stage : public detail::library_stage {
 /// A stage that hands on `f(item)` for each item, working on several at once:
 /// `samples | map_concurrent(decode)`.
 ///
-/// A plain `f` runs on the threads of the runtime's pool, or of the pool `.on`; it is called on several at once and must be callable when const.
-/// An `f` that returns a task is started on the loop, without a pool. Items come out in the order of their inputs
-/// unless `.order` says otherwise.
+/// A plain `f` runs on the threads of the runtime's pool, or of the pool `.on`; it is called on several at once and
+/// must be callable when const. An `f` that returns a task is started on the loop, without a pool. Items come out in
+/// the order of their inputs unless `.order` says otherwise.
 ///
 /// Concurrency: a task pulls the source and starts work, whether or not the consumer asks, once the first item has been
 /// asked for. Bound: `limit` items and `bytes` bytes, from the start of the work until the consumer has taken the

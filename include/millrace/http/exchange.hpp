@@ -30,7 +30,8 @@ class basic_exchange {
  public:
   basic_exchange(basic_engine<T>& e, request r, std::shared_ptr<const transport_options> transport,
                  body_options body = body_options())
-      : transfer_(std::make_unique<detail::basic_transfer<T>>(e, std::move(r), std::move(transport), std::move(body))) {}
+      : transfer_(
+            std::make_unique<detail::basic_transfer<T>>(e, std::move(r), std::move(transport), std::move(body))) {}
   basic_exchange(basic_exchange&&) noexcept = default;
   basic_exchange& operator=(basic_exchange&&) noexcept = default;
 

@@ -17,8 +17,8 @@
 namespace millrace {
 
 /// A thread with an event loop, for a runtime (`parts`): made, run and destroyed on the thread itself. Work comes by
-/// run_on() or executor::post_remote(). Where the kernel side of the loop fails, whoever waits for a task of run_on(), or
-/// sends one from then on, gets the exception, and the loop lives on for messages alone.
+/// run_on() or executor::post_remote(). Where the kernel side of the loop fails, whoever waits for a task of run_on(),
+/// or sends one from then on, gets the exception, and the loop lives on for messages alone.
 ///
 /// The destructor lets the loop take everything that was posted before, waits for the operations announced to it
 /// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.

@@ -26,7 +26,8 @@ struct run_options {
   /// the item in the training thread's hands, one that each other stage works on, and what jobs of a pool allocate.
   std::size_t budget = 0;
   progress show = progress::automatic;
-  std::optional<millrace::rank> rank = {};   ///< whose progress it is; not given: the runtime's, else split_by_rank's, else 0
+  /// Whose progress it is; not given: the runtime's, else split_by_rank's, else 0.
+  std::optional<millrace::rank> rank = {};
 };
 
 }  // namespace millrace

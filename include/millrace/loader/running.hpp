@@ -45,7 +45,8 @@ class running {
 
  public:
   /// See runtime::run().
-  running(std::shared_ptr<core> parts, async_generator<T>&& pipeline, const run_options& options) : core_(std::move(parts)) {
+  running(std::shared_ptr<core> parts, async_generator<T>&& pipeline, const run_options& options)
+      : core_(std::move(parts)) {
     if (!pipeline) detail::misused(detail::empty_run);
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     pipeline.numbered();

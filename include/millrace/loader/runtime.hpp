@@ -21,13 +21,13 @@ namespace millrace {
 ///       for (auto& batch : run) train_step(batch);
 ///     }
 ///
-/// Concurrency: run() and pool() are for any thread; several runs go side by side, each on the loop that has the fewest,
-/// and all of them share loops, connections, slabs and pool. A stage that computes on a loop's thread takes that time
-/// from the other runs there. Cancellation: a run that is dropped takes only itself away. Lifetime: runs keep what they
-/// run on; the last of them and of the runtime joins the threads, so that must be no thread of the runtime's own.
-/// Memory: slabs are kept at the largest number that was in use at once, for each size of part. Errors: io_error and
-/// std::system_error where no loop or thread can be made; a loop that has failed fails its runs, and each run that is
-/// started there from then on.
+/// Concurrency: run() and pool() are for any thread; several runs go side by side, each on the loop that has the
+/// fewest, and all of them share loops, connections, slabs and pool. A stage that computes on a loop's thread takes
+/// that time from the other runs there. Cancellation: a run that is dropped takes only itself away. Lifetime: runs keep
+/// what they run on; the last of them and of the runtime joins the threads, so that must be no thread of the runtime's
+/// own. Memory: slabs are kept at the largest number that was in use at once, for each size of part. Errors: io_error
+/// and std::system_error where no loop or thread can be made; a loop that has failed fails its runs, and each run that
+/// is started there from then on.
 class runtime {
  public:
   template <class = void>

@@ -39,7 +39,8 @@ class basic_ring_loop final : public event_loop {
 
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
-  static std::unique_ptr<basic_ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred) {
+  static std::unique_ptr<basic_ring_loop> try_make(const loop_options& o, int& refused,
+                                                   flavour best = flavour::deferred) {
     std::unique_ptr<basic_ring_loop> made(new basic_ring_loop(o, best));
     refused = made->open();
     if (refused != 0) made.reset();

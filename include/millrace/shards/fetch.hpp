@@ -44,7 +44,8 @@ namespace detail {
 template <class Shards>
 class part_scheduler {
  public:
-  part_scheduler(Shards in, std::shared_ptr<const storage> store, fetch_options options, executor& ex, stage_record* stage)
+  part_scheduler(Shards in, std::shared_ptr<const storage> store, fetch_options options, executor& ex,
+                 stage_record* stage)
       : in_(std::move(in)),
         store_(std::move(store)),
         options_(options),
@@ -212,7 +213,8 @@ class part_scheduler {
     if (stage_ != nullptr) stage_record::add(stage_->read, static_cast<std::int64_t>(read));
   }
 
-  /// The loop of the runtime whose turn it is, null for this one. A sequential rest would live on the loop that began it.
+  /// The loop of the runtime whose turn it is, null for this one. A sequential rest would live on the loop that began
+  /// it.
   executor* elsewhere() noexcept {
     if (runtime_ == nullptr || store_->may_be_sequential()) return nullptr;
     executor& next = runtime_->next_loop();
@@ -298,7 +300,8 @@ async_generator<chunk> fetch_chunks(Shards in, std::shared_ptr<const storage> st
 /// The stage object of fetch().
 class fetch_stage : public library_stage {
  public:
-  fetch_stage(std::shared_ptr<const storage> store, fetch_options options) : store_(std::move(store)), options_(options) {}
+  fetch_stage(std::shared_ptr<const storage> store, fetch_options options)
+      : store_(std::move(store)), options_(options) {}
   /// For the compiler's message: why it does not take items of type T.
   template <class T>
   static constexpr void explain() {
@@ -308,7 +311,9 @@ class fetch_stage : public library_stage {
   }
   template <class = void>
   async_generator<chunk> operator()(async_generator<shard> in) const {
-    return fetch_chunks(std::move(in), store_, options_).named("fetch", "raise its .window or .shards").bounded(options_.shards, options_.bytes());
+    return fetch_chunks(std::move(in), store_, options_)
+        .named("fetch", "raise its .window or .shards")
+        .bounded(options_.shards, options_.bytes());
   }
 
  private:
@@ -323,10 +328,10 @@ class fetch_stage : public library_stage {
 ///
 /// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
 /// chunk. Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
-/// over the loops of the runtime (`runtime({.loops = n})`). `store` is a std::shared_ptr<const storage>, or what as_storage() makes one of (an
-/// s3::client). Errors: whatever the store throws, at the place in the order where the part belongs; changed_error when
-/// an object changes under the reader; at the last chunk of an object, in its place, what storage::check() finds wrong
-/// with the bytes of all. Dropping it ends all transfers at once.
+/// over the loops of the runtime (`runtime({.loops = n})`). `store` is a std::shared_ptr<const storage>, or what
+/// as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the order where the
+/// part belongs; changed_error when an object changes under the reader; at the last chunk of an object, in its place,
+/// what storage::check() finds wrong with the bytes of all. Dropping it ends all transfers at once.
 template <class Store>
 detail::fetch_stage fetch(const Store& store, fetch_options options = {}) {
   if (options.shards == 0 || options.part < 64 * KiB) {

@@ -59,21 +59,19 @@ class any_of_function {
 
 /// Awaits several tasks at once; the first that ends counts, the others are dropped.
 ///
-/// Each argument is a task, moved in, or what else can be awaited: sleep_for(d), e.wait(), g.next(), the end of a started
-/// task. The result is a std::variant with a place for each argument (std::monostate where there is no value), whose
-/// index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
+/// Each argument is a task, moved in, or what else can be awaited: sleep_for(d), e.wait(), g.next(), the end of a
+/// started task. The result is a std::variant with a place for each argument (std::monostate where there is no value),
+/// whose index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
 ///
-/// Concurrency: all are started through the run queue, in their order, on the executor and on the account of the awaiting
-/// coroutine. That is queued when the first one ends; of those that have ended by the time it runs the first in the order
-/// of the arguments counts, be it with a value or with an exception. So one that was never suspended wins over those behind
-/// it, and a result that is there when a sleep behind it is over counts.
-/// Cancellation: the others are dropped, the last one first, when the awaiting coroutine goes on and before the result is
-/// delivered: never while one of them runs. Those that have ended by then lose their results and exceptions, so what must
-/// not be lost, like an item of g.next(), is the first argument. Dropping the await drops all.
-/// Lifetime: tasks are owned by the await. What is passed as an lvalue must outlive it.
-/// Errors: the exception of the one that counts. usage_error for an empty task and for an empty vector, of which none
-/// could ever end; nothing has run then.
-/// Example:
+/// Concurrency: all are started through the run queue, in their order, on the executor and on the account of the
+/// awaiting coroutine. That is queued when the first one ends; of those that have ended by the time it runs the first
+/// in the order of the arguments counts, be it with a value or with an exception. So one that was never suspended wins
+/// over those behind it, and a result that is there when a sleep behind it is over counts. Cancellation: the others are
+/// dropped, the last one first, when the awaiting coroutine goes on and before the result is delivered: never while one
+/// of them runs. Those that have ended by then lose their results and exceptions, so what must not be lost, like an
+/// item of g.next(), is the first argument. Dropping the await drops all. Lifetime: tasks are owned by the await. What
+/// is passed as an lvalue must outlive it. Errors: the exception of the one that counts. usage_error for an empty task
+/// and for an empty vector, of which none could ever end; nothing has run then. Example:
 ///
 ///     auto first = co_await any_of(receive(c), sleep_for(1s));
 ///     if (first.index() == 1) throw timeout_error("nothing came");

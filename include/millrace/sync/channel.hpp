@@ -17,18 +17,17 @@ namespace millrace {
 
 /// A bounded first-in first-out queue between coroutines of one executor.
 ///
-/// `const bool sent = co_await c.send(std::move(item));` waits while `capacity` items are queued; false, and the item is
-/// dropped, when the channel is closed. `std::optional<T> item = co_await c.receive();` waits while there are none.
-/// close() ends it: what is queued is still received, then receive() gives nullopt; close(error) makes it throw instead,
-/// each time.
+/// `const bool sent = co_await c.send(std::move(item));` waits while `capacity` items are queued; false, and the item
+/// is dropped, when the channel is closed. `std::optional<T> item = co_await c.receive();` waits while there are none.
+/// close() ends it: what is queued is still received, then receive() gives nullopt; close(error) makes it throw
+/// instead, each time.
 ///
-/// Concurrency: those who wait are served in the order in which they came, and nobody overtakes them. An item that comes
-/// wakes one receiver, for whom it is kept; one that goes wakes one sender, for whom its place is kept. All go on through
-/// the run queue; close() wakes everybody.
-/// Cancellation: dropping a send() or receive() loses no queued item: items are moved only by a coroutine that runs. What
-/// was kept for one that is dropped before it runs is the next one's.
-/// Lifetime: the channel must outlive its waiters.
-/// Errors: usage_error for a capacity of 0: nothing could be handed over.
+/// Concurrency: those who wait are served in the order in which they came, and nobody overtakes them. An item that
+/// comes wakes one receiver, for whom it is kept; one that goes wakes one sender, for whom its place is kept. All go on
+/// through the run queue; close() wakes everybody. Cancellation: dropping a send() or receive() loses no queued item:
+/// items are moved only by a coroutine that runs. What was kept for one that is dropped before it runs is the next
+/// one's. Lifetime: the channel must outlive its waiters. Errors: usage_error for a capacity of 0: nothing could be
+/// handed over.
 template <class T>
 class channel {
  public:

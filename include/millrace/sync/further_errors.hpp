@@ -6,8 +6,9 @@
 
 namespace millrace {
 
-/// How many exceptions were lost because another one had come first. with_scope() and all_of() throw the first one; others
-/// may be thrown until the siblings have been dropped. Adds up over all that it is given to, which it must outlive.
+/// How many exceptions were lost because another one had come first. with_scope() and all_of() throw the first one;
+/// others may be thrown until the siblings have been dropped. Adds up over all that it is given to, which it must
+/// outlive.
 class further_errors {
  public:
   std::size_t count() const noexcept { return count_; }

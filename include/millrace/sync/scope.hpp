@@ -24,8 +24,9 @@ namespace millrace {
 ///     });
 ///
 /// with_scope() returns when the body and every spawned task have ended. The body is one of them: it starts through the
-/// run queue, and the first exception of any stops the others (their frames are destroyed at once) and is rethrown. What
-/// others throw until they are stopped is counted by with_scope(further, body). Dropping with_scope() drops them all. What several tasks share must live outside the body, which may end first.
+/// run queue, and the first exception of any stops the others (their frames are destroyed at once) and is rethrown.
+/// What others throw until they are stopped is counted by with_scope(further, body). Dropping with_scope() drops them
+/// all. What several tasks share must live outside the body, which may end first.
 class scope {
  public:
   scope(const scope&) = delete;

@@ -31,8 +31,9 @@ enum class generator_phase {
 /// What a generator does that does not depend on the type of its items.
 ///
 /// A hop: the consumer calls ask(), which resumes the coroutine as a nested call. The coroutine yields, which puts down
-/// where the item lies and suspends; so ask() returns with the item, and the consumer has not suspended. Where none comes
-/// at once, the consumer suspends in wait(), a yield or the end resumes it later, and it has the item from take().
+/// where the item lies and suspends; so ask() returns with the item, and the consumer has not suspended. Where none
+/// comes at once, the consumer suspends in wait(), a yield or the end resumes it later, and it has the item from
+/// take().
 ///
 /// Account: a generator with a stage of its own switches the executor's account to it and back around ask(), and counts
 /// the item. One path serves both: without an account, two comparisons are left of it.

@@ -21,8 +21,8 @@ namespace millrace::detail {
 /// with the events that tell when the copy and its consumers are done.
 ///
 /// A slot is free, taken by the stage, filled and held by its batch, draining until its events are reached, then free
-/// again. Shared by the stage and its batches, and by ended_rings when the stage is gone. The destructor frees, and waits
-/// for what is pending; ended_rings lets it come when nothing is.
+/// again. Shared by the stage and its batches, and by ended_rings when the stage is gone. The destructor frees, and
+/// waits for what is pending; ended_rings lets it come when nothing is.
 template <device D>
 class slot_ring final : public slot_ring_base {
  public:

@@ -79,7 +79,8 @@ class head_parser {
   bool bodiless() const noexcept { return request_.method == "HEAD" || head_.status == 204 || head_.status == 304; }
   bool chunked() const noexcept {
     const std::string* encoding = head_.fields.find("transfer-encoding");
-    return encoding != nullptr && text::equal_ignoring_case(*encoding, "chunked") && head_.fields.count("transfer-encoding") == 1;
+    return encoding != nullptr && text::equal_ignoring_case(*encoding, "chunked") &&
+           head_.fields.count("transfer-encoding") == 1;
   }
 
   void judge() {

@@ -37,7 +37,8 @@ class basic_transfer final : public basic_engine<T>::client, private timer_node 
   /// Pieces of a body from this size on are read when they are whole: what came first is in no cache by then.
   static constexpr std::size_t past_caches = 1024 * 1024;
 
-  basic_transfer(basic_engine<T>& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body)
+  basic_transfer(basic_engine<T>& e, request&& r, std::shared_ptr<const transport_options> transport,
+                 body_options&& body)
       : engine_(e),
         request_(std::move(r)),
         transport_(std::move(transport)),

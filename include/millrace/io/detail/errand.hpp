@@ -36,8 +36,8 @@ class guest : public waiter {
   ~guest() = default;
 };
 
-/// The guests of an executor which may fail without anybody there to be told: a service of the loops on threads of their
-/// own.
+/// The guests of an executor which may fail without anybody there to be told: a service of the loops on threads of
+/// their own.
 class guest_list final : public executor_service {
  public:
   guest_list() noexcept = default;

@@ -32,7 +32,10 @@ template <class T>
 class run_state {
  public:
   run_state(async_generator<T>&& pipeline, const run_options& o, std::uint32_t rank)
-      : options(o), queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes), pipeline_(std::move(pipeline)), rank_(rank) {}
+      : options(o),
+        queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes),
+        pipeline_(std::move(pipeline)),
+        rank_(rank) {}
 
   // ---- the training thread's side
 

@@ -74,8 +74,8 @@ task<std::string> version_now(const basic_session<T>& s, const operation& op) {
 /// checksum that the store keeps of it (config::validate_checksums): checksum_error. Parts of an object whose store
 /// sends no ETag are refused. Dropping the task ends the transfer.
 template <class Session>
-task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::uint64_t offset,
-                                   std::size_t length, std::string if_match, slab_pool slabs,
+task<object_part> get_object_range(std::shared_ptr<const Session> s, std::string bucket, std::string key,
+                                   std::uint64_t offset, std::size_t length, std::string if_match, slab_pool slabs,
                                    std::optional<std::uint64_t> size = std::nullopt) {
   operation op("GET", std::move(bucket), std::move(key));
   if (length == 0) throw configuration_error("a part of an object has at least one byte", op.at());

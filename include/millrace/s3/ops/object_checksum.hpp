@@ -83,8 +83,8 @@ task<declared_checksum> checksum_once(const basic_session<T>& s, const operation
 /// keeps nothing that its bytes could be compared with: no checksum; one of an upload whose parts differ in size; a
 /// store that does not serve HEAD (405, 501).
 template <class Session>
-task<std::unique_ptr<object_checksum<Session>>> checksum_of(std::shared_ptr<const Session> s, std::string bucket, std::string key,
-                                                  std::string if_match) {
+task<std::unique_ptr<object_checksum<Session>>> checksum_of(std::shared_ptr<const Session> s, std::string bucket,
+                                                            std::string key, std::string if_match) {
   operation op = detail::head_of(bucket, key, if_match);
   op.fields.add("x-amz-checksum-mode", "ENABLED");
   auto attempt = [&] { return detail::checksum_once(*s, op); };

@@ -15,8 +15,8 @@
 
 namespace millrace::detail {
 
-/// The coroutine that awaits several tasks at once: told of the end of each, it is queued as soon as it need not wait for
-/// more.
+/// The coroutine that awaits several tasks at once: told of the end of each, it is queued as soon as it need not wait
+/// for more.
 class fork : protected waiting_awaiter {
  public:
   void ended(bool failed) noexcept {

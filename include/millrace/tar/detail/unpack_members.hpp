@@ -86,7 +86,8 @@ inline bool unpacker::read_members(::archive* a) {
     }
     // RETRY would mean to look for the next header somewhere behind the broken one.
     const bool usable = result == ARCHIVE_OK || (result == ARCHIVE_WARN && is_about_charset(archive_words(a)));
-    if (!usable) return broken(a, static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a))));
+    if (!usable)
+      return broken(a, static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_read_header_position(a))));
     if (!read_member(a, e)) {
       failed_name_ = std::move(member_.name);
       return false;

@@ -55,8 +55,8 @@ class open_upload {
     bool abandoned = false;
   };
 
-  static task<void> create(std::shared_ptr<state> st, std::shared_ptr<const Session> s, std::string bucket, std::string key,
-                           put_plan plan) {
+  static task<void> create(std::shared_ptr<state> st, std::shared_ptr<const Session> s, std::string bucket,
+                           std::string key, put_plan plan) {
     std::string id;
     try {
       id = co_await create_upload(s, bucket, key, plan);

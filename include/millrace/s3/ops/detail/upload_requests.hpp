@@ -103,7 +103,8 @@ task<stored_part> store_part(std::shared_ptr<const Session> s, std::string bucke
 
 /// CreateMultipartUpload; gives the id.
 template <class Session>
-task<std::string> create_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key, const put_plan& plan) {
+task<std::string> create_upload(std::shared_ptr<const Session> s, std::string bucket, std::string key,
+                                const put_plan& plan) {
   operation op("POST", std::move(bucket), std::move(key));
   op.query = "uploads";
   add_fields(op, plan.fields);

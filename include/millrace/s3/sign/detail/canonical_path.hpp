@@ -12,8 +12,8 @@
 
 namespace millrace::s3::detail {
 
-/// True for what text::append_encoded_path() writes: S3 decodes the path of a request, encodes it so and signs that. Any
-/// other spelling of the same path would be refused as a wrong signature.
+/// True for what text::append_encoded_path() writes: S3 decodes the path of a request, encodes it so and signs that.
+/// Any other spelling of the same path would be refused as a wrong signature.
 inline bool is_encoded_path(std::string_view path) noexcept {
   for (std::size_t i = 0; i < path.size(); ++i) {
     if (text::detail::is_unreserved(path[i]) || path[i] == '/') continue;
