@@ -99,7 +99,7 @@ void configuration(std::string_view text) {
     const std::optional<std::string> url = s3::detail::container_url(nothing_else);
     require(!url || (is_text(*url) &&
                      (url->rfind("https://", 0) == 0 || url->find("127.") == 7 || url->find("169.254.170.2") == 7 ||
-                      url->find('[') == 7 || text::equal_ignoring_case(url->substr(7, 9), "localhost"))));
+                      url->find('[') == 7 || millrace::text::equal_ignoring_case(url->substr(7, 9), "localhost"))));
   });
   allow<mill::configuration_error>([&] {
     s3::config_options o;
