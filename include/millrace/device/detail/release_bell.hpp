@@ -70,6 +70,12 @@ class release_bell final : public remote_node {
     owner_ = std::move(owner);
     executor_->post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
   }
+  /// The same on the waiter's executor's thread: no message is on its way, so nothing need be kept for it.
+  void ring_here() noexcept {
+    const std::lock_guard lock(mutex_);
+    rang_ = true;
+    if (waiter_ != nullptr) waiter_->wake();
+  }
 
  private:
   bool enter(awaiter& a, executor& ex) noexcept {

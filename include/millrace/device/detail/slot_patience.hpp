@@ -58,7 +58,7 @@ class slot_patience final : private timer_node {
     const time_point end = time_point(duration(since)) + limit_;
     if (end > now) return again(end);
     over_ = true;
-    bell_.ring(nullptr);  // to whoever waits for a slot: it looks once more, and then asks check()
+    bell_.ring_here();  // to whoever waits for a slot: it looks once more, and then asks check()
   }
   void again(time_point due) noexcept {
     try {

@@ -42,9 +42,9 @@ class guest_list final : public executor_service {
  public:
   guest_list() noexcept = default;
   void add(guest& g) noexcept { guests_.push(g); }
-  /// Tells all of them, and who comes from now on asks for it.
+  /// Tells all of them, and who comes from now on asks for it. Of several failures the first counts.
   void fail(std::exception_ptr failure) noexcept {
-    failure_ = std::move(failure);
+    if (!failure_) failure_ = std::move(failure);
     while (!guests_.empty()) guests_.pop().loop_failed(failure_);
   }
   /// Null where the loop has not failed.
