@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
@@ -71,7 +71,7 @@ mill::task<void> watch_under_load(const mill::s3::client& s3, int count, bench::
                                   std::uint64_t& bytes) {
   mill::executor& ex = co_await mill::this_executor();
   mill::async_generator<mill::chunk> all = chunks(s3, 100000);
-  const mill::started<void> transfers(ex, drain(std::move(all), bytes));
+  const mill::spawned<void> transfers(ex, drain(std::move(all), bytes));
   co_await watch_timers(count, late, used);
 }
 

@@ -223,7 +223,7 @@ TEST_CASE("generators at work at once that are one stage are asked, starved and 
   testing::virtual_loop loop;
   stage_recorder recorder;
   stage_record* const top = recorder.find_or_add("sink", nullptr);
-  std::vector<started<void>> pulling;
+  std::vector<spawned<void>> pulling;
   for (int i = 0; i < 3; ++i) {
     auto from = relay(source(4, 0ms, 10ms).named("source"), 0ms).named("relay");
     pulling.emplace_back(loop, pipeline::pull(std::move(from), 5ms), top);
@@ -248,7 +248,7 @@ TEST_CASE("a generator that is dropped while it is asked, or with its item taken
     static task<void> take(async_generator<packet> from) { (void)co_await from.next(); }
   };
   {
-    started<void> dropped(loop, one::take(source(2, 0ms, 10ms).named("source")), top);
+    spawned<void> dropped(loop, one::take(source(2, 0ms, 10ms).named("source")), top);
     run_turns(loop, 1);
     CHECK(loop.elapsed() == 10ms);
     CHECK_FALSE(dropped.done());
@@ -284,8 +284,8 @@ TEST_CASE("two pipelines on one loop keep separate accounts") {
   testing::virtual_loop loop;
   stage_recorder left_recorder;
   stage_recorder right_recorder;
-  started<int> left(loop, sink(source(5, 1ms, 10ms).named("source"), 1ms), left_recorder.find_or_add("sink", nullptr));
-  started<int> right(loop, sink(source(5, 2ms, 20ms).named("source"), 2ms),
+  spawned<int> left(loop, sink(source(5, 1ms, 10ms).named("source"), 1ms), left_recorder.find_or_add("sink", nullptr));
+  spawned<int> right(loop, sink(source(5, 2ms, 20ms).named("source"), 2ms),
                      right_recorder.find_or_add("sink", nullptr));
   loop.run_until([&] { return left.done() && right.done(); });
   const rows l(left_recorder);
@@ -333,7 +333,7 @@ TEST_CASE("a dropped next() is charged once") {
     static task<void> take(async_generator<packet>& from) { (void)co_await from.next(); }
   };
   {
-    started<void> dropped(loop, one::take(g), top);
+    spawned<void> dropped(loop, one::take(g), top);
     run_turns(loop, 1);
     CHECK_FALSE(dropped.done());
   }

@@ -18,7 +18,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 

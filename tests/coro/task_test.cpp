@@ -183,7 +183,7 @@ TEST_CASE("a tree of tasks may be dropped wherever it is") {
   };
   int reference = block_on(loop, local::node(5, tracked(0)));
   for (int turns = 0; turns < 200; ++turns) {
-    started<int> s(loop, local::node(5, tracked(0)));
+    spawned<int> s(loop, local::node(5, tracked(0)));
     run_turns(loop, turns);
     if (s.done()) {
       CHECK(s.take() == reference);
@@ -208,7 +208,7 @@ TEST_CASE("a child that waits for its turn in the queue may be dropped with its 
     }
   };
   for (int turns = 0; turns < 6; ++turns) {
-    started<int> s(loop, local::deep(200, tracked(1)));
+    spawned<int> s(loop, local::deep(200, tracked(1)));
     run_turns(loop, turns);
     CHECK(s.done() == (turns >= 4));
   }
@@ -228,7 +228,7 @@ TEST_CASE("a task that lives elsewhere goes on when its parent is dropped") {
   bool done = false;
   task<void> child = local::child(done);
   {
-    started<void> parent(loop, local::parent(child));
+    spawned<void> parent(loop, local::parent(child));
     run_turns(loop, 1);
   }
   CHECK_FALSE(done);
@@ -280,7 +280,7 @@ TEST_CASE("tasks that are always ready starve neither timers nor other coroutine
   };
   testing::virtual_loop loop;
   bool done = false;
-  started<void> other(loop, local::timer(done));
+  spawned<void> other(loop, local::timer(done));
   CHECK(block_on(loop, local::spin(done)) <= 6 * executor::inline_budget);
 }
 

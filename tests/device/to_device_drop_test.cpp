@@ -141,7 +141,7 @@ TEST_CASE("dropped at a random moment, nothing is lost and nothing freed too ear
       for (std::uint64_t i = 0; i < rounds; ++i) {
         if (kept.size() == slots) kept.pop_front();
         if (random.below(4) == 0) {  // a wait for the next batch that is dropped
-          started<void> asked(loop, take(stream, kept, 1));
+          spawned<void> asked(loop, take(stream, kept, 1));
           int turns = static_cast<int>(random.below(4));
           loop.run_until([&] { return turns-- <= 0 || asked.done(); });
           continue;
@@ -174,7 +174,7 @@ TEST_CASE("releases race with the dropping of the stage", "[to_device]") {
         held.clear();
       });
       std::deque<device_batch> more;
-      started<void> asked(loop, take(stream, more, 1));
+      spawned<void> asked(loop, take(stream, more, 1));
       go.store(true);
       for (int attempt = 0; attempt < round % 8; ++attempt) {
         int turns = round % 5;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/filter.hpp>
@@ -158,7 +158,7 @@ TEST_CASE("dropping a pipeline at any moment leaves nothing behind") {
     chance c(seed, seed % 4 == 0 ? 40 : 0);
     result seen;
     {
-      mill::started<void> running(loop, consume(pipeline(seed % 500, life, c), c, seen, 1 + c.random().below(60)));
+      mill::spawned<void> running(loop, consume(pipeline(seed % 500, life, c), c, seen, 1 + c.random().below(60)));
       std::uint64_t steps = c.random().below(120);
       bool idle = false;
       try {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/merge.hpp>
@@ -70,7 +70,7 @@ mill::task<void> ask_and_drop(mill::async_generator<int>& source, drop how, int&
     CHECK(late);
   } else {
     mill::executor& ex = co_await mill::this_executor();
-    mill::started<void> asking(ex, ask(source, answers));
+    mill::spawned<void> asking(ex, ask(source, answers));
     co_await mill::sleep_for(5ms);
     CHECK(!asking.done());
   }

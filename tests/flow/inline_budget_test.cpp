@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -42,7 +42,7 @@ int turns_of(int maps, int budget, bool rejected) {
   for (int i = 0; i < maps; ++i) chain = std::move(chain) | map([](int x) { return x; });
   if (rejected) chain = std::move(chain) | filter([](const int&) { return false; });
   int turns = 0;
-  started<void> watch(loop, count_turns(turns));
+  spawned<void> watch(loop, count_turns(turns));
   CHECK(block_on(loop, count_items(std::move(chain))) == (rejected ? 0 : items));
   return turns;
 }

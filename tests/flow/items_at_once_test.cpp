@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/iota.hpp>
@@ -79,7 +79,7 @@ TEST_CASE("a filter that leaves everything out lets others run") {
     for (int i = 0; i < 5; ++i) co_await mill::yield_now();
     enough = true;
   };
-  mill::started<void> beside(loop, others());
+  mill::spawned<void> beside(loop, others());
   auto filtered = mill::iota(INT_MAX) | mill::map([](int x) { return x; }) | mill::filter([&](int x) {
                     if (++tested > 10'000) throw std::logic_error("nobody else had a turn");
                     return enough || x == 0;
@@ -105,7 +105,7 @@ TEST_CASE("every stage that an item passes costs the inline budget a hop") {
       before = calls;
     }
   };
-  mill::started<void> beside(loop, watch());
+  mill::spawned<void> beside(loop, watch());
   SECTION("items") { CHECK(run_some(loop, ten, 1000).size() == 1000); }
   SECTION("batches") {
     auto batches = std::move(ten) | mill::batch(1000);
@@ -141,7 +141,7 @@ TEST_CASE("a result that nobody takes is gone when the next one is asked for") {
       }
     };
     {
-      mill::started<void> looking(loop, look(), on_account ? recorder.find_or_add("sink", nullptr) : nullptr);
+      mill::spawned<void> looking(loop, look(), on_account ? recorder.find_or_add("sink", nullptr) : nullptr);
       mill::test::run_until_idle(loop);
       CHECK(never.waited_for());
       CHECK(seen == 4);

@@ -107,7 +107,7 @@ TEST_CASE("a result that nobody takes counts against the limit") {
   auto body = [&]() -> mill::task<void> {
     mill::executor& ex = co_await mill::this_executor();
     {
-      mill::started<void> asking(ex, ask());
+      mill::spawned<void> asking(ex, ask());
       co_await mill::sleep_for(1ms);
     }  // dropped while it waits; the result comes all the same
     co_await mill::sleep_for(1s);
@@ -321,7 +321,7 @@ TEST_CASE("dropping a stage whose jobs run on a pool leaves nothing behind") {
       auto consume = [&]() -> mill::task<void> {
         for (int k = 0; k < i; ++k) (void)co_await source.next();
       };
-      mill::started<void> running(loop, consume());
+      mill::spawned<void> running(loop, consume());
       loop.run_until([&] { return running.done(); });
     }
     loop.drain();

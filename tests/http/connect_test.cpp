@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
@@ -75,7 +75,7 @@ TEST_CASE("a time-out for connecting below a millisecond is the shortest one, no
     const auto loop = make_event_loop();
     http::transport_options t;
     t.connect_timeout = d;
-    started<std::string> running(*loop, fetch(port.url, t));
+    spawned<std::string> running(*loop, fetch(port.url, t));
     patience_ended patience;
     loop->add_timer(patience, loop->now() + 20s);  // libcurl's own: five minutes
     loop->run_until([&] { return running.done() || patience.rang; });
@@ -94,7 +94,7 @@ TEST_CASE("a time-out for connecting below a millisecond is the shortest one, no
 TEST_CASE("a time-out for connecting may be as long as time can be told") {
   testing::jumping_loop loop;
   s3_server::server origin;
-  const started<void> serving(loop, origin.serve());
+  const spawned<void> serving(loop, origin.serve());
   http::transport_options t;
   t.connect_timeout = duration::max();
   CHECK(block_on(loop, fetch(origin.endpoint() + "/b/k", t)).substr(0, 4) == "403 ");
@@ -132,8 +132,8 @@ TEST_CASE("a certificate must be for the host, and of an authority that is trust
   s3_server::server misnamed(encrypted("other.test"));
   for (s3_server::server* origin : {&right, &misnamed}) origin->objects().put("b", "k", std::string("content"));
   testing::jumping_loop loop;
-  const started<void> serving_right(loop, right.serve());
-  const started<void> serving_misnamed(loop, misnamed.serve());
+  const spawned<void> serving_right(loop, right.serve());
+  const spawned<void> serving_misnamed(loop, misnamed.serve());
   CHECK(over_tls(loop, right, right.certificate_file()) == "200 content");
   CHECK(over_tls(loop, misnamed, misnamed.certificate_file()) == "refused");
   CHECK(over_tls(loop, right, misnamed.certificate_file()) == "refused");
@@ -146,7 +146,7 @@ TEST_CASE("a body without a stated end is an error over TLS too, where its end s
   origin.faults().add({.key = "k", .nth = 1}, s3_server::fault::cut_without_length(3));
   origin.faults().add({.key = "k", .nth = 2}, s3_server::fault::no_content_length());
   testing::jumping_loop loop;
-  const started<void> serving(loop, origin.serve());
+  const spawned<void> serving(loop, origin.serve());
   for (int i = 0; i < 2; ++i) {
     CHECK(over_tls(loop, origin, origin.certificate_file(), http::failure::protocol, http::failure::broken) ==
           "refused");

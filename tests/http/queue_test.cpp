@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>
@@ -46,23 +46,23 @@ TEST_CASE("exchanges dropped while they are queued leave nothing behind for the 
     {
       testing::jumping_loop loop;
       s3_server::server origin(open_to_all());
-      started<void> serving(loop, origin.serve());
+      spawned<void> serving(loop, origin.serve());
       origin.objects().put("b", "k", std::string("content"));
       origin.faults().add({.key = "k", .times = 1}, fault::stall_head());
       http::engine_options one_at_a_time;
       one_at_a_time.connections_per_host = 1;
       http::engine& engine = http::engine::of(loop, one_at_a_time);
       const std::string url = origin.endpoint() + "/b/k";
-      started<std::string> holder(loop, fetch(url));
-      started<std::string> queued(loop, fetch(url));
+      spawned<std::string> holder(loop, fetch(url));
+      spawned<std::string> queued(loop, fetch(url));
       block_on(loop, a_while());
       CHECK(engine.transfers() == 2);
       CHECK(origin.stats().requests == 1);
-      (holder_first ? holder : queued) = started<std::string>();
-      (holder_first ? queued : holder) = started<std::string>();
+      (holder_first ? holder : queued) = spawned<std::string>();
+      (holder_first ? queued : holder) = spawned<std::string>();
       CHECK(engine.transfers() == 0);
       for (int i = 0; i < 3; ++i) CHECK(block_on(loop, fetch(url)) == "200 content");
-      serving = started<void>();
+      serving = spawned<void>();
       CHECK(loop.frames() == 0);
     }
     CHECK(process.difference() == "");
@@ -73,9 +73,9 @@ namespace {
 
 task<void> fetch_at_once(std::string url, std::size_t n) {
   executor& ex = co_await this_executor();
-  std::vector<started<std::string>> running;
+  std::vector<spawned<std::string>> running;
   for (std::size_t i = 0; i < n; ++i) running.emplace_back(ex, fetch(url));
-  for (started<std::string>& one : running) {
+  for (spawned<std::string>& one : running) {
     const std::string answer = co_await one;
     CHECK(answer == "200 content");
   }
@@ -86,7 +86,7 @@ task<void> fetch_at_once(std::string url, std::size_t n) {
 TEST_CASE("connections are kept while fewer are needed for a time") {
   testing::jumping_loop loop;
   s3_server::server origin(open_to_all());
-  const started<void> serving(loop, origin.serve());
+  const spawned<void> serving(loop, origin.serve());
   origin.objects().put("b", "k", std::string("content"));
   for (const std::size_t n : {12, 1, 12}) {
     block_on(loop, fetch_at_once(origin.endpoint() + "/b/k", n));
@@ -99,12 +99,12 @@ TEST_CASE("connections are bounded, for each host and in all") {
     testing::jumping_loop loop;
     s3_server::server one(open_to_all());
     s3_server::server other(open_to_all());
-    const started<void> serving_one(loop, one.serve());
-    const started<void> serving_other(loop, other.serve());
+    const spawned<void> serving_one(loop, one.serve());
+    const spawned<void> serving_other(loop, other.serve());
     http::engine_options few;
     (in_all ? few.connections : few.connections_per_host) = 2;
     http::engine::of(loop, few);
-    std::vector<started<std::string>> waiting;
+    std::vector<spawned<std::string>> waiting;
     for (s3_server::server* origin : {&one, &other}) {
       origin->objects().put("b", "k", std::string("content"));
       origin->faults().add({.key = "k"}, fault::stall_head());

@@ -4,7 +4,7 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 #include <memory>
@@ -99,7 +99,7 @@ TEST_CASE("dropping a command kills it", "[s3][process]") {
     for (const bool written : {false, true}) {
       const auto loop = make_loop(ring);
       lifeline alive;
-      millrace::started<process_result> running(*loop, run_process("echo 1; sleep 1000", minute, 100));
+      millrace::spawned<process_result> running(*loop, run_process("echo 1; sleep 1000", minute, 100));
       // Asked before the kernel is waited for, and again when it has reported the output; or soon, where the output was
       // there at the first look.
       struct nudge final : millrace::timer_node {
@@ -109,7 +109,7 @@ TEST_CASE("dropping a command kills it", "[s3][process]") {
       int asked = 0;
       loop->run_until([&] { return ++asked > (written ? 2 : 1); });
       loop->remove_timer(soon);
-      running = millrace::started<process_result>();
+      running = millrace::spawned<process_result>();
       loop->drain();
       alive.wait_for_end();
       CHECK(loop->timers() == 0);

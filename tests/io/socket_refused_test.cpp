@@ -53,7 +53,7 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
       ours.emplace_back(ends[0]);
       peers.emplace_back(ends[1]);
     }
-    std::vector<started<int>> readings;
+    std::vector<spawned<int>> readings;
     for (int i = 0; i < sockets; ++i) readings.emplace_back(*loop, read_error(ours[static_cast<std::size_t>(i)]));
     struct alarm final : timer_node {
       void fire() noexcept override { fired = true; }
@@ -62,15 +62,15 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
     loop->add_timer(timer, loop->now());
     turns(*loop, 5);
     seen.timer = timer.fired;
-    for (started<int>& r : readings) {
+    for (spawned<int>& r : readings) {
       if (!r.done()) continue;
       ++seen.failed;
       seen.of_memory = seen.of_memory && r.take() == ENOMEM;
     }
 
     // Both directions of one socket wait, and both learn of it.
-    started<int> writing(*loop, write_for_ever(ours.back()));
-    started<int> reading(*loop, read_error(ours.back()));
+    spawned<int> writing(*loop, write_for_ever(ours.back()));
+    spawned<int> reading(*loop, read_error(ours.back()));
     turns(*loop, 5);
     if (writing.done()) seen.writer = writing.take();
     if (reading.done()) seen.reader_beside = reading.take();
@@ -78,7 +78,7 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
     peers.clear();
     turns(*loop, 5);
     for (int i = 0; i < 8; ++i) {
-      started<int>& r = readings[static_cast<std::size_t>(i)];
+      spawned<int>& r = readings[static_cast<std::size_t>(i)];
       loop->run_until([&] { return r.done(); });
       if (r.take() == 0) ++seen.ended;
     }

@@ -87,7 +87,7 @@ TEST_CASE("pieces of every size arrive in order, more of them and more bytes tha
     if (pieces.size() % 5 == 0) pieces.push_back("");
   }
   pieces.push_back("");
-  started<void> writing(loop, write(pair.a, pieces));
+  spawned<void> writing(loop, write(pair.a, pieces));
   const std::string received = block_on(loop, read_all(pair.b));
   CHECK((received == text));
   CHECK(writing.done());
@@ -104,10 +104,10 @@ TEST_CASE("both directions of one socket at a time", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   socket_pair pair;
   const std::string text(2 << 20, 'x');
-  started<void> there(loop, write(pair.a, {text}));
-  started<void> back(loop, write(pair.b, {text, text}));
-  started<std::string> read_there(loop, read_all(pair.b));
-  started<std::string> read_back(loop, read_all(pair.a));
+  spawned<void> there(loop, write(pair.a, {text}));
+  spawned<void> back(loop, write(pair.b, {text, text}));
+  spawned<std::string> read_there(loop, read_all(pair.b));
+  spawned<std::string> read_back(loop, read_all(pair.a));
   loop.run_until([&] { return read_there.done() && read_back.done(); });
   CHECK(read_there.take().size() == text.size());
   CHECK(read_back.take().size() == 2 * text.size());
@@ -119,13 +119,13 @@ TEST_CASE("a listener takes connections that wait and connections that come", "[
   CHECK(listener.port() != 0);
   socket early = socket_pair::connected(listener.port());
   CHECK(block_on(loop, accept_one(listener)).fd() >= 0);
-  started<socket> accepting(loop, accept_one(listener));
+  spawned<socket> accepting(loop, accept_one(listener));
   turns(loop, 3);
   CHECK(!accepting.done());
   socket late = socket_pair::connected(listener.port());
   loop.run_until([&] { return accepting.done(); });
   socket peer = accepting.take();
-  started<void> writing(loop, write(late, {"hello"}));
+  spawned<void> writing(loop, write(late, {"hello"}));
   CHECK(block_on(loop, read_all(peer)) == "hello");
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("a reset is an error of the reader, a peer that is gone one of the wri
   socket listener = socket::listen("127.0.0.1", 0);
   socket a = socket_pair::connected(listener.port());
   socket b = block_on(loop, accept_one(listener));
-  started<int> reading(loop, read_error(a));
+  spawned<int> reading(loop, read_error(a));
   turns(loop, 2);
   b.reset_on_close();
   b = socket();
@@ -162,7 +162,7 @@ TEST_CASE("a writer that waits learns that its peer has gone", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   socket_pair pair;
   const std::string text(1 << 20, 'x');
-  started<int> writing(loop, write_error(pair.a, text));
+  spawned<int> writing(loop, write_error(pair.a, text));
   turns(loop, 3);
   CHECK(!writing.done());
   pair.b = socket();
@@ -176,24 +176,24 @@ TEST_CASE("dropping an operation that waits leaves nothing behind, and the socke
   testing::census before(loop);
   socket listener = socket::listen("127.0.0.1", 0);
   for (int i = 0; i < 3; ++i) {
-    started<socket> accepting(loop, accept_one(listener));
+    spawned<socket> accepting(loop, accept_one(listener));
     turns(loop, i);
   }
   socket a = socket_pair::connected(listener.port());
   socket b = block_on(loop, accept_one(listener));
   for (int i = 0; i < 3; ++i) {
     const auto memory = std::make_unique<char[]>(4);  // freed when the read is dropped
-    started<int> reading(loop, read_error(a));
+    spawned<int> reading(loop, read_error(a));
     turns(loop, i);
   }
   {
     const std::string text(8 << 20, 'x');  // also freed while its write waits
-    started<int> writing(loop, write_error(a, text));
+    spawned<int> writing(loop, write_error(a, text));
     turns(loop, 3);
     CHECK(!writing.done());
   }
   {
-    started<void> there(loop, write(b, {"hello"}));
+    spawned<void> there(loop, write(b, {"hello"}));
     CHECK(block_on(loop, read_all(a)) == "hello");
   }
   CHECK(before.difference() == "");
@@ -204,16 +204,16 @@ TEST_CASE("dropping an operation that has just become ready", "[io]") {
   testing::census before(loop);
   socket_pair pair;
   {
-    started<int> reading(loop, read_error(pair.a));
+    spawned<int> reading(loop, read_error(pair.a));
     turns(loop, 2);
     const std::string_view pieces[] = {"x"};
-    started<void> writing(loop, write(pair.b, {pieces[0]}));
+    spawned<void> writing(loop, write(pair.b, {pieces[0]}));
     loop.run_until([&] { return writing.done(); });
   }
   socket listener = socket::listen("127.0.0.1", 0);
   {
     // A connection that was accepted for nobody is closed.
-    started<socket> accepting(loop, accept_one(listener));
+    spawned<socket> accepting(loop, accept_one(listener));
     turns(loop, 2);
     socket a = socket_pair::connected(listener.port());
     turns(loop, 2);
@@ -224,7 +224,7 @@ TEST_CASE("dropping an operation that has just become ready", "[io]") {
 TEST_CASE("a socket that nobody reads does not keep the loop busy", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   socket_pair pair;
-  started<int> reading(loop, read_error(pair.a));
+  spawned<int> reading(loop, read_error(pair.a));
   turns(loop, 2);
   // The peer ends; the reader sees it and nobody asks again. The loop must be able to sleep until the timer.
   pair.b = socket();

@@ -137,7 +137,7 @@ class one_loop {
   static task<void> take_all(async_generator<member> members, reading& r) {
     while (std::optional<member> m = co_await members.next()) r.take(*m);
   }
-  started<void> serving_;
+  spawned<void> serving_;
 };
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST_CASE("a busy loop still serves timers, descriptors and messages", "[loop]")
   const auto spin = [&]() -> task<void> {
     while (!stop) co_await yield_now();
   };
-  started<void> busy(loop, spin());
+  spawned<void> busy(loop, spin());
   loop.run_until([&] { return order.size() == 1 && w.calls > 0 && arrived == 1; });
   stop = true;
   loop.unwatch(w);

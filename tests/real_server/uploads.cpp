@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -107,7 +107,7 @@ mill::task<void> broken_streams(const place& p) {
   mill::executor& ex = co_await mill::this_executor();
   for (const int pause : {0, 1, 3, 10, 20, 40, 80, 160}) {
     {
-      const mill::started<mill::s3::object_info> running(ex, p.s3.put(url, pieces(body, mill::MiB), in_parts));
+      const mill::spawned<mill::s3::object_info> running(ex, p.s3.put(url, pieces(body, mill::MiB), in_parts));
       co_await mill::sleep_for(std::chrono::milliseconds(pause));
     }
     co_await clean_up();

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 #include "tests/s3/uploading.hpp"
 #include "tests/support/catch.hpp"
@@ -310,7 +310,7 @@ TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, 
       s3::put_options o = small_parts;
       o.parts = b.parts;
       o.window = b.window;
-      const started<s3::object_info> running(*loop, c.put("s3://b/k", endless(100, made), o));
+      const spawned<s3::object_info> running(*loop, c.put("s3://b/k", endless(100, made), o));
       // The creation, and that many parts.
       while (origin.log().size() < b.expected + 1) block_on(*loop, one_turn());
       for (int turn = 0; turn < 20; ++turn) block_on(*loop, one_turn());
@@ -348,7 +348,7 @@ TEST_CASE("dropped at any moment, an upload leaves nothing behind") {
     const auto loop = make_event_loop();
     std::uint64_t turn = 0;
     {
-      const started<s3::object_info> running(*loop, c.put("s3://b/k", pieces_of(body, 400), small_parts));
+      const spawned<s3::object_info> running(*loop, c.put("s3://b/k", pieces_of(body, 400), small_parts));
       loop->run_until([&] { return running.done() || turn++ >= turns; });
     }
     loop->drain();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -60,9 +60,9 @@ class crowd {
     for (int i = 0; i < count; ++i) all_.emplace_back(loop, one(i));
   }
   bool done() const {
-    return std::all_of(all_.begin(), all_.end(), [](const started<void>& s) { return s.done(); });
+    return std::all_of(all_.begin(), all_.end(), [](const spawned<void>& s) { return s.done(); });
   }
-  void drop(std::size_t i) { all_[i] = started<void>(); }
+  void drop(std::size_t i) { all_[i] = spawned<void>(); }
   std::vector<int> order;
   std::vector<std::size_t> under_way;  ///< when each began
 
@@ -81,7 +81,7 @@ class crowd {
   }
   prefix_gate& gate_;
   int refused_;
-  std::vector<started<void>> all_;
+  std::vector<spawned<void>> all_;
 };
 
 }  // namespace

@@ -371,7 +371,7 @@ TEST_CASE("a server on the caller's loop stops, with requests under way too") {
     raw_client client(server.port());
     client.send("GET /b/k HTTP/1.1\r\nHost: localhost\r\n\r\n");
     {
-      const millrace::started<void> serving(*loop, server.serve());
+      const millrace::spawned<void> serving(*loop, server.serve());
       loop->run_until([&] { return server.stats().in_flight == 1; });
     }
     CHECK(server.stats().in_flight == 0);

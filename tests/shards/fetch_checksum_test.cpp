@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -288,7 +288,7 @@ TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison b
     {
       testing::jumping_loop loop;
       s3_server::server origin{s3_server::options()};
-      const started<void> serving(loop, origin.serve());
+      const spawned<void> serving(loop, origin.serve());
       origin.objects().put("b", "k", composed(cut(50'000), "sha256"));
       s3::config_options o;
       o.endpoint = origin.endpoint();
@@ -297,7 +297,7 @@ TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison b
       std::string got;
       bool ended = false;
       {
-        started<void> running(loop, take(shards("s3://b/k") | fetch(client, by_parts), got, ended));
+        spawned<void> running(loop, take(shards("s3://b/k") | fetch(client, by_parts), got, ended));
         std::size_t turn = 0;
         loop.run_until([&] { return running.done() || turn++ == turns; });
         finished = running.done();

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/http_storage.hpp>
@@ -68,7 +68,7 @@ TEST_CASE("fetch dropped in the middle of its transfers leaves no frame, no slab
       s3_server::options open_to_all;
       open_to_all.anonymous = s3_server::anonymous_access::read;
       s3_server::server origin(open_to_all);
-      const started<void> serving(loop, origin.serve());
+      const spawned<void> serving(loop, origin.serve());
       std::vector<shard> shards;
       for (const char* key : {"0", "1", "2", "3"}) {
         origin.objects().put("b", key, std::string(object_size, key[0]));
@@ -79,7 +79,7 @@ TEST_CASE("fetch dropped in the middle of its transfers leaves no frame, no slab
       {
         const auto web = std::make_shared<counted_web>(slabs);
         const std::shared_ptr<const storage> store = web;
-        started<void> running(loop, count_bytes(from_range(std::move(shards)) | fetch(store, narrow), total));
+        spawned<void> running(loop, count_bytes(from_range(std::move(shards)) | fetch(store, narrow), total));
         std::size_t turn = 0;
         loop.run_until([&] { return running.done() || turn++ == turns; });
         finished = running.done();

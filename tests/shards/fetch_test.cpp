@@ -276,7 +276,7 @@ TEST_CASE("fetch dropped after any number of steps leaves nothing behind") {
     const std::shared_ptr<const storage> s = store;
     std::vector<std::string> got;
     {
-      started<std::vector<std::string>> running(
+      spawned<std::vector<std::string>> running(
           loop, collect(from_range(shards_of(*store, seed % 2 == 0)) | fetch(s, narrow), got));
       std::uint64_t steps = seed;
       loop.run_until([&] { return running.done() || steps-- == 0; });

@@ -172,7 +172,7 @@ TEST_CASE("dropping a part that was asked for twice drops both requests") {
   f.learn();
   f.store->times.insert(f.store->times.end(), {1h, 1h});
   {
-    started<part> reading(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
+    spawned<part> reading(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
     f.loop.run_until([&] { return f.store->under_way == 2; });
   }
   CHECK(f.store->under_way == 0);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -249,7 +249,7 @@ TEST_CASE("an object that comes in one go holds a few slabs, however fast it com
   s3_server::options open_to_all;
   open_to_all.anonymous = s3_server::anonymous_access::read;
   s3_server::server origin(open_to_all);
-  const started<void> serving(loop, origin.serve());
+  const spawned<void> serving(loop, origin.serve());
   origin.objects().put("b", "k", std::string(1 * MiB, 'x'));
   origin.faults().add({.key = "k"}, fault::ignore_range());
   const slab_pool slabs(64 * KiB);

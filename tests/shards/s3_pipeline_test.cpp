@@ -176,7 +176,7 @@ TEST_CASE("a pipeline dropped at any moment ends its transfers and leaves nothin
   const auto loop = make_event_loop();
   for (int turns = 0; turns < 60; turns += 3) {
     {
-      started<std::vector<std::string>> running(*loop, collect(samples_of(c, c.list("s3://corpus/train/"))));
+      spawned<std::vector<std::string>> running(*loop, collect(samples_of(c, c.list("s3://corpus/train/"))));
       int turn = 0;
       loop->run_until([&] { return running.done() || turn++ >= turns; });
     }

@@ -31,8 +31,8 @@ TEST_CASE("a signal wakes who waits at that moment and remembers nothing") {
   int value = 0;
   std::string log;
   changed.notify();
-  started<void> a(loop, wait_for(changed, value, 1, log, 'a'));
-  started<void> b(loop, wait_for(changed, value, 2, log, 'b'));
+  spawned<void> a(loop, wait_for(changed, value, 1, log, 'a'));
+  spawned<void> b(loop, wait_for(changed, value, 2, log, 'b'));
   run_until_idle(loop);
   CHECK(log == "ab");
   changed.notify();
@@ -58,14 +58,14 @@ TEST_CASE("dropped waits are unlinked, before and after the notification") {
   millrace::signal changed;
   int value = 0;
   std::string log;
-  started<void> a(loop, wait_for(changed, value, 1, log, 'a'));
-  started<void> b(loop, wait_for(changed, value, 1, log, 'b'));
-  started<void> c(loop, wait_for(changed, value, 1, log, 'c'));
+  spawned<void> a(loop, wait_for(changed, value, 1, log, 'a'));
+  spawned<void> b(loop, wait_for(changed, value, 1, log, 'b'));
+  spawned<void> c(loop, wait_for(changed, value, 1, log, 'c'));
   run_until_idle(loop);
-  a = started<void>();
+  a = spawned<void>();
   value = 1;
   changed.notify();
-  b = started<void>();
+  b = spawned<void>();
   run_until_idle(loop);
   CHECK(log == "abcC");
   CHECK(loop.frames() == 1);
@@ -76,9 +76,9 @@ TEST_CASE("a signal may go before waiters that are only dropped") {
   int value = 0;
   std::string log;
   std::optional<millrace::signal> changed(std::in_place);
-  started<void> a(loop, wait_for(*changed, value, 1, log, 'a'));
+  spawned<void> a(loop, wait_for(*changed, value, 1, log, 'a'));
   run_until_idle(loop);
   changed.reset();
-  a = started<void>();
+  a = spawned<void>();
   CHECK(loop.frames() == 0);
 }

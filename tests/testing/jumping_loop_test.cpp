@@ -74,7 +74,7 @@ TEST_CASE("a descriptor that is ready goes before a timer") {
   jumping_loop loop({.grace = 0s});
   connected c;
   const std::string text = "at once";
-  const mill::started<void> writing(loop, write_after(c.there, 0s, text));
+  const mill::spawned<void> writing(loop, write_after(c.there, 0s, text));
   CHECK(mill::block_on(loop, mill::with_timeout(1ms, read_all(c.here))) == text);
   CHECK(loop.elapsed() == 0s);
 }
@@ -83,7 +83,7 @@ TEST_CASE("what a timer brings about is there at its time, and a time-out at its
   jumping_loop loop;
   connected c;
   const std::string text = "late";
-  const mill::started<void> writing(loop, write_after(c.there, 2h, text));
+  const mill::spawned<void> writing(loop, write_after(c.there, 2h, text));
   CHECK_THROWS_AS(mill::block_on(loop, mill::with_timeout(1h, read_all(c.here))), mill::timeout_error);
   CHECK(loop.elapsed() == 1h);
   CHECK(mill::block_on(loop, mill::with_timeout(24h, read_all(c.here))) == text);
@@ -94,7 +94,7 @@ TEST_CASE("time stands still while data is under way") {
   jumping_loop loop({.grace = 0s});
   connected c;
   const std::string text(5'000'000, 'x');  // many times what the sockets hold
-  const mill::started<void> writing(loop, write_after(c.there, 1s, text));
+  const mill::spawned<void> writing(loop, write_after(c.there, 1s, text));
   const std::string read = mill::block_on(loop, mill::with_timeout(1001ms, read_all(c.here)));
   const bool equal = read == text;
   CHECK(equal);
@@ -154,7 +154,7 @@ TEST_CASE("a seed decides the order of what is ready") {
       list.push_back(n);
       co_return;
     };
-    std::vector<mill::started<void>> running;
+    std::vector<mill::spawned<void>> running;
     for (int i = 0; i < 20; ++i) running.emplace_back(loop, note(order, i));
     loop.run_until([&] { return order.size() == 20; });
     return order;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 namespace millrace {
 
@@ -53,8 +53,8 @@ class basic_root_scope final : public executor_service, private timer_node {
 
  private:
   struct adopted {
-    adopted(started<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
-    started<void> running;
+    adopted(spawned<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
+    spawned<void> running;
     bool droppable;
     std::unique_ptr<adopted> next;  // of those that are let go together
   };
@@ -77,7 +77,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   };
 
   void add(task<void> t, bool droppable) {
-    tasks_.push_back(std::make_unique<adopted>(started<void>(executor_, run(std::move(t), *this), nullptr), droppable));
+    tasks_.push_back(std::make_unique<adopted>(spawned<void>(executor_, run(std::move(t), *this), nullptr), droppable));
   }
   static task<void> run(task<void> t, basic_root_scope& self) {
     try {

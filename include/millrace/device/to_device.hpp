@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/device/detail/batch_stager.hpp>
 #include <millrace/device/detail/slot_patience.hpp>
 #include <millrace/device/detail/slot_ring.hpp>
@@ -119,7 +119,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
   task<void> filling = fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool),
                                                         patience, ready);
-  started<void> ahead(ex, std::move(filling), account);
+  spawned<void> ahead(ex, std::move(filling), account);
   for (;;) {
     patience.asked(ready.size() == 0);
     auto batch = co_await ready.receive();

@@ -36,7 +36,7 @@ class pooled {
  public:
   pooled(F f, cpu_pool::share pool) : f_(std::make_shared<const F>(std::move(f))), pool_(std::move(pool)) {}
   /// Before the first item: work for which no pool was given goes to the runtime's.
-  void settle(executor& ex, map_concurrent_options& options, bool own_limit) {
+  void choose_pool(executor& ex, map_concurrent_options& options, bool own_limit) {
     if (pool_) return;
     if (ex.runtime() == nullptr) {
       throw configuration_error("map_concurrent: a plain function needs a pool to run on: .on = pool, or a runtime");
@@ -65,7 +65,7 @@ template <class U, class T, class F>
 async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options,
                                         bool own_limit) {
   executor& ex = co_await this_executor();
-  if constexpr (requires { f.settle(ex, options, own_limit); }) f.settle(ex, options, own_limit);
+  if constexpr (requires { f.choose_pool(ex, options, own_limit); }) f.choose_pool(ex, options, own_limit);
   stage_record* const stage = co_await this_stage();
   const delivery<U> yielded = co_await this_delivery<U>();
   failures<> bad(options.failures, ex, stage, "map_concurrent");

@@ -7,7 +7,7 @@
 
 #include <millrace/base/detail/refused.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
-#include <millrace/loader/running.hpp>
+#include <millrace/loader/pipeline_run.hpp>
 #include <millrace/loader/runtime_options.hpp>
 
 namespace millrace {
@@ -39,9 +39,9 @@ class runtime {
   /// Starts `pipeline`. Throws configuration_error before anything is requested when the declared bounds do not fit into
   /// options.budget, and usage_error for an empty pipeline.
   template <class T>
-  [[nodiscard("dropping it ends the run")]] running<T> run(async_generator<T>&& pipeline,
+  [[nodiscard("dropping it ends the run")]] pipeline_run<T> run(async_generator<T>&& pipeline,
                                                            const run_options& options = {}) {
-    return running<T>(inside(), std::move(pipeline), options);
+    return pipeline_run<T>(inside(), std::move(pipeline), options);
   }
   template <class T>
   detail::refused run(const async_generator<T>&, const run_options& = {}) {

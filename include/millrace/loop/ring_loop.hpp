@@ -49,7 +49,7 @@ class basic_ring_loop final : public event_loop {
   ~basic_ring_loop() override {
     shut_down();
     MILLRACE_ASSERT(watches_.live() == 0, "an event loop was destroyed before its watches");
-    settle();
+    end_polls();
   }
 
   const char* backend() const noexcept override { return "io_uring"; }
@@ -339,7 +339,7 @@ class basic_ring_loop final : public event_loop {
   }
 
   // Lets the cancelled polls end, so that their descriptors are really closed when the loop is gone.
-  void settle() noexcept {
+  void end_polls() noexcept {
     if (!owned_ || !::pthread_equal(::pthread_self(), owner_)) return;
     while (polls_ > 0) {
       submit_cancels();

@@ -16,7 +16,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/runtime_parts.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/shards/chunk.hpp>
@@ -53,7 +53,7 @@ class part_scheduler {
         stage_(stage),
         runtime_(ex.runtime()),
         slabs_(runtime_ != nullptr ? runtime_->slabs(options.part) : slab_pool(options.part)) {
-    puller_ = started<void>(ex, pull(), stage);
+    puller_ = spawned<void>(ex, pull(), stage);
   }
 
   /// The next piece in order; nullopt at the end. Its share of the bound is freed by the following call.
@@ -80,7 +80,7 @@ class part_scheduler {
       const bool last = o.jobs.empty() && o.complete();
       if (o.asking) {
         std::unique_ptr<object_check> answer = co_await o.asking;
-        o.asking = started<std::unique_ptr<object_check>>();
+        o.asking = spawned<std::unique_ptr<object_check>>();
         o.judge(std::move(answer));
       }
       if (o.check) {
@@ -102,7 +102,7 @@ class part_scheduler {
     job(std::uint64_t at, std::size_t bytes) noexcept : offset(at), reserved(bytes) {}
     std::uint64_t offset;
     std::size_t reserved;
-    started<piece> reading;
+    spawned<piece> reading;
   };
   struct open_object {
     explicit open_object(shard s) : info(std::make_shared<shard>(std::move(s))), etag(info->etag) {}
@@ -125,7 +125,7 @@ class part_scheduler {
     bool rest_ended = false;
     bool reading_rest = false;
     std::unique_ptr<object_check> check;
-    started<std::unique_ptr<object_check>> asking;  // for the check; empty once it is there
+    spawned<std::unique_ptr<object_check>> asking;  // for the check; empty once it is there
     std::deque<job> jobs;                 // declared last: jobs refer to the object
   };
 
@@ -154,10 +154,10 @@ class part_scheduler {
         job& j = o.jobs.back();
         if (o.rest) {
           o.reading_rest = true;
-          j.reading = started<piece>(executor_, read_rest(o, j), stage_);
+          j.reading = spawned<piece>(executor_, read_rest(o, j), stage_);
         } else {
           o.learning = !o.info->size;
-          j.reading = started<piece>(executor_, read_part(o, o.next_offset, length), stage_);
+          j.reading = spawned<piece>(executor_, read_part(o, o.next_offset, length), stage_);
           if (o.next_offset == 0) ask_check(o);
           o.next_offset += length;
         }
@@ -170,7 +170,7 @@ class part_scheduler {
   void ask_check(open_object& o) {
     if (o.info->size && *o.info->size <= options_.part) return;
     task<std::unique_ptr<object_check>> asking = store_->check(*o.info, o.etag);
-    if (asking) o.asking = started<std::unique_ptr<object_check>>(executor_, std::move(asking), stage_);
+    if (asking) o.asking = spawned<std::unique_ptr<object_check>>(executor_, std::move(asking), stage_);
   }
 
   task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
@@ -282,7 +282,7 @@ class part_scheduler {
   std::exception_ptr error_;
   signal changed_;
   std::deque<open_object> open_;  // in the order of delivery; coroutines refer to them
-  started<void> puller_;          // declared last: it refers to all of the above
+  spawned<void> puller_;          // declared last: it refers to all of the above
 };
 
 template <class Shards>

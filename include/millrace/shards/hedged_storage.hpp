@@ -13,7 +13,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/detail/part_times.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
@@ -52,12 +52,12 @@ class basic_hedged_storage final : public storage {
     // void, by a name that hangs on the class's parameter: for any other, what any_of() makes is emitted wherever this
     // header is included.
     using nothing = std::conditional_t<std::is_void_v<Unused>, void, Unused>;
-    started<nothing> asked(ex, std::move(asking), stage);
+    spawned<nothing> asked(ex, std::move(asking), stage);
     const std::optional<duration> patience = times_.patience(length);
     if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
     if (patience && !asked.done() && times_.take()) {
       asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
-      started<nothing> again(ex, std::move(asking), stage);
+      spawned<nothing> again(ex, std::move(asking), stage);
       co_await any_of(asked.ended(), again.ended());
       if (!first.came && !second.came) co_await all_of(asked.ended(), again.ended());
     } else {

@@ -114,7 +114,7 @@ class reader {
   void on_zero_block(std::uint64_t at);
   bool begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_odd(std::uint64_t size, std::uint64_t at, entry& out);
-  void settle_old_type(std::uint64_t size, std::uint64_t at, entry& out);
+  void resolve_old_type(std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_sparse(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool put_off(state next, entry& out);
   bool read_extended();
@@ -279,7 +279,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
   if (MILLRACE_UNLIKELY(out.name.size() > options_.max_name_bytes)) fail(at, "a name is longer than max_name_bytes");
   if (MILLRACE_UNLIKELY(sparse)) return begin_sparse(block, size, at, out);
   if (MILLRACE_UNLIKELY(!out.is_regular())) {
-    if (out.type == '\0') settle_old_type(size, at, out);
+    if (out.type == '\0') resolve_old_type(size, at, out);
     if (!out.is_regular()) return begin_odd(size, at, out);
   }
   out.size = size;
@@ -300,7 +300,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
 }
 
 /// Old archives tell a directory by its name alone.
-MILLRACE_NOINLINE inline void reader::settle_old_type(std::uint64_t size, std::uint64_t at, entry& out) {
+MILLRACE_NOINLINE inline void reader::resolve_old_type(std::uint64_t size, std::uint64_t at, entry& out) {
   const bool directory = !out.name.empty() && out.name.back() == '/';
   if (directory && size != 0) fail(at, "a directory of the old kind has a body", out.name);
   out.type = directory ? '5' : '0';

@@ -33,7 +33,7 @@ struct jumping_loop_options {
 ///
 ///     testing::jumping_loop loop;
 ///     s3_server::server origin;                                  // both sides live on this loop
-///     const started<void> serving(loop, origin.serve());
+///     const spawned<void> serving(loop, origin.serve());
 ///     origin.faults().add({}, fault::stall_head());
 ///     block_on(loop, with_timeout(1h, read(origin.endpoint())));     // half a minute of time-out passes at once
 ///     CHECK(loop.elapsed() == 30s);

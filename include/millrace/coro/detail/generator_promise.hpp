@@ -68,7 +68,7 @@ class generator_promise_base : public promise_base {
       post_self(self);
     }
     if (on_account() && !starves_) {
-      const std::int64_t t = get_executor().settle();
+      const std::int64_t t = get_executor().charge_current();
       account_wait(t);
       if (queue) account_ask(t);
     }
@@ -76,7 +76,7 @@ class generator_promise_base : public promise_base {
   /// The next() that waits is dropped.
   void wait_no_more() noexcept {
     set_continuation(nullptr, nullptr);
-    if (starves_) account_wait_over(get_executor().settle());
+    if (starves_) account_wait_over(get_executor().charge_current());
   }
 
   void call(const char* name) noexcept {
@@ -91,7 +91,7 @@ class generator_promise_base : public promise_base {
 
  protected:
   ~generator_promise_base() {
-    if (asked_ || handed_) stage()->dropped(get_executor().settle(), asked_, handed_);
+    if (asked_ || handed_) stage()->dropped(get_executor().charge_current(), asked_, handed_);
   }
 
   MILLRACE_ALWAYS_INLINE void hand_over(const void* item) noexcept {
@@ -117,15 +117,15 @@ class generator_promise_base : public promise_base {
   void resume_on_account(std::coroutine_handle<> self) noexcept {
     executor& ex = get_executor();
     stage_record* const before = ex.enter(stage());
-    account_wait(ex.settled_ns());
-    account_ask(ex.settled_ns());
+    account_wait(ex.charged_ns());
+    account_ask(ex.charged_ns());
     self.resume();
     ex.enter(before);
   }
   /// What was asked on account has come: an item of so many bytes, or (less than 0) the end.
   void account_result(std::int64_t bytes) noexcept {
     if (!asked_) return;  // the end is told again
-    const std::int64_t t = get_executor().settled_ns();
+    const std::int64_t t = get_executor().charged_ns();
     asked_ = false;
     handed_ = bytes >= 0;
     stage()->answered(t, bytes);
@@ -195,7 +195,7 @@ class generator_promise : public generator_promise_base {
   // These wake the consumer before the generator has suspended; it is resumed after that (executor::transfer()).
   // T may have an operator& of its own.
   std::suspend_always yield_value(given<T> item) noexcept {
-    hand_over(__builtin_addressof(hand<T>::object(item)));
+    hand_over(__builtin_addressof(given_object<T>::at(item)));
     return {};
   }
   std::suspend_always yield_value(T&& item) noexcept {

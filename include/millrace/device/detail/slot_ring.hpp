@@ -215,14 +215,14 @@ class slot_ring final : public slot_ring_base {
   // Twice, because an error of earlier work may be reported by whatever call comes first. A device that still fails is
   // broken for good: nothing runs on it any more, so there is nothing to wait for.
   template <class Wait>
-  static void settle(Wait wait) noexcept {
+  static void try_twice(Wait wait) noexcept {
     if (!attempt(wait)) static_cast<void>(attempt(wait));
   }
   void finish(stream_ref stream) noexcept {
-    settle([stream, this] { device_.synchronize(stream); });
+    try_twice([stream, this] { device_.synchronize(stream); });
   }
   void retire(slot& s) noexcept {
-    settle([&s, this] {
+    try_twice([&s, this] {
       if (!s.copied) return;
       fence(s);
       if (done_with(s)) return;

@@ -45,7 +45,7 @@ class open_sources {
   open_sources(const open_sources&) = delete;
   open_sources& operator=(const open_sources&) = delete;
 
-  void start(executor& ex, stage_record* stage) { opener_ = started<void>(ex, opener(*this, ex, stage), stage); }
+  void start(executor& ex, stage_record* stage) { opener_ = spawned<void>(ex, opener(*this, ex, stage), stage); }
 
   /// Something has changed: an item, the end of a source, a new source, the end of the stream.
   auto wait() noexcept { return changed_.wait(); }
@@ -119,7 +119,7 @@ class open_sources {
   std::deque<source*> arrivals_;
   std::vector<std::unique_ptr<source>> all_;  // at most `width`, in the order of their opening
   std::size_t given_ = 0;           // of those, given out by new_source()
-  started<void> opener_;            // declared last: destroyed first
+  spawned<void> opener_;            // declared last: destroyed first
 };
 
 template <class T>

@@ -29,8 +29,8 @@ inline file_part direct_part(const char* memory, std::size_t length, std::uint64
 }
 
 /// What an open gave: a descriptor or a negative errno value.
-struct opened {
-  opened() noexcept = default;
+struct open_result {
+  open_result() noexcept = default;
   owned_fd fd;
   std::int64_t error = 0;
 };

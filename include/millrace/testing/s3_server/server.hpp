@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/io/socket.hpp>
 #include <millrace/sync/event.hpp>
@@ -22,7 +22,7 @@ namespace millrace::s3_server {
 ///
 ///     s3_server::server s;                       // listens at once, on a free loopback port
 ///     s.objects().put("corpus", "train/000.tar", tar);
-///     started<void> running(ex, s.serve());          // on an event loop; s3_server::background has its own thread
+///     spawned<void> running(ex, s.serve());          // on an event loop; s3_server::background has its own thread
 ///
 /// Concurrency: objects(), faults(), log(), stats() and clock() are for any thread at any time; serve() and stop() for
 /// the thread of the loop. The server must outlive serve(). Dropping serve() closes every connection at once.
@@ -59,7 +59,7 @@ class basic_server {
   server_clock& clock() noexcept { return state_->clock; }
 
  private:
-  using connections = std::list<started<void>>;
+  using connections = std::list<spawned<void>>;
 
   task<void> accept_all(executor& ex, connections& connected);
   task<void> serve_connection(socket peer, std::uint64_t number);
@@ -86,7 +86,7 @@ template <class Unused>
 task<void> basic_server<Unused>::serve() {
   executor& ex = co_await this_executor();
   connections connected;
-  const started<void> accepting(ex, accept_all(ex, connected));
+  const spawned<void> accepting(ex, accept_all(ex, connected));
   co_await stopping_.wait();
 }
 
@@ -96,7 +96,7 @@ task<void> basic_server<Unused>::accept_all(executor& ex, connections& connected
     bool exhausted = false;
     try {
       socket peer = co_await listener_.accept();
-      std::erase_if(connected, [](const started<void>& c) { return c.done(); });
+      std::erase_if(connected, [](const spawned<void>& c) { return c.done(); });
       ++state_->counts.connections;
       connected.emplace_back(ex, serve_connection(std::move(peer), number++));
     } catch (const io_error&) {

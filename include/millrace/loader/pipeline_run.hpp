@@ -39,13 +39,13 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 /// Errors: exceptions of the pipeline are thrown here, after the items that came before them, once; so is the failure
 /// of a loop. An empty pipeline, and a run that was moved from, are usage_error.
 template <class T>
-class running {
+class pipeline_run {
   using core = detail::runtime_core<>;
   using state = detail::run_state<T>;
 
  public:
   /// See runtime::run().
-  running(std::shared_ptr<core> parts, async_generator<T>&& pipeline, const run_options& options)
+  pipeline_run(std::shared_ptr<core> parts, async_generator<T>&& pipeline, const run_options& options)
       : core_(std::move(parts)) {
     if (!pipeline) detail::misused(detail::empty_run);
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
@@ -58,9 +58,9 @@ class running {
     home_ = core_->move_in();
     state::start(state_, core_->loop(home_));
   }
-  running(running&&) noexcept = default;
-  running& operator=(running&&) = delete;
-  ~running() { stop(); }
+  pipeline_run(pipeline_run&&) noexcept = default;
+  pipeline_run& operator=(pipeline_run&&) = delete;
+  ~pipeline_run() { stop(); }
 
   /// The next item; nullopt at the end. Drops the item in hand first, unless nobody has looked at it yet: then that is
   /// the next one.
@@ -75,18 +75,18 @@ class running {
     using value_type = T;
     using difference_type = std::ptrdiff_t;
     iterator() = default;
-    explicit iterator(running& r) noexcept : running_(&r) {}
-    T& operator*() const noexcept { return running_->look(); }
-    T* operator->() const noexcept { return __builtin_addressof(running_->look()); }
+    explicit iterator(pipeline_run& r) noexcept : run_(&r) {}
+    T& operator*() const noexcept { return run_->look(); }
+    T* operator->() const noexcept { return __builtin_addressof(run_->look()); }
     iterator& operator++() {
-      running_->advance();
+      run_->advance();
       return *this;
     }
-    void operator++(int) { running_->advance(); }
-    bool operator==(std::default_sentinel_t) const noexcept { return !running_->current_.has_value(); }
+    void operator++(int) { run_->advance(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !run_->current_.has_value(); }
 
    private:
-    running* running_ = nullptr;
+    pipeline_run* run_ = nullptr;
   };
   /// At the item in hand if nobody has looked at it yet, else at the next one: loops one after the other, and next()
   /// between them, meet every item once.

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-// expect: dropping a started task stops it
+// expect: dropping a spawned task stops it
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 millrace::task<void> f() { co_return; }
-millrace::started<void> start(millrace::executor& ex) { return millrace::started<void>(ex, f()); }
+millrace::spawned<void> start(millrace::executor& ex) { return millrace::spawned<void>(ex, f()); }
 
 void g(millrace::executor& ex) {
 #ifdef MILLRACE_MUST_FAIL

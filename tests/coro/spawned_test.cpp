@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -17,8 +17,8 @@ using namespace millrace;
 using namespace millrace::test;
 using namespace std::chrono_literals;
 
-static_assert(!std::is_copy_constructible_v<started<int>>);
-static_assert(std::is_nothrow_move_constructible_v<started<int>>);
+static_assert(!std::is_copy_constructible_v<spawned<int>>);
+static_assert(std::is_nothrow_move_constructible_v<spawned<int>>);
 
 namespace {
 
@@ -31,13 +31,13 @@ task<int> failing(duration d) {
   throw std::runtime_error("broken");
   co_return 0;
 }
-task<int> await_it(started<int>& s) { co_return co_await s; }
+task<int> await_it(spawned<int>& s) { co_return co_await s; }
 
 }  // namespace
 
-TEST_CASE("a started task runs by itself, through the queue") {
+TEST_CASE("a spawned task runs by itself, through the queue") {
   testing::virtual_loop loop;
-  started<int> s(loop, after(0ms, 5));
+  spawned<int> s(loop, after(0ms, 5));
   CHECK(s);
   CHECK_FALSE(s.done());
   run_until_idle(loop);
@@ -45,11 +45,11 @@ TEST_CASE("a started task runs by itself, through the queue") {
   CHECK(s.take() == 5);
 }
 
-TEST_CASE("awaiting a started task, before and after its end") {
+TEST_CASE("awaiting a spawned task, before and after its end") {
   testing::virtual_loop loop;
-  started<int> s(loop, after(10ms, 5));
-  started<int> t(loop, after(20ms, 6));
-  started<int> u(loop, after(0ms, 7));
+  spawned<int> s(loop, after(10ms, 5));
+  spawned<int> t(loop, after(20ms, 6));
+  spawned<int> u(loop, after(0ms, 7));
   CHECK(block_on(loop, await_it(t)) == 6);
   CHECK(s.done());
   CHECK(block_on(loop, await_it(s)) == 5);
@@ -57,13 +57,13 @@ TEST_CASE("awaiting a started task, before and after its end") {
   CHECK(loop.elapsed() == 20ms);
 }
 
-TEST_CASE("started tasks run side by side") {
+TEST_CASE("spawned tasks run side by side") {
   struct local {
     static task<int> all(executor& ex) {
-      std::vector<started<int>> tasks;  // reallocates while they run
-      for (int i = 0; i < 10; ++i) tasks.push_back(started<int>(ex, after(10ms, i)));
+      std::vector<spawned<int>> tasks;  // reallocates while they run
+      for (int i = 0; i < 10; ++i) tasks.push_back(spawned<int>(ex, after(10ms, i)));
       int total = 0;
-      for (started<int>& t : tasks) total += co_await t;
+      for (spawned<int>& t : tasks) total += co_await t;
       co_return total;
     }
   };
@@ -72,19 +72,19 @@ TEST_CASE("started tasks run side by side") {
   CHECK(loop.elapsed() == 10ms);
 }
 
-TEST_CASE("the end of a started task can be awaited alone, and its result stays") {
+TEST_CASE("the end of a spawned task can be awaited alone, and its result stays") {
   testing::virtual_loop loop;
   struct local {
-    static task<void> end_of(started<int>& s) { co_await s.ended(); }
-    static task<void> twice(started<int>& s) {
-      started<void> waits(co_await this_executor(), end_of(s));
+    static task<void> end_of(spawned<int>& s) { co_await s.ended(); }
+    static task<void> twice(spawned<int>& s) {
+      spawned<void> waits(co_await this_executor(), end_of(s));
       co_await yield_now();
       co_await s.ended();
     }
   };
-  started<int> s(loop, after(10ms, 5));
+  spawned<int> s(loop, after(10ms, 5));
   {
-    started<void> dropped(loop, local::end_of(s));
+    spawned<void> dropped(loop, local::end_of(s));
     run_turns(loop, 2);
     CHECK_FALSE(dropped.done());
   }
@@ -92,46 +92,46 @@ TEST_CASE("the end of a started task can be awaited alone, and its result stays"
   CHECK(loop.elapsed() == 10ms);
   block_on(loop, local::end_of(s));
   CHECK(block_on(loop, await_it(s)) == 5);
-  started<int> t(loop, failing(10ms));
+  spawned<int> t(loop, failing(10ms));
   block_on(loop, local::end_of(t));
   CHECK_THROWS_WITH(block_on(loop, await_it(t)), "broken");
-  started<int> none;
+  spawned<int> none;
   CHECK_THROWS_AS(block_on(loop, local::end_of(none)), usage_error);
-  started<int> u(loop, after(10ms, 6));
+  spawned<int> u(loop, after(10ms, 6));
   CHECK_THROWS_AS(block_on(loop, local::twice(u)), usage_error);
 }
 
-TEST_CASE("the exception of a started task is thrown by its await, or dropped with it") {
+TEST_CASE("the exception of a spawned task is thrown by its await, or dropped with it") {
   testing::virtual_loop loop;
-  started<int> s(loop, failing(10ms));
+  spawned<int> s(loop, failing(10ms));
   CHECK_THROWS_WITH(block_on(loop, await_it(s)), "broken");
-  started<int> t(loop, failing(0ms));
+  spawned<int> t(loop, failing(0ms));
   run_until_idle(loop);
   CHECK(t.done());
   CHECK_THROWS_WITH(t.take(), "broken");
-  { started<int> dropped(loop, failing(0ms)); }
-  { started<int> dropped(loop, failing(5ms)); }
+  { spawned<int> dropped(loop, failing(0ms)); }
+  { spawned<int> dropped(loop, failing(5ms)); }
   run_until_idle(loop);
 }
 
-TEST_CASE("dropping a started task stops it at once") {
+TEST_CASE("dropping a spawned task stops it at once") {
   testing::virtual_loop loop;
   tracked::reset();
-  SECTION("queued") { started<int> s(loop, after(10ms, 1)); }
+  SECTION("queued") { spawned<int> s(loop, after(10ms, 1)); }
   SECTION("waiting") {
-    started<int> s(loop, after(10ms, 1));
+    spawned<int> s(loop, after(10ms, 1));
     run_turns(loop, 1);
     CHECK(loop.timers() == 1);
   }
   SECTION("ended") {
-    started<int> s(loop, after(10ms, 1));
+    spawned<int> s(loop, after(10ms, 1));
     run_until_idle(loop);
     CHECK(s.done());
   }
   SECTION("by assigning an empty one") {
-    started<int> s(loop, after(10ms, 1));
+    spawned<int> s(loop, after(10ms, 1));
     run_turns(loop, 1);
-    s = started<int>();
+    s = spawned<int>();
     CHECK_FALSE(s);
     CHECK_FALSE(s.done());
   }
@@ -142,13 +142,13 @@ TEST_CASE("dropping a started task stops it at once") {
   CHECK(loop.elapsed() <= 10ms);
 }
 
-TEST_CASE("a started task may be moved and replaced while it runs") {
+TEST_CASE("a spawned task may be moved and replaced while it runs") {
   testing::virtual_loop loop;
   tracked::reset();
-  started<int> a(loop, after(10ms, 1));
-  started<int> b(loop, after(20ms, 2));
+  spawned<int> a(loop, after(10ms, 1));
+  spawned<int> b(loop, after(20ms, 2));
   run_turns(loop, 1);
-  started<int> c = std::move(a);
+  spawned<int> c = std::move(a);
   CHECK_FALSE(a);
   c = std::move(b);  // stops the first
   CHECK(loop.frames() == 1);
@@ -159,24 +159,24 @@ TEST_CASE("a started task may be moved and replaced while it runs") {
   CHECK(loop.elapsed() == 20ms);
 }
 
-TEST_CASE("a started task may be moved while somebody awaits it") {
+TEST_CASE("a spawned task may be moved while somebody awaits it") {
   struct local {
-    static task<int> sum_of(std::vector<started<int>>& tasks) { co_return co_await tasks[0] + 100; }
+    static task<int> sum_of(std::vector<spawned<int>>& tasks) { co_return co_await tasks[0] + 100; }
   };
   testing::virtual_loop loop;
-  std::vector<started<int>> tasks;
-  tasks.push_back(started<int>(loop, after(10ms, 1)));
+  std::vector<spawned<int>> tasks;
+  tasks.push_back(spawned<int>(loop, after(10ms, 1)));
   tasks.shrink_to_fit();
-  started<int> waiter(loop, local::sum_of(tasks));
+  spawned<int> waiter(loop, local::sum_of(tasks));
   run_turns(loop, 1);
-  for (int i = 0; i < 100; ++i) tasks.push_back(started<int>(loop, after(5ms, 2)));  // moves the first
+  for (int i = 0; i < 100; ++i) tasks.push_back(spawned<int>(loop, after(5ms, 2)));  // moves the first
   SECTION("and its end is seen") {
     run_until_idle(loop);
     REQUIRE(waiter.done());
     CHECK(waiter.take() == 101);
   }
   SECTION("and the wait may be dropped") {
-    waiter = started<int>();
+    waiter = spawned<int>();
     run_until_idle(loop);
     CHECK(tasks[0].done());
     CHECK(tasks[0].take() == 1);
@@ -185,9 +185,9 @@ TEST_CASE("a started task may be moved while somebody awaits it") {
 
 TEST_CASE("a dropped wait leaves the result for another") {
   testing::virtual_loop loop;
-  started<int> s(loop, after(10ms, 5));
+  spawned<int> s(loop, after(10ms, 5));
   SECTION("dropped while the task runs") {
-    started<int> waiter(loop, await_it(s));
+    spawned<int> waiter(loop, await_it(s));
     run_turns(loop, 1);
   }
   SECTION("dropped when the task has ended and the waiter is queued") {
@@ -198,8 +198,8 @@ TEST_CASE("a dropped wait leaves the result for another") {
         co_return 5;
       }
     };
-    s = started<int>(loop, local::gated(g));
-    started<int> waiter(loop, await_it(s));
+    s = spawned<int>(loop, local::gated(g));
+    spawned<int> waiter(loop, await_it(s));
     run_turns(loop, 1);
     g.post();
     loop.run_until([&] { return s.done(); });
@@ -208,10 +208,10 @@ TEST_CASE("a dropped wait leaves the result for another") {
   CHECK(block_on(loop, await_it(s)) == 5);
 }
 
-TEST_CASE("a deque of started tasks dropped with its owner, the first one awaited") {
+TEST_CASE("a deque of spawned tasks dropped with its owner, the first one awaited") {
   struct local {
     static task<int> window(executor& ex) {
-      std::deque<started<int>> queue;
+      std::deque<spawned<int>> queue;
       for (int i = 0; i < 8; ++i) queue.emplace_back(ex, after(std::chrono::milliseconds(10 * (8 - i)), i));
       int total = 0;
       while (!queue.empty()) {
@@ -227,7 +227,7 @@ TEST_CASE("a deque of started tasks dropped with its owner, the first one awaite
     testing::virtual_loop loop;
     tracked::reset();
     {
-      started<int> s(loop, local::window(loop));
+      spawned<int> s(loop, local::window(loop));
       run_turns(loop, turns);
     }
     CHECK(loop.frames() == 0);
@@ -236,16 +236,16 @@ TEST_CASE("a deque of started tasks dropped with its owner, the first one awaite
   }
 }
 
-TEST_CASE("misuse of a started task is refused with a sentence") {
+TEST_CASE("misuse of a spawned task is refused with a sentence") {
   testing::virtual_loop loop;
-  started<int> s(loop, after(10ms, 1));
-  started<int> one(loop, await_it(s));
-  started<int> two(loop, await_it(s));
+  spawned<int> s(loop, after(10ms, 1));
+  spawned<int> one(loop, await_it(s));
+  spawned<int> two(loop, await_it(s));
   CHECK(misuse_message([&] { s.take(); }).find("before the task is done") != std::string::npos);
   loop.run_until([&] { return one.done() && two.done(); });
   CHECK(one.take() == 1);
   CHECK(misuse_message([&] { two.take(); }).find("one coroutine may wait") != std::string::npos);
-  started<int> none;
+  spawned<int> none;
   CHECK(misuse_message([&] { block_on(loop, await_it(none)); }).find("empty") != std::string::npos);
   CHECK(misuse_message([&] { none.take(); }).find("before the task is done") != std::string::npos);
 }

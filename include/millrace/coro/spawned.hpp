@@ -17,16 +17,16 @@ namespace millrace {
 /// go on waiting while the object is moved, not when it is dropped or replaced. Dropping it stops the task at once,
 /// wherever it is. An exception of a task that is never awaited is dropped with it.
 template <class T = void>
-class [[nodiscard("dropping a started task stops it")]] started {
+class [[nodiscard("dropping a spawned task stops it")]] spawned {
  public:
   using value_type = T;
   class end;
 
-  started() noexcept = default;
+  spawned() noexcept = default;
 
   /// Queues `t` on `ex`, on the account of `stage`.
-  started(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
-    if (!task_) detail::misused("an empty task was started: it was moved from, or never made");
+  spawned(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
+    if (!task_) detail::misused("an empty task was spawned: it was moved from, or never made");
     auto& p = task_.handle_.promise();
     state_ = std::make_unique<state>();
     p.bind(ex, stage);
@@ -34,8 +34,8 @@ class [[nodiscard("dropping a started task stops it")]] started {
     state_->ex = &ex;
     p.post_self(task_.handle_);
   }
-  started(started&& other) noexcept = default;
-  started& operator=(started&& other) noexcept {
+  spawned(spawned&& other) noexcept = default;
+  spawned& operator=(spawned&& other) noexcept {
     if (this != &other) {
       task_ = task<T>();  // the frame goes before the state that it reports to
       state_ = std::move(other.state_);
@@ -43,7 +43,7 @@ class [[nodiscard("dropping a started task stops it")]] started {
     }
     return *this;
   }
-  ~started() = default;
+  ~spawned() = default;
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
   /// Awaitable for the end alone: the result, or the exception, stays for take() or an await.
@@ -52,14 +52,14 @@ class [[nodiscard("dropping a started task stops it")]] started {
 
   /// Takes the result of a task that is done(), or throws its exception.
   T take() {
-    if (!done()) detail::misused("the result of a started task was taken before the task is done");
+    if (!done()) detail::misused("the result of a spawned task was taken before the task is done");
     return task_.handle_.promise().take();
   }
 
   class awaiter;
   awaiter awaited_by(promise_base& parent) {
-    if (state_ == nullptr) detail::misused("an empty started task was awaited: it was moved from, or never started");
-    if (state_->waiter != nullptr) detail::misused("one coroutine may wait for a started task, and one does");
+    if (state_ == nullptr) detail::misused("an empty spawned task was awaited: it was moved from, or never spawned");
+    if (state_->waiter != nullptr) detail::misused("one coroutine may wait for a spawned task, and one does");
     return awaiter(*state_, task_.handle_, parent.stage());
   }
 
@@ -78,9 +78,9 @@ class [[nodiscard("dropping a started task stops it")]] started {
   task<T> task_;  // declared last: destroyed first, it reports to state_
 };
 
-/// Refers to the state and the coroutine, which stay where they are when the started object moves.
+/// Refers to the state and the coroutine, which stay where they are when the spawned object moves.
 template <class T>
-class started<T>::awaiter {
+class spawned<T>::awaiter {
  public:
   awaiter(state& s, std::coroutine_handle<typename task<T>::promise_type> running, stage_record* stage) noexcept
       : state_(s), running_(running), stage_(stage) {}
@@ -108,25 +108,27 @@ class started<T>::awaiter {
   bool waiting_ = false;
 };
 
-/// See started::ended().
+/// See spawned::ended().
 template <class T>
-class started<T>::end {
+class spawned<T>::end {
  public:
-  explicit end(started& s) noexcept : started_(&s) {}
-  class awaiter : public started<T>::awaiter {
+  explicit end(spawned& s) noexcept : spawned_(&s) {}
+  class awaiter : public spawned<T>::awaiter {
    public:
-    using started<T>::awaiter::awaiter;
+    using spawned<T>::awaiter::awaiter;
     void await_resume() const noexcept {}
   };
   awaiter awaited_by(promise_base& parent) const {
-    if (!*started_) detail::misused("the end of an empty started task was awaited: it was moved from, or never started");
-    state& s = *started_->state_;
-    if (s.waiter != nullptr) detail::misused("one coroutine may wait for a started task, and one does");
-    return awaiter(s, started_->task_.handle_, parent.stage());
+    if (!*spawned_) {
+      detail::misused("the end of an empty spawned task was awaited: it was moved from, or never spawned");
+    }
+    state& s = *spawned_->state_;
+    if (s.waiter != nullptr) detail::misused("one coroutine may wait for a spawned task, and one does");
+    return awaiter(s, spawned_->task_.handle_, parent.stage());
   }
 
  private:
-  started* started_;
+  spawned* spawned_;
 };
 
 }  // namespace millrace

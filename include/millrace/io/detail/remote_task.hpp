@@ -11,7 +11,7 @@
 
 #include <millrace/base/wait_list.hpp>
 #include <millrace/coro/detail/away_count.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 namespace millrace::detail {
 
@@ -57,15 +57,15 @@ class guest_list final : public executor_service {
 
 /// A task that runs on another executor ("away") for a coroutine at home; the protocol of run_on(), without types.
 ///
-/// Messages: `depart` to away starts the task; when that has ended, `unpack` to away destroys its frame (a task cannot
-/// free its own), and `arrive` goes home. Dropping the waiter sends `recall` away, which destroys the frame wherever it
-/// is, and is answered by `recalled`. The errand is deleted at home when every message sent has been answered; until
-/// then home counts it as an operation, and from `depart` to `arrive` away does.
-class errand : public guest {
+/// Messages: `start` to away starts the task; when that has ended, `end` to away destroys its frame (a task cannot
+/// free its own), and `result` goes home. Dropping the waiter sends `cancel` away, which destroys the frame wherever it
+/// is, and is answered by `cancelled`. It is deleted at home when every message sent has been answered; until
+/// then home counts it as an operation, and from `start` to `result` away does.
+class remote_task : public guest {
  public:
-  errand(const errand&) = delete;
-  errand& operator=(const errand&) = delete;
-  virtual ~errand() = default;
+  remote_task(const remote_task&) = delete;
+  remote_task& operator=(const remote_task&) = delete;
+  virtual ~remote_task() = default;
 
   // ---- at home
 
@@ -74,85 +74,85 @@ class errand : public guest {
     away_ = &away;
     waiter_ = &sender;
     home.operation_started();
-    away.post_remote(depart_);
+    away.post_remote(start_);
   }
   /// Counts as `away` until it has ended.
-  void abandon(const std::shared_ptr<away_count>& away) noexcept {
+  void drop(const std::shared_ptr<away_count>& away) noexcept {
     waiter_ = nullptr;
-    if (arrived_ || home_ == nullptr) {
+    if (has_result_ || home_ == nullptr) {
       delete this;
     } else {
-      recalling_ = true;
+      cancelling_ = true;
       dropped_by_ = away;
       dropped_by_->left();
-      away_->post_remote(recall_);
+      away_->post_remote(cancel_);
     }
   }
 
  protected:
-  errand() noexcept = default;
+  remote_task() noexcept = default;
 
   // ---- away; implemented with the task's type
 
-  /// Starts the task on `away`; it calls over() at its end.
-  virtual void start(executor& away) = 0;
+  /// Starts the task on `away`; it calls finished() at its end.
+  virtual void start_task(executor& away) = 0;
   /// Destroys the task's frame, if there is one.
-  virtual void destroy() noexcept = 0;
+  virtual void destroy_task() noexcept = 0;
 
-  void over() noexcept {
-    unpacking_ = true;
-    away_->post_remote(unpack_);
+  void finished() noexcept {
+    ended_ = true;
+    away_->post_remote(end_);
   }
   void failed() noexcept { error_ = std::current_exception(); }
 
   std::exception_ptr error_;
 
  private:
-  void on_depart() noexcept {
+  void on_start() noexcept {
     away_->operation_started();
     guest_list* const all = away_->find_service<guest_list>();
     if (all != nullptr && all->failure()) return fail(all->failure());
     if (all != nullptr) all->add(*this);
     try {
-      start(*away_);
+      start_task(*away_);
     } catch (...) {
       failed();
-      go_home();
+      return_result();
     }
   }
-  void on_unpack() noexcept { go_home(); }
-  void on_recall() noexcept {
-    if (!left_ && !unpacking_) go_home();
-    home_->post_remote(recalled_);
+  void on_end() noexcept { return_result(); }
+  void on_cancel() noexcept {
+    if (!returned_ && !ended_) return_result();
+    home_->post_remote(cancelled_);
   }
   void loop_failed(const std::exception_ptr& failure) noexcept override {
-    if (!unpacking_) fail(failure);  // else it has its result, and its message comes
+    if (!ended_) fail(failure);  // else it has its result, and its message comes
   }
   void fail(std::exception_ptr failure) noexcept {
     error_ = std::move(failure);
-    go_home();
+    return_result();
   }
-  // Unless it is being recalled, home may delete the errand from the post on.
-  void go_home() noexcept {
-    left_ = true;
+  // Unless it is being cancelled, home may delete this from the post on.
+  void return_result() noexcept {
+    returned_ = true;
     unlink();
-    destroy();
+    destroy_task();
     executor& away = *away_;
-    home_->post_remote(arrive_);
+    home_->post_remote(result_message_);
     away.operation_finished();
   }
 
   // ---- at home
 
-  void on_arrive() noexcept {
-    arrived_ = true;
-    if (!recalling_ || answered_) finish();
+  void on_result() noexcept {
+    has_result_ = true;
+    if (!cancelling_ || has_answer_) complete();
   }
-  void on_recalled() noexcept {
-    answered_ = true;
-    if (arrived_) finish();
+  void on_cancelled() noexcept {
+    has_answer_ = true;
+    if (has_result_) complete();
   }
-  void finish() noexcept {
+  void complete() noexcept {
     home_->operation_finished();
     if (waiter_ != nullptr) {
       home_->post(*waiter_);
@@ -163,30 +163,30 @@ class errand : public guest {
     }
   }
 
-  message<errand, &errand::on_depart> depart_{*this};
-  message<errand, &errand::on_unpack> unpack_{*this};
-  message<errand, &errand::on_recall> recall_{*this};
-  message<errand, &errand::on_arrive> arrive_{*this};
-  message<errand, &errand::on_recalled> recalled_{*this};
+  message<remote_task, &remote_task::on_start> start_{*this};
+  message<remote_task, &remote_task::on_end> end_{*this};
+  message<remote_task, &remote_task::on_cancel> cancel_{*this};
+  message<remote_task, &remote_task::on_result> result_message_{*this};
+  message<remote_task, &remote_task::on_cancelled> cancelled_{*this};
   executor* home_ = nullptr;
   executor* away_ = nullptr;
   ready_node* waiter_ = nullptr;
   std::shared_ptr<away_count> dropped_by_;
-  bool left_ = false;  // away
-  bool unpacking_ = false;
-  bool arrived_ = false;  // at home
-  bool recalling_ = false;
-  bool answered_ = false;
+  bool returned_ = false;  // away
+  bool ended_ = false;
+  bool has_result_ = false;  // at home
+  bool cancelling_ = false;
+  bool has_answer_ = false;
 };
 
-/// An errand for `callable()`, a task. The callable lives until the errand ends, the frame only away.
+/// A remote task for `callable()`, a task. The callable lives until the remote task ends, the frame only away.
 template <class Callable>
-class errand_for final : public errand {
+class remote_task_for final : public remote_task {
  public:
   using task_type = std::invoke_result_t<Callable&>;
   using result_type = typename task_type::value_type;
 
-  explicit errand_for(Callable&& c) : callable_(std::move(c)) {}
+  explicit remote_task_for(Callable&& c) : callable_(std::move(c)) {}
 
   result_type take() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -194,10 +194,10 @@ class errand_for final : public errand {
   }
 
  private:
-  void start(executor& away) override { running_ = started<void>(away, drive(*this)); }
-  void destroy() noexcept override { running_ = started<void>(); }
+  void start_task(executor& away) override { task_ = spawned<void>(away, drive(*this)); }
+  void destroy_task() noexcept override { task_ = spawned<void>(); }
 
-  static task<void> drive(errand_for& self) {
+  static task<void> drive(remote_task_for& self) {
     try {
       task_type t = self.callable_();
       if constexpr (std::is_void_v<result_type>) {
@@ -208,12 +208,12 @@ class errand_for final : public errand {
     } catch (...) {
       self.failed();
     }
-    self.over();
+    self.finished();
   }
 
   Callable callable_;
   std::optional<std::conditional_t<std::is_void_v<result_type>, char, result_type>> result_;
-  started<void> running_;
+  spawned<void> task_;
 };
 
 }  // namespace millrace::detail
