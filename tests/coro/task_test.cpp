@@ -304,7 +304,7 @@ TEST_CASE("misuse of a task is refused with a sentence") {
   testing::virtual_loop loop;
   CHECK(misuse_message([&] { block_on(loop, local::twice(value(1))); }).find("awaited twice") != std::string::npos);
   CHECK(misuse_message([&] { block_on(loop, local::empty()); }).find("an empty task was awaited") != std::string::npos);
-  CHECK(misuse_message([&] { block_on(loop, task<int>()); }).find("an empty task was started") != std::string::npos);
+  CHECK(misuse_message([&] { block_on(loop, task<int>()); }).find("an empty task was spawned") != std::string::npos);
   task<int> once = value(1);
   CHECK(block_on(loop, std::move(once)) == 1);
   CHECK(misuse_message([&] { block_on(loop, std::move(once)); }).find("moved from") != std::string::npos);

@@ -3,7 +3,7 @@
 
 // Batches are given back on a device in trouble: the model makes the calls fail.
 
-#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/device/to_device.hpp>
 
 #include <string>

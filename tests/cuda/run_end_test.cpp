@@ -3,7 +3,7 @@
 
 // What the end of a run asks of the runtime: nothing that waits.
 
-#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/loader/run.hpp>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/loader/run.hpp>
 
 #include <cstdint>

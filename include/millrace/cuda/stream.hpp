@@ -8,11 +8,9 @@
 #include <millrace/cuda/spare_memory.hpp>
 #include <millrace/device/stream_ref.hpp>
 
-namespace millrace {
+namespace millrace::cuda {
 
-class MILLRACE_CUDA_DEFAULT_STREAM cuda_device;
-
-namespace cuda {
+class MILLRACE_CUDA_DEFAULT_STREAM stream_device;
 
 /// A CUDA stream: a queue of work on one device. A copy is the same stream; the last one destroys it: the work enqueued
 /// still runs.
@@ -53,7 +51,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream {
   }
 
  private:
-  friend class millrace::cuda_device;
+  friend class stream_device;
   struct state {
     state(cudaStream_t h, device d) noexcept : handle(h), on(d) {}
     cudaStream_t handle;
@@ -82,5 +80,4 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream {
   std::shared_ptr<state> state_;
 };
 
-}  // namespace cuda
-}  // namespace millrace
+}  // namespace millrace::cuda

@@ -12,7 +12,7 @@
 #include <millrace/cuda/stream.hpp>
 #include <millrace/device/device.hpp>
 
-namespace millrace {
+namespace millrace::cuda {
 
 /// A GPU as the `device` concept sees it: a CUDA stream for the copies, and the memory on both sides of it.
 ///
@@ -21,49 +21,49 @@ namespace millrace {
 /// another, where the name means another stream. The null stream is that one in a file compiled for it. Freed memory is
 /// kept by the stream for allocations of the same size, since cudaFree and cudaFreeHost may wait for all work on the
 /// device; the stream's last copy frees it.
-class MILLRACE_CUDA_DEFAULT_STREAM cuda_device {
+class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
  public:
-  using event_type = cuda::event;
+  using event_type = event;
 
-  explicit cuda_device(cuda::stream copies) noexcept : copies_(std::move(copies)) {}
+  explicit stream_device(stream copies) noexcept : copies_(std::move(copies)) {}
 
   void* allocate_pinned(std::size_t n) const {
     void* const spare = copies_.state_->pinned_memory.take(n);
-    return spare != nullptr ? spare : cuda::pinned_source(copies_.on()).allocate(n);
+    return spare != nullptr ? spare : pinned_source(copies_.on()).allocate(n);
   }
   void free_pinned(void* memory, std::size_t n) const noexcept { copies_.state_->pinned_memory.keep(memory, n); }
   void* allocate_device(std::size_t n) const {
     void* const spare = copies_.state_->device_memory.take(n);
-    return spare != nullptr ? spare : cuda::device_memory(n, copies_.on()).release();
+    return spare != nullptr ? spare : device_memory(n, copies_.on()).release();
   }
   void free_device(void* memory, std::size_t n) const noexcept { copies_.state_->device_memory.keep(memory, n); }
 
-  event_type make_event() const { return cuda::event(copies_.on()); }
+  event_type make_event() const { return event(copies_.on()); }
   void copy_to_device(void* to, const void* from, std::size_t n) const {
-    const cuda::device_guard current(copies_.on());
-    cuda::detail::check(cudaMemcpyAsync(to, from, n, cudaMemcpyHostToDevice, copies_.get()), "cudaMemcpyAsync");
+    const device_guard current(copies_.on());
+    detail::check(cudaMemcpyAsync(to, from, n, cudaMemcpyHostToDevice, copies_.get()), "cudaMemcpyAsync");
   }
   void record(event_type& e) const { e.record(copies_.get()); }
   void record(event_type& e, stream_ref s) const {
     if (is_per_thread(s)) {  // refused below; it may use the slot all the same, and is never marked
-      const cuda::device_guard current(copies_.on());
-      cuda::detail::ignore(cudaStreamSynchronize(s.as<CUstream_st>()));
+      const device_guard current(copies_.on());
+      detail::ignore(cudaStreamSynchronize(s.as<CUstream_st>()));
     }
     e.record(native(s));
   }
   void wait(stream_ref s, const event_type& e) const {
-    const cuda::device_guard current(copies_.on());
-    cuda::detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");
+    const device_guard current(copies_.on());
+    detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");
   }
   bool query(const event_type& e) const { return e.ready(); }
   void synchronize(const event_type& e) const { e.synchronize(); }
   void synchronize(stream_ref s) const {
-    const cuda::device_guard current(copies_.on());
-    cuda::detail::check(cudaStreamSynchronize(native(s)), "cudaStreamSynchronize");
+    const device_guard current(copies_.on());
+    detail::check(cudaStreamSynchronize(native(s)), "cudaStreamSynchronize");
   }
   std::string name() const { return copies_.on().name(); }
 
-  const cuda::stream& copies() const noexcept { return copies_; }
+  const stream& copies() const noexcept { return copies_; }
 
  private:
   static bool is_per_thread(stream_ref s) {
@@ -81,14 +81,11 @@ class MILLRACE_CUDA_DEFAULT_STREAM cuda_device {
     return s.as<CUstream_st>();
   }
 
-  cuda::stream copies_;
+  stream copies_;
 };
 
-static_assert(device<cuda_device>);
+static_assert(millrace::device<stream_device>);
 
-namespace cuda {
-/// Lets a stream stand for its device: `to_device(copies)` reads like `to_device(cuda_device(copies))`.
-inline cuda_device as_device(stream copies) noexcept { return cuda_device(std::move(copies)); }
-}  // namespace cuda
-
-}  // namespace millrace
+/// Lets a stream stand for its device: `to_device(copies)` reads like `to_device(cuda::stream_device(copies))`.
+inline stream_device as_device(stream copies) noexcept { return stream_device(std::move(copies)); }
+}  // namespace millrace::cuda
