@@ -93,7 +93,7 @@ task<credentials> container_credentials(World& world, const basic_settings<T>& s
   limits.direct = true;
   http::response answer = co_await send_until(world, make, limits, is_overload);
   const wiped_text wiped(answer.body);
-  const std::optional<json_leaves<T>> body = json_leaves<T>::parse(answer.body);
+  const std::optional<text::json_leaves> body = text::json_leaves::parse(answer.body);
   if (answer.head.status != 200) {
     const auto part = [&](const char* name) {
       return std::string(body ? body->find(name).value_or(std::string_view()) : std::string_view());

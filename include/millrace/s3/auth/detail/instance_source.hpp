@@ -185,13 +185,13 @@ task<credentials> instance_credentials(World& world, instance_place place) {
   const std::string path = folder + text::encode_path(first_line(names));
   const where at{root + path, std::nullopt, std::string()};
   const auto is_answer = [&](std::string_view text) {
-    const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);
+    const std::optional<text::json_leaves> body = text::json_leaves::parse(text);
     return body && (body->find("Code").value_or("Success") != "Success" || body->find("AccessKeyId"));
   };
   asking = session.get(path, "the role of this instance has no credentials", is_answer);
   std::string text = co_await std::move(asking);
   const wiped_text wiped(text);
-  const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);
+  const std::optional<text::json_leaves> body = text::json_leaves::parse(text);
   const std::string code(body->find("Code").value_or("Success"));
   if (code != "Success") {
     const std::string why(body->find("Message").value_or("the role of this instance cannot be used"));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/io/detail/run_process.hpp>
+#include <millrace/io/process.hpp>
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
@@ -17,8 +17,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 using millrace::block_on;
-using millrace::detail::process_result;
-using millrace::detail::run_process;
+using millrace::process_result;
+using millrace::run_process;
 
 constexpr millrace::duration minute(60'000'000'000);
 
@@ -54,7 +54,7 @@ class lifeline {
 
 }  // namespace
 
-TEST_CASE("a command's output and status come back", "[s3][process]") {
+TEST_CASE("a command's output and status come back", "[io][process]") {
   for (const bool ring : {true, false}) {
     const auto loop = make_loop(ring);
     process_result r = block_on(*loop, run_process("printf 'a b'; printf c | tr c d; exit 7", minute, 100));
@@ -72,7 +72,7 @@ TEST_CASE("a command's output and status come back", "[s3][process]") {
   }
 }
 
-TEST_CASE("a command that writes too much, or takes too long, is killed with what it has started", "[s3][process]") {
+TEST_CASE("a command that writes too much, or takes too long, is killed with what it has started", "[io][process]") {
   for (const bool ring : {true, false}) {
     const auto loop = make_loop(ring);
     {
@@ -94,7 +94,7 @@ TEST_CASE("a command that writes too much, or takes too long, is killed with wha
   }
 }
 
-TEST_CASE("dropping a command kills it", "[s3][process]") {
+TEST_CASE("dropping a command kills it", "[io][process]") {
   for (const bool ring : {true, false}) {
     for (const bool written : {false, true}) {
       const auto loop = make_loop(ring);
@@ -119,7 +119,7 @@ TEST_CASE("dropping a command kills it", "[s3][process]") {
 
 // A killed process that waits for a disk has not ended yet. Here every one is taken for such: whoever waits for its end
 // is refused, and has reaped nothing.
-TEST_CASE("a process that is killed is reaped without a wait for its end", "[s3][process]") {
+TEST_CASE("a process that is killed is reaped without a wait for its end", "[io][process]") {
   for (const bool ring : {true, false}) {
     bool reaped = false;
     const bool ran = millrace::test::where_refused({SYS_wait4, EPERM, 0, 2}, [&] {

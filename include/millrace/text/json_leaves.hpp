@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <openssl/crypto.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,17 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/detail/wipe.hpp>
 #include <millrace/text/hex.hpp>
 #include <millrace/text/numbers.hpp>
 #include <millrace/text/utf8.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::text {
 
 /// The strings and numbers of a small JSON document (RFC 8259), by their place: `roleCredentials/accessKeyId`.
 ///
-/// For the answers of credential services, which are an object or two deep. What stands in arrays is checked and
-/// dropped, like true, false and null. Values may be secrets: they are overwritten on destruction.
-template <class = void>
+/// For documents an object or two deep, such as the answers of credential services; samples have decode/json.hpp. What
+/// stands in arrays is checked and dropped, like true, false and null. Values may be secrets: they are overwritten on
+/// destruction. Views that find() returns are of this object's texts, and last as long as it.
 class json_leaves {
  public:
   /// Nothing when `text` is not one intact JSON document, nested at most 16 deep.
@@ -40,7 +39,7 @@ class json_leaves {
   json_leaves(json_leaves&&) noexcept = default;
   json_leaves& operator=(json_leaves&&) = delete;
   ~json_leaves() {
-    for (auto& [path, text] : leaves_) OPENSSL_cleanse(text.data(), text.size());
+    for (auto& [path, text] : leaves_) millrace::detail::wipe(text);
   }
 
   /// A string, or the digits of a number; nothing when there is none at that place. The last of repeated members wins.
@@ -55,7 +54,7 @@ class json_leaves {
   std::optional<std::int64_t> find_number(std::string_view path) const noexcept {
     const std::optional<std::string_view> text = find(path);
     if (!text) return std::nullopt;
-    return text::parse_decimal<std::int64_t>(*text);
+    return parse_decimal<std::int64_t>(*text);
   }
 
  private:
@@ -86,7 +85,7 @@ class json_leaves {
         if (whole && keep) {
           leaves_.emplace_back(path, std::move(text));
         } else {
-          OPENSSL_cleanse(text.data(), text.size());
+          millrace::detail::wipe(text);
         }
         return whole;
       }
@@ -202,7 +201,7 @@ class json_leaves {
       if (!take('\\') || !take('u') || !hex4(low) || low < 0xdc00 || low >= 0xe000) return false;
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    text::append_utf8(out, code);
+    append_utf8(out, code);
     return true;
   }
 
@@ -211,7 +210,7 @@ class json_leaves {
     code = 0;
     for (int i = 0; i < 4; ++i) {
       const char c = rest_[static_cast<std::size_t>(i)];
-      const int digit = text::hex_digit(c);
+      const int digit = hex_digit(c);
       if (digit < 0) return false;
       code = code * 16 + static_cast<std::uint32_t>(digit);
     }
@@ -223,4 +222,4 @@ class json_leaves {
   std::vector<std::pair<std::string, std::string>> leaves_;
 };
 
-}  // namespace millrace::s3::detail
+}  // namespace millrace::text

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/auth/detail/json_leaves.hpp>
+#include <millrace/text/json_leaves.hpp>
 
 #include <string>
 
-#include "tests/s3/vectors.hpp"
+#include <nlohmann/json.hpp>
+
 #include "tests/support/catch.hpp"
 
-using json_leaves = millrace::s3::detail::json_leaves<>;
-using millrace::test::json;
+using json = nlohmann::json;
+using millrace::text::json_leaves;
 
-TEST_CASE("strings and numbers of a JSON document are found by their place", "[s3][json]") {
+TEST_CASE("strings and numbers of a JSON document are found by their place", "[text][json]") {
   const auto j = json_leaves::parse(
       "\r\n\t { \"a\" : \"x\\n\\\"\\u00e9\\ud83d\\ude00\\/\" , \"b\":{\"c\":{\"d\":-1.5e+3},\"n\":42},\n"
       "\"list\":[\"no\",{\"a\":\"hidden\"},[]],\"t\":true,\"f\":false,\"z\":null,\"a\":\"again\",\"e\":{},\"s\":\"\"}"
@@ -29,7 +30,7 @@ TEST_CASE("strings and numbers of a JSON document are found by their place", "[s
   CHECK(json_leaves::parse("7")->find("") == "7");
 }
 
-TEST_CASE("what is no intact JSON document is refused, as by a large parser", "[s3][json]") {
+TEST_CASE("what is no intact JSON document is refused, as by a large parser", "[text][json]") {
   const char* texts[] = {"",
                          "{",
                          "}",

@@ -26,19 +26,6 @@
 
 namespace millrace::detail {
 
-/// What a process wrote to its standard output, and how it ended. Overwritten on destruction: it may be secrets.
-class process_result {
- public:
-  process_result() = default;
-  process_result(process_result&&) noexcept = default;
-  process_result& operator=(process_result&&) = delete;
-  ~process_result() { ::explicit_bzero(output.data(), output.size()); }
-
-  std::string output;
-  int exit_status = -1;  ///< -1: ended by a signal
-  bool too_long = false;
-};
-
 /// Waits until one of two descriptors can be read or the time has come.
 class either_readable {
  public:
@@ -189,9 +176,9 @@ class shell_process {
   int output() const noexcept { return output_; }
   int pidfd() const noexcept { return pidfd_; }
 
-  /// Takes what is there. False at the end of the output.
+  /// Appends what is there. False at the end of the output, and where it is longer than `limit`.
   template <class = void>
-  bool read_into(process_result& to, std::size_t limit) {
+  bool read_into(std::string& to, std::size_t limit, bool& too_long) {
     char buffer[4096];
     bool open = true;
     for (;;) {
@@ -201,12 +188,12 @@ class shell_process {
         open = n < 0 && errno == EAGAIN;
         break;
       }
-      if (static_cast<std::size_t>(n) > limit - to.output.size()) {
-        to.too_long = true;
+      if (static_cast<std::size_t>(n) > limit - to.size()) {
+        too_long = true;
         open = false;
         break;
       }
-      to.output.append(buffer, static_cast<std::size_t>(n));
+      to.append(buffer, static_cast<std::size_t>(n));
     }
     ::explicit_bzero(buffer, sizeof buffer);
     return open;
@@ -215,14 +202,14 @@ class shell_process {
   /// True when it has ended. It stays a zombie until the destructor has killed its group: the number of the group
   /// cannot have become somebody else's by then.
   template <class = void>
-  bool ended(process_result& to) const noexcept {
+  bool ended(int& exit_status) const noexcept {
     siginfo_t info;
     info.si_pid = 0;
     const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
     if (rc < 0 && errno == EINTR) return false;
     if (rc == 0 && info.si_pid == 0) return false;
     // Where SIGCHLD is ignored no status is left behind (ECHILD): what it wrote has to tell then.
-    to.exit_status = rc < 0 ? 0 : info.si_code == CLD_EXITED ? info.si_status : -1;
+    exit_status = rc < 0 ? 0 : info.si_code == CLD_EXITED ? info.si_status : -1;
     return true;
   }
 
@@ -269,34 +256,5 @@ class shell_process {
   int pidfd_ = -1;
   pid_t pid_ = -1;
 };
-
-/// Runs `sh -c command` without holding up the loop, which must be a real one. The output is at most `limit` bytes;
-/// dropping the task, a time-out or too much output kills the process and what it has started. Throws io_error when it
-/// cannot be started or is not done within `longest`.
-template <class = void>
-task<process_result> run_process(std::string command, duration longest, std::size_t limit) {
-  executor& ex = co_await this_executor();
-  const time_point due = ex.now() + longest;
-  process_result result;
-  shell_process<> process(ex, command);
-  ::explicit_bzero(command.data(), command.size());
-  bool open = true;
-  for (;;) {
-    const bool ended = process.ended(result);  // before the last look: what it wrote is in the pipe by then
-    if (open) open = process.read_into(result, limit);
-    if (ended || result.too_long) break;
-    const time_point now = ex.now();
-    if (now >= due) {
-      throw io_error(ETIMEDOUT, "the process was not done within " +
-                                    std::to_string(longest / std::chrono::milliseconds(1)) + " ms");
-    }
-    time_point wake = due;
-    // Without a descriptor for its end, a closed output says that the end is near, and then time is asked.
-    if (process.pidfd() < 0) wake = std::min(due, now + duration(10'000'000));
-    const either_readable wait(open ? process.output() : -1, process.pidfd(), wake);
-    co_await wait;
-  }
-  co_return std::move(result);
-}
 
 }  // namespace millrace::detail

@@ -10,7 +10,7 @@
 
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace {
 
 /// Coroutines of any number of executors that wait until a counter has gone up: the owner's counter, under the owner's
 /// mutex.
@@ -78,7 +78,7 @@ class remote_waiters::awaitable {
   awaitable(remote_waiters& list, std::uint64_t seen, const std::uint64_t& counter, std::mutex& mutex) noexcept
       : list_(list), seen_(seen), counter_(counter), mutex_(mutex) {}
 
-  class awaiter : private millrace::detail::waiting_awaiter {
+  class awaiter : private detail::waiting_awaiter {
    public:
     awaiter(const awaitable& a, promise_base& promise) noexcept
         : waiting_awaiter(promise), list_(a.list_), seen_(a.seen_), counter_(a.counter_), mutex_(a.mutex_) {}
@@ -140,4 +140,4 @@ inline void remote_waiters::wake_all() noexcept {
   }
 }
 
-}  // namespace millrace::s3::detail
+}  // namespace millrace
