@@ -103,8 +103,8 @@ class spread final : public mill::storage {
   }
 
   bool serves(std::string_view url) const noexcept override { return each_[0]->serves(url); }
-  mill::task<mill::part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                              mill::slab_pool slabs) const override {
+  mill::task<part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        mill::slab_pool slabs) const override {
     const std::size_t i = static_cast<std::size_t>(object.url.back() - '0') % each_.size();
     return each_[i]->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }

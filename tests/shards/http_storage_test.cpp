@@ -79,8 +79,8 @@ class web {
     o.anonymous = s3_server::anonymous_access::read;
     return o;
   }
-  static task<std::string> all(task<part> reading) {
-    part p = co_await std::move(reading);
+  static task<std::string> all(task<storage::part> reading) {
+    storage::part p = co_await std::move(reading);
     std::string bytes_read(p.data.view());
     while (p.rest != nullptr) {
       const bytes more = co_await p.rest->next();
@@ -206,10 +206,10 @@ TEST_CASE("an object sent in one go that breaks off is an error", "[http_storage
 
 namespace {
 
-task<part> read_part(std::string url, std::size_t length, slab_pool slabs) {
+task<storage::part> read_part(std::string url, std::size_t length, slab_pool slabs) {
   http_storage store;
   shard object(std::move(url), length);
-  part p = co_await store.read(std::move(object), std::string(), 0, length, std::move(slabs));
+  storage::part p = co_await store.read(std::move(object), std::string(), 0, length, std::move(slabs));
   co_return p;
 }
 
@@ -235,11 +235,11 @@ TEST_CASE("a small object takes memory of its own size, a large part a slab", "[
   w.origin.put("b", "small", std::string(1000, 's'));
   const auto loop = make_event_loop();
   const slab_pool slabs(64 * KiB);
-  const part small = block_on(*loop, read_part(w.origin.endpoint() + "/b/small", 1000, slabs));
+  const storage::part small = block_on(*loop, read_part(w.origin.endpoint() + "/b/small", 1000, slabs));
   CHECK(small.data.size() == 1000);
   CHECK(small.data.retained() < 2000);
   CHECK(slabs.peak() == 0);
-  const part large = block_on(*loop, read_part(w.origin.endpoint() + "/b/k", 64 * KiB, slabs));
+  const storage::part large = block_on(*loop, read_part(w.origin.endpoint() + "/b/k", 64 * KiB, slabs));
   CHECK(large.data.size() == 64 * KiB);
   CHECK(slabs.peak() == 1);
 }

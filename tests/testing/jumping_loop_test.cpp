@@ -14,7 +14,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/file.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/sync/event.hpp>
 
@@ -36,13 +36,13 @@ class connected {
     here = mill::socket(ends[0]);
     there = mill::socket(ends[1]);
   }
-  mill::socket here;
-  mill::socket there;
+  mill::stream_socket here;
+  mill::stream_socket there;
 };
 
 mill::task<void> sleep_long(mill::duration d) { co_await mill::sleep_for(d); }
 
-mill::task<std::string> read_all(mill::socket& s) {
+mill::task<std::string> read_all(mill::stream_socket& s) {
   std::string text;
   char memory[1000];
   for (;;) {
@@ -52,7 +52,7 @@ mill::task<std::string> read_all(mill::socket& s) {
   }
 }
 
-mill::task<void> write_after(mill::socket& s, mill::duration pause, const std::string& text) {
+mill::task<void> write_after(mill::stream_socket& s, mill::duration pause, const std::string& text) {
   co_await mill::sleep_for(pause);
   const std::string_view pieces[] = {text};
   co_await s.write_all(pieces);

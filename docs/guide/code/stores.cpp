@@ -39,14 +39,14 @@ class memory_store final : public mill::storage {
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
 
-  mill::task<mill::part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
-                              mill::slab_pool slabs) const override {
+  mill::task<part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
+                        mill::slab_pool slabs) const override {
     const auto found = objects_.find(object.url);
     if (found == objects_.end()) throw mill::io_error(0, "no such object", {object.url, offset, {}});
     const std::string_view rest = std::string_view(found->second).substr(offset);
     const bool small = length <= slabs.slab_bytes() / 8;  // a whole slab would be mostly empty
     mill::writable_bytes memory = small ? mill::writable_bytes::allocate(length) : slabs.acquire();
-    mill::part result;
+    part result;
     result.total = found->second.size();  // of the object: fetch asks for the other parts by it
     const std::size_t n = rest.copy(memory.data(), length);
     result.data = memory.share(0, n);

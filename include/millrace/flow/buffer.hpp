@@ -25,7 +25,7 @@ async_generator<T> buffer_items(async_generator<T> source, buffer_options option
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<T> yielded = co_await this_delivery<T>();
-  signal arrived;
+  notifier arrived;
   puller<T> ahead(ex, stage, std::move(source), options.items, options.bytes, yielded, arrived);
   for (;;) {
     while (!ahead.has_item() && !ahead.ended()) co_await arrived.wait();

@@ -22,7 +22,7 @@
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace {
 
@@ -174,7 +174,7 @@ class part_scheduler {
   }
 
   task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length) {
-    part p;
+    storage::part p;
     executor* const other = elsewhere();
     if (other != nullptr) {
       auto reading = [store = store_, object = *o.info, etag = o.etag, offset, length, slabs = slabs_]() mutable {
@@ -222,7 +222,7 @@ class part_scheduler {
   }
 
   /// All parts must be of one version of the object, whole, and of one size.
-  void check(open_object& o, const part& p, std::uint64_t offset, std::size_t length) {
+  void check(open_object& o, const storage::part& p, std::uint64_t offset, std::size_t length) {
     const where at{o.info->shown(), offset, std::string()};
     if (o.etag.empty()) {
       o.etag = p.etag;
@@ -280,7 +280,7 @@ class part_scheduler {
   std::size_t taken_ = 0;  // of those, with the consumer
   bool upstream_ended_ = false;
   std::exception_ptr error_;
-  signal changed_;
+  notifier changed_;
   std::deque<open_object> open_;  // in the order of delivery; coroutines refer to them
   spawned<void> puller_;          // declared last: it refers to all of the above
 };

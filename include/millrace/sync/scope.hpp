@@ -10,7 +10,7 @@
 
 #include <millrace/coro/spawned.hpp>
 #include <millrace/sync/further_errors.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace {
 
@@ -119,7 +119,7 @@ class scope {
   std::list<spawned<void>> tasks_;
   std::size_t running_ = 0;
   std::exception_ptr error_;
-  signal changed_;
+  notifier changed_;
 };
 
 /// See scope. `body(scope&)` is a task<void>.

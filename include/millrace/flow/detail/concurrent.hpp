@@ -17,7 +17,7 @@
 #include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/order.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
 
@@ -178,8 +178,8 @@ class concurrent {
   bool failed_ = false;
   bool pump_ended_ = false;
   std::exception_ptr error_;  // of the source
-  signal progress_;
-  signal space_;
+  notifier progress_;
+  notifier space_;
   std::vector<slot*> queue_;  // a ring: slots in the order of delivery
   std::size_t head_ = 0;
   std::size_t queued_ = 0;

@@ -112,8 +112,8 @@ class open_sources {
   const interleave_options options_;
   const std::size_t bytes_;
   delivery<T> yielded_;
-  signal changed_;
-  signal room_;
+  notifier changed_;
+  notifier room_;
   bool stream_ended_ = false;
   std::exception_ptr error_;  // of the stream
   std::deque<source*> arrivals_;

@@ -13,7 +13,7 @@
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
 #include <millrace/flow/detail/window.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
 
@@ -33,7 +33,7 @@ class puller {
   /// Starts at once. `arrived` is notified of every item and of the end; `log`, if given, gets a pointer to this object
   /// for every item, in the order of their coming. Both outlive it.
   puller(executor& ex, stage_record* stage, async_generator<T> source, std::size_t items, std::size_t bytes,
-         delivery<T> yielded, signal& arrived, std::deque<puller*>* log = nullptr)
+         delivery<T> yielded, notifier& arrived, std::deque<puller*>* log = nullptr)
       : source_(std::move(source)), window_(items, bytes), yielded_(yielded), arrived_(arrived), log_(log) {
     pump_ = spawned<void>(ex, pump(*this), stage);
   }
@@ -108,8 +108,8 @@ class puller {
   std::size_t handed_bytes_ = 0;
   bool ended_ = false;
   std::exception_ptr error_;
-  signal& arrived_;
-  signal space_;
+  notifier& arrived_;
+  notifier space_;
   std::deque<puller*>* log_;
   spawned<void> pump_;  // declared last: destroyed first, it refers to all of the above
 };

@@ -11,7 +11,7 @@
 
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/testing/s3_server/detail/connection.hpp>
 
@@ -62,10 +62,10 @@ class basic_server {
   using connections = std::list<spawned<void>>;
 
   task<void> accept_all(executor& ex, connections& connected);
-  task<void> serve_connection(socket peer, std::uint64_t number);
+  task<void> serve_connection(stream_socket peer, std::uint64_t number);
 
   std::unique_ptr<detail::shared_state> state_;
-  socket listener_;
+  stream_socket listener_;
   const std::uint16_t port_;
   event stopping_;
 };
@@ -76,7 +76,7 @@ using server = basic_server<>;
 template <class Unused>
 basic_server<Unused>::basic_server(options o)
     : state_(std::make_unique<detail::shared_state>(std::move(o))),
-      listener_(socket::listen(state_->settings.address.c_str(), state_->settings.port)),
+      listener_(stream_socket::listen(state_->settings.address.c_str(), state_->settings.port)),
       port_(listener_.port()) {}
 
 template <class Unused>
@@ -95,7 +95,7 @@ task<void> basic_server<Unused>::accept_all(executor& ex, connections& connected
   for (std::uint64_t number = 1;;) {
     bool exhausted = false;
     try {
-      socket peer = co_await listener_.accept();
+      stream_socket peer = co_await listener_.accept();
       std::erase_if(connected, [](const spawned<void>& c) { return c.done(); });
       ++state_->counts.connections;
       connected.emplace_back(ex, serve_connection(std::move(peer), number++));
@@ -107,7 +107,7 @@ task<void> basic_server<Unused>::accept_all(executor& ex, connections& connected
 }
 
 template <class Unused>
-task<void> basic_server<Unused>::serve_connection(socket peer, std::uint64_t number) {
+task<void> basic_server<Unused>::serve_connection(stream_socket peer, std::uint64_t number) {
   detail::connection c(*state_, std::move(peer), number);
   co_await c.run();
 }

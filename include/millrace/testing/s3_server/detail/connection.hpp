@@ -48,7 +48,7 @@ class shared_state {
 template <class Unused = void>
 class basic_connection {
  public:
-  basic_connection(shared_state& s, socket peer, std::uint64_t number)
+  basic_connection(shared_state& s, stream_socket peer, std::uint64_t number)
       : state_(s), stream_(std::move(peer), s.tls.get()), input_(stream_, s.settings.max_head_size), number_(number) {
     stream_.raw().set_no_delay();
     ++state_.counts.open_connections;

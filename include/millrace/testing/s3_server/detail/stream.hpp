@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <millrace/coro/task.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/testing/s3_server/detail/tls_session.hpp>
 
 namespace millrace::s3_server::detail {
@@ -19,7 +19,7 @@ template <class Unused = void>
 class basic_stream {
  public:
   /// `context` null: plain. It must outlive the stream.
-  basic_stream(socket s, tls_context* context) : socket_(std::move(s)) {
+  basic_stream(stream_socket s, tls_context* context) : socket_(std::move(s)) {
     if (context != nullptr) tls_ = std::make_unique<tls_session>(socket_, *context);
   }
   basic_stream(const basic_stream&) = delete;
@@ -38,10 +38,10 @@ class basic_stream {
     }
   }
   /// Below TLS.
-  socket& raw() noexcept { return socket_; }
+  stream_socket& raw() noexcept { return socket_; }
 
  private:
-  socket socket_;
+  stream_socket socket_;
   std::unique_ptr<tls_session> tls_;
 };
 using stream = basic_stream<>;

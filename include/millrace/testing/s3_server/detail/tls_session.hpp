@@ -14,7 +14,7 @@
 #include <openssl/ssl.h>
 
 #include <millrace/coro/task.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/testing/s3_server/detail/tls_context.hpp>
 
 namespace millrace::s3_server::detail {
@@ -24,7 +24,8 @@ namespace millrace::s3_server::detail {
 template <class Unused = void>
 class basic_tls_session {
  public:
-  basic_tls_session(socket& s, tls_context& context) : socket_(s), ssl_(SSL_new(context.get())), memory_(64 * 1024) {
+  basic_tls_session(stream_socket& s, tls_context& context)
+      : socket_(s), ssl_(SSL_new(context.get())), memory_(64 * 1024) {
     in_ = BIO_new(BIO_s_mem());
     out_ = BIO_new(BIO_s_mem());
     if (ssl_ == nullptr || in_ == nullptr || out_ == nullptr) throw std::bad_alloc();
@@ -75,7 +76,7 @@ class basic_tls_session {
     BIO_reset(out_);
   }
 
-  socket& socket_;
+  stream_socket& socket_;
   tls_handle<SSL> ssl_;
   BIO* in_ = nullptr;  // both belong to ssl_
   BIO* out_ = nullptr;

@@ -16,24 +16,24 @@ namespace millrace {
 ///
 /// notify() wakes everybody who waits at that moment, through the run queue; it remembers nothing. Since coroutines of
 /// one executor interleave only at awaits, a test followed at once by wait() misses no notification. Dropping a wait
-/// unlinks it. The signal must outlive its waiters.
-class signal {
+/// unlinks it. The notifier must outlive its waiters.
+class notifier {
  public:
   class awaiter : public waiter, private detail::waiting_awaiter {
    public:
-    awaiter(signal& s, promise_base& promise) noexcept : waiting_awaiter(promise), signal_(s) {}
+    awaiter(notifier& s, promise_base& promise) noexcept : waiting_awaiter(promise), notifier_(s) {}
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
       suspend(handle);
-      signal_.waiters_.push(*this);
+      notifier_.waiters_.push(*this);
     }
     void await_resume() const noexcept {}
 
    private:
-    friend class signal;
-    signal& signal_;
+    friend class notifier;
+    notifier& notifier_;
   };
-  using awaitable = detail::awaitable_of<awaiter, signal>;
+  using awaitable = detail::awaitable_of<awaiter, notifier>;
 
   awaitable wait() noexcept { return awaitable(*this); }
 

@@ -3,7 +3,7 @@
 
 // Sockets that the kernel does not let the loop watch.
 
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 
 #include <cerrno>
 #include <string_view>
@@ -19,7 +19,7 @@ namespace millrace::test {
 namespace {
 
 /// Writes more than the socket takes: 0 never, else the error.
-task<int> write_for_ever(socket& s) {
+task<int> write_for_ever(stream_socket& s) {
   try {
     const std::string text(1 << 20, 'x');
     const std::string_view pieces[] = {text};
@@ -45,8 +45,8 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
     const auto loop = make_loop(loop_kind::tiny);
     if (loop == nullptr) return;
     seen.ring = true;
-    std::vector<socket> ours;
-    std::vector<socket> peers;
+    std::vector<stream_socket> ours;
+    std::vector<stream_socket> peers;
     for (int i = 0; i < sockets + 1; ++i) {
       int ends[2];
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("no socket pair");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-task<void> wait_for(millrace::signal& changed, const int& value, int wanted, std::string& log, char name) {
+task<void> wait_for(millrace::notifier& changed, const int& value, int wanted, std::string& log, char name) {
   while (value < wanted) {
     log += name;
     co_await changed.wait();
@@ -25,9 +25,9 @@ task<void> wait_for(millrace::signal& changed, const int& value, int wanted, std
 
 }  // namespace
 
-TEST_CASE("a signal wakes who waits at that moment and remembers nothing") {
+TEST_CASE("a notifier wakes who waits at that moment and remembers nothing") {
   testing::virtual_loop loop;
-  millrace::signal changed;
+  millrace::notifier changed;
   int value = 0;
   std::string log;
   changed.notify();
@@ -55,7 +55,7 @@ TEST_CASE("a signal wakes who waits at that moment and remembers nothing") {
 
 TEST_CASE("dropped waits are unlinked, before and after the notification") {
   testing::virtual_loop loop;
-  millrace::signal changed;
+  millrace::notifier changed;
   int value = 0;
   std::string log;
   spawned<void> a(loop, wait_for(changed, value, 1, log, 'a'));
@@ -71,11 +71,11 @@ TEST_CASE("dropped waits are unlinked, before and after the notification") {
   CHECK(loop.frames() == 1);
 }
 
-TEST_CASE("a signal may go before waiters that are only dropped") {
+TEST_CASE("a notifier may go before waiters that are only dropped") {
   testing::virtual_loop loop;
   int value = 0;
   std::string log;
-  std::optional<millrace::signal> changed(std::in_place);
+  std::optional<millrace::notifier> changed(std::in_place);
   spawned<void> a(loop, wait_for(*changed, value, 1, log, 'a'));
   run_until_idle(loop);
   changed.reset();

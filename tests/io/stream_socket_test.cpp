@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 
 #include <cstring>
 #include <memory>
@@ -22,17 +22,17 @@ struct socket_pair {
     if (domain == AF_UNIX) {
       int ends[2];
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("no socket pair");
-      a = socket(ends[0]);
-      b = socket(ends[1]);
+      a = stream_socket(ends[0]);
+      b = stream_socket(ends[1]);
       return;
     }
-    listener = socket::listen("127.0.0.1", 0);
+    listener = stream_socket::listen("127.0.0.1", 0);
     a = connected(listener.port());
   }
   /// A TCP connection to that port of the loopback, through the listener's backlog.
-  static socket connected(std::uint16_t port) {
+  static stream_socket connected(std::uint16_t port) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socket s(fd);
+    stream_socket s(fd);
     sockaddr_in name{};
     name.sin_family = AF_INET;
     name.sin_port = htons(port);
@@ -43,12 +43,12 @@ struct socket_pair {
     }
     return s;
   }
-  socket listener;
-  socket a;
-  socket b;
+  stream_socket listener;
+  stream_socket a;
+  stream_socket b;
 };
 
-task<std::string> read_all(socket& s) {
+task<std::string> read_all(stream_socket& s) {
   std::string text;
   std::vector<char> memory(10000);
   for (;;) {
@@ -58,14 +58,14 @@ task<std::string> read_all(socket& s) {
   }
 }
 
-task<void> write(socket& s, std::vector<std::string_view> pieces) {
+task<void> write(stream_socket& s, std::vector<std::string_view> pieces) {
   co_await s.write_all(pieces);
   s.shutdown_write();
 }
 
-task<socket> accept_one(socket& listener) { co_return co_await listener.accept(); }
+task<stream_socket> accept_one(stream_socket& listener) { co_return co_await listener.accept(); }
 
-task<int> write_error(socket& s, std::string_view text) {
+task<int> write_error(stream_socket& s, std::string_view text) {
   try {
     const std::string_view pieces[] = {text};
     for (int i = 0; i < 1000; ++i) co_await s.write_all(pieces);
@@ -115,45 +115,45 @@ TEST_CASE("both directions of one socket at a time", "[io]") {
 
 TEST_CASE("a listener takes connections that wait and connections that come", "[io]") {
   MILLRACE_EACH_LOOP(loop);
-  socket listener = socket::listen("127.0.0.1", 0);
+  stream_socket listener = stream_socket::listen("127.0.0.1", 0);
   CHECK(listener.port() != 0);
-  socket early = socket_pair::connected(listener.port());
+  stream_socket early = socket_pair::connected(listener.port());
   CHECK(block_on(loop, accept_one(listener)).fd() >= 0);
-  spawned<socket> accepting(loop, accept_one(listener));
+  spawned<stream_socket> accepting(loop, accept_one(listener));
   turns(loop, 3);
   CHECK(!accepting.done());
-  socket late = socket_pair::connected(listener.port());
+  stream_socket late = socket_pair::connected(listener.port());
   loop.run_until([&] { return accepting.done(); });
-  socket peer = accepting.take();
+  stream_socket peer = accepting.take();
   spawned<void> writing(loop, write(late, {"hello"}));
   CHECK(block_on(loop, read_all(peer)) == "hello");
 }
 
 TEST_CASE("addresses that cannot be listened on", "[io]") {
-  const socket first = socket::listen("127.0.0.1", 0);
+  const stream_socket first = stream_socket::listen("127.0.0.1", 0);
   try {
-    socket::listen("127.0.0.1", first.port());
+    stream_socket::listen("127.0.0.1", first.port());
     FAIL("two listeners on one port");
   } catch (const io_error& e) {
     CHECK(e.code() == EADDRINUSE);
   }
-  CHECK_THROWS_AS(socket::listen("localhost", 0), io_error);
+  CHECK_THROWS_AS(stream_socket::listen("localhost", 0), io_error);
 }
 
 TEST_CASE("a reset is an error of the reader, a peer that is gone one of the writer", "[io]") {
   MILLRACE_EACH_LOOP(loop);
-  socket listener = socket::listen("127.0.0.1", 0);
-  socket a = socket_pair::connected(listener.port());
-  socket b = block_on(loop, accept_one(listener));
+  stream_socket listener = stream_socket::listen("127.0.0.1", 0);
+  stream_socket a = socket_pair::connected(listener.port());
+  stream_socket b = block_on(loop, accept_one(listener));
   spawned<int> reading(loop, read_error(a));
   turns(loop, 2);
   b.reset_on_close();
-  b = socket();
+  b = stream_socket();
   loop.run_until([&] { return reading.done(); });
   CHECK(reading.take() == ECONNRESET);
 
   socket_pair pair;
-  pair.b = socket();
+  pair.b = stream_socket();
   CHECK(block_on(loop, write_error(pair.a, "x")) == EPIPE);
   CHECK(block_on(loop, read_error(pair.a)) == 0);
 }
@@ -165,7 +165,7 @@ TEST_CASE("a writer that waits learns that its peer has gone", "[io]") {
   spawned<int> writing(loop, write_error(pair.a, text));
   turns(loop, 3);
   CHECK(!writing.done());
-  pair.b = socket();
+  pair.b = stream_socket();
   loop.run_until([&] { return writing.done(); });
   const int code = writing.take();
   CHECK((code == EPIPE || code == ECONNRESET));
@@ -174,13 +174,13 @@ TEST_CASE("a writer that waits learns that its peer has gone", "[io]") {
 TEST_CASE("dropping an operation that waits leaves nothing behind, and the socket works on", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   testing::census before(loop);
-  socket listener = socket::listen("127.0.0.1", 0);
+  stream_socket listener = stream_socket::listen("127.0.0.1", 0);
   for (int i = 0; i < 3; ++i) {
-    spawned<socket> accepting(loop, accept_one(listener));
+    spawned<stream_socket> accepting(loop, accept_one(listener));
     turns(loop, i);
   }
-  socket a = socket_pair::connected(listener.port());
-  socket b = block_on(loop, accept_one(listener));
+  stream_socket a = socket_pair::connected(listener.port());
+  stream_socket b = block_on(loop, accept_one(listener));
   for (int i = 0; i < 3; ++i) {
     const auto memory = std::make_unique<char[]>(4);  // freed when the read is dropped
     spawned<int> reading(loop, read_error(a));
@@ -210,12 +210,12 @@ TEST_CASE("dropping an operation that has just become ready", "[io]") {
     spawned<void> writing(loop, write(pair.b, {pieces[0]}));
     loop.run_until([&] { return writing.done(); });
   }
-  socket listener = socket::listen("127.0.0.1", 0);
+  stream_socket listener = stream_socket::listen("127.0.0.1", 0);
   {
     // A connection that was accepted for nobody is closed.
-    spawned<socket> accepting(loop, accept_one(listener));
+    spawned<stream_socket> accepting(loop, accept_one(listener));
     turns(loop, 2);
-    socket a = socket_pair::connected(listener.port());
+    stream_socket a = socket_pair::connected(listener.port());
     turns(loop, 2);
   }
   CHECK(before.difference() == "");
@@ -227,7 +227,7 @@ TEST_CASE("a socket that nobody reads does not keep the loop busy", "[io]") {
   spawned<int> reading(loop, read_error(pair.a));
   turns(loop, 2);
   // The peer ends; the reader sees it and nobody asks again. The loop must be able to sleep until the timer.
-  pair.b = socket();
+  pair.b = stream_socket();
   loop.run_until([&] { return reading.done(); });
   std::size_t asked = 0;
   struct alarm final : timer_node {

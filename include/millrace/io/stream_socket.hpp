@@ -42,23 +42,23 @@ namespace millrace {
 /// by the loop, without resuming the coroutine, until it is done. Dropping an operation ends it: no memory of it is
 /// touched afterwards; what write_all() has handed to the kernel is sent, what a read had just taken is lost. Errors:
 /// io_error with the errno value.
-class socket {
+class stream_socket {
   class state;
 
  public:
-  socket() noexcept = default;
+  stream_socket() noexcept = default;
   /// Takes over a stream socket and makes it non-blocking.
-  explicit socket(int fd) : state_(std::make_unique<state>(fd)) {
+  explicit stream_socket(int fd) : state_(std::make_unique<state>(fd)) {
     const int flags = ::fcntl(fd, F_GETFL);
     if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno(errno, "fcntl");
   }
 
   /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control where it
   /// exists: a default of bbr paces loopback traffic and moves the sender's work to the receiver's core.
-  static socket listen(const char* address, std::uint16_t port, int backlog = 1024) {
+  static stream_socket listen(const char* address, std::uint16_t port, int backlog = 1024) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) throw_errno(errno, "socket");
-    socket s(fd);
+    stream_socket s(fd);
     const int on = 1;
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
@@ -158,7 +158,7 @@ class socket {
 };
 
 /// One system call that waits for its descriptor. attempt() makes it and says whether it is over.
-class socket::operation {
+class stream_socket::operation {
  public:
   operation(state& s, operation*& place, promise_base& promise) : state_(s), place_(place), promise_(promise) {
     s.bind(promise.get_executor());
@@ -185,7 +185,7 @@ class socket::operation {
   }
 
  protected:
-  static state& state_of(const socket& s) {
+  static state& state_of(const stream_socket& s) {
     if (s.state_ == nullptr) detail::misused("a socket was used that is empty: moved from, or never opened");
     return *s.state_;
   }
@@ -203,7 +203,7 @@ class socket::operation {
   }
 
  private:
-  friend class socket::state;
+  friend class stream_socket::state;
   bool step() noexcept {
     if (!attempt()) return false;
     place_ = nullptr;
@@ -224,7 +224,7 @@ class socket::operation {
   int error_ = 0;
 };
 
-inline void socket::state::ready(unsigned reported) noexcept {
+inline void stream_socket::state::ready(unsigned reported) noexcept {
   const bool broken = (reported & (POLLERR | POLLHUP | POLLNVAL)) != 0;
   bool woken = false;
   if (reader != nullptr && (broken || (reported & POLLIN) != 0)) woken |= reader->step();
@@ -247,9 +247,9 @@ inline void socket::state::ready(unsigned reported) noexcept {
   }
 }
 
-class socket::reading final : public operation {
+class stream_socket::reading final : public operation {
  public:
-  reading(socket& s, std::span<char> memory, promise_base& promise)
+  reading(stream_socket& s, std::span<char> memory, promise_base& promise)
       : operation(state_of(s), s.state_->reader, promise), memory_(memory) {}
   std::size_t await_resume() const { return static_cast<std::size_t>(result("reading from a socket")); }
 
@@ -264,17 +264,17 @@ class socket::reading final : public operation {
   std::span<char> memory_;
 };
 
-class socket::accepting final : public operation {
+class stream_socket::accepting final : public operation {
  public:
-  accepting(socket& s, int, promise_base& promise) : operation(state_of(s), s.state_->reader, promise) {}
+  accepting(stream_socket& s, int, promise_base& promise) : operation(state_of(s), s.state_->reader, promise) {}
   ~accepting() override {
     if (accepted_ >= 0) ::close(accepted_);
   }
-  socket await_resume() {
+  stream_socket await_resume() {
     result("accepting a connection");
     const int fd = accepted_;
     accepted_ = -1;  // first: a socket that cannot be made closes it
-    return socket(fd);
+    return stream_socket(fd);
   }
 
  private:
@@ -287,9 +287,9 @@ class socket::accepting final : public operation {
   int accepted_ = -1;
 };
 
-class socket::writing final : public operation {
+class stream_socket::writing final : public operation {
  public:
-  writing(socket& s, std::span<const std::string_view> pieces, promise_base& promise)
+  writing(stream_socket& s, std::span<const std::string_view> pieces, promise_base& promise)
       : operation(state_of(s), s.state_->writer, promise), pieces_(pieces) {}
   void await_resume() const { result("writing to a socket"); }
 
@@ -334,21 +334,22 @@ class socket::writing final : public operation {
 };
 
 template <class Awaiter, class Argument>
-class [[nodiscard("a socket operation does nothing until it is awaited")]] socket::awaitable {
+class [[nodiscard("a socket operation does nothing until it is awaited")]] stream_socket::awaitable {
  public:
-  awaitable(socket& s, Argument argument) noexcept : socket_(&s), argument_(argument) {}
+  awaitable(stream_socket& s, Argument argument) noexcept : socket_(&s), argument_(argument) {}
   Awaiter awaited_by(promise_base& promise) const { return Awaiter(*socket_, argument_, promise); }
 
  private:
-  socket* socket_;
+  stream_socket* socket_;
   Argument argument_;
 };
 
-inline socket::awaitable<socket::reading, std::span<char>> socket::read_some(std::span<char> memory) noexcept {
+inline stream_socket::awaitable<stream_socket::reading, std::span<char>> stream_socket::read_some(
+    std::span<char> memory) noexcept {
   return {*this, memory};
 }
-inline socket::awaitable<socket::accepting, int> socket::accept() noexcept { return {*this, 0}; }
-inline socket::awaitable<socket::writing, std::span<const std::string_view>> socket::write_all(
+inline stream_socket::awaitable<stream_socket::accepting, int> stream_socket::accept() noexcept { return {*this, 0}; }
+inline stream_socket::awaitable<stream_socket::writing, std::span<const std::string_view>> stream_socket::write_all(
     std::span<const std::string_view> pieces) noexcept {
   return {*this, pieces};
 }
