@@ -216,7 +216,7 @@ task<storage::part> read_part(std::string url, std::size_t length, slab_pool sla
 /// What is left of an object that came in one go, by a reader that lets the server do all it can before each piece.
 task<std::size_t> read_rest_slowly(std::string url, slab_pool slabs) {
   http_storage store;
-  part p = co_await store.read(shard(std::move(url)), std::string(), 0, slabs.slab_bytes(), slabs);
+  storage::part p = co_await store.read(shard(std::move(url)), std::string(), 0, slabs.slab_bytes(), slabs);
   std::size_t total = p.data.size();
   p.data = bytes();
   for (;;) {
