@@ -55,7 +55,7 @@ void compare(bool tls, int epochs) {
   options.endpoint = endpoint;
   mill::s3::config c(options);
   c.ca_bundle = server.certificate_file;
-  const mill::s3::client s3(std::move(c), mill::s3::credentials("origin-key", "origin-secret"));
+  const mill::s3::client s3(std::move(c), mill::s3::credentials("test-key", "test-secret"));
 
   bench::figure alone, kept;
   mill::runtime rt;

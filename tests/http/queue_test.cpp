@@ -45,19 +45,19 @@ TEST_CASE("exchanges dropped while they are queued leave nothing behind for the 
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      s3_server::server origin(open_to_all());
-      spawned<void> serving(loop, origin.serve());
-      origin.objects().put("b", "k", std::string("content"));
-      origin.faults().add({.key = "k", .times = 1}, fault::stall_head());
+      s3_server::server server(open_to_all());
+      spawned<void> serving(loop, server.serve());
+      server.objects().put("b", "k", std::string("content"));
+      server.faults().add({.key = "k", .times = 1}, fault::stall_head());
       http::engine_options one_at_a_time;
       one_at_a_time.connections_per_host = 1;
       http::engine& engine = http::engine::of(loop, one_at_a_time);
-      const std::string url = origin.endpoint() + "/b/k";
+      const std::string url = server.endpoint() + "/b/k";
       spawned<std::string> holder(loop, fetch(url));
       spawned<std::string> queued(loop, fetch(url));
       block_on(loop, a_while());
       CHECK(engine.transfers() == 2);
-      CHECK(origin.stats().requests == 1);
+      CHECK(server.stats().requests == 1);
       (holder_first ? holder : queued) = spawned<std::string>();
       (holder_first ? queued : holder) = spawned<std::string>();
       CHECK(engine.transfers() == 0);
@@ -85,12 +85,12 @@ task<void> fetch_at_once(std::string url, std::size_t n) {
 
 TEST_CASE("connections are kept while fewer are needed for a time") {
   testing::jumping_loop loop;
-  s3_server::server origin(open_to_all());
-  const spawned<void> serving(loop, origin.serve());
-  origin.objects().put("b", "k", std::string("content"));
+  s3_server::server server(open_to_all());
+  const spawned<void> serving(loop, server.serve());
+  server.objects().put("b", "k", std::string("content"));
   for (const std::size_t n : {12, 1, 12}) {
-    block_on(loop, fetch_at_once(origin.endpoint() + "/b/k", n));
-    CHECK(origin.stats().connections == 12);
+    block_on(loop, fetch_at_once(server.endpoint() + "/b/k", n));
+    CHECK(server.stats().connections == 12);
   }
 }
 
@@ -105,10 +105,10 @@ TEST_CASE("connections are bounded, for each host and in all") {
     (in_all ? few.connections : few.connections_per_host) = 2;
     http::engine::of(loop, few);
     std::vector<spawned<std::string>> waiting;
-    for (s3_server::server* origin : {&one, &other}) {
-      origin->objects().put("b", "k", std::string("content"));
-      origin->faults().add({.key = "k"}, fault::stall_head());
-      for (int i = 0; i < 4; ++i) waiting.emplace_back(loop, fetch(origin->endpoint() + "/b/k"));
+    for (s3_server::server* server : {&one, &other}) {
+      server->objects().put("b", "k", std::string("content"));
+      server->faults().add({.key = "k"}, fault::stall_head());
+      for (int i = 0; i < 4; ++i) waiting.emplace_back(loop, fetch(server->endpoint() + "/b/k"));
     }
     block_on(loop, a_while());
     CHECK(one.stats().connections + other.stats().connections == (in_all ? 2 : 4));

@@ -110,13 +110,13 @@ TEST_CASE("a run over three loops reads on three threads, in turn; one over one 
 }
 
 TEST_CASE("a pipeline that nobody reads from uses under one percent of a core once it has read ahead") {
-  s3_server::background origin;
+  s3_server::background server;
   const bytes content = bytes::copy(std::string(MiB, 'x'));
-  for (int i = 0; i < 8; ++i) origin.put("corpus", std::to_string(i), content);
-  const std::string endpoint = origin.endpoint();
+  for (int i = 0; i < 8; ++i) server.put("corpus", std::to_string(i), content);
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
-  const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  const s3::client c(s3::config(o), s3::credentials("test-key", "test-secret"));
   const std::unique_ptr<event_loop> clock = make_event_loop();
   for (const unsigned loops : {1u, 2u}) {
     for (const bool epoll : {false, true}) {

@@ -114,23 +114,23 @@ async_generator<int> where_it_runs(std::atomic<runtime_parts*>& parts) {
 
 TEST_CASE("the second epoch on a runtime opens no connection") {
   for (const unsigned loops : {1u, 2u}) {
-    s3_server::background origin;
-    for (std::size_t i = 0; i < objects; ++i) origin.put("b", "train/" + std::to_string(i), std::string(100'000, 'x'));
-    origin.faults().add({}, s3_server::fault::delay_head(std::chrono::milliseconds(5)));
+    s3_server::background server;
+    for (std::size_t i = 0; i < objects; ++i) server.put("b", "train/" + std::to_string(i), std::string(100'000, 'x'));
+    server.faults().add({}, s3_server::fault::delay_head(std::chrono::milliseconds(5)));
     s3::config_options how;
-    const std::string endpoint = origin.endpoint();
+    const std::string endpoint = server.endpoint();
     how.endpoint = endpoint;
-    const s3::client c(s3::config(how), s3::credentials("origin-key", "origin-secret"));
+    const s3::client c(s3::config(how), s3::credentials("test-key", "test-secret"));
     runtime rt({.loops = loops, .http = {.connections_per_host = 2}});
     std::uint64_t after_first = 0;
     for (int epoch = 0; epoch < 3; ++epoch) {
       std::size_t n = 0;
       for (const chunk& piece : rt.run(c.list("s3://b/train/") | fetch(c))) n += piece.data.size();
       CHECK(n == objects * 100'000);
-      if (epoch == 0) after_first = origin.stats().connections;
+      if (epoch == 0) after_first = server.stats().connections;
     }
     CHECK(after_first == 2 * loops);
-    CHECK(origin.stats().connections == after_first);
+    CHECK(server.stats().connections == after_first);
   }
 }
 

@@ -85,17 +85,17 @@ task<void> take(async_generator<chunk> in, std::string& got, bool& ended) {
 
 class store {
  public:
-  explicit store(bool validate = true) : origin(any_parts()), client_(client_of(validate)) {}
+  explicit store(bool validate = true) : server(any_parts()), client_(client_of(validate)) {}
 
   void put(std::vector<sum_field> checksums) {
     s3_server::object o(bytes::copy(body_text));
     o.checksums = std::move(checksums);
-    origin.objects().put("b", "k", std::move(o));
+    server.objects().put("b", "k", std::move(o));
   }
   /// A bit of the n-th part that is asked for is inverted.
   void damage(std::uint64_t nth) {
-    origin.faults().clear();
-    origin.faults().add({.method = "GET", .key = "k", .nth = nth}, fault::flipped_bit(123));
+    server.faults().clear();
+    server.faults().add({.method = "GET", .key = "k", .nth = nth}, fault::flipped_bit(123));
   }
 
   /// What reading the object by parts comes to.
@@ -121,12 +121,12 @@ class store {
   }
   std::size_t asked(const std::string& method) {
     std::size_t n = 0;
-    for (const auto& r : origin.log().entries()) n += r.method == method && r.key == "k" ? 1 : 0;
+    for (const auto& r : server.log().entries()) n += r.method == method && r.key == "k" ? 1 : 0;
     return n;
   }
   s3::client& client() { return client_; }
 
-  s3_server::background origin;
+  s3_server::background server;
 
  private:
   static s3_server::options any_parts() {
@@ -135,13 +135,13 @@ class store {
     return o;
   }
   s3::client client_of(bool validate) {
-    const std::string endpoint = origin.endpoint();
+    const std::string endpoint = server.endpoint();
     s3::config_options o;
     o.endpoint = endpoint;
     o.region = "us-east-1";
     o.validate_checksums = validate;
     o.retry.base = std::chrono::microseconds(10);
-    return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+    return s3::client(s3::config(o), s3::credentials("test-key", "test-secret"));
   }
 
   s3::client client_;
@@ -171,7 +171,7 @@ TEST_CASE("checksums of an upload's parts are compared, wherever the parts end",
     for (std::uint64_t each : {part_bytes, 2 * part_bytes, std::size_t(50'000), part_bytes / 2, size}) {
       INFO(algorithm << " " << each);
       store s;
-      s.origin.objects().put("b", "k", composed(cut(each), algorithm));
+      s.server.objects().put("b", "k", composed(cut(each), algorithm));
       CHECK(s.read() == "right");
       CHECK(s.read() == "right");  // the algorithm is known now, and computed as bytes come
       s.damage(3);
@@ -187,12 +187,12 @@ TEST_CASE("an upload whose parts differ in size is not taken for damaged", "[che
   };
   for (const auto& parts : uneven) {
     store s;
-    s.origin.objects().put("b", "k", composed(parts, "crc32"));
+    s.server.objects().put("b", "k", composed(parts, "crc32"));
     CHECK(s.read() == "right");
   }
   store s;  // one that does not tell its parts
-  s.origin.objects().put("b", "k", composed(cut(part_bytes), "crc32"));
-  s.origin.faults().add({.method = "HEAD", .key = "k", .nth = 2}, fault::refuse(501, "NotImplemented"));
+  s.server.objects().put("b", "k", composed(cut(part_bytes), "crc32"));
+  s.server.faults().add({.method = "HEAD", .key = "k", .nth = 2}, fault::refuse(501, "NotImplemented"));
   CHECK(s.read() == "right");
 }
 
@@ -203,12 +203,12 @@ TEST_CASE("what put() stores in parts is compared when it is read", "[checksum]"
     bytes all = bytes::copy(body_text);
     co_yield give(all);
   };
-  s.origin.put("b", "other", std::string());
+  s.server.put("b", "other", std::string());
   s3::put_options options;
   options.part = 100'000;
   auto stream = content();
   block_on(*loop, s.client().put("s3://b/k", std::move(stream), options));
-  REQUIRE(s.origin.objects().find("b", "k")->parts.size() == 3);
+  REQUIRE(s.server.objects().find("b", "k")->parts.size() == 3);
   CHECK(s.read() == "right");
   s.damage(2);
   CHECK_THAT(s.read(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
@@ -222,8 +222,8 @@ TEST_CASE("an object without a checksum is read as it comes, and so is one whose
   s.damage(2);
   CHECK(s.read() == "wrong");
   s.put({sum_of("crc32")});
-  s.origin.faults().clear();
-  s.origin.faults().add({.method = "HEAD"}, fault::refuse(405, "MethodNotAllowed"));
+  s.server.faults().clear();
+  s.server.faults().add({.method = "HEAD"}, fault::refuse(405, "MethodNotAllowed"));
   CHECK(s.read() == "right");
 }
 
@@ -240,10 +240,10 @@ TEST_CASE("an object of one part is compared too when its size is not known", "[
   const std::string one(1000, 'x');
   s3_server::object o(bytes::copy(one));
   o.checksums.emplace_back("x-amz-checksum-crc32", digests::to_base64(digests::checksum_of("crc32", one)));
-  s.origin.objects().put("b", "k", std::move(o));
+  s.server.objects().put("b", "k", std::move(o));
   s.damage(1);
   CHECK_THAT(s.read(false), Contains("checksum: s3://b/k: ") && !Contains("handed on"));
-  s.origin.faults().clear();
+  s.server.faults().clear();
   CHECK(s.read(false) == "wrong");  // the end of an object is reached that is not the body_text
 }
 
@@ -252,10 +252,10 @@ TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
   s.put({sum_of("crc64nvme")});
   CHECK(s.read() == "right");
   for (int round = 0; round < 2; ++round) {
-    s.origin.faults().clear();
-    s.origin.faults().add({.method = "GET", .key = "k", .nth = 1, .times = 3}, fault::close_in_body(500));
-    s.origin.faults().add({.method = "GET", .key = "k", .nth = 4}, fault::refuse(503, "SlowDown"));
-    if (round == 1) s.origin.faults().add({.method = "GET", .key = "k", .nth = 6}, fault::flipped_bit(77));
+    s.server.faults().clear();
+    s.server.faults().add({.method = "GET", .key = "k", .nth = 1, .times = 3}, fault::close_in_body(500));
+    s.server.faults().add({.method = "GET", .key = "k", .nth = 4}, fault::refuse(503, "SlowDown"));
+    if (round == 1) s.server.faults().add({.method = "GET", .key = "k", .nth = 6}, fault::flipped_bit(77));
     CHECK_THAT(s.read(), Contains(round == 0 ? "right" : "checksum: "));
   }
 }
@@ -263,10 +263,10 @@ TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
 TEST_CASE("a checksum of another version of the object is a change", "[checksum]") {
   store s;
   s.put({sum_of("crc32")});
-  s.origin.faults().add({.method = "HEAD"}, fault::wrong_etag());
+  s.server.faults().add({.method = "HEAD"}, fault::wrong_etag());
   CHECK_THAT(s.read(false), Contains("changed while it was read"));
-  s.origin.faults().clear();
-  s.origin.faults().add({.method = "HEAD"}, fault::refuse(412, "PreconditionFailed"));
+  s.server.faults().clear();
+  s.server.faults().add({.method = "HEAD"}, fault::refuse(412, "PreconditionFailed"));
   CHECK_THAT(s.read(), Contains("changed while it was read"));
 }
 
@@ -287,13 +287,13 @@ TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison b
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      s3_server::server origin{s3_server::options()};
-      const spawned<void> serving(loop, origin.serve());
-      origin.objects().put("b", "k", composed(cut(50'000), "sha256"));
+      s3_server::server server{s3_server::options()};
+      const spawned<void> serving(loop, server.serve());
+      server.objects().put("b", "k", composed(cut(50'000), "sha256"));
       s3::config_options o;
-      o.endpoint = origin.endpoint();
+      o.endpoint = server.endpoint();
       o.region = "us-east-1";
-      const s3::client client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+      const s3::client client(s3::config(o), s3::credentials("test-key", "test-secret"));
       std::string got;
       bool ended = false;
       {
@@ -316,8 +316,8 @@ TEST_CASE("samples before the damage is known are the only ones, and the shard d
   store s;
   s3_server::object o(bytes::copy(tar));
   o.checksums.emplace_back("x-amz-checksum-crc32c", digests::to_base64(digests::checksum_of("crc32c", tar)));
-  s.origin.objects().put("b", "k", std::move(o));
-  s.origin.faults().add({.method = "GET", .key = "k", .nth = 1}, fault::flipped_bit(5000));  // inside of a member
+  s.server.objects().put("b", "k", std::move(o));
+  s.server.faults().add({.method = "GET", .key = "k", .nth = 1}, fault::flipped_bit(5000));  // inside of a member
   const auto loop = make_event_loop();
   auto samples = s.client().list("s3://b/k") | fetch(s.client(), by_parts) | untar() | group_samples();
   int seen = 0;

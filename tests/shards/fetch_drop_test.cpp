@@ -67,12 +67,12 @@ TEST_CASE("fetch dropped in the middle of its transfers leaves no frame, no slab
       testing::jumping_loop loop;
       s3_server::options open_to_all;
       open_to_all.anonymous = s3_server::anonymous_access::read;
-      s3_server::server origin(open_to_all);
-      const spawned<void> serving(loop, origin.serve());
+      s3_server::server server(open_to_all);
+      const spawned<void> serving(loop, server.serve());
       std::vector<shard> shards;
       for (const char* key : {"0", "1", "2", "3"}) {
-        origin.objects().put("b", key, std::string(object_size, key[0]));
-        shards.emplace_back(origin.endpoint() + "/b/" + key);
+        server.objects().put("b", key, std::string(object_size, key[0]));
+        shards.emplace_back(server.endpoint() + "/b/" + key);
       }
       std::size_t total = 0;
       testing::census slabs;

@@ -46,7 +46,7 @@ mill::s3::client client_of(const std::string& endpoint) {
   o.region = "us-east-1";
   o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
   o.retries = mill::s3::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
-  return mill::s3::client(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  return mill::s3::client(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
 }
 // end client
 
@@ -90,17 +90,17 @@ std::string train(mill::async_generator<std::int64_t> labels) {
 }  // namespace
 
 TEST_CASE("the guide's failures are what its page says", "[guide]") {
-  mill::s3_server::background origin;
-  const mill::s3::client s3 = client_of(origin.endpoint());
+  mill::s3_server::background server;
+  const mill::s3::client s3 = client_of(server.endpoint());
   mill::cpu_pool cores(2);
-  origin.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
-  origin.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
-  origin.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
-  origin.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
+  server.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
+  server.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
+  server.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
+  server.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
   using mill::s3_server::fault;
-  origin.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
+  server.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
   CHECK(train(labels_of("s3://corpus/good.tar", s3, cores)) == "4 steps");
-  CHECK(origin.faults().injected() == 1);
+  CHECK(server.faults().injected() == 1);
   CHECK(train(labels_of("s3://corpus/one.tar", s3, cores)) == "3 steps");
   CHECK(train(labels_of("s3://corpus/two.tar", s3, cores)) == "bad data: 2 of 4");
   CHECK(train(labels_of("s3://corpus/cut.tar", s3, cores)) == "archive: s3://corpus/cut.tar");

@@ -15,9 +15,9 @@ namespace millrace::s3_server {
 
 /// A server on a thread and a loop of its own: running from the constructor to the destructor.
 ///
-///     s3_server::background origin;
-///     origin.put("corpus", "train/000.tar", tar);
-///     connect_to(origin.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
+///     s3_server::background server;
+///     server.put("corpus", "train/000.tar", tar);
+///     connect_to(server.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
 ///
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
 template <class Unused = void>
