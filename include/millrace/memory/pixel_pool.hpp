@@ -3,12 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/memory/pixel_buffer.hpp>
@@ -36,13 +37,11 @@ class basic_pixel_pool {
   static constexpr std::size_t default_idle_bytes = std::size_t(64) << 20;
 
   /// 0 keeps nothing.
-  explicit basic_pixel_pool(std::size_t idle_bytes = default_idle_bytes) : state_(new state(idle_bytes)) {}
+  explicit basic_pixel_pool(std::size_t idle_bytes = default_idle_bytes)
+      : state_(std::make_shared<state>(idle_bytes)) {}
   basic_pixel_pool(const basic_pixel_pool&) = delete;
   basic_pixel_pool& operator=(const basic_pixel_pool&) = delete;
-  ~basic_pixel_pool() {
-    state_->close();
-    state_->release();
-  }
+  ~basic_pixel_pool() { state_->close(); }
 
   /// `size` bytes with whatever was in them. Throws std::bad_alloc.
   pixel_buffer acquire(std::size_t size) {
@@ -53,7 +52,6 @@ class basic_pixel_pool {
     if (p == nullptr) p = make_piece(c.capacity);
     p->refs.store(1, std::memory_order_relaxed);
     p->home = state_;
-    state_->refs.fetch_add(1, std::memory_order_relaxed);
     unpoison(p->data, size);
     return pixel_buffer(writable_bytes(p), size);
   }
@@ -84,7 +82,7 @@ class basic_pixel_pool {
 
   // In front of its memory, in the same allocation.
   struct piece : detail::block {
-    state* home = nullptr;        // set while handed out; then it counts among its references
+    std::shared_ptr<state> home;  // set while handed out, so that it outlives the pool
     std::uint64_t came_back = 0;  // its place in the order of all returns: its age
     piece* newer = nullptr;
     piece* older = nullptr;  // in its class, or in a chain to be freed
@@ -138,12 +136,8 @@ class basic_pixel_pool {
       std::lock_guard lock(mutex);
       return idle_total;
     }
-    void release() noexcept {
-      if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-    }
 
     const std::size_t limit;
-    std::atomic<std::size_t> refs{1};  // the pool, and every buffer that is in use
 
    private:
     struct list {
@@ -189,10 +183,9 @@ class basic_pixel_pool {
     p->capacity = capacity;
     p->recycle = [](detail::block* b) noexcept {
       auto* const back = static_cast<piece*>(b);
-      state* const home = back->home;
+      const std::shared_ptr<state> home = std::move(back->home);
       poison(back->data, back->capacity);
       home->put(back);
-      home->release();
     };
     poison(p->data, p->capacity);
     return p;
@@ -214,7 +207,7 @@ class basic_pixel_pool {
   static void unpoison(void*, std::size_t) noexcept {}
 #endif
 
-  state* state_;
+  const std::shared_ptr<state> state_;
 };
 using pixel_pool = basic_pixel_pool<>;
 
