@@ -12,17 +12,24 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/detail/part_times.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
-#include <millrace/shards/hedge_options.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/sync/any_of.hpp>
 
 namespace millrace {
+
+/// When a part that is slow to come is asked for a second time.
+struct hedge_options {
+  double factor = 3;                       ///< times the 95th percentile of recent parts of its size; at least 1
+  duration least = duration(100'000'000);  ///< ... and not before this
+  double extra = 0.05;                     ///< second requests per request, at most
+};
 
 /// A store whose slow parts are asked for a second time; what comes first counts, the other request is dropped.
 ///
@@ -33,7 +40,7 @@ template <class Unused = void>
 class basic_hedged_storage final : public storage {
  public:
   basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
-      : inner_(std::move(inner)), times_(options) {}
+      : inner_(std::move(inner)), times_(options.factor, options.least, options.extra) {}
 
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
