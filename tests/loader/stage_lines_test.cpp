@@ -24,6 +24,7 @@
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/zero_storage.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -64,23 +65,10 @@ lines lines_of(async_generator<T> pipeline) {
   return all;
 }
 
-/// Every object is of 1 MiB.
-class zeros final : public storage {
- public:
-  bool serves(std::string_view) const noexcept override { return true; }
-  task<part> read(shard, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
-    part p;
-    p.total = MiB;
-    writable_bytes slab = slabs.acquire();
-    p.data = slab.share(0, offset >= MiB ? 0 : length);
-    co_return std::move(p);
-  }
-};
-
 /// Two objects of 1 MiB, read in 32 parts; of each part two strings, as large as four parts together: as pixels are.
 async_generator<std::string> decoded() {
   std::vector<std::string> names{"mem:0", "mem:1"};
-  const std::shared_ptr<const storage> store = std::make_shared<zeros>();
+  const std::shared_ptr<const storage> store = std::make_shared<test::zero_storage>();
   auto of_chunk = [](const chunk& c) { return std::vector<std::string>(2, std::string(2 * c.data.size(), 'p')); };
   return from_range(std::move(names)) | map([](const std::string& name) { return shard(name, MiB); }) |
          fetch(store, {.shards = 2, .window = MiB, .part = 64 * KiB}) | flat_map(of_chunk);

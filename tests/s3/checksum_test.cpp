@@ -12,6 +12,7 @@
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/checking_client.hpp"
 #include "tests/support/s3_server.hpp"
 
 using namespace millrace;
@@ -55,7 +56,7 @@ class checked {
  public:
   checked(std::string content, std::vector<field> checksums, bool validate = true,
           std::vector<std::uint64_t> parts = {})
-      : content_(std::move(content)), client_(client_of(validate)) {
+      : content_(std::move(content)), client_(test::checking_client(server, validate)) {
     s3_server::object o(bytes::copy(content_));
     o.checksums = std::move(checksums);
     o.parts = std::move(parts);
@@ -86,16 +87,6 @@ class checked {
   mutable s3_server::background server;
 
  private:
-  s3::client client_of(bool validate) {
-    const std::string endpoint = server.endpoint();
-    s3::config_options o;
-    o.endpoint = endpoint;
-    o.region = "us-east-1";
-    o.validate_checksums = validate;
-    o.retry.base = std::chrono::microseconds(10);
-    return s3::client(s3::config(o), s3::credentials("test-key", "test-secret"));
-  }
-
   const std::string content_;
   s3::client client_;
   std::string etag_;

@@ -28,6 +28,7 @@
 #include <millrace/testing/s3_server/detail/digest.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/checking_client.hpp"
 #include "tests/support/s3_server.hpp"
 
 using namespace millrace;
@@ -85,7 +86,7 @@ task<void> take(async_generator<chunk> in, std::string& got, bool& ended) {
 
 class store {
  public:
-  explicit store(bool validate = true) : server(any_parts()), client_(client_of(validate)) {}
+  explicit store(bool validate = true) : server(any_parts()), client_(test::checking_client(server, validate)) {}
 
   void put(std::vector<sum_field> checksums) {
     s3_server::object o(bytes::copy(body_text));
@@ -134,16 +135,6 @@ class store {
     o.min_part_size = 1;
     return o;
   }
-  s3::client client_of(bool validate) {
-    const std::string endpoint = server.endpoint();
-    s3::config_options o;
-    o.endpoint = endpoint;
-    o.region = "us-east-1";
-    o.validate_checksums = validate;
-    o.retry.base = std::chrono::microseconds(10);
-    return s3::client(s3::config(o), s3::credentials("test-key", "test-secret"));
-  }
-
   s3::client client_;
 };
 
