@@ -71,7 +71,7 @@ def without_templates(declaration):
             depth += {"<": 1, ">": -1}.get(text[i], 0) if text[i - 1:i + 1] != "->" else 0
             i += 1
         text = text[i:].strip()
-        text = re.sub(r"^requires\s+(?:requires\s*)?(?:[\w:]+(?:<[^()]*?>)?\s*(?:&&|\|\|)?\s*|\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)+?(?=(?:class|struct|auto|inline|constexpr|async_generator|task|void|bool|std::|[\w:]+(?:<[^()]*>)?[&*]?\s+\w+\s*\())", "", text)
+        text = re.sub(r"^requires\s+(?:requires\s*)?(?:[\w:]+(?:<[^()]*?>)?\s*(?:&&|\|\|)?\s*|\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)+?(?=(?:class|struct|auto|inline|constexpr|async_generator|stream|task|void|bool|std::|[\w:]+(?:<[^()]*>)?[&*]?\s+\w+\s*\())", "", text)
     return " ".join(text.split())
 
 

@@ -493,13 +493,7 @@ TEST_CASE("an empty generator is refused with a sentence wherever it is used") {
   CHECK(refused([&] { block_on(loop, take_into(none, seen)); }));
   CHECK(refused([&] { (void)none.next(); }));
   CHECK(refused([&] { (void)none.next_in_place(); }));
-  CHECK(refused([] { (void)async_generator<int>().named("x"); }));
-  CHECK(refused([] { (void)async_generator<int>().bounded(1, 1); }));
-  CHECK(refused([] { (void)async_generator<int>().bounded("x", 1, 1); }));
-  CHECK(refused([] { (void)async_generator<int>().of_rank(1); }));
   CHECK(refused([] { (void)async_generator<int>().keep(nullptr); }));
-  CHECK(refused([] { (void)async_generator<int>().inherit({stage_bounds{"x", 1, 1}}); }));
-  CHECK(none.bounds().empty());
   CHECK(seen.empty());
   CHECK(loop.frames() == 0);
 }
@@ -522,7 +516,7 @@ TEST_CASE("the same where an account is kept") {
   testing::virtual_loop loop;
   stage_recorder records;
   stage_record* const sink = records.find_or_add("sink", nullptr);
-  async_generator<int> g = slow_count_to(3).named("slow");
+  async_generator<int> g = as_stage("slow", slow_count_to(3));
   std::vector<int> seen;
   spawned<void> one(loop, take_into(g, seen), sink);
   spawned<void> two(loop, take_into(g, seen), sink);
@@ -555,7 +549,7 @@ TEST_CASE("a generator that has begun on one executor is refused on another") {
   SECTION("where it waits, and an account is kept") {
     stage_recorder records;
     stage_record* const sink = records.find_or_add("sink", nullptr);
-    async_generator<int> g = slow_count_to(3).named("counting");
+    async_generator<int> g = as_stage("counting", slow_count_to(3));
     block_on(one, take_into(g, seen), sink);
     CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
           std::string::npos);

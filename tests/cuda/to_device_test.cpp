@@ -105,7 +105,7 @@ TEST_CASE("the default stream may be the consumer's", "[cuda][to_device]") {
 namespace {
 
 // Trains on everything; the steps only enqueue. Returns the ids in order of arrival.
-std::vector<std::int64_t> train(testing::virtual_loop& loop, async_generator<device_batch>& stream,
+std::vector<std::int64_t> train(testing::virtual_loop& loop, stream<device_batch>& stream,
                                 const std::vector<cudaStream_t>& streams, rng& random) {
   std::vector<std::int64_t> ids;
   std::deque<device_batch> held;

@@ -54,7 +54,7 @@ inline std::string labels_of(const tensor_view& t) {
 }
 
 // Takes `n` batches (all when -1) and keeps them.
-inline task<void> take(async_generator<device_batch>& source, std::deque<device_batch>& into, int n = -1) {
+inline task<void> take(stream<device_batch>& source, std::deque<device_batch>& into, int n = -1) {
   while (n-- != 0) {
     std::optional<device_batch> b = co_await source.next();
     if (!b) co_return;

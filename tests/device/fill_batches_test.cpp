@@ -171,7 +171,7 @@ TEST_CASE("from items to the device with one copy a batch, few batches, and drop
       CHECK(block_on(loop, drive()) == static_cast<std::size_t>(taken > 125 ? 2000 : taken * 16));
       CHECK(device.control().unpinned == 0);
       CHECK(pool.peak() <= 2 + 2 + 1);
-      stream = async_generator<device_batch>();
+      stream = {};
       loop.drain();
     }
     free_ended_slots();

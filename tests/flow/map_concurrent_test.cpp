@@ -41,7 +41,7 @@ mill::task<int> slow_if_even(int x) {
 }
 
 template <class T>
-std::vector<T> run(virtual_loop& loop, mill::async_generator<T> source) {
+std::vector<T> run(virtual_loop& loop, mill::stream<T> source) {
   return mill::block_on(loop, mill::collect(std::move(source)));
 }
 
@@ -240,7 +240,7 @@ std::size_t byte_size(const unsized& item) {
   return 1;
 }
 mill::task<unsized> make_unsized(int x) { co_return unsized(x); }
-mill::task<std::string> told(mill::async_generator<unsized> source) {
+mill::task<std::string> told(mill::stream<unsized> source) {
   std::string log;
   try {
     while (std::optional<unsized> item = co_await source.next()) log += std::to_string(item->value);
@@ -364,7 +364,7 @@ TEST_CASE("the stage declares its bound") {
 TEST_CASE("a pool that ends before the pipeline ends the stream with a sentence, whatever is forgiven") {
   const auto forgiven = GENERATE(mill::on_failure::rethrow, mill::on_failure::skip);
   virtual_loop loop;
-  mill::async_generator<int> pipeline;
+  mill::stream<int> pipeline;
   {
     mill::cpu_pool pool(2);
     mill::map_concurrent_options options;

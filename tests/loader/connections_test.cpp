@@ -46,7 +46,7 @@ class slow_origin {
   }
 
   /// What all objects hold, through S3 or as plain URLs.
-  async_generator<chunk> chunks(bool s3_urls) const {
+  stream<chunk> chunks(bool s3_urls) const {
     const std::string endpoint = server_.endpoint();
     s3::config_options how;
     how.endpoint = endpoint;

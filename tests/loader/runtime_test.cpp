@@ -84,7 +84,7 @@ class stuck_storage final : public storage {
   mutable std::atomic<int> begun_{0};
 };
 
-async_generator<chunk> chunks(std::shared_ptr<const storage> store, std::size_t part = 64 * KiB) {
+stream<chunk> chunks(std::shared_ptr<const storage> store, std::size_t part = 64 * KiB) {
   std::vector<shard> all;
   for (std::size_t i = 0; i < objects; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
   return from_range(std::move(all)) | fetch(store, {.shards = 2, .window = 2 * part, .part = part});
@@ -290,11 +290,11 @@ TEST_CASE("stages see the runtime they run on, and none on a bare loop") {
   CHECK(second.run(where_it_runs(others)).next() == 1);
   CHECK(others.load() != parts.load());
   testing::virtual_loop bare;
-  async_generator<int> there = where_it_runs(parts);
+  stream<int> there = where_it_runs(parts);
   const auto ask = [&]() -> task<std::optional<int>> { co_return co_await there.next(); };
   CHECK(block_on(bare, ask()) == 1);
   CHECK(parts == nullptr);
-  there = async_generator<int>();
+  there = stream<int>();
 }
 
 TEST_CASE("what stages say goes to the log of their runtime") {

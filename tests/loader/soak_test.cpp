@@ -98,7 +98,7 @@ TEST_CASE("soak: transfers under random faults deliver every member as it was st
     std::shared_ptr<const storage> store = s3::as_storage(c);
     if (h.hedge) store = hedged(store, {.least = 5ms});
     reading r(data);
-    r.read_all(c, h.sizes_known, [&](async_generator<shard> source) {
+    r.read_all(c, h.sizes_known, [&](stream<shard> source) {
       for (member& m : run(std::move(source) | fetch(store, narrow) | untar(), {}, {.loops = h.loops})) r.take(m);
     });
     check(r, data);
@@ -126,7 +126,7 @@ class one_loop {
       : loop(seed, {.grace = grace}), server(small_pages()), serving_(loop, server.serve()) {}
 
   /// Runs the pipeline until `deadline`; timeout_error when something hangs.
-  void deliver(async_generator<member> members, reading& r, time_point deadline) {
+  void deliver(stream<member> members, reading& r, time_point deadline) {
     block_on(loop, with_timeout(deadline - loop.now(), take_all(std::move(members), r)));
   }
 
@@ -134,7 +134,7 @@ class one_loop {
   s3_server::server server;
 
  private:
-  static task<void> take_all(async_generator<member> members, reading& r) {
+  static task<void> take_all(stream<member> members, reading& r) {
     while (std::optional<member> m = co_await members.next()) r.take(*m);
   }
   spawned<void> serving_;
@@ -162,7 +162,7 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
     // A fault costs a minute or two at most (a slow drip before a time-out, the pause behind it).
     const time_point deadline = world.loop.now() + data.expected.size() * 1h;
     reading r(data);
-    r.read_all(c, h.sizes_known, [&](async_generator<shard> source) {
+    r.read_all(c, h.sizes_known, [&](stream<shard> source) {
       try {
         world.deliver(std::move(source) | fetch(store, narrow) | untar(), r, deadline);
       } catch (const timeout_error& e) {

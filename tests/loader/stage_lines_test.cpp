@@ -49,15 +49,15 @@ async_generator<int> twice(async_generator<int> in) {
   }
 }
 
-template <class T>
-run_stats after_all(async_generator<T> pipeline) {
+template <class Pipeline>
+run_stats after_all(Pipeline pipeline) {
   auto r = run(std::move(pipeline));
   while (r.next()) continue;
   return r.stats();
 }
 /// Name and items of every line.
-template <class T>
-lines lines_of(async_generator<T> pipeline) {
+template <class Pipeline>
+lines lines_of(Pipeline pipeline) {
   lines all;
   for (const stage_stats& s : after_all(std::move(pipeline)).stages) {
     all.push_back(s.name + " " + std::to_string(s.items));
@@ -66,7 +66,7 @@ lines lines_of(async_generator<T> pipeline) {
 }
 
 /// Two objects of 1 MiB, read in 32 parts; of each part two strings, as large as four parts together: as pixels are.
-async_generator<std::string> decoded() {
+stream<std::string> decoded() {
   std::vector<std::string> names{"mem:0", "mem:1"};
   const std::shared_ptr<const storage> store = std::make_shared<test::zero_storage>();
   auto of_chunk = [](const chunk& c) { return std::vector<std::string>(2, std::string(2 * c.data.size(), 'p')); };
@@ -94,7 +94,7 @@ TEST_CASE("the pipelines that a stage opens one after the other, or at once, are
 }
 
 TEST_CASE("a great many sources of one name do not make a great many lines") {
-  std::vector<async_generator<int>> sources;
+  std::vector<stream<int>> sources;
   for (int i = 0; i < 100; ++i) sources.push_back(iota(3));
   const lines all = lines_of(merge(std::move(sources)));
   CHECK(all.size() < 25);

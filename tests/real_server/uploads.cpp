@@ -31,7 +31,7 @@ mill::async_generator<mill::bytes> pieces(std::string text, std::size_t piece) {
 }
 
 mill::async_generator<mill::bytes> broken(std::string text, std::size_t piece) {
-  mill::async_generator<mill::bytes> whole = pieces(std::move(text), piece);
+  mill::stream<mill::bytes> whole = pieces(std::move(text), piece);
   while (std::optional<mill::bytes> next = co_await whole.next()) co_yield mill::give(*next);
   throw mill::decode_error("the source broke");
 }
@@ -60,7 +60,7 @@ mill::task<void> clean_up() {
 
 mill::task<std::string> read_in_parts(const place& p, std::string url) {
   std::vector<mill::shard> one(1, mill::shard(url));
-  mill::async_generator<mill::chunk> chunks =
+  mill::stream<mill::chunk> chunks =
       mill::from_range(std::move(one)) |
       mill::fetch(p.s3, {.shards = 1, .window = 4 * mill::MiB, .part = mill::MiB + 1});
   std::string text;

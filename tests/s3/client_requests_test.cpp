@@ -31,9 +31,9 @@ namespace {
 
 std::optional<shard> first_of(const s3::client& c, std::string prefix) {
   const auto loop = make_event_loop();
-  async_generator<shard> list = c.list(prefix);
+  stream<shard> list = c.list(prefix);
   struct ask {
-    static task<std::optional<shard>> run(async_generator<shard>& from) { co_return co_await from.next(); }
+    static task<std::optional<shard>> run(stream<shard>& from) { co_return co_await from.next(); }
   };
   return block_on(*loop, ask::run(list));
 }

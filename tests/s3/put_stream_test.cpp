@@ -25,7 +25,7 @@ using s3_server::fault;
 namespace {
 
 /// Stores `content` with parts of 1000 bytes, on a loop of its own.
-std::string stored_etag(const s3::client& c, const std::string& url, async_generator<bytes> content,
+std::string stored_etag(const s3::client& c, const std::string& url, stream<bytes> content,
                         s3::put_options o = small_parts) {
   const auto loop = make_event_loop();
   const s3::object_info info = block_on(*loop, c.put(url, std::move(content), o));
@@ -35,7 +35,7 @@ std::string stored_etag(const s3::client& c, const std::string& url, async_gener
 
 /// What putting it throws.
 template <class Error = s3::error>
-Error refused(const s3::client& c, async_generator<bytes> content, s3::put_options o = small_parts) {
+Error refused(const s3::client& c, stream<bytes> content, s3::put_options o = small_parts) {
   try {
     stored_etag(c, "s3://b/k", std::move(content), o);
   } catch (const Error& e) {

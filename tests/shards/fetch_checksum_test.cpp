@@ -77,7 +77,7 @@ std::vector<std::uint64_t> cut(std::uint64_t each) {
   return parts;
 }
 
-task<void> take(async_generator<chunk> in, std::string& got, bool& ended) {
+task<void> take(stream<chunk> in, std::string& got, bool& ended) {
   while (std::optional<chunk> c = co_await in.next()) {
     got += c->data.view();
     ended = c->last;
@@ -312,7 +312,7 @@ TEST_CASE("samples before the damage is known are the only ones, and the shard d
   const auto loop = make_event_loop();
   auto samples = s.client().list("s3://b/k") | fetch(s.client(), by_parts) | untar() | group_samples();
   int seen = 0;
-  auto count = [](async_generator<sample> in, int& n) -> task<void> {
+  auto count = [](stream<sample> in, int& n) -> task<void> {
     while (co_await in.next()) ++n;
   };
   auto counting = count(std::move(samples), seen);

@@ -47,7 +47,7 @@ class counted_web final : public storage {
   testing::census& census_;
 };
 
-task<void> count_bytes(async_generator<chunk> in, std::size_t& total) {
+task<void> count_bytes(stream<chunk> in, std::size_t& total) {
   while (auto c = co_await in.next()) total += c->data.size();
 }
 

@@ -191,7 +191,7 @@ TEST_CASE("a hedged store is a store, and its options are checked") {
   virtual_loop loop;
   std::vector<shard> one{shard("mem:x", 1000)};
   struct count {
-    static task<std::size_t> run(async_generator<chunk> in) {
+    static task<std::size_t> run(stream<chunk> in) {
       std::size_t n = 0;
       while (std::optional<chunk> c = co_await in.next()) n += c->data.size();
       co_return n;

@@ -55,7 +55,7 @@ std::string tar_of(int n, std::size_t size) {
   return text;
 }
 
-task<std::vector<std::string>> collect(async_generator<sample> in) {
+task<std::vector<std::string>> collect(stream<sample> in) {
   std::vector<std::string> out;
   while (std::optional<sample> s = co_await in.next()) {
     out.push_back(s->from.url() + " " + std::to_string(s->from.ordinal) + " " + s->key + " " +
@@ -72,7 +72,7 @@ std::vector<std::string> run_on_loop(Generator g) {
   return out;
 }
 
-std::string failure(async_generator<sample> g) {
+std::string failure(stream<sample> g) {
   try {
     run_on_loop(std::move(g));
   } catch (const error& e) {
@@ -83,7 +83,7 @@ std::string failure(async_generator<sample> g) {
 
 const fetch_options small{.shards = 3, .window = 512 * KiB, .part = 256 * KiB};
 
-auto samples_of(s3::client c, async_generator<shard> source, fetch_options o = small) {
+auto samples_of(s3::client c, stream<shard> source, fetch_options o = small) {
   return std::move(source) | fetch(c, o) | untar() | group_samples();
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
   const auto loop = make_event_loop();
   auto g = samples_of(c, shards("s3://corpus/{good,cut}.tar"));
   std::size_t delivered = 0;
-  auto count = [](async_generator<sample> in, std::size_t& n) -> task<void> {
+  auto count = [](stream<sample> in, std::size_t& n) -> task<void> {
     while (co_await in.next()) ++n;
   };
   CHECK_THROWS_AS(block_on(*loop, count(std::move(g), delivered)), archive_error);

@@ -23,7 +23,7 @@ std::size_t steps = 0;
 void enqueue_step(cudaStream_t, const std::int64_t*, std::size_t) { ++steps; }
 
 // begin train
-void train(mill::async_generator<std::int64_t> numbers, mill::cpu_pool& cores) {
+void train(mill::stream<std::int64_t> numbers, mill::cpu_pool& cores) {
   const mill::cuda::stream copies;  // on the current device
   const mill::cuda::stream work;    // cuda::stream::borrow() for one that the program has
   const mill::batch_pool pool(mill::batch_layout(64, {{"n", mill::dtype::i64}}), copies);

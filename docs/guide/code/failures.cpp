@@ -70,7 +70,7 @@ auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_poo
 // end skip
 
 // begin catch
-std::string train(mill::async_generator<std::int64_t> labels) {
+std::string train(mill::stream<std::int64_t> labels) {
   std::size_t steps = 0;
   try {
     for (std::int64_t each : mill::run(std::move(labels))) steps += each >= 0;

@@ -77,7 +77,7 @@ static_assert(mill::device<toy_device>);
 // end own_device
 
 template <class T>
-std::vector<T> all_of(mill::async_generator<T> source) {
+std::vector<T> all_of(mill::stream<T> source) {
   mill::testing::virtual_loop loop;
   return block_on(loop, collect(std::move(source)));
 }
@@ -92,7 +92,7 @@ TEST_CASE("the guide's clips become batches", "[guide]") {
                  | mill::to_device(mill::host_device(), {.slots = 3});
   // end to_device
   mill::testing::virtual_loop loop;
-  const auto train = [](mill::async_generator<mill::device_batch> source) -> mill::task<std::size_t> {
+  const auto train = [](mill::stream<mill::device_batch> source) -> mill::task<std::size_t> {
     std::size_t rows = 0;
     while (auto b = co_await source.next()) {
       // begin use
@@ -126,7 +126,7 @@ TEST_CASE("the guide's rows are written in place", "[guide]") {
                  | mill::to_device(mill::host_device());
   // end fill
   mill::testing::virtual_loop loop;
-  const auto count = [](mill::async_generator<mill::device_batch> source) -> mill::task<std::size_t> {
+  const auto count = [](mill::stream<mill::device_batch> source) -> mill::task<std::size_t> {
     std::size_t rows = 0;
     while (auto b = co_await source.next()) rows += b->size();
     co_return rows;

@@ -67,7 +67,7 @@ mill::async_generator<mill::shard> listed(std::vector<std::string> names) {
 }
 // end source
 
-std::vector<std::string> texts(mill::async_generator<mill::line_batch> lines) {
+std::vector<std::string> texts(mill::stream<mill::line_batch> lines) {
   mill::testing::virtual_loop loop;
   std::vector<std::string> all;
   for (const mill::line_batch& b : block_on(loop, collect(std::move(lines)))) all.insert(all.end(), b.begin(), b.end());
@@ -95,7 +95,7 @@ TEST_CASE("the guide's corpora are mixed", "[guide]") {
   const auto corpus = [&](std::string name) {
     return mill::shards(name) | mill::fetch(store, {.shards = 1}) | mill::lines({.batch = 1});
   };
-  std::vector<mill::async_generator<mill::line_batch>> corpora;
+  std::vector<mill::stream<mill::line_batch>> corpora;
   corpora.push_back(corpus("mem:web"));
   corpora.push_back(corpus("mem:books"));
   auto lines = mill::mix(std::move(corpora), {3, 1}, {.seed = 7});

@@ -116,8 +116,8 @@ class seal_batches_stage : public library_stage {
  public:
   seal_batches_stage(last_batch last, std::size_t items, std::size_t bytes) noexcept
       : last_(last), items_(items), bytes_(bytes) {}
-  async_generator<host_batch> operator()(async_generator<written> source) && {
-    return seal_batches(std::move(source), last_).named("fill_batches").bounded(items_, bytes_);
+  stream<host_batch> operator()(async_generator<written> source) && {
+    return stream<host_batch>(seal_batches(std::move(source), last_)).named("fill_batches").bounded(items_, bytes_);
   }
 
  private:
@@ -129,7 +129,7 @@ template <class T>
 class place_items_stage : public library_stage {
  public:
   explicit place_items_stage(batch_pool pool) : pool_(std::move(pool)) {}
-  async_generator<placed<T>> operator()(async_generator<T> source) && {
+  stream<placed<T>> operator()(async_generator<T> source) && {
     return place_items<T>(std::move(source), std::move(pool_));
   }
 
@@ -153,7 +153,7 @@ class fill_batches_stage : public detail::library_stage {
   }
 
   template <class T>
-  async_generator<host_batch> operator()(async_generator<T> source) && {
+  stream<host_batch> operator()(async_generator<T> source) && {
     if constexpr (!std::is_invocable_v<const F&, T&&, const batch_row&>) {
       static_assert(detail::never_v<F>,
                     "fill_batches calls f(item, row) on several threads at once: it must take the item and a const "
@@ -167,7 +167,7 @@ class fill_batches_stage : public detail::library_stage {
       work.limit = options_.limit;
       work.on = options_.on;
       work.bytes = options_.bytes;
-      auto placing = detail::apply_stage(std::move(source), detail::place_items_stage<T>(std::move(pool_)));
+      auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing =
           detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
       return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, batches, bytes));

@@ -146,11 +146,11 @@ class to_device_stage : public detail::library_stage {
     static_assert(detail::never_v<T>, "to_device copies batches: put batch(n) or fill_batches(pool, f) before it");
   }
 
-  async_generator<device_batch> operator()(async_generator<host_batch> source) && {
+  stream<device_batch> operator()(async_generator<host_batch> source) && {
     return made_of<host_batch>(std::move(source));
   }
   template <class T>
-  async_generator<device_batch> operator()(async_generator<std::vector<T>> source) && {
+  stream<device_batch> operator()(async_generator<std::vector<T>> source) && {
     if constexpr (requires(const Collate& how, const T& item, sample_writer& out) { how(item, out); }) {
       return made_of<std::vector<T>>(std::move(source));
     } else {
@@ -158,15 +158,15 @@ class to_device_stage : public detail::library_stage {
           detail::never_v<T>,
           "the function given to to_device lays one item out: it must be callable, without being changed, with "
           "(const item&, millrace::sample_writer&)");
-      return async_generator<device_batch>();
+      return stream<device_batch>();
     }
   }
 
  private:
   template <class Item>
-  async_generator<device_batch> made_of(async_generator<Item> source) {
-    return detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_, std::move(pool_),
-                                                      std::move(how_))
+  stream<device_batch> made_of(async_generator<Item> source) {
+    return stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
+                                                                           std::move(pool_), std::move(how_)))
         .named("to_device", "raise its .slots")
         .bounded(with_.slots, with_.slots * with_.slot_bytes);
   }

@@ -49,8 +49,8 @@ class buffer_stage : public detail::library_stage {
   }
 
   template <class T>
-  async_generator<T> operator()(async_generator<T> source) && {
-    return detail::buffer_items<T>(std::move(source), options_)
+  stream<T> operator()(async_generator<T> source) && {
+    return stream<T>(detail::buffer_items<T>(std::move(source), options_))
         .named("buffer")
         .bounded(options_.items, detail::declared_bytes<T>(options_.items, options_.bytes));
   }

@@ -120,7 +120,7 @@ class map_concurrent_stage : public detail::library_stage {
         throw configuration_error("map_concurrent: .on is for plain functions, this one returns a task");
       }
       if (!own_limit_) options_.limit = 16;
-      return declare<T>(
+      return declare<T, result>(
           detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_, own_limit_));
     } else if constexpr (!detail::maps<const F&, T>) {
       static_assert(detail::never_v<F>,
@@ -134,14 +134,14 @@ class map_concurrent_stage : public detail::library_stage {
         options_.limit = 2 * std::size_t(threads);
       }
       using pooled = detail::pooled<result, T, F>;
-      return declare<T>(detail::map_concurrent_items<result, T, pooled>(
+      return declare<T, result>(detail::map_concurrent_items<result, T, pooled>(
           std::move(source), pooled(std::move(f_), std::move(pool_)), options_, own_limit_));
     }
   }
 
  private:
   template <class T, class U>
-  async_generator<U> declare(async_generator<U> made) const {
+  stream<U> declare(stream<U> made) const {
     return std::move(made)
         .named("map_concurrent", "raise its .limit")
         .bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));

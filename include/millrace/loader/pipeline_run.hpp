@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/window.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/loader/budget.hpp>
 #include <millrace/loader/detail/item_samples.hpp>
 #include <millrace/loader/detail/run_state.hpp>
@@ -45,15 +45,15 @@ class pipeline_run {
 
  public:
   /// See runtime::run().
-  pipeline_run(std::shared_ptr<core> parts, async_generator<T>&& pipeline, const run_options& options)
+  pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline, const run_options& options)
       : core_(std::move(parts)) {
     if (!pipeline) detail::misused(detail::empty_run);
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
-    pipeline.numbered();
+    detail::stream_door::number(pipeline);
     const std::optional<std::uint32_t> declared = pipeline.declared_rank();
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t rank = given ? given->index : declared.value_or(0);
-    state_ = std::make_shared<state>(std::move(pipeline), options, rank);
+    state_ = std::make_shared<state>(std::move(pipeline).generator(), options, rank);
     state_->account.begin();
     home_ = core_->move_in();
     state::start(state_, core_->loop(home_));

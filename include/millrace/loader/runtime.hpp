@@ -38,14 +38,16 @@ class runtime {
 
   /// Starts `pipeline`. Throws configuration_error before anything is requested when the declared bounds do not fit into
   /// options.budget, and usage_error for an empty pipeline.
-  template <class T>
-  [[nodiscard("dropping it ends the run")]] pipeline_run<T> run(async_generator<T>&& pipeline,
-                                                           const run_options& options = {}) {
-    return pipeline_run<T>(inside(), std::move(pipeline), options);
+  template <class Pipeline>
+    requires detail::is_source_v<Pipeline>
+  [[nodiscard("dropping it ends the run")]] pipeline_run<typename Pipeline::value_type> run(
+      Pipeline&& pipeline, const run_options& options = {}) {
+    return pipeline_run<typename Pipeline::value_type>(inside(), std::move(pipeline), options);
   }
-  template <class T>
-  detail::refused run(const async_generator<T>&, const run_options& = {}) {
-    static_assert(detail::never_v<T>, "run consumes the pipeline: write rt.run(std::move(pipeline))");
+  template <class Pipeline>
+    requires detail::is_source_v<Pipeline>
+  detail::refused run(const Pipeline&, const run_options& = {}) {
+    static_assert(detail::never_v<Pipeline>, "run consumes the pipeline: write rt.run(std::move(pipeline))");
     return detail::refused();
   }
 

@@ -69,8 +69,8 @@ class client {
 
   /// Source: the objects under a prefix, `s3.list("s3://corpus/train/")`. See list_objects.
   template <class = void>
-  async_generator<shard> list(std::string_view prefix) const {
-    return list_objects(session_, url::parse(prefix)).named("list", "");
+  stream<shard> list(std::string_view prefix) const {
+    return stream<shard>(list_objects(session_, url::parse(prefix))).named("list", "");
   }
 
   /// One part of an object; see get_object_range.
@@ -114,8 +114,7 @@ class client {
   /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
   template <class = void>
-  task<object_info> put(std::string_view object, async_generator<bytes> content,
-                        const put_options& options = {}) const {
+  task<object_info> put(std::string_view object, stream<bytes> content, const put_options& options = {}) const {
     const url u = object_of(object);
     return put_stream(session_, u.bucket(), u.key(), std::move(content), detail::put_plan(configuration(), options));
   }

@@ -14,7 +14,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -310,8 +310,8 @@ class fetch_stage : public library_stage {
                   "fetch(client)");
   }
   template <class = void>
-  async_generator<chunk> operator()(async_generator<shard> in) const {
-    return fetch_chunks(std::move(in), store_, options_)
+  stream<chunk> operator()(async_generator<shard> in) const {
+    return stream<chunk>(fetch_chunks(std::move(in), store_, options_))
         .named("fetch", "raise its .window or .shards")
         .bounded(options_.shards, options_.bytes());
   }

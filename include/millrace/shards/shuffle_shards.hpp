@@ -14,7 +14,7 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 
@@ -70,7 +70,7 @@ async_generator<Shard> take_every(Shards in, rank r) {
 template <class = void>
 auto shuffle_shards(shuffle_shards_options options = {}) {
   return [options](async_generator<shard> in) {
-    return detail::permute_shards(std::move(in), options).named("shuffle_shards");
+    return stream<shard>(detail::permute_shards(std::move(in), options)).named("shuffle_shards");
   };
 }
 
@@ -83,7 +83,7 @@ template <class = void>
 auto split_by_rank(rank r) {
   r.check();
   return [r](async_generator<shard> in) {
-    return detail::take_every(std::move(in), r).named("split_by_rank").of_rank(r.index);
+    return stream<shard>(detail::take_every(std::move(in), r)).named("split_by_rank").of_rank(r.index);
   };
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/sync/event.hpp>
 
@@ -42,7 +42,7 @@ class scripted_source {
     return *this;
   }
 
-  async_generator<T> open() { return play(presence(state_)).named("scripted_source"); }
+  stream<T> open() { return stream<T>(play(presence(state_))).named("scripted_source"); }
 
   /// Items handed over so far.
   std::size_t given() const noexcept { return state_->given; }

@@ -15,7 +15,6 @@
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/coro/stage_bounds.hpp>
 
 namespace millrace::detail {
 
@@ -87,7 +86,7 @@ class generator_promise_base : public promise_base {
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   const char* advice_ = nullptr;
   std::int64_t named_ns_ = 0;  // when it got the name
-  std::unique_ptr<generator_extras> extras_;
+  std::shared_ptr<void> kept_;  // outlives the coroutine: see async_generator::keep()
 
  protected:
   ~generator_promise_base() {
