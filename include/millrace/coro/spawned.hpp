@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-/// A task that runs by itself: started through the run queue, whether or not somebody awaits it, and owned by whoever
-/// holds this object. It is how stages work ahead.
+/// A task that runs by itself: started through the run queue, awaited or not, and owned by this object. Stages work
+/// ahead of their consumers with it.
 ///
 /// `T r = co_await s;` waits for the end and takes the result or the exception, once; one coroutine may wait, and may
 /// go on waiting while the object is moved, not when it is dropped or replaced. Dropping it stops the task at once,

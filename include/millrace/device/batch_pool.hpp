@@ -51,7 +51,7 @@ auto device_of(const Target& target) {
 ///     mill::batch_layout layout(256, {{"image", mill::dtype::u8, {224, 224, 3}}, {"label", mill::dtype::i64}});
 ///     mill::batch_pool pool(layout, copies);    // page-locked, for the device of that stream
 ///
-/// start() never waits; what bounds the number of batches is whoever holds them (pool.peak() tells how many that were).
+/// start() never waits: the stages that hold batches bound their number (pool.peak() tells how many there were).
 template <class = void>
 class basic_batch_pool {
  public:

@@ -62,7 +62,7 @@ class pipeline_run {
   pipeline_run& operator=(pipeline_run&&) = delete;
   ~pipeline_run() { stop(); }
 
-  /// The next item; nullopt at the end. Drops the item in hand first, unless nobody has looked at it yet: then that is
+  /// The next item; nullopt at the end. Drops the item in hand first, unless no iterator has shown it yet: then that is
   /// the next one.
   std::optional<T> next() {
     check();
@@ -88,8 +88,8 @@ class pipeline_run {
    private:
     pipeline_run* run_ = nullptr;
   };
-  /// At the item in hand if nobody has looked at it yet, else at the next one: loops one after the other, and next()
-  /// between them, meet every item once.
+  /// At the item in hand if no iterator has shown it yet, else at the next one: several loops in a row, and next()
+  /// between them, get every item once.
   iterator begin() {
     check();
     if (!current_ || seen_) advance();

@@ -25,7 +25,7 @@ class field {
 };
 
 /// The members of a shard that share a key, as WebDataset groups them. The bytes are slices of the fetched slabs until
-/// somebody compacts the sample.
+/// compact() has copied the sample.
 class sample {
  public:
   sample() = default;

@@ -74,10 +74,10 @@ auto shuffle_shards(shuffle_shards_options options = {}) {
   };
 }
 
-/// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
-/// that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own (not
-/// for a single process that says so itself): once in a process as long as the numbers are the same, so not for every
-/// epoch. run() shows the progress of rank 0 only. A rank that would get nothing is an error, not an empty epoch.
+/// Stage: one shard of every `world_size`, starting at the rank's index. Ranks that see the same list get disjoint
+/// shares that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own
+/// (not for a single process that says so itself): once in a process as long as the numbers are the same, so not for
+/// every epoch. run() shows the progress of rank 0 only. A rank that would get nothing is an error, not an empty epoch.
 /// Bound: the list.
 template <class = void>
 auto split_by_rank(rank r) {

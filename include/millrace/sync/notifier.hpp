@@ -14,7 +14,7 @@ namespace millrace {
 /// A condition variable for coroutines of one executor: `while (!condition) co_await changed.wait();` and, wherever
 /// the condition may have changed, `changed.notify()`.
 ///
-/// notify() wakes everybody who waits at that moment, through the run queue; it remembers nothing. Since coroutines of
+/// notify() wakes all that wait at that moment, through the run queue; it remembers nothing. Since coroutines of
 /// one executor interleave only at awaits, a test followed at once by wait() misses no notification. Dropping a wait
 /// unlinks it. The notifier must outlive its waiters.
 class notifier {

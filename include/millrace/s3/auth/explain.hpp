@@ -218,7 +218,7 @@ class explanation {
 }  // namespace detail
 
 /// What a client from this environment would use, setting by setting, and why: which source won, which ones are set but
-/// overruled, which are not set. Reads the configuration files and asks nobody; what is broken is said in its place.
+/// overruled, which are not set. Reads the configuration files, makes no request; what is broken is said in its place.
 /// The text is for people and changes; no secret is in it.
 template <class T = void>
 std::string explain(const environment& variables = process_environment(),
