@@ -114,7 +114,10 @@ TEST_CASE("a stream becomes a generator only where that is written") {
   static_assert(!std::is_copy_constructible_v<mill::stream<int>>);
   mill::testing::virtual_loop loop;
   mill::stage_recorder recorder;
-  mill::async_generator<int> bare = (mill::iota(3) | held).generator();
+  mill::stream<int> given = mill::iota(3) | held;
+  mill::async_generator<int> bare = std::move(given).generator();
+  CHECK(given.bounds().empty());
+  CHECK_FALSE(given);
   mill::stream<int> again = std::move(bare);
   CHECK(again.bounds().empty());
   mill::block_on(loop, mill::collect(std::move(again)), recorder.find_or_add("sink", nullptr));

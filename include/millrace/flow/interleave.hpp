@@ -49,7 +49,7 @@ class interleave_stage : public detail::library_stage {
   interleave_options options_;
 };
 
-/// A stage that merges a stream of generators: `shards | map(open) | interleave({.width = 8})`.
+/// A stage that merges a stream of generators, or of streams: `shards | map(open) | interleave({.width = 8})`.
 ///
 /// `width` generators are open at once, each pulled ahead by a task of its own up to `ahead` items and its share of
 /// `bytes`. In order (the default) they are taken from in turn, one item each; one that has ended is replaced, in its

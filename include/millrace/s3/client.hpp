@@ -27,7 +27,7 @@ namespace millrace::s3 {
 /// A way to one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
 /// used on any number of loops. It holds no connection: those belong to the loops.
 ///
-/// Everything returns a lazy task or generator that runs on the executor that awaits it and keeps the client's state
+/// Everything returns a lazy task or stream that runs on the executor that awaits it and keeps the client's state
 /// alive. Failures are s3::error (the store refused) or http::error (the way failed), after the configured attempts.
 class client {
  public:
