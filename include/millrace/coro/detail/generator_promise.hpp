@@ -53,7 +53,10 @@ class generator_promise_base : public promise_base {
   /// A next() of this coroutine begins.
   MILLRACE_ALWAYS_INLINE void asked_by(promise_base& consumer) {
     if (MILLRACE_UNLIKELY(phase_ != generator_phase::idle)) begin(consumer);
-    if (MILLRACE_UNLIKELY(stage() != nullptr)) consumer_stage_ = consumer.stage();
+    if (MILLRACE_UNLIKELY(stage() != nullptr)) {
+      if (MILLRACE_UNLIKELY(&get_executor() != &consumer.get_executor())) check_consumer(consumer);
+      consumer_stage_ = consumer.stage();
+    }
   }
   /// Whether something has come: an item, or the end.
   bool has_come() const noexcept { return item_ != nullptr || phase_ == generator_phase::ended; }
