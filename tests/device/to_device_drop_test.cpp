@@ -204,6 +204,7 @@ TEST_CASE("the batch that a consumer keeps beyond the stage goes back to the nex
       CHECK(labels_of(kept[1].host_field("label")) == "2 3 ");
     }
   }
+  CHECK(device.control().device.size() == 2);  // theirs alone
   kept.clear();  // nobody is left to keep it
   check_all_returned(device);
 }
