@@ -554,6 +554,17 @@ TEST_CASE("a generator that has begun on one executor is refused on another") {
     CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
           std::string::npos);
   }
+  SECTION("where its item is there at once, and it keeps an account of its own") {
+    stage_recorder records;
+    stage_record* const sink = records.find_or_add("sink", nullptr);
+    async_generator<int> g = as_stage("counting", count_to(3));
+    block_on(one, take_into(g, seen), sink);
+    CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
+          std::string::npos);
+    block_on(one, take_into(g, seen), sink);  // it goes on where it belongs
+    CHECK(seen == std::vector<int>{1, 2});
+    seen.pop_back();
+  }
   CHECK(seen == std::vector<int>{1});
 }
 

@@ -208,4 +208,6 @@ TEST_CASE("tasks that end together, among many that do not, are let go") {
   loop.drain();
   CHECK(done == 2 * each);
   CHECK(loop.frames() == 0);
+  // Three times something ended: after 1 ms, after 2 ms, when patience did. All of it is let go in one look at all.
+  CHECK(scope.looks() == (3 + 2 + 1) * each);
 }

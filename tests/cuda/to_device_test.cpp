@@ -163,7 +163,6 @@ TEST_CASE("a consumer that forgets to wait is caught by the model", "[cuda][to_d
     CHECK_THAT(fake_cuda::violations()[0], Contains("race in device memory"));
     REQUIRE(cudaStreamSynchronize(training.get()) == cudaSuccess);
   }
-  free_ended_slots();
   fake_cuda::reset();
 }
 
@@ -253,7 +252,6 @@ TEST_CASE("a device that fails for good ends the pipeline and hangs nothing", "[
       };
       CHECK_THROWS_AS(all(), cuda::error);
     }
-    free_ended_slots();
     CHECK(fake_cuda::violations().empty());
   }
   fake_cuda::reset();

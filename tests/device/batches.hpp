@@ -62,9 +62,8 @@ inline task<void> take(stream<device_batch>& source, std::deque<device_batch>& i
   }
 }
 
-// What ended stages have left is freed as soon as the device is done with it.
+// After the loop or runtime of the stages has ended.
 inline void check_all_returned(const late_device& d) {
-  free_ended_slots();
   CHECK(d.control().wrong == "");
   CHECK(d.control().pinned.empty());
   CHECK(d.control().device.empty());

@@ -129,6 +129,49 @@ TEST_CASE("a listener takes connections that wait and connections that come", "[
   CHECK(block_on(loop, read_all(peer)) == "hello");
 }
 
+task<std::string> read_error_of(stream_socket& s) {
+  char c = 0;
+  try {
+    static_cast<void>(co_await s.read_some(std::span<char>(&c, 1)));
+  } catch (const usage_error& e) {
+    co_return e.what();
+  }
+  co_return "";
+}
+task<std::string> write_misuse_of(stream_socket& s) {
+  const std::string_view pieces[] = {"x"};
+  try {
+    co_await s.write_all(pieces);
+  } catch (const usage_error& e) {
+    co_return e.what();
+  }
+  co_return "";
+}
+
+TEST_CASE("a socket that is empty, or belongs to another loop, is refused with a sentence", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  stream_socket none;
+  CHECK(block_on(loop, read_error_of(none)).find("a socket was used that is empty") == 0);
+  CHECK(block_on(loop, write_misuse_of(none)).find("a socket was used that is empty") == 0);
+  block_on(loop, write(pair.a, {"abc"}));
+  const auto other = make_loop(kind_of_loop);
+  CHECK(block_on(*other, read_error_of(pair.a)).find("a socket was awaited on two loops") == 0);
+  CHECK(block_on(*other, write_misuse_of(pair.a)).find("a socket was awaited on two loops") == 0);
+  CHECK(block_on(*other, read_all(pair.b)) == "abc");  // which nobody had waited on
+}
+
+TEST_CASE("a second operation of one kind is refused, and the first one goes on", "[io]") {
+  MILLRACE_EACH_LOOP(loop);
+  socket_pair pair;
+  spawned<std::string> first(loop, read_all(pair.a));
+  turns(loop, 2);
+  CHECK(block_on(loop, read_error_of(pair.a)) == "two operations of one kind wait for a socket");
+  block_on(loop, write(pair.b, {"abc"}));
+  loop.run_until([&] { return first.done(); });
+  CHECK(first.take() == "abc");
+}
+
 TEST_CASE("addresses that cannot be listened on", "[io]") {
   const stream_socket first = stream_socket::listen("127.0.0.1", 0);
   try {

@@ -192,14 +192,14 @@ TEST_CASE("a budget is checked before anything runs") {
 }
 
 TEST_CASE("the stage table names the stages in order, and counts the pool's work") {
-  cpu_pool cores(1);
   auto slow = [](int i) {
     volatile double x = 0;
     for (int k = 0; k < 300000; ++k) x = x + k;
     return i;
   };
   auto r = run(count_to(60, counter()) | named("first", map([](int i) { return i; })) |
-               map_concurrent(slow, {.limit = 2, .on = &cores}) | batch(2));
+                   map_concurrent(slow, {.limit = 2}) | batch(2),
+               {}, {.threads = 1});
   int batches = 0;
   for (auto& b : r) batches += b.size() == 2 ? 1 : 0;
   CHECK(batches == 30);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,8 @@
 #include <millrace/base/detail/only_owner.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/device/to_device.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -28,6 +31,7 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/device/late_device.hpp"
 #include "tests/io/gate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
@@ -223,6 +227,14 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
   std::atomic<bool> in_time{false};
   std::atomic<bool> gone{false};
   runtime rt({.threads = 2});
+  auto watch = rt.run(census(), {.prefetch = 1});
+  const auto now = [&] {
+    watch.next();
+    watch.next();
+    return *watch.next();
+  };
+  const counted before = now();
+  counted after{0, 0};
   auto slow = rt.run(iota(3) | map_concurrent(
                                    [&](int i) {
                                      begun.open();
@@ -235,6 +247,7 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
   std::thread trainer([&] {
     slow.stop();
     in_time = ended.load();
+    after = now();  // the job was counted: nothing of it is left
     gone = true;
   });
   // Others begin, work and end meanwhile, on the same loop and the same pool.
@@ -249,6 +262,8 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
   trainer.join();
   CHECK(gone);
   CHECK(in_time);
+  CHECK(after.operations == before.operations);
+  CHECK(after.frames == before.frames);
 }
 
 TEST_CASE("a run keeps what it runs on when the runtime has gone") {
@@ -334,5 +349,54 @@ TEST_CASE("pipelines on one runtime may be dropped at any moment, by several thr
     CHECK(epochs(2));
     other.join();
     CHECK(good);
+  }
+}
+
+TEST_CASE("pipelines into device slots of one runtime may be dropped at any moment, by several threads") {
+  const auto lay_out = [](const int& i, sample_writer& out) { out.write("n", static_cast<std::int64_t>(i)); };
+  test::late_device::user_stream* const user = nullptr;
+  for (const unsigned loops : {1u, 2u}) {
+    const test::late_device device;
+    device.control().after = 1;
+    {
+      runtime rt({.loops = loops, .threads = 2});
+      const auto epochs = [&](unsigned seed) {
+        std::uint64_t random = seed;
+        const auto below = [&random](std::uint64_t n) {
+          random = random * 6364136223846793005u + 1442695040888963407u;
+          return (random >> 33) % n;
+        };
+        std::deque<device_batch> kept;  // from one run to the next, too
+        for (int n = 0; n < 25; ++n) {
+          auto r = rt.run(iota(200) | map_concurrent([](int i) { return i; }, {.limit = 4}) | batch(4) |
+                              to_device(device, {.slots = 3}, lay_out),
+                          {.prefetch = 1 + below(3)});
+          std::int64_t next = 0;
+          for (std::uint64_t i = below(12); i > 0; --i) {
+            std::optional<device_batch> b = r.next();
+            if (!b) return false;
+            b->wait(user);
+            b->synchronize();
+            for (const std::int64_t value : b->field("n").values<std::int64_t>()) {
+              if (value != next++) return false;
+            }
+            if (below(2) == 0) continue;
+            kept.push_back(std::move(*b));
+            if (kept.size() > 2) kept.pop_front();
+          }
+        }
+        return true;
+      };
+      bool good = false;
+      std::thread other([&] { good = epochs(1); });
+      CHECK(epochs(2));
+      other.join();
+      CHECK(good);
+    }
+    // What was in use at once: for each thread three slots and two batches of the run before.
+    CHECK(device.control().device_made <= 10);
+    CHECK(device.control().wrong == "");
+    CHECK(device.control().device.empty());
+    CHECK(device.control().pinned.empty());
   }
 }

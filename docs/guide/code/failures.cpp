@@ -14,7 +14,6 @@
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/io/cpu_pool.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -57,7 +56,7 @@ std::int64_t label(const mill::sample& s) {
 // end label
 
 // begin skip
-auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_pool& cores) {
+auto labels_of(const std::string& url, const mill::s3::client& s3) {
   const mill::failure_policy bear{.then = mill::on_failure::skip,  // leave it out, count it, report it
                                   .limit = 100,                    // in the whole stream
                                   .rate = 0.3};                    // and as a share of its items
@@ -65,7 +64,7 @@ auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_poo
          | mill::fetch(mill::hedged(s3))                           //
          | mill::untar()                                           //
          | mill::group_samples()                                   //
-         | mill::map_concurrent(label, {.on = cores, .failures = bear});
+         | mill::map_concurrent(label, {.failures = bear});
 }
 // end skip
 
@@ -92,17 +91,16 @@ std::string train(mill::stream<std::int64_t> labels) {
 TEST_CASE("the guide's failures are what its page says", "[guide]") {
   mill::s3_server::background server;
   const mill::s3::client s3 = client_of(server.endpoint());
-  mill::cpu_pool cores(2);
   server.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
   server.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
   server.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
   server.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
   using mill::s3_server::fault;
   server.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
-  CHECK(train(labels_of("s3://corpus/good.tar", s3, cores)) == "4 steps");
+  CHECK(train(labels_of("s3://corpus/good.tar", s3)) == "4 steps");
   CHECK(server.faults().injected() == 1);
-  CHECK(train(labels_of("s3://corpus/one.tar", s3, cores)) == "3 steps");
-  CHECK(train(labels_of("s3://corpus/two.tar", s3, cores)) == "bad data: 2 of 4");
-  CHECK(train(labels_of("s3://corpus/cut.tar", s3, cores)) == "archive: s3://corpus/cut.tar");
-  CHECK(train(labels_of("s3://corpus/none.tar", s3, cores)) == "store: NoSuchKey");
+  CHECK(train(labels_of("s3://corpus/one.tar", s3)) == "3 steps");
+  CHECK(train(labels_of("s3://corpus/two.tar", s3)) == "bad data: 2 of 4");
+  CHECK(train(labels_of("s3://corpus/cut.tar", s3)) == "archive: s3://corpus/cut.tar");
+  CHECK(train(labels_of("s3://corpus/none.tar", s3)) == "store: NoSuchKey");
 }

@@ -50,6 +50,8 @@ class basic_root_scope final : public executor_service, private timer_node {
 
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
+  /// How often it has looked at a task so far, to let those go that had ended: what that costs.
+  std::size_t looks() const noexcept { return looks_; }
 
  private:
   struct adopted {
@@ -108,6 +110,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   void sweep() noexcept {
     std::unique_ptr<adopted> ended;  // destroyed last: destructors may adopt
     std::size_t kept = 0;
+    looks_ += tasks_.size();
     for (std::unique_ptr<adopted>& current : tasks_) {
       if (!current->running.done() && !(current->droppable && impatient_)) {
         if (&tasks_[kept] != &current) tasks_[kept] = std::move(current);
@@ -136,6 +139,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   std::vector<std::unique_ptr<adopted>> tasks_;
   std::size_t droppable_ = 0;
   std::size_t failures_ = 0;
+  std::size_t looks_ = 0;
   bool lingering_ = false;  // in a drain, counted as background
   bool impatient_ = false;  // whose patience is at its end
 };

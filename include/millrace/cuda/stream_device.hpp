@@ -18,25 +18,21 @@ namespace millrace::cuda {
 ///
 /// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`; the default
 /// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
-/// another, where the name means another stream. The null stream is that one in a file compiled for it. Freed memory is
-/// kept by the stream for allocations of the same size, since cudaFree and cudaFreeHost may wait for all work on the
-/// device; the stream's last copy frees it.
+/// another, where the name means another stream. The null stream is that one in a file compiled for it. Equal are those
+/// of one GPU. cudaFree and cudaFreeHost may wait for all work on the device: what pipelines use is the runtime's, and
+/// freed at its end.
 class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
  public:
   using event_type = event;
 
   explicit stream_device(stream copies) noexcept : copies_(std::move(copies)) {}
 
-  void* allocate_pinned(std::size_t n) const {
-    void* const spare = copies_.state_->pinned_memory.take(n);
-    return spare != nullptr ? spare : pinned_source(copies_.on()).allocate(n);
+  void* allocate_pinned(std::size_t n) const { return pinned_source(copies_.on()).allocate(n); }
+  void free_pinned(void* memory, std::size_t n) const noexcept { pinned_source(copies_.on()).free(memory, n); }
+  void* allocate_device(std::size_t n) const { return device_memory(n, copies_.on()).release(); }
+  void free_device(void* memory, std::size_t) const noexcept {
+    detail::give_back(copies_.on(), [memory] { return cudaFree(memory); });
   }
-  void free_pinned(void* memory, std::size_t n) const noexcept { copies_.state_->pinned_memory.keep(memory, n); }
-  void* allocate_device(std::size_t n) const {
-    void* const spare = copies_.state_->device_memory.take(n);
-    return spare != nullptr ? spare : device_memory(n, copies_.on()).release();
-  }
-  void free_device(void* memory, std::size_t n) const noexcept { copies_.state_->device_memory.keep(memory, n); }
 
   event_type make_event() const { return event(copies_.on()); }
   void copy_to_device(void* to, const void* from, std::size_t n) const {
@@ -64,6 +60,9 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
   std::string name() const { return copies_.on().name(); }
 
   const stream& copies() const noexcept { return copies_; }
+  friend bool operator==(const stream_device& a, const stream_device& b) noexcept {
+    return a.copies_.on() == b.copies_.on();
+  }
 
  private:
   static bool is_per_thread(stream_ref s) {

@@ -11,7 +11,8 @@ namespace millrace {
 
 /// Runs `pipeline` on a runtime of its own, which ends with the run: `mill::run(std::move(pipeline), {.prefetch = 2})`.
 /// Where one run follows another, or two go side by side, make a runtime and let it run them: it keeps connections,
-/// slabs and threads. See pipeline_run, and runtime for what is thrown.
+/// slabs, device memory and threads. The end of this one waits, as a runtime's does, until devices are done with the
+/// slots of to_device(). See pipeline_run, and runtime for what is thrown.
 template <class Pipeline>
   requires detail::is_source_v<Pipeline>
 [[nodiscard("dropping it ends the run")]] pipeline_run<typename Pipeline::value_type> run(

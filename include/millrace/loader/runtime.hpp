@@ -13,7 +13,7 @@
 namespace millrace {
 
 /// What is dear to make and outlives runs: the event loops and their threads, HTTP connections with their TLS sessions,
-/// slabs, and the pool for functions that compute.
+/// slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.
 ///
 ///     mill::runtime rt({.loops = 2, .rank = mill::rank_from_environment()});
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
@@ -25,7 +25,9 @@ namespace millrace {
 /// fewest, and all of them share loops, connections, slabs and pool. A stage that computes on a loop's thread takes
 /// that time from the other runs there. Cancellation: a run that is dropped takes only itself away. Lifetime: runs keep
 /// what they run on; the last of them and of the runtime joins the threads, so that must be no thread of the runtime's
-/// own. Memory: slabs are kept at the largest number that was in use at once, for each size of part. Errors: io_error
+/// own, and waits until devices are done with the slots of its runs, which the end of a run does not. Memory: slabs are
+/// kept at the largest number that was in use at once, for each size of part; of each device's slots and page-locked
+/// slabs those of the two sizes that were used last. Errors: io_error
 /// and std::system_error where no loop or thread can be made; a loop that has failed fails its runs, and each run that
 /// is started there from then on.
 class runtime {
@@ -50,6 +52,11 @@ class runtime {
     static_assert(detail::never_v<Pipeline>, "run consumes the pipeline: write rt.run(std::move(pipeline))");
     return detail::refused();
   }
+
+  /// Frees what runs have left on devices, slots and page-locked memory: for a program that wants the memory for
+  /// something else. Waits until the devices are done with it; what runs use, and batches that the program still has,
+  /// stay. The runtime's end does the same. Any thread.
+  void free_device_slots() { inside()->device_slots().free(); }
 
   /// The pool that stages work on which were given none; for `.on = rt.pool()`. Made when it is first needed.
   template <class = void>

@@ -113,9 +113,10 @@ class generator_promise_base : public promise_base {
 
   /// Whether the stage keeps an account of its own, beside its consumer's.
   bool on_account() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
-  void resume_on_account(std::coroutine_handle<> self) noexcept {
+  void resume_on_account(std::coroutine_handle<> self) {
     executor& ex = get_executor();
     stage_record* const before = ex.enter(stage());
+    if (MILLRACE_UNLIKELY(before != consumer_stage_)) asked_elsewhere(before);
     account_wait(ex.charged_ns());
     account_ask(ex.charged_ns());
     self.resume();
@@ -143,8 +144,14 @@ class generator_promise_base : public promise_base {
   void check_consumer(promise_base& consumer) const {
     if (awaited()) misused("a generator has one consumer and one outstanding next(), and there is one that waits");
     if (&get_executor() != &consumer.get_executor()) {
-      misused("a generator was moved to another executor: from its first next() on it belongs to one");
+      misused(other_executor);
     }
+  }
+  /// The executor is not in the consumer's stage, so the consumer does not run there.
+  [[noreturn]] MILLRACE_NOINLINE void asked_elsewhere(stage_record* before) {
+    get_executor().enter(before);
+    phase_ = generator_phase::idle;
+    misused(other_executor);
   }
   void account_ask(std::int64_t t) noexcept {
     stage()->asked(t, handed_);
@@ -160,6 +167,9 @@ class generator_promise_base : public promise_base {
     consumer_stage_->wait_ended(t);
     starves_ = false;
   }
+
+  static constexpr const char* other_executor =
+      "a generator was moved to another executor: from its first next() on it belongs to one";
 
   generator_phase phase_ = generator_phase::fresh;
   const void* item_ = nullptr;  // the item that was yielded; null when it is taken
