@@ -22,7 +22,8 @@ namespace millrace {
 /// - allocate_pinned(n) / free_pinned(p, n): host memory that the device reads directly while a copy is pending.
 /// - allocate_device(n) / free_device(p, n): memory of the device, aligned to 256 bytes at least. The caller frees
 ///   nothing that a pending copy or a user's work still uses: freeing need not wait for it, and should not wait for
-///   other work either, since pipelines end in the middle of it (cudaFree does, so cuda::stream_device keeps freed memory).
+///   other work either, since pipelines end in the middle of it (cudaFree does, so cuda::stream_device keeps freed
+///   memory).
 /// - copy_to_device(to, from, n): enqueues one copy. Both ranges stay untouched until an event recorded behind it is
 ///   done. `from` may be ordinary memory; then the call itself may take as long as the copy.
 /// - record(e) / record(e, s): marks the end of the copy stream / of the user's stream `s` as they are now.
