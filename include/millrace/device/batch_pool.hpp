@@ -52,7 +52,8 @@ auto device_of(const Target& target) {
 ///     mill::batch_pool pool(layout, copies);    // page-locked, for the device of that stream
 ///
 /// It is the program's: made once, for all epochs, since its memory goes with its last copy and last batch (and freeing
-/// page-locked memory may wait for the device). start() never waits; what bounds the number of batches is whoever holds them (pool.peak() tells how many that were).
+/// page-locked memory may wait for the device). start() never waits; what bounds the number of batches is whoever holds
+/// them (pool.peak() tells how many that were).
 template <class = void>
 class basic_batch_pool {
  public:

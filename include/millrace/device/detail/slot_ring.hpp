@@ -36,9 +36,9 @@ class slot_ring final : public slot_ring_base {
 
   release_bell& bell() noexcept { return bell_; }
 
-  /// A free slot, if there is one: the one that has been free longest. A slot without memory gets that of an ended stage
-  /// first, which the device may still use. Throws what the device reports. A slot that is not filled then stays with
-  /// the ring to its end: the stage takes one only while it goes on.
+  /// A free slot, if there is one: the one that has been free longest. A slot without memory gets that of an ended
+  /// stage first, which the device may still use. Throws what the device reports. A slot that is not filled then stays
+  /// with the ring to its end: the stage takes one only while it goes on.
   std::optional<std::size_t> try_acquire() {
     collect();
     for (;;) {
