@@ -82,11 +82,10 @@ class part_scheduler {
         continue;
       }
       job& j = o.jobs.front();
-      const bool there = j.reading.done();
       const time_point asked = executor_.now();
       piece p = co_await j.reading;
       const time_point now = executor_.now();
-      window_.took(j.reserved, p.data.size(), there ? duration(0) : now - asked, now);
+      window_.took(j.reserved, now - asked, now);
       const std::uint64_t offset = j.offset;
       taken_ = j.reserved;
       o.jobs.pop_front();

@@ -29,9 +29,9 @@ class read_window {
 
   std::size_t bytes() const noexcept { return bytes_; }
 
-  /// A part was handed over at `now`: `held` bytes of the window, `read` bytes of the object. The consumer has waited
-  /// for it for `waited`.
-  void took(std::size_t held, std::size_t read, duration waited, time_point now) noexcept {
+  /// A part was handed over at `now` that had taken `held` bytes of the window. The consumer has waited for it for
+  /// `waited`.
+  void took(std::size_t held, duration waited, time_point now) noexcept {
     if (bytes_ == most_) return;
     if (!begun_) {  // what the first part takes, no window shortens
       begun_ = true;
@@ -39,11 +39,10 @@ class read_window {
       return;
     }
     held_ += held;
-    read_ += read;
     waited_ += waited;
     if (held_ < bytes_) return;
     const double waiting = static_cast<double>(waited_.count());
-    const double per_byte = waiting / static_cast<double>(std::max<std::size_t>(read_, 1));
+    const double per_byte = waiting / static_cast<double>(held_);
     if (doubled_ && per_byte > paid * before_) resting_ = rest;
     doubled_ = false;
     if (resting_ > 0) {
@@ -53,7 +52,7 @@ class read_window {
       doubled_ = true;
       before_ = per_byte;
     }
-    held_ = read_ = 0;
+    held_ = 0;
     waited_ = duration(0);
     began_ = now;
   }
@@ -65,7 +64,6 @@ class read_window {
   bool begun_ = false;
   time_point began_{};
   std::size_t held_ = 0;
-  std::size_t read_ = 0;
   duration waited_{0};
   // The latest doubling.
   bool doubled_ = false;  // the round is the first one since
