@@ -85,14 +85,14 @@ mill::s3::client client_at(const std::string& endpoint) {
   return mill::s3::client(mill::s3::config(options), mill::s3::credentials("origin-key", "origin-secret"));
 }
 
-/// Beside ours: prints the milliseconds to the samples of two objects, one after the other.
+/// Beside ours: prints the milliseconds, and those of CPU time, to the samples of two objects, one after the other.
 constexpr const char* python = R"(
 import sys, tarfile, time
 import boto3
 s3 = boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1", aws_access_key_id="origin-key",
                   aws_secret_access_key="origin-secret")
 for key in ("train/0000.tar", "train/0001.tar"):
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     body = s3.get_object(Bucket="b", Key=key)["Body"]
     labels = size = 0
     archive = tarfile.open(fileobj=body, mode="r|")
@@ -101,23 +101,26 @@ for key in ("train/0000.tar", "train/0001.tar"):
         labels += member.name.endswith(".cls")
         if labels == int(sys.argv[2]):
             break
-    print((time.perf_counter() - begin) * 1e3)
+    print((time.perf_counter() - begin) * 1e3, (time.process_time() - cpu) * 1e3)
     assert size == labels * 100001, size
     body.close()
 )";
 
-struct two {
-  double cold = 0, warm = 0;
-  bool there = false;
+/// Milliseconds to the first samples; of those, CPU time of all threads.
+struct beginning {
+  double cold = 0, cold_cpu = 0, warm = 0, warm_cpu = 0;
+  double rss = 0;  ///< bytes that became resident until the first batch was there
+  bool there = true;
 };
 
-two boto3(const std::string& endpoint, std::size_t samples = first_samples) {
-  two ms;
-  const std::string command = "python3 -c '" + std::string(python) + "' " + endpoint + " " + std::to_string(samples) +
-                              " 2>&1";
+beginning boto3(const std::string& endpoint) {
+  beginning ms;
+  const std::string command = "python3 -c '" + std::string(python) + "' " + endpoint + " " +
+                              std::to_string(first_samples) + " 2>&1";
   std::FILE* out = ::popen(command.c_str(), "r");
+  ms.there = false;
   if (out == nullptr) return ms;
-  ms.there = std::fscanf(out, "%lf %lf", &ms.cold, &ms.warm) == 2;
+  ms.there = std::fscanf(out, "%lf %lf %lf %lf", &ms.cold, &ms.cold_cpu, &ms.warm, &ms.warm_cpu) == 4;
   char rest[256];
   while (std::fgets(rest, sizeof rest, out) != nullptr) {
   }
@@ -146,10 +149,6 @@ double first_batch(Run&& begin_run) {
   return ms;
 }
 
-struct beginning {
-  double cold = 0, warm = 0, cold_cpu = 0, rss = 0;
-};
-
 beginning ours(const mill::s3::client& s3) {
   return bench::in_child([&] {
     beginning b;
@@ -161,7 +160,9 @@ beginning ours(const mill::s3::client& s3) {
     b.rss = bench::peak_rss() - before;
     mill::runtime rt;
     first_batch([&] { return rt.run(batches(s3), quiet()); });
+    m.start();
     b.warm = first_batch([&] { return rt.run(batches(s3), quiet()); });
+    b.warm_cpu = m.stop(1).cpu_seconds * 1e3;
     return b;
   });
 }
@@ -182,35 +183,44 @@ double touch() {
   });
 }
 
-void samples(const mill::s3::client& s3, const std::string& endpoint, int rounds) {
-  bench::figure cold, warm, cpu, rss, their_cold, their_warm;
-  bool there = true;
-  for (int i = 0; i < rounds; ++i) {
-    const beginning b = ours(s3);
+/// The rounds of one contender.
+struct beginnings {
+  void add(const beginning& b) {
     cold.add(b.cold);
+    cold_cpu.add(b.cold_cpu);
     warm.add(b.warm);
-    cpu.add(b.cold_cpu);
+    warm_cpu.add(b.warm_cpu);
     rss.add(b.rss * 1e-6);
-    if (there) {
-      const two t = boto3(endpoint);
-      there = t.there;
-      their_cold.add(t.cold);
-      their_warm.add(t.warm);
-    }
+    there = there && b.there;
+  }
+  void print_all(const char* who) const {
+    std::printf("  %s\n", who);
+    print("  cold", cold, "ms");
+    print("    CPU", cold_cpu, "ms");
+    print("  warm", warm, "ms");
+    print("    CPU", warm_cpu, "ms");
+  }
+
+  bench::figure cold, cold_cpu, warm, warm_cpu, rss;
+  bool there = true;
+};
+
+void samples(const mill::s3::client& s3, const std::string& endpoint, int rounds) {
+  beginnings mine, theirs;
+  for (int i = 0; i < rounds; ++i) {
+    mine.add(ours(s3));
+    if (theirs.there) theirs.add(boto3(endpoint));
   }
   std::printf("the first %zu samples, medians of %d\n", first_samples, rounds);
-  print("list | fetch | untar | group_samples | batch, cold", cold, "ms");
-  print("  CPU time until then, all threads", cpu, "ms");
-  print("  resident memory that it took", rss, "MB");
-  print("the same, warm", warm, "ms");
-  if (!there) {
+  mine.print_all("a list and an object: list | fetch | untar | group_samples | batch");
+  print("  resident memory that it took, cold", mine.rss, "MB");
+  if (!theirs.there) {
     std::printf("  boto3: not measured, python3 here has no boto3\n");
     return;
   }
-  print("boto3 and tarfile, one object, cold", their_cold, "ms");
-  print("the same, warm", their_warm, "ms");
-  bench::goal_at_most("first samples, cold: ours / boto3", bench::ratio(cold, their_cold), 1);
-  bench::goal_at_most("first samples, warm: ours / boto3", bench::ratio(warm, their_warm), 1);
+  theirs.print_all("an object: boto3 and tarfile");
+  bench::goal_at_most("first samples, cold: ours / boto3", bench::ratio(mine.cold, theirs.cold), 1);
+  bench::goal_at_most("first samples, warm: ours / boto3", bench::ratio(mine.warm, theirs.warm), 1);
 }
 
 struct gib_costs {
@@ -299,12 +309,10 @@ void far_away(const bench::served& server, int rounds) {
   const bench::distant way(server.port, 60'000'000);
   const std::string endpoint = "http://127.0.0.1:" + std::to_string(way.port);
   const mill::s3::client s3 = client_at(endpoint);
-  bench::figure cold, warm, half, their_cold, their_warm;
-  bool there = true;
+  beginnings mine, theirs;
+  bench::figure half;
   for (int i = 0; i < rounds; ++i) {
-    const beginning b = ours(s3);
-    cold.add(b.cold);
-    warm.add(b.warm);
+    mine.add(ours(s3));
     half.add(bench::in_child([&] {
       const auto loop = mill::make_event_loop();
       return bench::measure([&] {
@@ -312,20 +320,11 @@ void far_away(const bench::served& server, int rounds) {
              }).seconds *
              1e3;
     }));
-    if (there) {
-      const two t = boto3(endpoint);
-      there = t.there;
-      their_cold.add(t.cold);
-      their_warm.add(t.warm);
-    }
+    if (theirs.there) theirs.add(boto3(endpoint));
   }
   std::printf("\n60 ms away, medians of %d\n", rounds);
-  print("first samples, cold: a list and an object", cold, "ms");
-  print("warm", warm, "ms");
-  if (there) {
-    print("boto3 and tarfile, cold: an object", their_cold, "ms");
-    print("warm", their_warm, "ms");
-  }
+  mine.print_all("the first samples, a list and an object");
+  if (theirs.there) theirs.print_all("an object: boto3 and tarfile");
   print("list | fetch, the first half GiB, cold", half, "ms");
 }
 
