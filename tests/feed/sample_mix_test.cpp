@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/feed/detail/mix64.hpp>
+#include <millrace/base/detail/mix64.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -56,8 +56,7 @@ class index_builder {
   shard_index index_;
   checksums sums_;
   std::string object_;
-  bool open_ = false;
-  std::string key_;                                 // of the sample that is open
+  std::string key_;                                  // of the last sample; no sample has an empty one
   std::map<std::string, std::uint32_t> extensions_;  // their numbers
 };
 
@@ -68,12 +67,11 @@ inline void index_builder::add(const tar::entry& e) {
   if (!e.is_regular()) return;
   const sample_name name = sample_name::parse(e.name);
   if (!name.is_sample()) return;
-  if (!open_ || key_ != name.key()) open(name.key(), e.header_offset);
+  if (key_ != name.key()) open(name.key(), e.header_offset);
   add_field(name.lower_extension(), e);
 }
 
 inline void index_builder::open(std::string_view key, std::uint64_t offset) {
-  open_ = true;
   key_ = key;
   shard_index::sample_row row;
   row.key = millrace::key_hash(key);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <millrace/base/error.hpp>
-#include <millrace/feed/detail/mix64.hpp>
+#include <millrace/base/detail/mix64.hpp>
 
 namespace millrace {
 

@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/feed/detail/mix64.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/feed/permutation.hpp>
 #include <millrace/feed/shard_counts.hpp>
 

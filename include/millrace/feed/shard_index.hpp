@@ -13,18 +13,14 @@
 #include <millrace/base/error.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
-#include <millrace/feed/detail/mix64.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/feed/hash128.hpp>
 #include <millrace/feed/index_error.hpp>
 
 namespace millrace {
 
 /// The hash of a sample's key: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64.
-inline std::uint64_t key_hash(std::string_view key) noexcept {
-  std::uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : key) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return detail::mix64(h);
-}
+inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
 
 /// What a plain tar shard holds, without its bytes: of each sample the hash of its key and where it begins, of each
 /// field its extension, place, length and checksum. With it a sample is had by one ranged GET, and judged before it is
