@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/feed/detail/mix64.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/text/hex.hpp>
 
 namespace millrace {
