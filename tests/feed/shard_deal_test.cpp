@@ -74,8 +74,8 @@ TEST_CASE("each epoch deals and orders the shards anew, alike on every rank") {
     CHECK(shard_deal(all, 8, 3, 4).of_rank(r) != deal.of_rank(r));
     CHECK_FALSE(std::is_sorted(deal.of_rank(r).begin(), deal.of_rank(r).end()));
   }
-  // Part of the contract.
-  CHECK(shard_deal(shards_of({1, 1, 1, 1, 1, 1}), 7, 3, 1).of_rank(0) == std::vector<std::size_t>{5, 0, 3, 4, 1, 2});
+  // Part of the contract: the epoch's order, whatever the sizes.
+  CHECK(shard_deal(shards_of({3, 5, 9, 4, 7, 2}), 7, 3, 1).of_rank(0) == std::vector<std::size_t>{5, 0, 3, 4, 1, 2});
 }
 
 TEST_CASE("a shard whose size is not known counts as the mean of the others") {

@@ -15,8 +15,8 @@
 
 namespace millrace {
 
-/// What was delivered, in 24 bytes: the sum, modulo 2^128, of a hash of every (shard, ordinal, epoch), and how many there
-/// were. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the parts
+/// What was delivered, in 24 bytes: two sums, modulo 2^64, of two hashes of every (shard, ordinal, epoch), and how many
+/// there were. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the parts
 /// of a training that was resumed, add up to that of the whole (+=), which for an epoch an index tells (of()): equal
 /// means, but for one chance in about 2^128, that every sample came once.
 class epoch_fingerprint {
@@ -67,13 +67,13 @@ inline void epoch_fingerprint::add(sample_place sample, std::uint64_t epoch) noe
 inline epoch_fingerprint& epoch_fingerprint::operator+=(const epoch_fingerprint& other) noexcept {
   samples_ += other.samples_;
   sum_.low += other.sum_.low;
-  sum_.high += other.sum_.high + (sum_.low < other.sum_.low ? 1 : 0);
+  sum_.high += other.sum_.high;
   return *this;
 }
 
 inline epoch_fingerprint& epoch_fingerprint::operator-=(const epoch_fingerprint& other) noexcept {
   samples_ -= other.samples_;
-  sum_.high -= other.sum_.high + (sum_.low < other.sum_.low ? 1 : 0);
+  sum_.high -= other.sum_.high;
   sum_.low -= other.sum_.low;
   return *this;
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,9 +43,11 @@ class index_builder {
 
   /// The index. `size` and `etag` are those of the object that was read.
   shard_index finish(std::uint64_t size, std::string etag);
+  /// The same of entries that stood in an index of somebody else's: their header_offset is a guess, the ETag is not
+  /// known, and their keys only when they are `named`.
+  shard_index finish_foreign(std::uint64_t size, bool named);
 
  private:
-  friend shard_index read_dali_index(std::string_view, std::string, std::uint64_t, std::string);
   [[noreturn]] void fail(const std::string& reason, const tar::entry& e) const {
     throw archive_error(reason, where{object_, e.header_offset, e.name});
   }
@@ -113,6 +114,15 @@ inline shard_index index_builder::finish(std::uint64_t size, std::string etag) {
   index_.object_size_ = size;
   index_.etag_ = std::move(etag);
   return std::move(index_);
+}
+
+inline shard_index index_builder::finish_foreign(std::uint64_t size, bool named) {
+  index_.flags_ &= ~shard_index::with_headers;
+  if (!named) {
+    index_.flags_ &= ~shard_index::with_keys;
+    for (shard_index::sample_row& row : index_.samples_) row.key = 0;
+  }
+  return finish(size, std::string());
 }
 
 }  // namespace millrace
