@@ -102,7 +102,7 @@ class indexed_object {
       co_return std::move(next);
     }
     if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
-    part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
+    storage::part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
     if (object_.etag.empty()) object_.etag = p.etag;
     if (p.total) {
       if (object_.size && *object_.size != *p.total) {
