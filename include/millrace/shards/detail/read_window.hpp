@@ -15,14 +15,15 @@ namespace millrace::detail {
 /// A round is the time in which a window of bytes is handed over. After a round in which the consumer waited, the window
 /// doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does not,
 /// because the link, the store or this machine is the limit, the window rests for `rest` rounds: memory that was of no
-/// use is then a thirtieth of what has been read.
+/// use is then a thirtieth of what has been read. The first half of a window counts for nothing: connections are new, and
+/// no window shortens the wait for the first byte.
 class read_window {
  public:
   static constexpr int rest = 32;
   /// Waiting is what takes more than this share of a round.
   static constexpr double noticed = 1.0 / 64;
   /// A doubling has paid when the consumer waits at most this share of what it waited before. Half would be ideal.
-  static constexpr double paid = 0.8;
+  static constexpr double paid = 0.7;
 
   /// From `least` bytes towards `most`.
   read_window(std::size_t least, std::size_t most) noexcept : bytes_(std::min(least, most)), most_(most) {}
@@ -33,31 +34,31 @@ class read_window {
   /// `waited`.
   void took(std::size_t held, duration waited, time_point now) noexcept {
     if (bytes_ == most_) return;
-    if (!begun_) {  // what the first part takes, no window shortens
-      begun_ = true;
-      began_ = now;
-      return;
-    }
     held_ += held;
     waited_ += waited;
-    if (held_ < bytes_) return;
+    if (held_ < (begun_ ? bytes_ : bytes_ / 2)) return;
+    if (begun_) judge(now - began_);
+    begun_ = true;
+    began_ = now;
+    held_ = 0;
+    waited_ = duration(0);
+  }
+
+ private:
+  void judge(duration round) noexcept {
     const double waiting = static_cast<double>(waited_.count());
     const double per_byte = waiting / static_cast<double>(held_);
     if (doubled_ && per_byte > paid * before_) resting_ = rest;
     doubled_ = false;
     if (resting_ > 0) {
       --resting_;
-    } else if (waiting > noticed * static_cast<double>((now - began_).count())) {
+    } else if (waiting > noticed * static_cast<double>(round.count())) {
       bytes_ = bytes_ > most_ / 2 ? most_ : 2 * bytes_;
       doubled_ = true;
       before_ = per_byte;
     }
-    held_ = 0;
-    waited_ = duration(0);
-    began_ = now;
   }
 
- private:
   std::size_t bytes_;
   const std::size_t most_;
   // The round.
