@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <turbojpeg.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +11,8 @@
 
 #include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
+
+#include "examples/common/encode_jpeg.hpp"
 
 /// \file
 /// Makes a small data set: JPEG pictures of a bright spot at one of eight places on a noisy, coloured ground. The class
@@ -50,18 +50,6 @@ inline std::vector<std::uint8_t> paint(int label, millrace::rng& random) {
   return pixels;
 }
 
-inline std::string encode_jpeg(const std::vector<std::uint8_t>& pixels) {
-  tjhandle handle = tjInitCompress();
-  unsigned char* data = nullptr;
-  unsigned long size = 0;
-  const int rc = tjCompress2(handle, pixels.data(), image_side, 0, image_side, TJPF_RGB, &data, &size, TJSAMP_420, 90,
-                             TJFLAG_FASTDCT);
-  std::string jpeg(reinterpret_cast<const char*>(data), rc == 0 ? size : 0);
-  tjFree(data);
-  tjDestroy(handle);
-  return jpeg;
-}
-
 /// One shard of `samples` pictures: members NAME.jpg and NAME.cls.
 inline std::string painted_shard(int samples, std::uint64_t seed, int shard) {
   millrace::rng random(seed, 0, static_cast<std::uint64_t>(shard));
@@ -71,7 +59,7 @@ inline std::string painted_shard(int samples, std::uint64_t seed, int shard) {
     const int label = static_cast<int>(random.below(classes));
     char key[32];
     std::snprintf(key, sizeof key, "%04d%06d", shard, i);
-    w.add(std::string(key) + ".jpg", encode_jpeg(paint(label, random)));
+    w.add(std::string(key) + ".jpg", encode_jpeg(paint(label, random), image_side, image_side));
     w.add(std::string(key) + ".cls", std::to_string(label));
   }
   w.finish();
