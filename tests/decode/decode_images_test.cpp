@@ -64,7 +64,7 @@ std::vector<host_batch> decoded(const std::vector<sample>& samples, const image_
                                 std::size_t size = 8) {
   testing::virtual_loop loop;
   cpu_pool cores(threads);
-  auto batches = from_range(samples) | decode_images(o, {.size = size, .on = &cores});
+  auto batches = from_range(samples) | decode_images(o) | batch(size, {.on = cores});
   return block_on(loop, collect(std::move(batches)));
 }
 
@@ -102,15 +102,16 @@ TEST_CASE("crops and flips are each sample's own: the same for any number of thr
   CHECK_FALSE(same_for_another_seed);
 }
 
-TEST_CASE("a batch lies in memory of the device, and is copied from there") {
+TEST_CASE("fill_batches writes the same rows, and to_device copies either") {
   testing::virtual_loop loop;
   cpu_pool cores(2);
   const host_device device;
-  auto batches = from_range(photos(8)) | decode_images(small, {.size = 8, .on = &cores}, device);
-  const std::vector<host_batch> made = block_on(loop, collect(std::move(batches)));
+  const image_row_writer writer(small);
+  auto filled = from_range(photos(8)) | fill_batches(batch_pool(writer.layout(8), device), writer, {.on = &cores});
+  const std::vector<host_batch> made = block_on(loop, collect(std::move(filled)));
   REQUIRE(made.size() == 1);
   CHECK(made[0].pinned());
-  auto copied = from_range(photos(8)) | decode_images(small, {.size = 8, .on = &cores}, device) | to_device(device);
+  auto copied = from_range(photos(8)) | decode_images(small) | batch(8, {.on = cores}) | to_device(device);
   const auto first = [&]() -> task<std::string> {
     auto b = co_await copied.next();
     const tensor_view t = b->field("image");
@@ -118,6 +119,36 @@ TEST_CASE("a batch lies in memory of the device, and is copied from there") {
   };
   const bool same = block_on(loop, first()) == contents(made);
   CHECK(same);
+}
+
+TEST_CASE("images that cannot be decoded are left out where a policy says so, and leave no hole") {
+  std::vector<sample> samples = photos(20);
+  for (const std::size_t bad : {0u, 3u, 7u, 15u, 16u, 17u, 18u, 19u}) samples[bad].fields[1].data = bytes::copy("no image");
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const batch_options how{.on = cores, .failures = {.then = on_failure::skip, .limit = 8, .report = false}};
+  auto batches = from_range(samples) | decode_images(small) | batch(4, how);
+  std::string keys;
+  std::string sizes;
+  for (const host_batch& b : block_on(loop, collect(std::move(batches)))) {
+    sizes += std::to_string(b.size());
+    for (const std::string& key : b.keys()) keys += key + " ";
+  }
+  CHECK(keys == "k1 k2 k4 k5 k6 k8 k9 k10 k11 k12 k13 k14 ");
+  CHECK(sizes == "2343");
+  batch_options fewer = how;
+  fewer.failures.limit = 7;
+  auto too_many = from_range(samples) | decode_images(small) | batch(4, fewer);
+  CHECK_THROWS_AS(block_on(loop, collect(std::move(too_many))), too_many_failures);
+}
+
+TEST_CASE("batches of images may lack the last one; options for images are refused for other items") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  auto batches = from_range(photos(10)) | decode_images(small) | batch(4, {.last = last_batch::drop, .on = cores});
+  CHECK(block_on(loop, collect(std::move(batches))).size() == 2);
+  CHECK_THROWS_WITH(from_range(photos(2)) | batch(4, {.on = cores}),
+                    "batch: .on and .failures are for items that are written into their batch");
 }
 
 TEST_CASE("the image of a sample is known by its content, or named") {
@@ -140,5 +171,4 @@ TEST_CASE("an image that cannot be decoded is named by shard, offset and key") {
   samples[2].fields[1].data = bytes::copy("text");
   CHECK_THROWS_WITH(decoded(samples, small, 2),
                     "s3://b/a.tar at byte 1024, k2: no field of the sample is a JPEG, PNG or WebP (it has: cls, jpg)");
-  CHECK_THROWS_WITH(decode_images(small, {}), "decode_images: the size of a batch must not be 0");
 }

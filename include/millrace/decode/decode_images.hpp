@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,7 +14,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/parse_label.hpp>
-#include <millrace/device/fill_batches.hpp>
+#include <millrace/device/batch_rows.hpp>
 #include <millrace/flow/purpose.hpp>
 #include <millrace/shards/sample.hpp>
 
@@ -30,8 +32,8 @@ inline rng random_of(const sample& s, std::uint64_t seed, std::uint64_t epoch) n
 
 }  // namespace detail
 
-/// Writes a sample's image, and its class number if it is to have one, into a row of a batch: what decode_images() does
-/// for each, and a function for fill_batches() where that is to be called by a stage of one's own. Copies share memory.
+/// Writes a sample's image, and its class number if it is to have one, into a row of a batch: what is done for each image
+/// of decode_images(), and a function for fill_batches(), alone or as a part of one's own. Copies share memory.
 ///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without an
 /// image or a label, and those of image_decoder.
@@ -73,47 +75,75 @@ class basic_image_row_writer {
 };
 using image_row_writer = basic_image_row_writer<>;
 
-/// How decode_images() makes batches.
-struct image_batches {
-  std::size_t size = 0;                ///< samples in a batch; needed
-  last_batch last = last_batch::keep;  ///< drop: samples at the end that do not fill a batch are dropped
-  pool_ref on = nullptr;               ///< where images are decoded, to outlive the pipeline; none: the runtime's pool
-  std::size_t limit = 0;               ///< samples worked on at once; 0: twice the pool's threads
+/// A sample whose image is decoded when it is written into a row of a batch: what decode_images() makes. Until then it
+/// holds the compressed image; shuffle() and buffer() keep many of them. A row_item.
+template <class Formats = detail::linked_formats>
+class basic_encoded_image {
+ public:
+  basic_encoded_image(sample s, std::shared_ptr<const basic_image_row_writer<Formats>> how) noexcept
+      : encoded(std::move(s)), how_(std::move(how)) {}
+
+  sample encoded;
+
+  batch_layout layout(std::size_t samples) const { return how_->layout(samples); }
+  void write_to(const batch_row& row) const { (*how_)(encoded, row); }
+
+  friend const sample& place_of(const basic_encoded_image& i) noexcept { return i.encoded; }
+  friend std::size_t byte_size(const basic_encoded_image& i) noexcept { return byte_size(i.encoded); }
+  friend const bytes* slice_of(const basic_encoded_image& i) noexcept { return slice_of(i.encoded); }
+  friend basic_encoded_image compact(basic_encoded_image i) {
+    return basic_encoded_image(compact(std::move(i.encoded)), std::move(i.how_));
+  }
+
+ private:
+  std::shared_ptr<const basic_image_row_writer<Formats>> how_;
 };
+using encoded_image = basic_encoded_image<>;
 
 namespace detail {
-inline fill_batches_stage<image_row_writer> image_batches_stage(const batch_pool& pool, const image_row_writer& writer,
-                                                                const image_batches& batches) {
-  if (batches.size == 0) throw configuration_error("decode_images: the size of a batch must not be 0");
-  return fill_batches(pool, writer, {.on = batches.on, .limit = batches.limit, .last = batches.last});
+template <class Item>
+async_generator<Item> images_of(async_generator<sample> source,
+                                std::shared_ptr<const image_row_writer> how) {
+  for (;;) {
+    std::optional<sample> s = co_await source.next();
+    if (!s) co_return;
+    Item item(std::move(*s), how);
+    s.reset();
+    co_yield give(item);
+  }
 }
 }  // namespace detail
 
-/// A stage from samples with images of any size to batches of tensors of one size:
+/// What decode_images() returns.
+class decode_images_stage : public detail::library_stage {
+ public:
+  explicit decode_images_stage(const image_options& options)
+      : how_(std::make_shared<const image_row_writer>(options)) {}
+  stream<encoded_image> operator()(async_generator<sample> source) && {
+    return stream(detail::images_of<encoded_image>(std::move(source), std::move(how_))).named("decode_images");
+  }
+
+ private:
+  std::shared_ptr<const image_row_writer> how_;
+};
+
+/// A stage from samples with images of any size to tensors of one size, which batch() makes batches of:
 ///
 ///     samples | decode_images({.height = 224, .width = 224, .crop = crop::random_resized{}, .flip = 0.5,
 ///                              .layout = image_layout::chw, .type = dtype::f16,
 ///                              .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f},
-///                              .seed = 7, .epoch = epoch}, {.size = 256}, copies)
-///             | to_device(copies)
+///                              .seed = 7, .epoch = epoch})
+///             | batch(256) | to_device(copies)
 ///
-/// Images are decoded on a pool, several at once, each value straight to its place in a batch, which lies in page-locked
-/// memory of the device of `target`, a cuda::stream or a device: to_device() copies it from there. Batches have the
-/// fields "image" and, from the text field image_options::label, "label"; keys, and tags<origin>().
+/// Decoding takes place where a batch is made: batch() starts it on a pool, several images at once, and each value is
+/// stored once, in its place in the batch. Batches have the field "image" and, from the text field
+/// image_options::label, "label"; keys, and tags<origin>().
+///
 /// Crops and flips are drawn from random numbers of each sample's own: (seed, epoch, shard, place in it). The batches are
-/// the same to the bit for any number of threads, and on any rank.
-/// Order, bound, cancellation and errors are those of fill_batches(). Throws configuration_error for options that
-/// contradict each other.
-template <class Target>
-fill_batches_stage<image_row_writer> decode_images(const image_options& images, const image_batches& batches,
-                                                   const Target& target) {
-  const image_row_writer writer(images);
-  return detail::image_batches_stage(batch_pool(writer.layout(batches.size), target), writer, batches);
-}
-/// The same into ordinary memory, for batches that do not go to a device.
-inline fill_batches_stage<image_row_writer> decode_images(const image_options& images, const image_batches& batches) {
-  const image_row_writer writer(images);
-  return detail::image_batches_stage(batch_pool(writer.layout(batches.size)), writer, batches);
-}
+/// the same to the bit for any number of threads, and a sample's image is the same on any rank.
+///
+/// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options
+/// that contradict each other.
+inline decode_images_stage decode_images(const image_options& options) { return decode_images_stage(options); }
 
 }  // namespace millrace

@@ -20,6 +20,7 @@ struct fill_batches_options {
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
+  failure_policy failures = {};        ///< what happens to items for which the function throws: skip leaves them out
 };
 
 namespace detail {
@@ -89,6 +90,7 @@ class row_writer {
   F f_;
 };
 
+/// Of items that a policy leaves out nothing comes: their batch is complete when the next one, or the end, is there.
 template <class Rows, class Batch = host_batch>
 async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool) {
   executor& ex = co_await this_executor();
@@ -99,19 +101,22 @@ async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool)
   std::size_t rows = 0;
   for (;;) {
     auto w = co_await source.next();
-    if (!w && (current == nullptr || last == last_batch::drop)) co_return;
     const bool ended = !w;
-    if (w) {
-      current = std::move(w->batch);
-      w.reset();
-      ++rows;
+    if (current != nullptr && (ended || w->batch != current)) {
+      Batch sealed = std::move(*current).seal();
+      current.reset();
+      rows = 0;
+      const bool dropped = ended && last == last_batch::drop;
+      if (sealed.size() != 0 && !dropped) co_yield give(sealed);
     }
-    if (!ended && rows < current->capacity()) continue;
+    if (ended) co_return;
+    current = std::move(w->batch);
+    w.reset();
+    if (++rows < current->capacity()) continue;
     Batch full = std::move(*current).seal();
     current.reset();
     rows = 0;
     if (full.size() != 0) co_yield give(full);
-    if (ended) co_return;
   }
 }
 
@@ -173,6 +178,7 @@ class fill_batches_stage : public detail::library_stage {
       work.limit = options_.limit;
       work.on = options_.on;
       work.bytes = options_.bytes;
+      work.failures = options_.failures;
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing =
           detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
