@@ -94,7 +94,7 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
   auto writing = detail::apply_stage(
       std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>(detail::write_row()), work));
-  return detail::apply_stage(std::move(writing),
+  return detail::apply_stage(std::move(writing).named("write_rows", ""),
                              detail::seal_rows_stage<>(options.last, batches, batches * options.bytes));
 }
 
