@@ -17,17 +17,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/block_on.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/loader/runtime.hpp>
 
 #include "bench/common/bare_jpeg.hpp"
 #include "bench/common/contender.hpp"
@@ -157,22 +155,14 @@ void on_threads(unsigned threads, int count, const data_set& data, MakeWork make
   for (std::thread& t : pool) t.join();
 }
 
-template <class Source>
-mill::task<int> count_all(Source batches) {
-  int n = 0;
-  while (auto b = co_await batches.next()) n += static_cast<int>(b->size());
-  co_return n;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 2048;
   bench::print_machine();
   const data_set data;
-  mill::cpu_pool cores;
-  const unsigned threads = cores.threads();
-  const auto loop = mill::make_event_loop();
+  mill::runtime rt;
+  const unsigned threads = rt.pool().threads();
   const double bytes = static_cast<double>(count) * data.per_image();
   const auto bare = [&](bool whole) {
     on_threads(threads, count, data, [whole] {
@@ -186,8 +176,8 @@ int main(int argc, char** argv) {
   bench::contender a("libjpeg-turbo and resizer, the part", [&] { return bare(false); });
   bench::contender b("libjpeg-turbo and resizer, the whole", [&] { return bare(true); });
   const mill::image_row_writer writer(options);
+  mill::batch_pool pool(writer.layout(batch));
   bench::contender c("image_row_writer on threads", [&] {
-    mill::batch_pool pool(writer.layout(batch));
     mill::batch_builder builder = pool.start();
     on_threads(threads, count, data, [&] {
       return [&](const mill::sample& s) { writer(s, builder.row(s.from.ordinal % batch)); };
@@ -196,8 +186,9 @@ int main(int argc, char** argv) {
   });
   bench::contender d("decode_images | batch", [&] {
     auto batches = mill::iota(count) | mill::map([&data](int i) { return data(i); }) | mill::decode_images(options) |
-                   mill::batch(batch, {.on = cores});
-    const int n = mill::block_on(*loop, count_all(std::move(batches)));
+                   mill::batch(batch);
+    std::size_t n = 0;
+    for (const mill::host_batch& b : rt.run(std::move(batches))) n += b.size();
     return static_cast<double>(n) * data.per_image();
   });
   bench::take_turns({&a, &b, &c, &d});

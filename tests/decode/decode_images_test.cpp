@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/decode/decode_images.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -14,9 +15,11 @@
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/collect.hpp>
 #include <millrace/flow/from_range.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
+#include "tests/device/late_device.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -119,6 +122,32 @@ TEST_CASE("fill_batches writes the same rows, and to_device copies either") {
   };
   const bool same = block_on(loop, first()) == contents(made);
   CHECK(same);
+}
+
+TEST_CASE("batches are soon made in the memory that a device copies them from") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  std::vector<bool> pinned;
+  auto spied = [&pinned](host_batch b) {
+    pinned.push_back(b.pinned());
+    return b;
+  };
+  const test::late_device device;
+  device.control().after = 1;
+  auto copied = from_range(photos(60)) | decode_images(small) | batch(4, {.on = cores}) | map(spied) |
+                to_device(device, {.slots = 2});
+  const auto drive = [&]() -> task<void> {
+    for (;;) {
+      auto b = co_await copied.next();
+      if (!b) co_return;
+    }
+  };
+  block_on(loop, drive());
+  CHECK(device.control().unpinned == 0);
+  REQUIRE(pinned.size() == 15);
+  CHECK_FALSE(pinned.front());
+  CHECK(pinned.back());
+  CHECK(std::count(pinned.begin(), pinned.end(), false) <= 6);
 }
 
 TEST_CASE("images that cannot be decoded are left out where a policy says so, and leave no hole") {

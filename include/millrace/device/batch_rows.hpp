@@ -24,17 +24,31 @@ concept row_item = requires(const T& item, const batch_row& row, std::size_t sam
 
 namespace detail {
 
-/// The layout is the first item's.
+inline std::shared_ptr<batch_builder> started_batch(const batch_layout& layout,
+                                                    const std::shared_ptr<batch_memory>& memory) {
+  bool page_locked = false;
+  writable_bytes bytes = memory->acquire(page_locked);
+  return std::make_shared<batch_builder>(
+      std::make_shared<batch_parts<>>(layout, std::move(bytes), page_locked, memory));
+}
+
+/// The layout is the first item's. The memory is the runtime's, until a to_device() further on names a better one.
 template <class T>
 async_generator<placed<T>> place_rows(async_generator<T> source, std::size_t samples) {
-  std::optional<batch_pool> pool;
+  executor& ex = co_await this_executor();
+  std::optional<batch_layout> layout;
+  std::shared_ptr<batch_memory> memory;
   std::shared_ptr<batch_builder> current;
   std::size_t row = 0;
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    if (!pool) pool.emplace(item->layout(samples));
-    if (current == nullptr) current = std::make_shared<batch_builder>(pool->start());
+    if (!layout) {
+      layout.emplace(item->layout(samples));
+      const std::size_t size = batch_pool::slab_size(*layout);
+      memory = std::make_shared<batch_memory>(ex.runtime() == nullptr ? slab_pool(size) : ex.runtime()->slabs(size));
+    }
+    if (current == nullptr) current = started_batch(*layout, memory);
     placed<T> p(std::move(*item), current, row);
     item.reset();
     if (++row == samples) {
@@ -68,21 +82,25 @@ class write_row {
 template <class = void>
 class seal_rows_stage : public library_stage {
  public:
-  seal_rows_stage(last_batch last, std::size_t batches, std::size_t bytes) noexcept
-      : last_(last), batches_(batches), bytes_(bytes) {}
+  seal_rows_stage(const batch_options& options, std::size_t batches) noexcept
+      : last_(options.last), has_pool_(options.on != nullptr), batches_(batches), bytes_(batches * options.bytes) {}
   stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_)).named("batch").bounded(batches_, bytes_);
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, "batch"))
+        .named("batch")
+        .bounded(batches_, bytes_);
   }
 
  private:
   last_batch last_;
+  bool has_pool_;
   std::size_t batches_, bytes_;
 };
 
 }  // namespace detail
 
 /// What batch(samples) is for such items; found by it beside them. Each is written straight to its row, on the pool
-/// `options.on`, else the runtime's; items keep their order. Bound: twice as many items as the pool has threads, and the
+/// `options.on`, else the runtime's; items keep their order. The batches lie where to_device(), if it comes next, copies
+/// them from: in page-locked memory of its device, but for the first two or three, which it has to copy there. Bound: twice as many items as the pool has threads, and the
 /// batches that these are of and one more, until the consumer takes them. Errors: of items, as `options.failures` says.
 template <row_item T>
 stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, const batch_options& options) {
@@ -94,8 +112,7 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
   auto writing = detail::apply_stage(
       std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>(detail::write_row()), work));
-  return detail::apply_stage(std::move(writing).named("write_rows", ""),
-                             detail::seal_rows_stage<>(options.last, batches, batches * options.bytes));
+  return detail::apply_stage(std::move(writing).named("write_rows", ""), detail::seal_rows_stage<>(options, batches));
 }
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -92,10 +93,10 @@ class row_writer {
 
 /// Of items that a policy leaves out nothing comes: their batch is complete when the next one, or the end, is there.
 template <class Rows, class Batch = host_batch>
-async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool) {
+async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, const char* stage) {
   executor& ex = co_await this_executor();
   if (!has_pool && ex.runtime() == nullptr) {
-    throw configuration_error("fill_batches: the function needs a pool to run on: .on = pool, or a runtime");
+    throw configuration_error(std::string(stage) + ": the function needs a pool to run on: .on = pool, or a runtime");
   }
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
@@ -126,8 +127,9 @@ class seal_batches_stage : public library_stage {
   seal_batches_stage(last_batch last, bool has_pool, std::size_t items, std::size_t bytes) noexcept
       : last_(last), has_pool_(has_pool), items_(items), bytes_(bytes) {}
   stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_))
-        .named("fill_batches").bounded(items_, bytes_);
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, "fill_batches"))
+        .named("fill_batches")
+        .bounded(items_, bytes_);
   }
 
  private:
