@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
     auto batches = mill::iota(count) | mill::map([&data](int i) { return data(i); }) | mill::decode_images(options) |
                    mill::batch(batch);
     std::size_t n = 0;
-    for (const mill::host_batch& b : rt.run(std::move(batches))) n += b.size();
+    for (const mill::host_batch& made : rt.run(std::move(batches))) n += made.size();
     return static_cast<double>(n) * data.per_image();
   });
   bench::take_turns({&a, &b, &c, &d});

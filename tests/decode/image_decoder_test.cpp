@@ -185,6 +185,31 @@ TEST_CASE("channels go outermost or innermost, and values become the type that w
   CHECK(wrong == 0);
 }
 
+TEST_CASE("halves are those of the formula, mirrored or not, with every mean and of every width") {
+  rng random(17);
+  for (int i = 0; i < 60; ++i) {
+    const int width = 1 + static_cast<int>(random.below(40));
+    const bytes file = png(picture(width, 7, 3, random.next()).data(), width, 7);
+    image_options o{.height = 7, .width = width, .flip = i % 2 == 0 ? 0.0 : 1.0, .layout = image_layout::chw};
+    const std::vector<std::uint8_t> whole = tensor_of(o, file);
+    o.type = dtype::f16;
+    if (i % 3 != 0) {
+      for (std::size_t c = 0; c < 3; ++c) {
+        o.mean[c] = static_cast<float>(random.uniform());
+        o.std[c] = static_cast<float>(0.1 + random.uniform());
+      }
+    }
+    const std::vector<std::uint16_t> halves = tensor_of<std::uint16_t>(o, file);
+    int wrong = 0;
+    for (std::size_t k = 0; k < whole.size(); ++k) {
+      const std::size_t c = k / (static_cast<std::size_t>(width) * 7);
+      wrong += halves[k] != detail::to_f16((static_cast<float>(whole[k]) / 255.0f - o.mean[c]) / o.std[c]);
+    }
+    CAPTURE(i, width);
+    REQUIRE(wrong == 0);
+  }
+}
+
 TEST_CASE("floats are rounded to 16 bits as the processor does it") {
   rng random(11);
   int wrong = 0;
