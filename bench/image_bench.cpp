@@ -68,8 +68,7 @@ const mill::image_options options{.height = side,
                                   .layout = mill::image_layout::chw,
                                   .type = mill::dtype::f16,
                                   .mean = {0.485f, 0.456f, 0.406f},
-                                  .std = {0.229f, 0.224f, 0.225f},
-                                  .seed = 7};
+                                  .std = {0.229f, 0.224f, 0.225f}};
 
 /// The samples of one round: the JPEGs in turn, each at a place of its own.
 class data_set {
@@ -101,7 +100,7 @@ class bare_work {
  public:
   explicit bare_work(bool whole) : whole_(whole), pixels_(std::size_t(side) * side * 4) {}
 
-  void operator()(const mill::bytes& jpeg, mill::rng& numbers) {
+  void operator()(const mill::bytes& jpeg, mill::sample_rng& numbers) {
     jpeg_.open(jpeg);
     const mill::image_box box = options.crop.box(width, height, side, side, numbers);
     const auto edge = [](double x) { return static_cast<int>(x); };
@@ -167,7 +166,7 @@ int main(int argc, char** argv) {
   const auto bare = [&](bool whole) {
     on_threads(threads, count, data, [whole] {
       return [work = std::make_unique<bare_work>(whole)](const mill::sample& s) {
-        mill::rng numbers = mill::detail::random_of(s, options.seed, options.epoch);
+        mill::sample_rng numbers = s.random(mill::purpose::augment);
         (*work)(s["jpg"], numbers);
       };
     });

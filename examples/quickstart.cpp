@@ -37,8 +37,7 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
        | mill::untar()                                                // members, not copied
        | mill::group_samples()                                        // WebDataset samples
        | mill::shuffle({.window = 1024, .seed = 7, .epoch = epoch})   // among those that are near
-       | mill::decode_images({.height = side, .width = side,          // images of any size become tensors of one,
-                              .crop = crop, .seed = 7, .epoch = epoch})
+       | mill::decode_images({.height = side, .width = side, .crop = crop})  // of any size, to tensors of one,
        | mill::batch(64)                                              // on the pool, each in its place in the batch
        | mill::to_device(target, {.slots = 3});                       // copied ahead
   // clang-format on

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include <millrace/base/rng.hpp>
+
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/test_data.hpp"

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <millrace/base/rng.hpp>
+
 #include "test_data_default.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/rng.hpp>
 
 namespace millrace {
 
@@ -70,9 +69,10 @@ class image_crop {
   constexpr bool reaches_out() const noexcept { return kind_ == kind::center; }
 
   /// The box of an image of `width` x `height` pixels for a tensor of the proportions `out_width` to `out_height`.
-  /// random_resized draws from `numbers`: per attempt one for the area and one for the ratio, in this order, then, as
+  /// random_resized draws from `numbers`, a sample_rng or rng: per attempt one for the area and one for the ratio, in this order, then, as
   /// the rectangle fits, one for its top and one for its left.
-  image_box box(int width, int height, int out_width, int out_height, rng& numbers) const {
+  template <class Random>
+  image_box box(int width, int height, int out_width, int out_height, Random& numbers) const {
     if (kind_ == kind::random_resized) return random_box(width, height, numbers);
     if (kind_ == kind::none) return image_box(0, 0, width, height);
     const double ratio = static_cast<double>(out_width) / out_height;
@@ -84,7 +84,8 @@ class image_crop {
  private:
   enum class kind : std::uint8_t { none, center, random_resized };
 
-  image_box random_box(int width, int height, rng& numbers) const {
+  template <class Random>
+  image_box random_box(int width, int height, Random& numbers) const {
     const double area = static_cast<double>(width) * height;
     const double log_ratio[] = {std::log(random_.ratio[0]), std::log(random_.ratio[1])};
     const auto uniform = [&numbers](double from, double to) { return from + (to - from) * numbers.uniform(); };

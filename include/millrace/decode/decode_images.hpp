@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/rng.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/parse_label.hpp>
 #include <millrace/device/batch_rows.hpp>
@@ -19,18 +18,6 @@
 #include <millrace/shards/sample.hpp>
 
 namespace millrace {
-
-namespace detail {
-
-/// The random numbers of one sample: of (seed, epoch, shard, ordinal) and nothing else, so that they do not depend on
-/// threads, ranks or on what was read before. Of a sample without an origin the key stands for its place.
-inline rng random_of(const sample& s, std::uint64_t seed, std::uint64_t epoch) noexcept {
-  std::uint64_t place = 0xcbf29ce484222325;  // FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo)
-  for (const char c : s.from ? s.from.url() : s.key) place = (place ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return rng(rng(seed, epoch, purpose::augment).next(), place, s.from.ordinal);
-}
-
-}  // namespace detail
 
 /// Writes a sample's image, and its class number if it is to have one, into a row of a batch: what is done for each image
 /// of decode_images(), and a function for fill_batches(), alone or as a part of one's own. Copies share memory.
@@ -44,7 +31,8 @@ class basic_image_row_writer {
 
   void operator()(const sample& s, const batch_row& row) const {
     const image_options& o = decoder_.options();
-    rng numbers = detail::random_of(s, o.seed, o.epoch);
+    const bool draws = o.crop.random() || o.flip > 0;
+    sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
     decoder_.into(row.field(0), image_of(s), numbers, s.from.at(s.key));
     if (!o.label.empty()) row.set("label", parse_label(s[o.label], s.from.at(s.key)));
     row.key(s.key);
@@ -131,16 +119,16 @@ class decode_images_stage : public detail::library_stage {
 ///
 ///     samples | decode_images({.height = 224, .width = 224, .crop = crop::random_resized{}, .flip = 0.5,
 ///                              .layout = image_layout::chw, .type = dtype::f16,
-///                              .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f},
-///                              .seed = 7, .epoch = epoch})
+///                              .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}})
 ///             | batch(256) | to_device(copies)
 ///
 /// Decoding takes place where a batch is made: batch() starts it on a pool, several images at once, and each value is
 /// stored once, in its place in the batch. Batches have the field "image" and, from the text field
 /// image_options::label, "label"; keys, and tags<origin>().
 ///
-/// Crops and flips are drawn from random numbers of each sample's own: (seed, epoch, shard, place in it). The batches are
-/// the same to the bit for any number of threads, and a sample's image is the same on any rank.
+/// Crops and flips are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place in
+/// it), seed and epoch as shuffle_shards() was given them. The batches are the same to the bit for any number of threads,
+/// and a sample's image is the same on any rank.
 ///
 /// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options
 /// that contradict each other.

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/rng.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 #include <millrace/decode/detail/linked_formats.hpp>
 #include <millrace/decode/detail/exif.hpp>
@@ -60,8 +59,10 @@ class basic_image_decoder {
   }
 
   /// One tensor into memory of the caller, a row of a batch for example, of the shape dims() and the type of the
-  /// options: anything else is a configuration_error. What a crop and a flip draw comes from `numbers`, the crop first.
-  void into(const tensor_view& place, const bytes& data, rng& numbers, const where& at = where()) const {
+  /// options: anything else is a configuration_error. What a crop and a flip draw comes from `numbers`, a sample_rng or
+  /// rng, the crop first.
+  template <class Random>
+  void into(const tensor_view& place, const bytes& data, Random& numbers, const where& at = where()) const {
     if (place.type() != options_.type || place.dims() != dims()) {
       throw configuration_error("images become " + std::string(name_of(options_.type)) + " " + dims().text() +
                                 ", and the place for one is " + name_of(place.type()) + " " + place.dims().text());
@@ -132,7 +133,8 @@ class basic_image_decoder {
     return s;
   }
 
-  void convert(detail::image_source& source, workspace& w, void* tensor, rng& numbers) const {
+  template <class Random>
+  void convert(detail::image_source& source, workspace& w, void* tensor, Random& numbers) const {
     const detail::orientation turn(options_.upright ? source.orientation : 1);
     const image_box upright =
         options_.crop.box(turn.transposed ? source.height : source.width, turn.transposed ? source.width : source.height,

@@ -34,8 +34,6 @@ struct image_options {
   dtype type = dtype::u8;  ///< u8: 0 to 255. f16, bf16, f32: (value / 255 - mean) / std, rounded to nearest
   ::std::array<float, 3> mean = {0, 0, 0};  ///< of red, green and blue; for the floating-point types
   ::std::array<float, 3> std = {1, 1, 1};
-  std::uint64_t seed = 0;       ///< of random crops and flips
-  std::uint64_t epoch = 0;      ///< others in every epoch
   bool upright = true;          ///< turns images as their EXIF orientation says
   bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 where that is still 1.5 times the wanted size
   bool tolerate_corruption = false;                   ///< accepts JPEGs with corrupt data; else they are an error
