@@ -45,7 +45,8 @@ struct random_resized {
 
 }  // namespace crop
 
-/// One of those. Throws configuration_error for ranges that hold nothing.
+/// What part of an image is taken: crop::none, crop::center or crop::random_resized. Throws configuration_error for
+/// ranges that hold nothing.
 class image_crop {
  public:
   constexpr image_crop(crop::none_type = {}) noexcept {}
