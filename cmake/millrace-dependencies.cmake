@@ -6,9 +6,9 @@
 #   millrace_find_component(<component>)
 #
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
-# 2.1 (Debian: libturbojpeg0-dev)".
+# 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg s3_server cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp s3_server cuda)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -62,7 +62,11 @@ macro(millrace_find_component component)
       _millrace_lacks("libarchive 3.6" "libarchive-dev")
     endif()
   elseif("${component}" STREQUAL "jpeg")
-    _millrace_pkg_config(turbojpeg "libturbojpeg>=2.1" "libjpeg-turbo 2.1" "libturbojpeg0-dev")
+    _millrace_pkg_config(libjpeg "libjpeg>=2.1" "libjpeg-turbo 2.1" "libjpeg-dev")
+  elseif("${component}" STREQUAL "png")
+    _millrace_pkg_config(spng "spng>=0.7" "libspng 0.7" "libspng-dev")
+  elseif("${component}" STREQUAL "webp")
+    _millrace_pkg_config(libwebp "libwebp>=1.0" "libwebp 1.0" "libwebp-dev")
   elseif("${component}" STREQUAL "s3_server")
     find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto SSL)
     if(NOT OPENSSL_FOUND)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The whole main job: labelled JPEG images are written into an S3 bucket as WebDataset tar shards, then a small
+// The whole main job: labelled JPEG images of mixed sizes are written into an S3 bucket as WebDataset tar shards, then a small
 // classifier is trained on them for a few epochs, straight from s3://.
 //
 //   example_quickstart [BUCKET]
@@ -26,21 +26,21 @@ namespace {
 
 /// The pipeline of one epoch, into the memory of `target`: a CUDA stream or host_device.
 template <class Target>
-auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, const Target& target) {
-  const mill::jpeg_decoder jpeg;
-  auto decode = [jpeg](mill::sample s) {
-    return mill::labelled_image(s, jpeg(s["jpg"]), mill::parse_label(s["cls"]));
-  };
-  return s3.list(prefix)                                               // objects under the prefix
-         | mill::shuffle_shards({.seed = 7, .epoch = epoch})           // another order for every epoch
-         | mill::split_by_rank(mill::rank_from_environment())          // this process's share
-         | mill::fetch(s3, {.shards = 4, .window = 8 * mill::MiB})     // ranged GETs, ahead
-         | mill::untar()                                               // members, not copied
-         | mill::group_samples()                                       // WebDataset samples
-         | mill::shuffle({.window = 1024, .seed = 7, .epoch = epoch})  // among those that are near
-         | mill::map_concurrent(decode)                                // images, decoded on the pool
-         | mill::batch(64)                                             //
-         | mill::to_device(target, {.slots = 3});                      // page-locked, copied ahead
+auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, const mill::image_crop& crop,
+              const Target& target) {
+  const int side = examples::image_side;
+  // clang-format off
+  return s3.list(prefix)                                              // objects under the prefix
+       | mill::shuffle_shards({.seed = 7, .epoch = epoch})            // another order for every epoch
+       | mill::split_by_rank(mill::rank_from_environment())           // this process's share
+       | mill::fetch(s3, {.shards = 4, .window = 8 * mill::MiB})      // ranged GETs, ahead
+       | mill::untar()                                                // members, not copied
+       | mill::group_samples()                                        // WebDataset samples
+       | mill::shuffle({.window = 1024, .seed = 7, .epoch = epoch})   // among those that are near
+       | mill::decode_images({.height = side, .width = side, .crop = crop})  // of any size, to tensors of one,
+       | mill::batch(64)                                              // on the pool, each in its place in the batch
+       | mill::to_device(target, {.slots = 3});                       // copied ahead
+  // clang-format on
 }
 
 template <class Model>
@@ -53,8 +53,9 @@ int train(const std::string& bucket, Model& model) {
   examples::write_painted_shards(s3, bucket, "test/", 2, 300, 2);
 
   mill::runtime rt({.rank = mill::rank_from_environment()});  // keeps connections, memory and threads for all epochs
+  const mill::crop::random_resized part{.scale = {0.7, 1}};    // of every image, another one in every epoch
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
-    auto batches = rt.run(epoch_of(s3, train, epoch, model.target()),
+    auto batches = rt.run(epoch_of(s3, train, epoch, part, model.target()),
                           {.prefetch = 2, .show = mill::progress::automatic});
     std::size_t images = 0;
     for (mill::device_batch& b : batches) {
@@ -70,7 +71,7 @@ int train(const std::string& bucket, Model& model) {
 
   model.take_right();
   std::size_t images = 0;
-  for (mill::device_batch& b : rt.run(epoch_of(s3, test, 0, model.target()))) {
+  for (mill::device_batch& b : rt.run(epoch_of(s3, test, 0, mill::crop::none, model.target()))) {
     images += b.size();
     model.count_right(b);
   }

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <turbojpeg.h>
-
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -14,52 +13,50 @@
 #include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
 
+#include "examples/common/encode_jpeg.hpp"
+
 /// \file
-/// Makes a small data set: JPEG pictures of a bright spot at one of eight places on a noisy, coloured ground. The class
-/// is the place. Same arguments, same bytes.
+/// Makes a small data set: JPEG pictures of a bright spot at one of eight places on a noisy, coloured ground, no two of
+/// one size. The class is the place. Same arguments, same bytes.
 
 namespace examples {
 
-inline constexpr int image_side = 64;
+inline constexpr int image_side = 64;  // of what the models of the examples take
 inline constexpr int classes = 8;
 
-inline std::vector<std::uint8_t> paint(int label, millrace::rng& random) {
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(image_side) * image_side * 3);
+class picture {
+ public:
+  int width = 0;
+  int height = 0;
+  std::vector<std::uint8_t> pixels;
+};
+
+inline picture paint(int label, millrace::rng& random) {
+  picture made;
+  made.width = 64 + static_cast<int>(random.below(80));
+  made.height = 64 + static_cast<int>(random.below(80));
   const double angle = 2 * 3.14159265358979 * label / classes;
-  const double x0 = image_side * (0.5 + 0.30 * std::cos(angle)) + 6 * (random.uniform() - 0.5);
-  const double y0 = image_side * (0.5 + 0.30 * std::sin(angle)) + 6 * (random.uniform() - 0.5);
-  const double radius = 5 + 3 * random.uniform();
+  const double x0 = made.width * (0.5 + 0.30 * std::cos(angle) + 0.09 * (random.uniform() - 0.5));
+  const double y0 = made.height * (0.5 + 0.30 * std::sin(angle) + 0.09 * (random.uniform() - 0.5));
+  const double radius = std::min(made.width, made.height) * (0.08 + 0.05 * random.uniform());
   double ground[3];
   double spot[3];
   for (int c = 0; c < 3; ++c) {
     ground[c] = 20 + 80 * random.uniform();
     spot[c] = 110 + 100 * random.uniform();
   }
-  std::size_t at = 0;
-  for (int y = 0; y < image_side; ++y) {
-    for (int x = 0; x < image_side; ++x) {
+  for (int y = 0; y < made.height; ++y) {
+    for (int x = 0; x < made.width; ++x) {
       const double d = std::hypot(x - x0, y - y0);
       const double share = d < radius ? 1 : std::exp(-(d - radius) * 0.7);
       for (int c = 0; c < 3; ++c) {
         const double noise = 160 * (random.uniform() - 0.5);
         const double value = ground[c] + share * (spot[c] - ground[c]) + noise;
-        pixels[at++] = static_cast<std::uint8_t>(value < 0 ? 0 : value > 255 ? 255 : value);
+        made.pixels.push_back(static_cast<std::uint8_t>(value < 0 ? 0 : value > 255 ? 255 : value));
       }
     }
   }
-  return pixels;
-}
-
-inline std::string encode_jpeg(const std::vector<std::uint8_t>& pixels) {
-  tjhandle handle = tjInitCompress();
-  unsigned char* data = nullptr;
-  unsigned long size = 0;
-  const int rc = tjCompress2(handle, pixels.data(), image_side, 0, image_side, TJPF_RGB, &data, &size, TJSAMP_420, 90,
-                             TJFLAG_FASTDCT);
-  std::string jpeg(reinterpret_cast<const char*>(data), rc == 0 ? size : 0);
-  tjFree(data);
-  tjDestroy(handle);
-  return jpeg;
+  return made;
 }
 
 /// One shard of `samples` pictures: members NAME.jpg and NAME.cls.
@@ -71,7 +68,8 @@ inline std::string painted_shard(int samples, std::uint64_t seed, int shard) {
     const int label = static_cast<int>(random.below(classes));
     char key[32];
     std::snprintf(key, sizeof key, "%04d%06d", shard, i);
-    w.add(std::string(key) + ".jpg", encode_jpeg(paint(label, random)));
+    const picture p = paint(label, random);
+    w.add(std::string(key) + ".jpg", encode_jpeg(p.pixels, p.width, p.height));
     w.add(std::string(key) + ".cls", std::to_string(label));
   }
   w.finish();
@@ -95,7 +93,7 @@ inline void write_painted_shards(const millrace::s3::client& s3, const std::stri
                                  int shards, int samples, std::uint64_t seed) {
   const auto loop = millrace::make_event_loop();
   millrace::block_on(*loop, upload(s3, bucket, prefix, shards, samples, seed));
-  std::printf("wrote %d shards of %d JPEG images to s3://%s/%s\n", shards, samples, bucket.c_str(), prefix.c_str());
+  std::printf("wrote %d shards of %d JPEG images of mixed sizes to s3://%s/%s\n", shards, samples, bucket.c_str(), prefix.c_str());
 }
 
 }  // namespace examples

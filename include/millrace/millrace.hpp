@@ -14,6 +14,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/decode/decode_images.hpp>
 #include <millrace/decode/jpeg_decoder.hpp>
 #include <millrace/decode/labelled_image.hpp>
 #include <millrace/decode/parse_label.hpp>

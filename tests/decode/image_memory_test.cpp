@@ -14,6 +14,7 @@
 #include <millrace/decode/jpeg_decoder.hpp>
 #include <millrace/decode/labelled_image.hpp>
 
+#include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -24,14 +25,7 @@ namespace {
 bytes grey(int width, int height, unsigned char value) {
   const std::vector<unsigned char> pixels(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3,
                                           value);
-  const tjhandle encoder = tjInitCompress();
-  unsigned char* data = nullptr;
-  unsigned long size = 0;
-  REQUIRE(tjCompress2(encoder, pixels.data(), width, 0, height, TJPF_RGB, &data, &size, TJSAMP_444, 95, 0) == 0);
-  bytes out = bytes::copy(std::string_view(reinterpret_cast<const char*>(data), size));
-  tjFree(data);
-  tjDestroy(encoder);
-  return out;
+  return bytes::copy(examples::encode_jpeg(pixels, width, height, {.quality = 95, .subsampled = false}));
 }
 
 bool is_all(const image& i, unsigned char value) {

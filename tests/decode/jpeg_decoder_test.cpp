@@ -12,6 +12,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/decode/parse_label.hpp>
 
+#include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/test_data.hpp"
 
@@ -19,19 +20,13 @@ using namespace millrace;
 
 namespace {
 
-bytes encode(const std::vector<unsigned char>& pixels, int width, int height, int flags = 0) {
-  tjhandle handle = tjInitCompress();
-  unsigned char* data = nullptr;
-  unsigned long size = 0;
-  REQUIRE(tjCompress2(handle, pixels.data(), width, 0, height, TJPF_RGB, &data, &size, TJSAMP_444, 95, flags) == 0);
-  bytes out = bytes::copy(std::string_view(reinterpret_cast<const char*>(data), size));
-  tjFree(data);
-  tjDestroy(handle);
-  return out;
+bytes encode(const std::vector<unsigned char>& pixels, int width, int height, bool progressive = false) {
+  const examples::jpeg_kind kind{.quality = 95, .subsampled = false, .progressive = progressive};
+  return bytes::copy(examples::encode_jpeg(pixels, width, height, kind));
 }
 
 /// A JPEG of a smooth ramp, made here so that most of the tests need no files.
-bytes ramp(int width, int height, int flags = 0) {
+bytes ramp(int width, int height, bool progressive = false) {
   std::vector<unsigned char> pixels;
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
@@ -40,7 +35,7 @@ bytes ramp(int width, int height, int flags = 0) {
       pixels.push_back(100);
     }
   }
-  return encode(pixels, width, height, flags);
+  return encode(pixels, width, height, progressive);
 }
 
 }  // namespace
@@ -137,7 +132,7 @@ TEST_CASE("mutated JPEGs never do worse than fail") {
 TEST_CASE("damage is tolerated only where pixels came of it") {
   // Of a progressive JPEG no row is written before all of it has been read, so an error leaves the rows as they were;
   // and where libjpeg warned before the error, the code that it leaves is the one of a warning.
-  const bytes jpeg = ramp(64, 64, TJFLAG_PROGRESSIVE);
+  const bytes jpeg = ramp(64, 64, true);
   const jpeg_decoder decode({.tolerate_corruption = true});
   const std::size_t first_scan = std::string(jpeg.view()).find("\xff\xda");
   REQUIRE(first_scan != std::string::npos);

@@ -80,7 +80,7 @@ class package:
         source = pathlib.Path(self.o.source, "include")
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.hpp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
-        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "s3_server", "cuda")
+        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "png", "webp", "s3_server", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[3:-1]))}
         root = pathlib.Path(self.o.source)
@@ -128,13 +128,16 @@ class package:
             expect(f'compatible with requested version "{wanted}"' in output, output)
 
     def case_missing(self):
-        jpeg = r"millrace::jpeg needs libjpeg-turbo 2\.1 \(Debian: libturbojpeg0-dev\)"
+        jpeg = r"millrace::jpeg needs libjpeg-turbo 2\.1 \(Debian: libjpeg-dev\)"
+        png = r"millrace::png needs libspng 0\.7 \(Debian: libspng-dev\)"
+        webp = r"millrace::webp needs libwebp 1\.0 \(Debian: libwebp-dev\)"
         tar = r"millrace::tar needs libarchive 3\.6 \(Debian: libarchive-dev\)"
         curl = r"libcurl 7\.88 \(Debian: libcurl4-openssl-dev\)"
         no_tar, no_curl = "-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON"
         no_openssl = "-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"
         cases = [
             (["-DCOMPONENTS=jpeg"], self.without_jpeg(), jpeg),
+            (["-DCOMPONENTS=png;webp"], self.without_jpeg(), png + "; " + webp),
             (["-DCOMPONENTS=core;tar", no_tar], {}, tar),
             (["-DCOMPONENTS=tar;jpeg", no_tar], self.without_jpeg(), tar + "; " + jpeg),
             (["-DCOMPONENTS=http", no_curl], {}, "millrace::http needs " + curl),
@@ -143,7 +146,7 @@ class package:
              "millrace::s3 needs " + curl + r" and OpenSSL 3\.0 \(Debian: libssl-dev\)"),
             (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
-            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, s3_server, cuda"),
+            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, s3_server, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]
@@ -155,7 +158,7 @@ class package:
         folder, _ = self.configure("optional", "-DCOMPONENTS=core", "-DOPTIONAL_COMPONENTS=jpeg",
                                    environment=self.without_jpeg())
         text = (folder / "build.ninja" if self.o.generator == "Ninja" else folder / "CMakeCache.txt").read_text()
-        expect("turbojpeg" not in text, "an optional component that is missing is linked all the same")
+        expect("libjpeg" not in text, "an optional component that is missing is linked all the same")
 
     def case_add_subdirectory(self):
         folder, output = self.configure("add_subdirectory", f"-DSUBDIRECTORY={self.o.source}", "-DPRECOMPILED=ON")

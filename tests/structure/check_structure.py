@@ -47,7 +47,9 @@ CONFINED = {
     r"openssl/": "s3 testing/s3_server",
     r"expat(_external)?\.h": "s3",
     r"(cuda|cuda_runtime|cuda_runtime_api|driver_types|nvjpeg)\.h|cuda/|nvtx3/": "cuda",
-    r"(turbojpeg|jpeglib|jerror|png|spng)\.h|webp/|sndfile\.h": "decode",
+    r"(jpeglib|jerror|turbojpeg|png|sndfile)\.h": "decode",
+    r"spng\.h": "decode",
+    r"webp/": "decode",
     r"(nlohmann/|simdjson)": "decode",
 }
 # Headers of the standard library that cost every user too much, or that g++ 12 does not have.
@@ -257,8 +259,9 @@ BAD = [
     ("confinement", "include/millrace/http/bad.hpp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
     ("confinement", "include/millrace/http/bad.hpp", SPDX + "#pragma once\n#include <expat.h>\n"),
     ("confinement", "include/millrace/device/bad.hpp", SPDX + "#pragma once\n#include <cuda_runtime_api.h>\n"),
-    ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <turbojpeg.h>\n"),
+    ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <spng.h>\n"),
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <jpeglib.h>\n"),
+    ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <webp/decode.h>\n"),
     ("confinement", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <spdlog/spdlog.h>\n"),
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),

@@ -21,19 +21,15 @@ namespace {
 
 // begin pipeline
 auto epoch_of(const std::string& folder, std::uint64_t epoch) {
-  mill::jpeg_decoder jpeg;
-  auto decode = [jpeg](mill::sample s) {
-    return mill::labelled_image(s, jpeg(s["jpg"]), mill::parse_label(s["cls"]));
-  };
   return mill::glob(folder + "/*.tar")                                 // shards
          | mill::shuffle_shards({.seed = 7, .epoch = epoch})           //
          | mill::fetch(mill::files(), {.shards = 4})                   // chunks: slices of slabs of 8 MiB
          | mill::untar()                                               // members
          | mill::group_samples()                                       // samples: key, fields, origin
          | mill::shuffle({.window = 1000, .seed = 7, .epoch = epoch})  //
-         | mill::map_concurrent(decode)                                // images, decoded on a pool
-         | mill::batch(32)                                             //
-         | mill::to_device(mill::host_device());                       // batches
+         | mill::decode_images({.height = 64, .width = 64})            // images of any size
+         | mill::batch(32)                                             // tensors, decoded on a pool
+         | mill::to_device(mill::host_device());                       // batches on the device
 }
 // end pipeline
 

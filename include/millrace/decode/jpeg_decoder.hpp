@@ -2,20 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <turbojpeg.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <span>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
+#include <millrace/decode/detail/jpeg_source.hpp>
 #include <millrace/decode/image.hpp>
+#include <millrace/decode/image_format.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/pixel_pool.hpp>
 
@@ -36,7 +34,8 @@ struct jpeg_options {
   std::size_t idle_bytes = pixel_pool::default_idle_bytes;
 };
 
-/// Decodes JPEGs with libjpeg-turbo. Thread-safe: calls on several threads use decoders of their own, kept for reuse.
+/// Decodes JPEGs with libjpeg-turbo, whole and as they are stored; image_decoder crops, resizes and turns upright.
+/// Thread-safe: calls on several threads use decoders of their own, kept for reuse.
 /// Copies share them, and the memory of the images (pixel_pool), which may outlive them all. Errors are decode_error,
 /// thrown before any pixel is handed on: not a JPEG, cut short, corrupt, too large, or a kind that libjpeg-turbo cannot
 /// decode to 8 bits. They name the place `at`; in a stage, without one, that of the stage's item.
@@ -79,15 +78,9 @@ class basic_jpeg_decoder {
   const jpeg_options& options() const noexcept { return options_; }
 
  private:
-  // A libjpeg-turbo handle, in a chain while it is idle.
+  // In a chain while it is idle.
   struct handle {
-    handle() : tj(tjInitDecompress()) {
-      if (tj == nullptr) throw std::bad_alloc();
-    }
-    handle(const handle&) = delete;
-    handle& operator=(const handle&) = delete;
-    ~handle() { tjDestroy(tj); }
-    const tjhandle tj;
+    detail::jpeg_source source;
     std::unique_ptr<handle> next;
   };
   struct pool {
@@ -100,61 +93,34 @@ class basic_jpeg_decoder {
   template <class Place>
   void decode(const bytes& jpeg, const where& at, Place&& place) const {
     std::unique_ptr<handle> taken = take();
-    const tjhandle decoder = taken->tj;
-    const auto* data = reinterpret_cast<const unsigned char*>(jpeg.data());
-    int width = 0;
-    int height = 0;
-    int subsampling = 0;
-    int colours = 0;
-    if (jpeg.size() < 2 || data[0] != 0xff || data[1] != 0xd8) {
-      throw decode_error("not a JPEG: it does not begin with the marker ff d8", at);
-    }
-    if (tjDecompressHeader3(decoder, data, jpeg.size(), &width, &height, &subsampling, &colours) != 0 &&
-        (!tolerated(decoder) || width <= 0)) {
-      fail("the JPEG's header cannot be read", decoder, at);
-    }
-    if (width <= 0 || height <= 0 ||
-        static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height) > options_.max_pixels) {
-      throw decode_error(
-          "the JPEG has " + std::to_string(width) + "x" + std::to_string(height) + " pixels, more than are allowed",
-          at);
-    }
-    const int w = (width + options_.scale - 1) / options_.scale;
-    const int h = (height + options_.scale - 1) / options_.scale;
-    unsigned char* const pixels = place(h, w, options_.channels);
-    if (!decode_rows(decoder, jpeg, pixels, w, h)) fail("the JPEG is corrupt", decoder, at);
-    give_back(std::move(taken));
-  }
-
-  /// False when there is no image, or only a part of it: libjpeg-turbo calls an error that follows a warning a warning,
-  /// too, and an error ends the decoding in any row. Rows are written from the top, so the last one tells: where it
-  /// keeps two different fillings it was not reached.
-  bool decode_rows(void* decoder, const bytes& jpeg, unsigned char* pixels, int w, int h) const {
-    const auto once = [&] {
-      const auto* data = reinterpret_cast<const unsigned char*>(jpeg.data());
-      const int format = options_.channels == 3 ? TJPF_RGB : TJPF_GRAY;
-      return tjDecompress2(decoder, data, jpeg.size(), pixels, w, 0, h, format, 0) == 0;
-    };
-    if (!options_.tolerate_corruption) return once();
-    const std::size_t row_bytes = static_cast<std::size_t>(w) * static_cast<std::size_t>(options_.channels);
-    unsigned char* const last_row = pixels + (static_cast<std::size_t>(h) - 1) * row_bytes;
-    for (const int filling : {0x00, 0xff}) {
-      std::memset(last_row, filling, row_bytes);
-      if (once()) return true;
-      if (!tolerated(decoder)) return false;
-      for (std::size_t i = 0; i < row_bytes; ++i) {
-        if (last_row[i] != filling) return true;
+    detail::jpeg_source& source = taken->source;
+    try {
+      if (image_format_of(jpeg.view()) != image_format::jpeg) {
+        throw decode_error("not a JPEG: it does not begin with the marker ff d8");
       }
+      source.open(jpeg, options_.tolerate_corruption);
+      if (static_cast<std::uint64_t>(source.width) * static_cast<std::uint64_t>(source.height) > options_.max_pixels) {
+        throw decode_error("the JPEG has " + std::to_string(source.width) + "x" + std::to_string(source.height) +
+                           " pixels, more than are allowed");
+      }
+      const int w = (source.width + options_.scale - 1) / options_.scale;
+      const int h = (source.height + options_.scale - 1) / options_.scale;
+      std::uint8_t* pixels = place(h, w, options_.channels);
+      source.channels = options_.channels;
+      int first = 0;
+      int in_row = 0;
+      source.begin(options_.scale, {0, 0, w, h}, first, in_row);
+      const std::size_t row = static_cast<std::size_t>(w) * static_cast<std::size_t>(options_.channels);
+      for (int y = 0; y < h; ++y, pixels += row) source.read_row(pixels);
+      source.finish();
+    } catch (error& e) {
+      e.add_place(at);
+      source.close();
+      give_back(std::move(taken));
+      throw;
     }
-    return false;
-  }
-
-  [[noreturn]] static void fail(const char* what, void* decoder, const where& at) {
-    throw decode_error(std::string(what) + ": " + tjGetErrorStr2(decoder), at);
-  }
-
-  bool tolerated(void* decoder) const noexcept {
-    return options_.tolerate_corruption && tjGetErrorCode(decoder) == TJERR_WARNING;
+    source.close();
+    give_back(std::move(taken));
   }
 
   std::unique_ptr<handle> take() const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -20,6 +21,7 @@ struct fill_batches_options {
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
+  failure_policy failures = {};        ///< what happens to items for which the function throws: skip leaves them out
 };
 
 namespace detail {
@@ -89,29 +91,33 @@ class row_writer {
   F f_;
 };
 
+/// Of items that a policy leaves out nothing comes: their batch is complete when the next one, or the end, is there.
 template <class Rows, class Batch = host_batch>
-async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool) {
+async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, const char* stage) {
   executor& ex = co_await this_executor();
   if (!has_pool && ex.runtime() == nullptr) {
-    throw configuration_error("fill_batches: the function needs a pool to run on: .on = pool, or a runtime");
+    throw configuration_error(std::string(stage) + ": the function needs a pool to run on: .on = pool, or a runtime");
   }
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
   for (;;) {
     auto w = co_await source.next();
-    if (!w && (current == nullptr || last == last_batch::drop)) co_return;
     const bool ended = !w;
-    if (w) {
-      current = std::move(w->batch);
-      w.reset();
-      ++rows;
+    if (current != nullptr && (ended || w->batch != current)) {
+      Batch sealed = std::move(*current).seal();
+      current.reset();
+      rows = 0;
+      const bool dropped = ended && last == last_batch::drop;
+      if (sealed.size() != 0 && !dropped) co_yield give(sealed);
     }
-    if (!ended && rows < current->capacity()) continue;
+    if (ended) co_return;
+    current = std::move(w->batch);
+    w.reset();
+    if (++rows < current->capacity()) continue;
     Batch full = std::move(*current).seal();
     current.reset();
     rows = 0;
     if (full.size() != 0) co_yield give(full);
-    if (ended) co_return;
   }
 }
 
@@ -121,8 +127,9 @@ class seal_batches_stage : public library_stage {
   seal_batches_stage(last_batch last, bool has_pool, std::size_t items, std::size_t bytes) noexcept
       : last_(last), has_pool_(has_pool), items_(items), bytes_(bytes) {}
   stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_))
-        .named("fill_batches").bounded(items_, bytes_);
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, "fill_batches"))
+        .named("fill_batches")
+        .bounded(items_, bytes_);
   }
 
  private:
@@ -173,6 +180,7 @@ class fill_batches_stage : public detail::library_stage {
       work.limit = options_.limit;
       work.on = options_.on;
       work.bytes = options_.bytes;
+      work.failures = options_.failures;
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing =
           detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,19 +14,49 @@
 
 #include <millrace/device/batch_layout.hpp>
 #include <millrace/device/sample_tags.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
 
 namespace detail {
+/// What memory a stage makes its batches in: ordinary memory, until a to_device() behind it has had to copy one; then
+/// the device's. Any thread.
+class batch_memory {
+ public:
+  explicit batch_memory(slab_pool ordinary) : slabs_(std::move(ordinary)) {}
+
+  /// For one batch. Throws what the allocation throws.
+  writable_bytes acquire(bool& page_locked) {
+    std::unique_lock lock(mutex_);
+    slab_pool slabs = slabs_;
+    page_locked = page_locked_;
+    lock.unlock();  // the allocation takes its time
+    return slabs.acquire();
+  }
+  /// For the batches that have not begun yet. Slabs that are too small are not taken.
+  void become(const slab_pool& page_locked) {
+    const std::lock_guard lock(mutex_);
+    if (page_locked_ || page_locked.slab_bytes() < slabs_.slab_bytes()) return;
+    slabs_ = page_locked;
+    page_locked_ = true;
+  }
+
+ private:
+  std::mutex mutex_;
+  slab_pool slabs_;
+  bool page_locked_ = false;
+};
+
 /// What a batch consists of, whoever fills it or reads it.
 template <class = void>
 struct batch_parts {
-  batch_parts(const batch_layout& l, writable_bytes m, bool p)
-      : layout(l), memory(std::move(m)), pinned(p), keys(l.samples()), filled(l.samples()), tags(l.samples()) {}
+  batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr)
+      : layout(l), memory(std::move(m)), pinned(p), home(std::move(of)), keys(l.samples()), filled(l.samples()), tags(l.samples()) {}
   batch_layout layout;
   writable_bytes memory;
   bool pinned;
+  std::shared_ptr<batch_memory> home;  // of the stage that makes such batches, where it can change
   std::vector<std::string> keys;
   std::vector<unsigned char> filled;  // bytes, so that rows may be marked by different threads
   sample_tags tags;
@@ -57,6 +88,10 @@ class basic_host_batch {
     if (bytes() != 0) std::memcpy(page_locked.data(), data(), bytes());
     parts_->memory = std::move(page_locked);
     parts_->pinned = true;
+  }
+  /// Batches after this one are better made in such memory, if the stage that makes them can: for who had to copy it.
+  void prefer(const slab_pool& page_locked) {
+    if (parts_->home != nullptr) parts_->home->become(page_locked);
   }
   /// The begin of the memory, and how much of it the samples use.
   void* data() const noexcept { return parts_->memory.data(); }

@@ -11,7 +11,9 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/io/cpu_pool.hpp>
 
 namespace millrace {
 
@@ -24,6 +26,9 @@ struct batch_options {
   /// What the items of one batch take at most, for run_options::budget: stated, not counted. Not needed for items of a
   /// fixed size.
   std::size_t bytes = 0;
+  /// Of items that are written into their batch (see batch()): where, to outlive the pipeline; none: the runtime's pool.
+  pool_ref on = nullptr;
+  failure_policy failures = {};  ///< of such items: what happens to those that cannot be written
 };
 
 namespace detail {
@@ -57,13 +62,25 @@ class batch_stage : public detail::library_stage {
   }
 
   template <class T>
-  stream<std::vector<T>> operator()(async_generator<T> source) && {
+  auto operator()(async_generator<T> source) && {
+    if constexpr (requires { batch_rows(std::move(source), size_, options_); }) {
+      return batch_rows(std::move(source), size_, options_);
+    } else {
+      return vectors(std::move(source));
+    }
+  }
+
+ private:
+  template <class T>
+  stream<std::vector<T>> vectors(async_generator<T> source) {
+    if (options_.on != nullptr || options_.failures.then != on_failure::rethrow) {
+      throw configuration_error("batch: .on and .failures are for items that are written into their batch");
+    }
     return stream<std::vector<T>>(detail::batch_items<T>(std::move(source), size_, options_.last))
         .named("batch")
         .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }
 
- private:
   /// Of a full batch, where the type alone tells; else 0.
   template <class T>
   std::size_t fixed_bytes() const noexcept {
@@ -79,6 +96,9 @@ class batch_stage : public detail::library_stage {
 };
 
 /// A stage that hands on vectors of `size` items: `samples | batch(256, {.last = last_batch::drop})`.
+///
+/// Items that know how they are written into a row (what decode_images() makes of samples; see batch_rows()) are not
+/// collected but written, several at once on a pool, and what is handed on is a host_batch.
 ///
 /// Allocates once per batch. Items are compacted as buffer() does. An error upstream ends the stream and drops the
 /// items of the unfinished batch. Throws configuration_error for a size of 0.

@@ -34,7 +34,11 @@ async_generator<Shard> permute_shards(Shards in, shuffle_shards_options options)
   while (auto s = co_await in.next()) all.push_back(std::move(*s));
   rng random(options.seed, options.epoch, 0x7368617264u);  // "shard"
   permute(all, random);
-  for (Shard& s : all) co_yield give(s);
+  for (Shard& s : all) {
+    s.seed = options.seed;
+    s.epoch = options.epoch;
+    co_yield give(s);
+  }
 }
 
 /// One line about this process's share, said once: the next epoch's says nothing new. Said for a single process too,
@@ -66,7 +70,8 @@ async_generator<Shard> take_every(Shards in, rank r) {
 }  // namespace detail
 
 /// Stage: permutes the shards of an epoch. The order is a pure function of (seed, epoch, the list): the same on every
-/// rank and platform. Reads the whole list before it yields the first shard. Bound: the list.
+/// rank and platform. Each shard takes seed and epoch along, for its samples' own random numbers (sample::random()).
+/// Reads the whole list before it yields the first shard. Bound: the list.
 template <class = void>
 auto shuffle_shards(shuffle_shards_options options = {}) {
   return [options](async_generator<shard> in) {

@@ -34,6 +34,7 @@ class batch_stager {
     if (!computes(batch)) return batch;
     if (!slabs_ || slabs_->slab_bytes() < batch.bytes()) slabs_.emplace(memory_->pinned(batch.layout().bytes()));
     batch.move_to(slabs_->acquire());
+    batch.prefer(*slabs_);
     return batch;
   }
   template <class T>

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Images per second, of ImageNet's shape: JPEGs of 500x375 and 110 KB, a random part of each resized to 224x224 and
+// mirrored or not, as f16 CHW in batches of 256. decode_images() | batch() beside the bare work on as many threads, in
+// turns: libjpeg-turbo, told to decode that part, and the resizer. Then what a batch costs beyond that, and the same with
+// the whole image decoded, as programs do that know no better.
+// Build: c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg
+//
+//   image_bench [images per round, default 2048]
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <millrace/decode/decode_images.hpp>
+#include <millrace/flow/iota.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/loader/runtime.hpp>
+
+#include "bench/common/bare_jpeg.hpp"
+#include "bench/common/contender.hpp"
+#include "bench/common/measure.hpp"
+#include "examples/common/encode_jpeg.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr int width = 500;
+constexpr int height = 375;
+constexpr int side = 224;
+constexpr std::size_t batch = 256;
+constexpr std::size_t different = 64;
+
+/// Waves and noise, at the quality that makes about 110 KB of them.
+mill::bytes make_jpeg(std::uint64_t seed) {
+  std::vector<std::uint8_t> pixels;
+  mill::rng random(seed);
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < 3; ++c) {
+        const double wave = 60 * std::sin(x * 0.02 * (c + 1) + static_cast<double>(seed)) * std::cos(y * 0.013 * (c + 2));
+        pixels.push_back(static_cast<std::uint8_t>(110 + wave + static_cast<double>(random.below(48))));
+      }
+    }
+  }
+  std::string jpeg;
+  for (int quality = 98; quality > 20 && (jpeg.empty() || jpeg.size() > 112000); quality -= 1) {
+    jpeg = examples::encode_jpeg(pixels, width, height, {.quality = quality});
+  }
+  return mill::bytes::copy(jpeg);
+}
+
+const mill::image_options options{.height = side,
+                                  .width = side,
+                                  .crop = mill::crop::random_resized{},
+                                  .flip = 0.5,
+                                  .layout = mill::image_layout::chw,
+                                  .type = mill::dtype::f16,
+                                  .mean = {0.485f, 0.456f, 0.406f},
+                                  .std = {0.229f, 0.224f, 0.225f}};
+
+/// The samples of one round: the JPEGs in turn, each at a place of its own.
+class data_set {
+ public:
+  data_set() {
+    for (std::size_t i = 0; i < different; ++i) {
+      jpegs_.push_back(make_jpeg(i));
+      total_ += jpegs_.back().size();
+    }
+  }
+  mill::sample operator()(int i) const {
+    const auto n = static_cast<std::uint64_t>(i);
+    mill::sample s("image", mill::origin(from_, n * 128000, n));
+    s.fields.emplace_back("jpg", jpegs_[n % different]);
+    s.fields.emplace_back("cls", label_);
+    return s;
+  }
+  double per_image() const { return static_cast<double>(total_) / different; }
+
+ private:
+  std::vector<mill::bytes> jpegs_;
+  mill::bytes label_ = mill::bytes::copy("417");
+  std::shared_ptr<const mill::shard> from_ = std::make_shared<const mill::shard>("s3://bench/train.tar");
+  std::uint64_t total_ = 0;
+};
+
+/// libjpeg-turbo and the resizer, for one thread: the pixels of the part, RGBX, stay in its own memory.
+class bare_work {
+ public:
+  explicit bare_work(bool whole) : whole_(whole), pixels_(std::size_t(side) * side * 4) {}
+
+  void operator()(const mill::bytes& jpeg, mill::sample_rng& numbers) {
+    jpeg_.open(jpeg);
+    const mill::image_box box = options.crop.box(width, height, side, side, numbers);
+    const auto edge = [](double x) { return static_cast<int>(x); };
+    resampler_.along.set(options.filter, box.left, box.right, edge(box.left), edge(box.right), side);
+    resampler_.across.set(options.filter, box.top, box.bottom, edge(box.top), edge(box.bottom), side);
+    jpeg_.start(JCS_EXT_RGBX);
+    jpeg_decompress_struct& state = jpeg_.state();
+    JDIMENSION left = 0;
+    const int top = resampler_.across.begin;
+    if (whole_) {
+      line_.resize(std::size_t(width) * 4);
+      for (int y = 0; y < top; ++y) jpeg_.read(line_.data());
+    } else {
+      left = static_cast<JDIMENSION>(std::max(0, resampler_.along.begin - 2));
+      JDIMENSION columns = std::min(JDIMENSION(width), static_cast<JDIMENSION>(resampler_.along.end) + 2) - left;
+      jpeg_crop_scanline(&state, &left, &columns);
+      jpeg_skip_scanlines(&state, static_cast<JDIMENSION>(top));
+    }
+    resampler_.run(state.output_width * std::size_t(4),
+                   (static_cast<std::size_t>(resampler_.along.begin) - left) * 4,
+                   [this](std::uint8_t* row) { jpeg_.read(row); },
+                   [this](std::size_t y, const std::uint8_t* row) {
+                     std::memcpy(pixels_.data() + y * side * 4, row, side * 4);
+                   });
+    if (whole_) {
+      while (state.output_scanline < state.output_height) jpeg_.read(line_.data());
+      jpeg_.finish();
+    } else {
+      jpeg_.abandon();
+    }
+  }
+
+ private:
+  bool whole_;
+  bench::bare_jpeg jpeg_;
+  mill::detail::resampler resampler_;
+  std::vector<std::uint8_t> pixels_, line_;
+};
+
+/// `work(sample)` for each number, on threads that take the next one.
+template <class MakeWork>
+void on_threads(unsigned threads, int count, const data_set& data, MakeWork make_work) {
+  std::atomic<int> next{0};
+  std::vector<std::thread> pool;
+  for (unsigned t = 0; t < threads; ++t) {
+    pool.emplace_back([&] {
+      auto work = make_work();
+      for (int i; (i = next.fetch_add(1)) < count;) work(data(i));
+    });
+  }
+  for (std::thread& t : pool) t.join();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int count = argc > 1 ? std::atoi(argv[1]) : 2048;
+  bench::print_machine();
+  const data_set data;
+  mill::runtime rt;
+  const unsigned threads = rt.pool().threads();
+  const double bytes = static_cast<double>(count) * data.per_image();
+  const auto bare = [&](bool whole) {
+    on_threads(threads, count, data, [whole] {
+      return [work = std::make_unique<bare_work>(whole)](const mill::sample& s) {
+        mill::sample_rng numbers = s.random(mill::purpose::augment);
+        (*work)(s["jpg"], numbers);
+      };
+    });
+    return bytes;
+  };
+  bench::contender a("libjpeg-turbo and resizer, the part", [&] { return bare(false); });
+  bench::contender b("libjpeg-turbo and resizer, the whole", [&] { return bare(true); });
+  const mill::image_row_writer writer(options);
+  mill::batch_pool pool(writer.layout(batch));
+  bench::contender c("image_row_writer on threads", [&] {
+    mill::batch_builder builder = pool.start();
+    on_threads(threads, count, data, [&] {
+      return [&](const mill::sample& s) { writer(s, builder.row(s.from.ordinal % batch)); };
+    });
+    return bytes;
+  });
+  bench::contender d("decode_images | batch", [&] {
+    auto batches = mill::iota(count) | mill::map([&data](int i) { return data(i); }) | mill::decode_images(options) |
+                   mill::batch(batch);
+    std::size_t n = 0;
+    for (const mill::host_batch& made : rt.run(std::move(batches))) n += made.size();
+    return static_cast<double>(n) * data.per_image();
+  });
+  bench::take_turns({&a, &b, &c, &d});
+  std::printf("%dx%d, %.0f KB, a random part to %dx%d f16 CHW; %u threads; GB of JPEG\n", width, height,
+              data.per_image() * 1e-3, side, side, threads);
+  bench::print_table({&a, &b, &c, &d});
+  const auto us = [&](const bench::contender& who) { return who.cpu_per_gb.median() * 1e-9 * data.per_image() * 1e6; };
+  for (const bench::contender* who : {&a, &b, &c, &d}) {
+    std::printf("  %-38s %7.0f images/s  %7.1f CPU us an image\n", who->name.c_str(),
+                who->gb_per_second.median() * 1e9 / data.per_image(), us(*who));
+  }
+  bench::goal_at_least("images/s, decode_images | batch / libjpeg-turbo and resizer",
+                       bench::ratio(d.gb_per_second, a.gb_per_second), 0.95);
+  bench::goal_at_most("CPU us an image of batching, beyond decoding", us(d) - us(c), 20, "us");
+}

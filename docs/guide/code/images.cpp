@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The programs of docs/guide/images.md, over a small data set of their own.
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <millrace/millrace.hpp>
+
+#include "examples/common/painted_shards.hpp"
+#include "tests/support/catch.hpp"
+
+namespace mill = millrace;
+
+namespace {
+
+auto samples_of(const std::string& folder, std::uint64_t epoch) {
+  return mill::glob(folder + "/*.tar") | mill::shuffle_shards({.seed = 7, .epoch = epoch}) |
+         mill::fetch(mill::files()) | mill::untar() | mill::group_samples();
+}
+
+// begin training
+auto training(const std::string& folder, std::uint64_t epoch) {
+  const mill::image_options images{.height = 224,
+                                   .width = 224,
+                                   .crop = mill::crop::random_resized{.scale = {0.08, 1}},
+                                   .flip = 0.5,
+                                   .layout = mill::image_layout::chw,
+                                   .type = mill::dtype::f16,
+                                   .mean = {0.485f, 0.456f, 0.406f},
+                                   .std = {0.229f, 0.224f, 0.225f}};
+  return samples_of(folder, epoch) | mill::decode_images(images) | mill::batch(8) | mill::to_device(mill::host_device());
+}
+// end training
+
+// begin validation
+auto validation(const std::string& folder) {
+  const mill::image_options images{.height = 224, .width = 224, .crop = mill::crop::center{.fraction = 0.875}};
+  const mill::batch_options how{.failures = {.then = mill::on_failure::skip, .limit = 10}};
+  return samples_of(folder, 0) | mill::decode_images(images) | mill::batch(8, how);
+}
+// end validation
+
+// begin row
+/// An image in two sizes, for a model that looks twice.
+class two_sizes {
+ public:
+  void operator()(const mill::sample& s, const mill::batch_row& row) const {
+    mill::sample_rng numbers = s.random(1);
+    large_.into(row.field("large"), s["jpg"], numbers);
+    small_.into(row.field("small"), s["jpg"], numbers);
+    row.key(s.key);
+  }
+  mill::batch_layout layout(std::size_t samples) const {
+    return mill::batch_layout(samples, {{"large", mill::dtype::u8, large_.dims()}, {"small", mill::dtype::u8, small_.dims()}});
+  }
+
+ private:
+  mill::image_decoder large_{{.height = 64, .width = 64}};
+  mill::image_decoder small_{{.height = 16, .width = 16, .crop = mill::crop::random_resized{}}};
+};
+
+auto pairs(const std::string& folder) {
+  const two_sizes write;
+  return samples_of(folder, 0) | mill::fill_batches(mill::batch_pool(write.layout(8)), write);
+}
+// end row
+
+}  // namespace
+
+TEST_CASE("the guide's programs for images see every image", "[guide]") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "millrace-guide-images";
+  std::filesystem::create_directories(folder);
+  const std::string tar = examples::painted_shard(20, 1, 0);
+  std::FILE* const out = std::fopen((folder / "0.tar").c_str(), "wb");
+  REQUIRE(out != nullptr);
+  std::fwrite(tar.data(), 1, tar.size(), out);
+  std::fclose(out);
+  mill::runtime rt;
+  std::size_t trained = 0;
+  for (const mill::device_batch& b : rt.run(training(folder.string(), 0))) trained += b.size();
+  CHECK(trained == 20);
+  std::size_t validated = 0;
+  for (const mill::host_batch& b : rt.run(validation(folder.string()))) validated += b.field("label").elements();
+  CHECK(validated == 20);
+  std::size_t twice = 0;
+  for (const mill::host_batch& b : rt.run(pairs(folder.string()))) twice += b.field("small").bytes();
+  CHECK(twice == 20 * 16 * 16 * 3);
+  std::filesystem::remove_all(folder);
+}

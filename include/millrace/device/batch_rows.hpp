@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <millrace/device/fill_batches.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+
+namespace millrace {
+
+/// Items that know how they are written into a row of a batch: what decode_images() makes of samples, or a type of your
+/// own. write_to() writes every field of layout(); all items of a stream have the same one. Both run on several threads
+/// at once, for different items.
+template <class T>
+concept row_item = requires(const T& item, const batch_row& row, std::size_t samples) {
+  batch_layout(item.layout(samples));
+  item.write_to(row);
+};
+
+namespace detail {
+
+inline std::shared_ptr<batch_builder> started_batch(const batch_layout& layout,
+                                                    const std::shared_ptr<batch_memory>& memory) {
+  bool page_locked = false;
+  writable_bytes bytes = memory->acquire(page_locked);
+  return std::make_shared<batch_builder>(
+      std::make_shared<batch_parts<>>(layout, std::move(bytes), page_locked, memory));
+}
+
+/// The layout is the first item's. The memory is the runtime's, until a to_device() further on names a better one.
+template <class T>
+async_generator<placed<T>> place_rows(async_generator<T> source, std::size_t samples) {
+  executor& ex = co_await this_executor();
+  std::optional<batch_layout> layout;
+  std::shared_ptr<batch_memory> memory;
+  std::shared_ptr<batch_builder> current;
+  std::size_t row = 0;
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) co_return;
+    if (!layout) {
+      layout.emplace(item->layout(samples));
+      const std::size_t size = batch_pool::slab_size(*layout);
+      memory = std::make_shared<batch_memory>(ex.runtime() == nullptr ? slab_pool(size) : ex.runtime()->slabs(size));
+    }
+    if (current == nullptr) current = started_batch(*layout, memory);
+    placed<T> p(std::move(*item), current, row);
+    item.reset();
+    if (++row == samples) {
+      current.reset();
+      row = 0;
+    }
+    co_yield give(p);
+  }
+}
+
+template <class T>
+class place_rows_stage : public library_stage {
+ public:
+  explicit place_rows_stage(std::size_t samples) noexcept : samples_(samples) {}
+  stream<placed<T>> operator()(async_generator<T> source) && {
+    return place_rows<T>(std::move(source), samples_);
+  }
+
+ private:
+  std::size_t samples_;
+};
+
+class write_row {
+ public:
+  template <class T>
+  void operator()(T item, const batch_row& row) const {
+    item.write_to(row);
+  }
+};
+
+template <class = void>
+class seal_rows_stage : public library_stage {
+ public:
+  seal_rows_stage(const batch_options& options, std::size_t batches) noexcept
+      : last_(options.last), has_pool_(options.on != nullptr), batches_(batches), bytes_(batches * options.bytes) {}
+  stream<host_batch> operator()(async_generator<written> source) && {
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, "batch"))
+        .named("batch")
+        .bounded(batches_, bytes_);
+  }
+
+ private:
+  last_batch last_;
+  bool has_pool_;
+  std::size_t batches_, bytes_;
+};
+
+}  // namespace detail
+
+/// What batch(samples) is for such items; found by it beside them. Each is written straight to its row, on the pool
+/// `options.on`, else the runtime's; items keep their order. The batches lie where to_device(), if it comes next, copies
+/// them from: in page-locked memory of its device, but for the first two or three, which it has to copy there. Bound: twice as many items as the pool has threads, and the
+/// batches that these are of and one more, until the consumer takes them. Errors: of items, as `options.failures` says.
+template <row_item T>
+stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, const batch_options& options) {
+  const unsigned threads = options.on != nullptr ? options.on->threads() : cpu_pool::usable_cores();
+  const std::size_t batches = (2 * std::size_t(threads) + samples - 1) / samples + 1;
+  map_concurrent_options work;
+  work.on = options.on;
+  work.failures = options.failures;
+  auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
+  auto writing = detail::apply_stage(
+      std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>(detail::write_row()), work));
+  return detail::apply_stage(std::move(writing).named("write_rows", ""), detail::seal_rows_stage<>(options, batches));
+}
+
+}  // namespace millrace
