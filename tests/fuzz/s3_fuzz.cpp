@@ -82,7 +82,7 @@ void configuration(std::string_view text) {
       const std::string& name = one->name;
       require(file.find(name) == &one->value);
       allow<mill::configuration_error>([&] {
-        const auto chain = s3::detail::profile_chain<>::of(file, name, "config");
+        const auto chain = s3::detail::profile_chain::of(file, name, "config");
         if (chain) require(!chain->description().empty());
       });
     }
@@ -136,7 +136,7 @@ void values(std::string_view text) {
   millrace::text::parse_http_date(text, 1'800'000'000);
   millrace::text::parse_iso8601(text);
   allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
-  if (const std::optional<s3::detail::json_leaves<>> json = s3::detail::json_leaves<>::parse(text)) {
+  if (const std::optional<s3::detail::json_leaves> json = s3::detail::json_leaves::parse(text)) {
     allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });
     json->find("Expiration");
     json->find_number("expiresAt");

@@ -7,7 +7,7 @@
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
 
-using json_leaves = millrace::s3::detail::json_leaves<>;
+using json_leaves = millrace::s3::detail::json_leaves;
 using millrace::test::json;
 
 TEST_CASE("strings and numbers of a JSON document are found by their place", "[s3][json]") {

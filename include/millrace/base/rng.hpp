@@ -24,52 +24,18 @@ class rng {
   rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept : rng(combine(seed, epoch, purpose)) {}
 
   /// The next 64 random bits.
-  std::uint64_t next() noexcept {
-    const std::uint64_t result = rotate(state_[1] * 5, 7) * 9;
-    const std::uint64_t t = state_[1] << 17;
-    state_[2] ^= state_[0];
-    state_[3] ^= state_[1];
-    state_[1] ^= state_[2];
-    state_[0] ^= state_[3];
-    state_[2] ^= t;
-    state_[3] = rotate(state_[3], 45);
-    return result;
-  }
+  std::uint64_t next() noexcept;
 
   /// Uniform in [0, bound); `bound` must not be 0.
-  std::uint64_t below(std::uint64_t bound) noexcept {
-    __extension__ using wide = unsigned __int128;
-    wide m = static_cast<wide>(next()) * bound;
-    auto low = static_cast<std::uint64_t>(m);
-    if (low < bound) {
-      const std::uint64_t threshold = (0 - bound) % bound;
-      while (low < threshold) {
-        m = static_cast<wide>(next()) * bound;
-        low = static_cast<std::uint64_t>(m);
-      }
-    }
-    return static_cast<std::uint64_t>(m >> 64);
-  }
+  std::uint64_t below(std::uint64_t bound) noexcept;
 
   /// Uniform in [0, 1) with 53 random bits.
   double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
  private:
   static std::uint64_t rotate(std::uint64_t x, int k) noexcept { return (x << k) | (x >> (64 - k)); }
-  static std::uint64_t split_mix(std::uint64_t& x) noexcept {
-    std::uint64_t z = (x += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  static std::uint64_t combine(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept {
-    std::uint64_t x = seed;
-    std::uint64_t mixed = split_mix(x);
-    x = mixed ^ epoch;
-    mixed = split_mix(x);
-    x = mixed ^ purpose;
-    return split_mix(x);
-  }
+  static std::uint64_t split_mix(std::uint64_t& x) noexcept;
+  static std::uint64_t combine(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept;
 
   std::uint64_t state_[4];
 };
@@ -88,3 +54,7 @@ void permute(Container& items, rng& random) {
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/rng.ipp>
+#endif

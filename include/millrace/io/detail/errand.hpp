@@ -69,25 +69,9 @@ class errand : public guest {
 
   // ---- at home
 
-  void send(executor& home, executor& away, ready_node& sender) noexcept {
-    home_ = &home;
-    away_ = &away;
-    waiter_ = &sender;
-    home.operation_started();
-    away.post_remote(depart_);
-  }
+  void send(executor& home, executor& away, ready_node& sender) noexcept;
   /// Counts as `away` until it has ended.
-  void abandon(const std::shared_ptr<away_count>& away) noexcept {
-    waiter_ = nullptr;
-    if (arrived_ || home_ == nullptr) {
-      delete this;
-    } else {
-      recalling_ = true;
-      dropped_by_ = away;
-      dropped_by_->left();
-      away_->post_remote(recall_);
-    }
-  }
+  void abandon(const std::shared_ptr<away_count>& away) noexcept;
 
  protected:
   errand() noexcept = default;
@@ -108,18 +92,7 @@ class errand : public guest {
   std::exception_ptr error_;
 
  private:
-  void on_depart() noexcept {
-    away_->operation_started();
-    guest_list* const all = away_->find_service<guest_list>();
-    if (all != nullptr && all->failure()) return fail(all->failure());
-    if (all != nullptr) all->add(*this);
-    try {
-      start(*away_);
-    } catch (...) {
-      failed();
-      go_home();
-    }
-  }
+  void on_depart() noexcept;
   void on_unpack() noexcept { go_home(); }
   void on_recall() noexcept {
     if (!left_ && !unpacking_) go_home();
@@ -133,14 +106,7 @@ class errand : public guest {
     go_home();
   }
   // Unless it is being recalled, home may delete the errand from the post on.
-  void go_home() noexcept {
-    left_ = true;
-    unlink();
-    destroy();
-    executor& away = *away_;
-    home_->post_remote(arrive_);
-    away.operation_finished();
-  }
+  void go_home() noexcept;
 
   // ---- at home
 
@@ -152,16 +118,7 @@ class errand : public guest {
     answered_ = true;
     if (arrived_) finish();
   }
-  void finish() noexcept {
-    home_->operation_finished();
-    if (waiter_ != nullptr) {
-      home_->post(*waiter_);
-    } else {
-      const std::shared_ptr<away_count> away = std::move(dropped_by_);
-      delete this;
-      away->came_home();
-    }
-  }
+  void finish() noexcept;
 
   message<errand, &errand::on_depart> depart_{*this};
   message<errand, &errand::on_unpack> unpack_{*this};
@@ -217,3 +174,7 @@ class errand_for final : public errand {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/detail/impl/errand.ipp>
+#endif

@@ -24,10 +24,8 @@ namespace millrace::s3 {
 namespace detail {
 
 /// Writes the text of explain().
-template <class T = void>
 class explanation {
  public:
-  using settings = basic_settings<T>;
 
   explanation(const environment& variables, const config_options& given, const settings& s)
       : variables_(variables), given_(given), settings_(s) {}
@@ -45,16 +43,16 @@ class explanation {
       guarded(name, [&] { setting(name, explicit_value, choose(settings_), otherwise); });
     };
     const std::string attempts = given_.max_attempts ? std::to_string(*given_.max_attempts) : std::string();
-    ask("region", given_.region, &choose_region<settings>, region_otherwise());
+    ask("region", given_.region, &choose_region, region_otherwise());
     ask(
         "endpoint", given_.endpoint, [](const settings& s) { return choose_endpoint(s, "AWS_ENDPOINT_URL_S3", "s3"); },
         ignored_endpoints() ? "AWS, as configured endpoints are to be ignored" : "AWS");
-    ask("retry mode", given_.retries ? name_of(*given_.retries) : "", &choose_retry_mode<settings>, "standard");
-    ask("attempts", attempts, &choose_attempts<settings>, "3");
-    ask("CA bundle", given_.ca_bundle, &choose_ca_bundle<settings>, "the system's");
-    ask("checksums of uploads", name_of(given_.send_checksums), &choose_checksum_calculation<settings>,
+    ask("retry mode", given_.retries ? name_of(*given_.retries) : "", &choose_retry_mode, "standard");
+    ask("attempts", attempts, &choose_attempts, "3");
+    ask("CA bundle", given_.ca_bundle, &choose_ca_bundle, "the system's");
+    ask("checksums of uploads", name_of(given_.send_checksums), &choose_checksum_calculation,
         "when_supported");
-    ask("checksums of answers", name_of(given_.validate_checksums), &choose_checksum_validation<settings>,
+    ask("checksums of answers", name_of(given_.validate_checksums), &choose_checksum_validation,
         "when_supported");
     guarded("proxy", [this] { about_proxy(); });
     return std::move(out_);
@@ -108,7 +106,7 @@ class explanation {
 
   void line(const std::string& name, const std::string& what) { out_ += "  " + name + ": " + what + "\n"; }
 
-  void setting(const char* name, std::string_view explicit_value, const choice<settings>& c,
+  void setting(const char* name, std::string_view explicit_value, const choice& c,
                const std::string& otherwise) {
     const bool given = !explicit_value.empty();
     const std::string value = given ? std::string(explicit_value) : c.value().value_or(otherwise);
@@ -116,7 +114,7 @@ class explanation {
     out_ += std::string(name) + ": " + http::displayed(value) + " (" + from + ")\n";
     bool won = given;
     line("the program", given ? "used" : "not given");
-    for (const typename choice<settings>::place& p : c.places()) {
+    for (const choice::place& p : c.places()) {
       line(p.name, !p.set ? "not set" : won ? "set, but overruled" : "used");
       won = won || p.set;
     }
@@ -174,7 +172,7 @@ class explanation {
 
   void about_profile() {
     const std::string& name = settings_.profile_name();
-    const auto chain = profile_chain<T>::of(settings_.files(), name, settings_.location().config_path);
+    const auto chain = profile_chain::of(settings_.files(), name, settings_.location().config_path);
     if (chain) return source("profile", true, chain->description());
     if (settings_.selected() != nullptr) return source("profile", false, name + " says nothing of credentials");
     if (settings_.profile_named())
@@ -220,18 +218,17 @@ class explanation {
 /// What a client from this environment would use, setting by setting, and why: which source won, which ones are set but
 /// overruled, which are not set. Reads the configuration files and asks nobody; what is broken is said in its place.
 /// The text is for people and changes; no secret is in it.
-template <class T = void>
-std::string explain(const environment& variables = process_environment(),
+inline std::string explain(const environment& variables = process_environment(),
                     const config_options& given = config_options()) {
   std::string broken;
-  std::optional<basic_settings<T>> s;
+  std::optional<settings> s;
   try {
     s.emplace(variables);
   } catch (const millrace::error& e) {
     broken = std::string("configuration files: broken: ") + e.what() + "\n";
     s.emplace(variables, [](const std::string&) { return detail::file_text(ENOENT); });
   }
-  return broken + detail::explanation<T>(variables, given, *s).text();
+  return broken + detail::explanation(variables, given, *s).text();
 }
 
 }  // namespace millrace::s3

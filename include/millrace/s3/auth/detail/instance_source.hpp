@@ -9,9 +9,11 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
+#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/detail/profile_parser.hpp>
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/config/settings.hpp>
@@ -31,8 +33,7 @@ class no_instance_metadata : public millrace::error {
 /// How the instance metadata service is reached.
 class instance_place {
  public:
-  template <class Settings>
-  explicit instance_place(const Settings& s) {
+  explicit instance_place(const settings& s) {
     disabled = text::equal_ignoring_case(s.variable("AWS_EC2_METADATA_DISABLED").value_or(std::string()), "true");
     const auto find = [&s](const char* variable, const char* property) {
       std::optional<std::string> value = s.variable(variable);
@@ -72,7 +73,6 @@ class instance_place {
   request_limits limits;
 
  private:
-  template <class = void>
   static int number(const std::string& text, const char* name) {
     const std::optional<int> value = text::parse_decimal<int>(text, 1, 100);
     if (!value) throw configuration_error(std::string(name) + " is not a number from 1 to 100");
@@ -129,8 +129,7 @@ class instance_session {
   }
 
  private:
-  template <class = void>
-  task<void> fetch_token() {
+  MILLRACE_COROUTINE task<void> fetch_token() {
     const std::string url = place_.root + "/latest/api/token";
     const where at{url, std::nullopt, std::string()};
     const auto make = [&] {
@@ -185,13 +184,13 @@ task<credentials> instance_credentials(World& world, instance_place place) {
   const std::string path = folder + text::encode_path(first_line(names));
   const where at{root + path, std::nullopt, std::string()};
   const auto is_answer = [&](std::string_view text) {
-    const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);
+    const std::optional<json_leaves> body = json_leaves::parse(text);
     return body && (body->find("Code").value_or("Success") != "Success" || body->find("AccessKeyId"));
   };
   asking = session.get(path, "the role of this instance has no credentials", is_answer);
   std::string text = co_await std::move(asking);
   const wiped_text wiped(text);
-  const std::optional<json_leaves<std::void_t<World>>> body = json_leaves<std::void_t<World>>::parse(text);
+  const std::optional<json_leaves> body = json_leaves::parse(text);
   const std::string code(body->find("Code").value_or("Success"));
   if (code != "Success") {
     const std::string why(body->find("Message").value_or("the role of this instance cannot be used"));

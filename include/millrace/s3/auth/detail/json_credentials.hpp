@@ -17,8 +17,7 @@ namespace millrace::s3::detail {
 /// Reads the JSON form of credentials, of instance metadata, containers (`token_name` Token) and processes
 /// (SessionToken). Nothing when `text` is no JSON object with a key and a secret; throws configuration_error when a
 /// part is there and cannot be right. No message repeats a value.
-template <class T>
-std::optional<credentials> json_credentials(const json_leaves<T>& answer, const char* token_name, const where& at) {
+inline std::optional<credentials> json_credentials(const json_leaves& answer, const char* token_name, const where& at) {
   const auto part = [&](std::string_view name) { return answer.find(name).value_or(std::string_view()); };
   const std::string_view key = part("AccessKeyId");
   const std::string_view secret = part("SecretAccessKey");

@@ -22,7 +22,6 @@ namespace millrace::s3::detail {
 ///
 /// For the answers of credential services, which are an object or two deep. What stands in arrays is checked and
 /// dropped, like true, false and null. Values may be secrets: they are overwritten on destruction.
-template <class = void>
 class json_leaves {
  public:
   /// Nothing when `text` is not one intact JSON document, nested at most 16 deep.

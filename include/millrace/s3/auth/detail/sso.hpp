@@ -16,8 +16,7 @@
 
 namespace millrace::s3::detail {
 
-template <class = void>
-std::string sha1_hex(std::string_view text) {
+inline std::string sha1_hex(std::string_view text) {
   unsigned char hash[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   if (EVP_Digest(text.data(), text.size(), hash, &size, EVP_sha1(), nullptr) != 1) {
@@ -34,8 +33,8 @@ std::string sha1_hex(std::string_view text) {
 
 /// The credentials of a role of IAM Identity Center, by the token that `aws sso login` has left in
 /// ~/.aws/sso/cache. Nobody is asked to log in: without a good token this throws and says what to run.
-template <class World, class T>
-task<credentials> sso_credentials(World& world, const basic_settings<T>& s, sso_request what) {
+template <class World>
+task<credentials> sso_credentials(World& world, const settings& s, sso_request what) {
   const std::string remedy =
       ": run `aws sso login" + (s.profile_name() == "default" ? std::string() : " --profile " + s.profile_name()) + "`";
   const std::optional<std::string> home = s.variable("HOME");
@@ -51,7 +50,7 @@ task<credentials> sso_credentials(World& world, const basic_settings<T>& s, sso_
   {
     const file_text file = world.read_file(path);
     if (file.error != 0) throw configuration_error("failed to read the SSO token: " + file.reason() + remedy, at);
-    const std::optional<json_leaves<T>> token = json_leaves<T>::parse(file.text);
+    const std::optional<json_leaves> token = json_leaves::parse(file.text);
     const std::optional<std::string_view> text = token ? token->find("accessToken") : std::nullopt;
     const std::optional<std::int64_t> end =
         token ? text::parse_iso8601(token->find("expiresAt").value_or(std::string_view())) : std::nullopt;
@@ -66,12 +65,12 @@ task<credentials> sso_credentials(World& world, const basic_settings<T>& s, sso_
   const where portal{http::displayed(wanted.url), std::nullopt, std::string()};
   if (answer.head.status == 401) throw configuration_error("the SSO token is not accepted" + remedy, portal);
   if (answer.head.status != 200) {
-    const std::optional<json_leaves<T>> body = json_leaves<T>::parse(answer.body);
+    const std::optional<json_leaves> body = json_leaves::parse(answer.body);
     const std::string why(body ? body->find("message").value_or(std::string_view()) : std::string_view());
     throw error(answer.head.status, std::string(), why.empty() ? "SSO gave no credentials" : why, std::string(),
                 portal);
   }
-  const std::optional<json_leaves<T>> body = json_leaves<T>::parse(answer.body);
+  const std::optional<json_leaves> body = json_leaves::parse(answer.body);
   const auto part = [&](const char* name) {
     return body ? body->find(std::string("roleCredentials/") + name).value_or(std::string_view()) : std::string_view();
   };

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/text/utf8.hpp>
+
+namespace millrace::text {
+
+MILLRACE_INLINE void append_utf8(std::string& out, std::uint32_t code) {
+  const auto byte = [&out](std::uint32_t b) { out += static_cast<char>(b); };
+  if (code < 0x80) return byte(code);
+  if (code < 0x800) {
+    byte(0xc0 | (code >> 6));
+  } else {
+    if (code < 0x10000) {
+      byte(0xe0 | (code >> 12));
+    } else {
+      byte(0xf0 | (code >> 18));
+      byte(0x80 | ((code >> 12) & 0x3f));
+    }
+    byte(0x80 | ((code >> 6) & 0x3f));
+  }
+  byte(0x80 | (code & 0x3f));
+}
+
+MILLRACE_INLINE utf8_character first_utf8(std::string_view text) noexcept {
+  const auto at = [&](std::size_t i) -> std::uint32_t {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const std::uint32_t lead = at(0);
+  if (text.empty()) return {};
+  if (lead < 0x80) return {1, lead};
+  if (lead < 0xc2 || lead > 0xf4) return {};
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  std::uint32_t code = lead & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return {};
+    code = code << 6 | (at(i) & 0x3f);
+  }
+  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return {};
+  return {length, code};
+}
+
+}  // namespace millrace::text
