@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
 #include <millrace/coro/runtime_parts.hpp>
@@ -49,7 +50,7 @@ class engine final : public executor_service {
 
   /// Throws configuration_error for limits that nothing could work with.
   engine(event_loop& loop, engine_options options);
-  ~engine() override;
+  MILLRACE_INLINE ~engine() override;
 
   event_loop& loop() const noexcept { return loop_; }
   const engine_options& options() const noexcept { return options_; }
@@ -104,7 +105,7 @@ class engine final : public executor_service {
     int fd = -1;
 
    protected:
-    void ready(unsigned events) noexcept override;
+    MILLRACE_INLINE void ready(unsigned events) noexcept override;
 
    private:
     engine& engine_;

@@ -22,6 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -117,7 +118,7 @@ class socket {
     void dropped() noexcept {
       if (reader == nullptr && writer == nullptr) stop();
     }
-    void ready(unsigned reported) noexcept override;
+    MILLRACE_INLINE void ready(unsigned reported) noexcept override;
 
     const int fd;
     event_loop* loop = nullptr;
@@ -140,7 +141,7 @@ class socket::operation {
   }
   operation(const operation&) = delete;
   operation& operator=(const operation&) = delete;
-  virtual ~operation();
+  MILLRACE_INLINE virtual ~operation();
 
   bool await_ready() noexcept { return attempt(); }
   void await_suspend(std::coroutine_handle<> handle);
@@ -179,7 +180,7 @@ class socket::reading final : public operation {
   std::size_t await_resume() const { return static_cast<std::size_t>(result("reading from a socket")); }
 
  private:
-  bool attempt() noexcept override;
+  MILLRACE_INLINE bool attempt() noexcept override;
   std::span<char> memory_;
 };
 
@@ -192,7 +193,7 @@ class socket::accepting final : public operation {
   socket await_resume();
 
  private:
-  bool attempt() noexcept override;
+  MILLRACE_INLINE bool attempt() noexcept override;
   int accepted_ = -1;
 };
 
@@ -206,7 +207,7 @@ class socket::writing final : public operation {
   static constexpr int batch = 64;                            // pieces per call
   static constexpr std::size_t turn = std::size_t(16) << 20;  // bytes before other sockets get their turn
 
-  bool attempt() noexcept override;
+  MILLRACE_INLINE bool attempt() noexcept override;
   void advance(std::size_t n) noexcept;
 
   std::span<const std::string_view> pieces_;

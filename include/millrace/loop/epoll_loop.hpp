@@ -8,6 +8,7 @@
 
 #include <poll.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/loop/detail/epoll_set.hpp>
 #include <millrace/loop/detail/file_worker.hpp>
 #include <millrace/loop/detail/wake_event.hpp>
@@ -33,15 +34,15 @@ class epoll_loop : public event_loop {
 
   const char* backend() const noexcept override { return "epoll"; }
 
-  void watch(fd_watch& w, int fd, unsigned poll_events) override;
+  MILLRACE_INLINE void watch(fd_watch& w, int fd, unsigned poll_events) override;
 
-  void unwatch(fd_watch& w) noexcept override;
+  MILLRACE_INLINE void unwatch(fd_watch& w) noexcept override;
 
   void start(file_operation& op) noexcept override { files_.submit(op); }
   void cancel(file_operation& op) noexcept override { files_.cancel(op); }
 
  protected:
-  void poll(bool block, std::optional<time_point> deadline) override;
+  MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
 
   /// Reports what the kernel has, after at most `timeout` of real time (nullopt: however long it takes; not positive:
   /// without waiting). False when the time was up and there was nothing, in the inbox neither.

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/loop/detail/epoll_set.hpp>
 #include <millrace/loop/detail/file_queue.hpp>
 #include <millrace/loop/detail/ring.hpp>
@@ -37,22 +38,22 @@ class ring_loop final : public event_loop {
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
   static std::unique_ptr<ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred);
-  ~ring_loop() override;
+  MILLRACE_INLINE ~ring_loop() override;
 
   const char* backend() const noexcept override { return "io_uring"; }
   /// How the ring was set up, for reports.
   flavour ring_flavour() const noexcept { return ring_.kind(); }
 
-  void watch(fd_watch& w, int fd, unsigned poll_events) override;
+  MILLRACE_INLINE void watch(fd_watch& w, int fd, unsigned poll_events) override;
 
-  void unwatch(fd_watch& w) noexcept override;
+  MILLRACE_INLINE void unwatch(fd_watch& w) noexcept override;
 
   void start(file_operation& op) noexcept override {
     operation_started();
     waiting_.push(op, detail::file_queue::place::queued);
   }
 
-  void cancel(file_operation& op) noexcept override;
+  MILLRACE_INLINE void cancel(file_operation& op) noexcept override;
 
   /// Operations and polls in the kernel whose completion has not been taken, and the most there may be.
   std::size_t under_way() const noexcept { return polls_ + in_kernel_.size() + cancelling_ + others_; }
@@ -61,7 +62,7 @@ class ring_loop final : public event_loop {
   unsigned overflows() const noexcept { return ring_.overflows(); }
 
  protected:
-  void poll(bool block, std::optional<time_point> deadline) override;
+  MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
   void wake() noexcept override { wake_.wake(); }
 
  private:

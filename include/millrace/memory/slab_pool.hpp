@@ -10,6 +10,7 @@
 
 #include <sys/mman.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
@@ -27,7 +28,7 @@ class slab_source {
 /// Anonymous pages, huge where the kernel gives them, touched once so that steady state makes no page faults.
 class plain_slab_source final : public slab_source {
  public:
-  void* allocate(std::size_t size) override;
+  MILLRACE_INLINE void* allocate(std::size_t size) override;
   void free(void* memory, std::size_t size) noexcept override { ::munmap(memory, size); }
 };
 

@@ -8,6 +8,7 @@
 
 #include <poll.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/testing/detail/seed_note.hpp>
 
@@ -60,7 +61,7 @@ class jumping_loop final : public epoll_loop {
   void advance(duration d) noexcept { now_ += d.count(); }
 
  protected:
-  void poll(bool block, std::optional<time_point> deadline) override;
+  MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
 
  private:
   /// Asks a second time, without waiting: this thread may have been kept from running while the time ran out.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/testing/detail/seed_note.hpp>
@@ -45,9 +46,9 @@ class virtual_loop final : public executor {
                                              const environment& variables = process_environment());
 
  protected:
-  void poll(bool block, std::optional<time_point> deadline) override;
+  MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
   std::int64_t preemptions() const noexcept override { return 0; }
-  void wake() noexcept override;
+  MILLRACE_INLINE void wake() noexcept override;
 
  private:
   static constexpr std::int64_t start = 1'000'000'000;  // not 0: code that treats 0 as "no time" must not pass by luck

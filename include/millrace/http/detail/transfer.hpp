@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/http/body_options.hpp>
 #include <millrace/http/detail/head_parser.hpp>
 #include <millrace/http/detail/header_lines.hpp>
@@ -32,7 +33,7 @@ class transfer final : public engine::client, private timer_node {
   static constexpr std::size_t past_caches = 1024 * 1024;
 
   transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body);
-  ~transfer() override;
+  MILLRACE_INLINE ~transfer() override;
 
   bool head_ready() const noexcept { return parser_.complete() || ended_; }
   bool head_complete() const noexcept { return parser_.complete(); }
@@ -52,7 +53,7 @@ class transfer final : public engine::client, private timer_node {
 
   // ---- engine::client
 
-  void transfer_ended(CURLcode result) noexcept override;
+  MILLRACE_INLINE void transfer_ended(CURLcode result) noexcept override;
   void next_turn() noexcept override {
     if (!ended_ && paused_) unpause();
   }
@@ -104,7 +105,7 @@ class transfer final : public engine::client, private timer_node {
   }
   time_point after(duration d) const noexcept { return later(progress_, d); }
   void watch(time_point due) { engine_.loop().add_timer(*this, due); }
-  void fire() noexcept override;
+  MILLRACE_INLINE void fire() noexcept override;
 
   where at() const { return where{displayed(request_.url), std::nullopt, std::string()}; }
   where at(std::uint64_t received) const {

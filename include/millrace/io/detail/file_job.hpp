@@ -10,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -40,7 +41,7 @@ class file_job final : public file_operation {
   owned_fd take_opened() noexcept { return std::move(opened_); }
 
  private:
-  void complete(std::int64_t result) noexcept override;
+  MILLRACE_INLINE void complete(std::int64_t result) noexcept override;
 
   file_keep keep_;
   event_loop* loop_ = nullptr;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/detail/away_count.hpp>
 #include <millrace/coro/executor.hpp>
@@ -36,7 +37,7 @@ class pool_job : public remote_node {
  private:
   friend class pool_state;
 
-  void run() noexcept override;
+  MILLRACE_INLINE void run() noexcept override;
 
   std::shared_ptr<away_count> away_;  // of one that nobody waits for
   std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/s3/wire/detail/xml_reader.hpp>
 
 namespace millrace::s3 {
@@ -39,7 +40,7 @@ class error_document_handler final : public xml_handler {
   void enter(std::string_view path) override {
     if (path == "Error" || path == "ErrorResponse/Error") is_error_ = true;
   }
-  void leaf(std::string_view path, const std::string& text) override;
+  MILLRACE_INLINE void leaf(std::string_view path, const std::string& text) override;
 
  private:
   static void assign(std::string& to, const std::string& text) { to.assign(text, 0, 1024); }

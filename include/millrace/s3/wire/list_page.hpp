@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/where.hpp>
 #include <millrace/s3/wire/detail/xml_reader.hpp>
 #include <millrace/s3/wire/error_document.hpp>
@@ -39,8 +40,8 @@ namespace detail {
 /// keys that it speaks of.
 class list_handler final : public xml_handler {
  public:
-  void enter(std::string_view path) override;
-  void leaf(std::string_view path, const std::string& text) override;
+  MILLRACE_INLINE void enter(std::string_view path) override;
+  MILLRACE_INLINE void leaf(std::string_view path, const std::string& text) override;
 
   list_page page(std::string_view bucket);
 
