@@ -87,6 +87,7 @@ MILLRACE_QUIET_FRAMES
 #endif
 
 #if !defined(MILLRACE_WITHOUT_S3)
+#include <millrace/s3/auth/impl/explain.ipp>
 #include <millrace/s3/config/detail/impl/choices.ipp>
 #include <millrace/s3/config/detail/impl/endpoint_url.ipp>
 #include <millrace/s3/config/detail/impl/environment_copy.ipp>

@@ -15,8 +15,10 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/http/error.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/s3/error.hpp>
 #include <millrace/s3/ops/object_checksum.hpp>
 #include <millrace/s3/ops/object_part.hpp>
 #include <millrace/s3/ops/put_object.hpp>

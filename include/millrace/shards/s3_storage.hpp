@@ -10,6 +10,7 @@
 
 #include <millrace/base/running_crc.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/error.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
