@@ -78,7 +78,7 @@ std::uint64_t bare_copies(const mill::cuda::stream& copies, const std::vector<mi
   return total;
 }
 
-mill::task<void> consume(mill::async_generator<mill::device_batch> all, mill::cuda::stream on, const busywork* work,
+mill::task<void> consume(mill::stream<mill::device_batch> all, mill::cuda::stream on, const busywork* work,
                          std::uint64_t& total) {
   while (std::optional<mill::device_batch> b = co_await all.next()) {
     total += b->bytes();

@@ -54,7 +54,7 @@ class failing {
                 }),
         client_(server_.client()) {}
 
-  mill::async_generator<mill::chunk> pipeline(std::size_t passes) const {
+  mill::stream<mill::chunk> pipeline(std::size_t passes) const {
     std::vector<mill::shard> known;
     for (std::size_t i = 0; i < passes * objects; ++i) {
       known.emplace_back("s3://b/" + key(i % objects), std::uint64_t(object_bytes));
@@ -67,7 +67,7 @@ class failing {
   const mill::s3::client client_;
 };
 
-mill::task<std::uint64_t> count(mill::async_generator<mill::chunk> chunks) {
+mill::task<std::uint64_t> count(mill::stream<mill::chunk> chunks) {
   std::uint64_t total = 0;
   while (std::optional<mill::chunk> c = co_await chunks.next()) total += c->data.size();
   co_return total;

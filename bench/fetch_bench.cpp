@@ -65,7 +65,7 @@ std::vector<bench::range> ranges_of(std::size_t passes) {
 }
 
 template <class Store>
-mill::async_generator<mill::chunk> pipeline(const Store& store, std::size_t passes) {
+mill::stream<mill::chunk> pipeline(const Store& store, std::size_t passes) {
   std::vector<mill::shard> known;
   for (std::size_t i = 0; i < passes * objects; ++i) {
     known.emplace_back("s3://b/" + key(i % objects), std::uint64_t(object_bytes));
@@ -75,7 +75,7 @@ mill::async_generator<mill::chunk> pipeline(const Store& store, std::size_t pass
 
 /// The steady state: from the moment when every slab has been used to the same state of the window near the end, so
 /// that what is in flight at the two moments is alike. First touch of fresh memory varies too much to be counted in.
-mill::task<void> watch(mill::async_generator<mill::chunk> chunks, std::size_t count, bench::cost& result) {
+mill::task<void> watch(mill::stream<mill::chunk> chunks, std::size_t count, bench::cost& result) {
   constexpr std::size_t margin = 4 * at_once;
   bench::meter m;
   double total = 0;
@@ -103,8 +103,8 @@ class spread final : public mill::storage {
   }
 
   bool serves(std::string_view url) const noexcept override { return each_[0]->serves(url); }
-  mill::task<mill::part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                              mill::slab_pool slabs) const override {
+  mill::task<part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        mill::slab_pool slabs) const override {
     const std::size_t i = static_cast<std::size_t>(object.url.back() - '0') % each_.size();
     return each_[i]->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }

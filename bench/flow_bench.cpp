@@ -49,7 +49,7 @@ std::int64_t sum(const std::vector<int>& items) {
 std::int64_t sum(int x) { return x; }
 
 template <class T>
-mill::task<std::int64_t> add_up(mill::async_generator<T> source) {
+mill::task<std::int64_t> add_up(mill::stream<T> source) {
   std::int64_t total = 0;
   while (std::optional<T> item = co_await source.next()) total += sum(*item);
   co_return total;
@@ -59,7 +59,7 @@ mill::event_loop& loop() {
   return *made;
 }
 template <class T>
-std::int64_t run(mill::async_generator<T> source, mill::stage_record* account = nullptr) {
+std::int64_t run(mill::stream<T> source, mill::stage_record* account = nullptr) {
   return mill::block_on(loop(), add_up(std::move(source)), account);
 }
 

@@ -100,7 +100,7 @@ auto images(const std::vector<mill::bytes>& jpegs, int count, mill::cpu_pool& co
 }
 
 template <class T>
-mill::task<int> count_all(mill::async_generator<T> items) {
+mill::task<int> count_all(mill::stream<T> items) {
   int n = 0;
   while (std::optional<T> item = co_await items.next()) ++n;
   co_return n;

@@ -59,18 +59,18 @@ void fill(mill::s3_server::background& server) {
   for (std::size_t i = 0; i < stored_shards; ++i) server.put("b", key(i), make_text(i + 1));
 }
 
-mill::async_generator<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {
+mill::stream<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {
   std::vector<mill::shard> known;
   for (std::size_t i = 0; i < shards; ++i) known.emplace_back("s3://b/" + key(i), std::uint64_t(shard_bytes));
   return mill::from_range(std::move(known)) | mill::fetch(s3, {.shards = 8, .window = part_bytes, .part = part_bytes});
 }
 
-mill::task<std::uint64_t> drain(mill::async_generator<mill::chunk> items) {
+mill::task<std::uint64_t> drain(mill::stream<mill::chunk> items) {
   std::uint64_t total = 0;
   while (std::optional<mill::chunk> c = co_await items.next()) total += c->data.size();
   co_return total;
 }
-mill::task<std::uint64_t> count(mill::async_generator<mill::line_batch> batches, std::uint64_t& lines) {
+mill::task<std::uint64_t> count(mill::stream<mill::line_batch> batches, std::uint64_t& lines) {
   std::uint64_t total = 0;
   while (std::optional<mill::line_batch> b = co_await batches.next()) {
     lines += b->size();

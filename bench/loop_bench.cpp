@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
@@ -38,12 +38,12 @@ constexpr std::size_t object_bytes = 128 * mill::MiB;
 
 void fill(mill::s3_server::background& server) { server.put("b", "o", bench::noise(object_bytes, 1)); }
 
-mill::async_generator<mill::chunk> chunks(const mill::s3::client& s3, std::size_t objects) {
+mill::stream<mill::chunk> chunks(const mill::s3::client& s3, std::size_t objects) {
   std::vector<mill::shard> known(objects, mill::shard("s3://b/o", std::uint64_t(object_bytes)));
   return mill::from_range(std::move(known)) | mill::fetch(s3);
 }
 
-mill::task<void> drain(mill::async_generator<mill::chunk> items, std::uint64_t& total) {
+mill::task<void> drain(mill::stream<mill::chunk> items, std::uint64_t& total) {
   while (std::optional<mill::chunk> c = co_await items.next()) total += c->data.size();
 }
 
@@ -70,8 +70,8 @@ mill::task<void> watch_timers(int count, bench::figure& late, bench::figure& use
 mill::task<void> watch_under_load(const mill::s3::client& s3, int count, bench::figure& late, bench::figure& used,
                                   std::uint64_t& bytes) {
   mill::executor& ex = co_await mill::this_executor();
-  mill::async_generator<mill::chunk> all = chunks(s3, 100000);
-  const mill::started<void> transfers(ex, drain(std::move(all), bytes));
+  mill::stream<mill::chunk> all = chunks(s3, 100000);
+  const mill::spawned<void> transfers(ex, drain(std::move(all), bytes));
   co_await watch_timers(count, late, used);
 }
 

@@ -63,15 +63,15 @@ void fill(mill::s3_server::background& server) {
   }
 }
 
-mill::async_generator<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {
+mill::stream<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {
   return s3.list(prefix) | mill::take(shards) | mill::fetch(s3, ahead);
 }
-mill::async_generator<mill::sample> samples(const mill::s3::client& s3, std::size_t shards) {
+mill::stream<mill::sample> samples(const mill::s3::client& s3, std::size_t shards) {
   return chunks(s3, shards) | mill::untar() | mill::group_samples();
 }
 
 template <class T>
-mill::task<std::uint64_t> drain(mill::async_generator<T> items) {
+mill::task<std::uint64_t> drain(mill::stream<T> items) {
   std::uint64_t total = 0;
   while (std::optional<T> item = co_await items.next()) total += byte_size(*item);
   co_return total;

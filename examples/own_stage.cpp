@@ -27,7 +27,7 @@ mill::async_generator<std::string> warn(mill::async_generator<double> temperatur
   }
 }
 
-mill::task<int> print(mill::async_generator<std::string> lines) {
+mill::task<int> print(mill::stream<std::string> lines) {
   int count = 0;
   while (std::optional<std::string> line = co_await lines.next()) {
     std::puts(line->c_str());

@@ -26,8 +26,7 @@ namespace {
 
 /// The pipeline of one epoch, into the memory of `target`: a CUDA stream or host_device.
 template <class Target>
-auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, mill::cpu_pool& cores,
-              const Target& target) {
+auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64_t epoch, const Target& target) {
   const mill::jpeg_decoder jpeg;
   auto decode = [jpeg](mill::sample s) {
     return mill::labelled_image(s, jpeg(s["jpg"]), mill::parse_label(s["cls"]));
@@ -39,9 +38,9 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
          | mill::untar()                                               // members, not copied
          | mill::group_samples()                                       // WebDataset samples
          | mill::shuffle({.window = 1024, .seed = 7, .epoch = epoch})  // among those that are near
-         | mill::map_concurrent(decode, {.on = cores})                 // images, decoded on the pool
+         | mill::map_concurrent(decode)                                // images, decoded on the pool
          | mill::batch(64)                                             //
-         | mill::to_device(target, {.slots = 3, .on = cores});         // page-locked, copied ahead
+         | mill::to_device(target, {.slots = 3});                      // page-locked, copied ahead
 }
 
 template <class Model>
@@ -55,7 +54,7 @@ int train(const std::string& bucket, Model& model) {
 
   mill::runtime rt({.rank = mill::rank_from_environment()});  // keeps connections, memory and threads for all epochs
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
-    auto batches = rt.run(epoch_of(s3, train, epoch, rt.pool(), model.target()),
+    auto batches = rt.run(epoch_of(s3, train, epoch, model.target()),
                           {.prefetch = 2, .show = mill::progress::automatic});
     std::size_t images = 0;
     for (mill::device_batch& b : batches) {
@@ -71,7 +70,7 @@ int train(const std::string& bucket, Model& model) {
 
   model.take_right();
   std::size_t images = 0;
-  for (mill::device_batch& b : rt.run(epoch_of(s3, test, 0, rt.pool(), model.target()))) {
+  for (mill::device_batch& b : rt.run(epoch_of(s3, test, 0, model.target()))) {
     images += b.size();
     model.count_right(b);
   }

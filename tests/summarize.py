@@ -105,8 +105,8 @@ CASES = [
     ("fail", "", (0, 1, 0)),
     ("notrun", "skipped: test_x: no toolkit", (0, 0, 1)),
     ("run", "http://h/k?X-Amz-Signature=0123", (0, 1, 0)),
-    ("run", "the key is origin" + "-secret\nAll tests passed (9 assertions in 3 test cases)", (2, 1, 0)),
-    ("fail", "the key is origin" + "-secret\ntest cases: 3 | 2 passed | 1 failed", (1, 2, 0)),
+    ("run", "the key is test" + "-secret\nAll tests passed (9 assertions in 3 test cases)", (2, 1, 0)),
+    ("fail", "the key is test" + "-secret\ntest cases: 3 | 2 passed | 1 failed", (1, 2, 0)),
 ]
 
 

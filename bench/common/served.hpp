@@ -74,7 +74,7 @@ class served {
     options.endpoint = endpoint;
     mill::s3::config c(options);
     c.ca_bundle = certificate_file;
-    return mill::s3::client(std::move(c), mill::s3::credentials("origin-key", "origin-secret"));
+    return mill::s3::client(std::move(c), mill::s3::credentials("test-key", "test-secret"));
   }
 
   std::string endpoint, certificate_file;

@@ -16,6 +16,8 @@ import pathlib
 import sys
 import zlib
 
+import page
+
 PICTURE = "docs/floors.svg"
 BOX_HEIGHT, FLOOR_HEIGHT, BOX_GAP, LINE_GAP = 44, 92, 22, 14
 LEFT, RIGHT, TOP = 92, 24, 16
@@ -264,17 +266,5 @@ def drawn(root):
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
-def main(arguments):
-    check = arguments[:1] == ["--check"]
-    root = pathlib.Path(arguments[-1])
-    picture, text = root / PICTURE, drawn(root)
-    if not check:
-        picture.write_text(text, encoding="utf-8")
-    elif not picture.exists() or picture.read_text(encoding="utf-8") != text:
-        print(f"{PICTURE} is not what the includes are now: python3 docs/tools/floors.py .")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(page.write_or_check(sys.argv[1:], PICTURE, drawn, "floors.py"))

@@ -15,6 +15,8 @@ import pathlib
 import re
 import sys
 
+import page
+
 PAGE = "docs/reference.md"
 TOKEN = re.compile(r"""(?P<doc>///[^\n]*)|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<raw>R"\((?:.|\n)*?\)")"""
                    r"""|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<char>(?<!\w)'(?:[^'\\\n]|\\.)+')"""
@@ -69,7 +71,7 @@ def without_templates(declaration):
             depth += {"<": 1, ">": -1}.get(text[i], 0) if text[i - 1:i + 1] != "->" else 0
             i += 1
         text = text[i:].strip()
-        text = re.sub(r"^requires\s+(?:requires\s*)?(?:[\w:]+(?:<[^()]*?>)?\s*(?:&&|\|\|)?\s*|\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)+?(?=(?:class|struct|auto|inline|constexpr|async_generator|task|void|bool|std::|[\w:]+(?:<[^()]*>)?[&*]?\s+\w+\s*\())", "", text)
+        text = re.sub(r"^requires\s+(?:requires\s*)?(?:[\w:]+(?:<[^()]*?>)?\s*(?:&&|\|\|)?\s*|\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)+?(?=(?:class|struct|auto|inline|constexpr|async_generator|stream|task|void|bool|std::|[\w:]+(?:<[^()]*>)?[&*]?\s+\w+\s*\())", "", text)
     return " ".join(text.split())
 
 
@@ -207,18 +209,11 @@ int bare() { return 1; }
 
 def main(arguments):
     check_itself()
-    root = pathlib.Path(arguments[-1])
     if "--undocumented" in arguments:
-        for header, name in public_names(root)[1]:
+        for header, name in public_names(arguments[-1])[1]:
             print(f"{header}: {name}")
         return 0
-    page, text = root / PAGE, written(root)
-    if "--check" not in arguments:
-        page.write_text(text, encoding="utf-8")
-    elif not page.exists() or page.read_text(encoding="utf-8") != text:
-        print(f"{PAGE} is not what the headers say now: python3 docs/tools/reference.py .")
-        return 1
-    return 0
+    return page.write_or_check(arguments, PAGE, written, "reference.py")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ inline millrace::s3::client connect(std::optional<millrace::s3_server::backgroun
   millrace::s3::config_options options;
   options.endpoint = endpoint;
   std::printf("S3 server inside this program at %s\n", endpoint.c_str());
-  return millrace::s3::client(millrace::s3::config(options), millrace::s3::credentials("origin-key", "origin-secret"));
+  return millrace::s3::client(millrace::s3::config(options), millrace::s3::credentials("test-key", "test-secret"));
 }
 
 }  // namespace examples

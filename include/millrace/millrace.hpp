@@ -34,6 +34,7 @@
 #include <millrace/flow/named.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/flow/take.hpp>
 #include <millrace/flow/zip.hpp>
 #include <millrace/io/cpu_pool.hpp>

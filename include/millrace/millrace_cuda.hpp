@@ -11,9 +11,9 @@
 /// nvcc 13 compiles this header and millrace.hpp, with `-std=c++20`: a pipeline may stand in a .cu beside its kernels.
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/cuda/cuda_device.hpp>
 #include <millrace/cuda/device.hpp>
 #include <millrace/cuda/event.hpp>
 #include <millrace/cuda/pinned_source.hpp>
 #include <millrace/cuda/stream.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/device/to_device.hpp>

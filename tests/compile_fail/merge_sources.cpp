@@ -17,7 +17,7 @@ int main() {
   namespace mill = millrace;
   auto a = mill::iota(3);
   auto b = mill::iota(3);
-  std::vector<mill::async_generator<int>> sources;
+  std::vector<mill::stream<int>> sources;
 #ifdef MILLRACE_MUST_FAIL
   auto c = mill::merge(mill::iota(3), mill::iota(3L));
   auto d = mill::concat(a, mill::iota(3));

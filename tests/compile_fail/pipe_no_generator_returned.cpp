@@ -9,7 +9,7 @@
 
 int main() {
 #ifdef MILLRACE_MUST_FAIL
-  auto piped = millrace::iota(3) | millrace::collect<int>;
+  auto piped = millrace::iota(3) | millrace::collect<millrace::async_generator<int>>;
 #else
   auto all = millrace::collect(millrace::iota(3) | millrace::take(2));
 #endif

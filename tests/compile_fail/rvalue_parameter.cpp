@@ -23,5 +23,5 @@ struct once {
 };
 
 int main() {
-  auto items = relay(millrace::iota(3)) | once();
+  auto items = relay(millrace::iota(3).generator()) | once();
 }

@@ -118,7 +118,7 @@ TEST_CASE("named lambdas with captures") {
   CHECK(result == 9);
 }
 
-TEST_CASE("aggregates through generators, channels and started tasks") {
+TEST_CASE("aggregates through generators, channels and spawned tasks") {
   struct stages {
     static async_generator<record> source() {
       for (int i = 1; i <= 3; ++i) {
@@ -148,8 +148,8 @@ TEST_CASE("aggregates through generators, channels and started tasks") {
   IN_A_COROUTINE({
     executor& ex = co_await this_executor();
     channel<record> c(1);
-    started<void> feeding(ex, stages::feed(c, stages::relay(stages::source())));
-    started<record> other(ex, make_record(10));
+    spawned<void> feeding(ex, stages::feed(c, stages::relay(stages::source())));
+    spawned<record> other(ex, make_record(10));
     int total = 0;
     while (auto r = co_await c.receive()) total += r->key.value + static_cast<int>(r->text.size());
     co_await feeding;

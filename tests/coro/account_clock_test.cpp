@@ -60,8 +60,8 @@ outcome run(const pipeline& p, unsigned turns) {
   loop.sample_account(turns);
   loop.set_inline_budget(16);  // many turns of few items
   stage_recorder recorder;
-  auto g = relay(source(p.items, p.source_cost).named("source"), p.relay_before, p.relay_after, p.wait, 1000);
-  block_on(loop, sink(std::move(g).named("relay"), p.sink_cost), recorder.find_or_add("sink", nullptr));
+  auto g = relay(as_stage("source", source(p.items, p.source_cost)), p.relay_before, p.relay_after, p.wait, 1000);
+  block_on(loop, sink(as_stage("relay", std::move(g)), p.sink_cost), recorder.find_or_add("sink", nullptr));
   outcome result;
   recorder.for_each([&](const stage_record& r) {
     const auto ms = [](const stage_record::counter& c) { return static_cast<double>(c.load()) / 1e6; };

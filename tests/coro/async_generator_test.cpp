@@ -247,16 +247,16 @@ TEST_CASE("dropping a next() that waits loses nothing") {
   async_generator<int> g = relay(slow_count_to(3));
   std::vector<int> seen;
   SECTION("dropped while the source waits, asked again while it still waits") {
-    started<void> dropped(loop, take_into(g, seen));
+    spawned<void> dropped(loop, take_into(g, seen));
     run_turns(loop, 1);
-    dropped = started<void>();
+    dropped = spawned<void>();
     block_on(loop, take_into(g, seen));
     CHECK(loop.elapsed() == 10ms);
   }
   SECTION("asked again only after the item was made") {
-    started<void> dropped(loop, take_into(g, seen));
+    spawned<void> dropped(loop, take_into(g, seen));
     run_turns(loop, 1);
-    dropped = started<void>();
+    dropped = spawned<void>();
     run_until_idle(loop);
     CHECK(loop.elapsed() == 10ms);
     CHECK(seen.empty());
@@ -265,11 +265,11 @@ TEST_CASE("dropping a next() that waits loses nothing") {
   }
   SECTION("dropped twice") {
     for (int i = 0; i < 2; ++i) {
-      started<void> dropped(loop, take_into(g, seen));
+      spawned<void> dropped(loop, take_into(g, seen));
       run_turns(loop, 1);
     }
   }
-  SECTION("dropped before it ran") { started<void> dropped(loop, take_into(g, seen)); }
+  SECTION("dropped before it ran") { spawned<void> dropped(loop, take_into(g, seen)); }
   while (seen.empty() || seen.back() != -1) block_on(loop, take_into(g, seen));
   CHECK(seen == std::vector<int>{1, 2, 3, -1});
 }
@@ -286,7 +286,7 @@ TEST_CASE("dropping a next() that waits for its turn in the queue loses nothing"
   std::size_t before = 0;
   do {  // each drop hits a hop that went through the queue
     before = seen.size();
-    started<void> dropped(loop, local::take_many(g, seen));
+    spawned<void> dropped(loop, local::take_many(g, seen));
     run_turns(loop, 1);
   } while (seen.size() > before);
   std::vector<int> expected;
@@ -327,7 +327,7 @@ TEST_CASE("a generator may be dropped wherever it is") {
   }
   SECTION("while its consumer waits") {
     int count = 0;
-    started<void> consumer(loop, local::consume(local::stage(local::source(tracked(1))), count));
+    spawned<void> consumer(loop, local::consume(local::stage(local::source(tracked(1))), count));
     run_turns(loop, 1);
     CHECK(count == 1);
     CHECK(loop.timers() == 1);
@@ -335,7 +335,7 @@ TEST_CASE("a generator may be dropped wherever it is") {
   }
   SECTION("when the wait has ended and the source is queued") {
     int count = 0;
-    started<void> consumer(loop, local::consume(local::stage(local::source(tracked(1))), count));
+    spawned<void> consumer(loop, local::consume(local::stage(local::source(tracked(1))), count));
     run_turns(loop, 1);  // the turn ends with the clock at the timer
     loop.advance(10ms);
     int asked = 0;
@@ -385,7 +385,7 @@ TEST_CASE("dropping destroys the consumer's await first, then its locals, then i
   testing::virtual_loop loop;
   std::string log;
   {
-    started<void> s(loop, local::consume(log));
+    spawned<void> s(loop, local::consume(log));
     run_turns(loop, 1);
   }
   // the stage's locals, then its parameters: the compiler's order, of which the source is one
@@ -468,11 +468,11 @@ TEST_CASE("items that are always there starve neither timers nor other coroutine
   testing::virtual_loop loop;
   bool done = false;
   SECTION("another coroutine") {
-    started<void> other(loop, local::turns(10, done));
+    spawned<void> other(loop, local::turns(10, done));
     CHECK(block_on(loop, local::until(relay(local::endless()), done, 1000000)) <= 12 * executor::inline_budget);
   }
   SECTION("a timer") {
-    started<void> other(loop, local::timer(done));
+    spawned<void> other(loop, local::timer(done));
     CHECK(block_on(loop, local::until(relay(local::endless()), done, 1000000)) <= 4 * executor::inline_budget);
   }
 }
@@ -493,13 +493,7 @@ TEST_CASE("an empty generator is refused with a sentence wherever it is used") {
   CHECK(refused([&] { block_on(loop, take_into(none, seen)); }));
   CHECK(refused([&] { (void)none.next(); }));
   CHECK(refused([&] { (void)none.next_in_place(); }));
-  CHECK(refused([] { (void)async_generator<int>().named("x"); }));
-  CHECK(refused([] { (void)async_generator<int>().bounded(1, 1); }));
-  CHECK(refused([] { (void)async_generator<int>().bounded("x", 1, 1); }));
-  CHECK(refused([] { (void)async_generator<int>().of_rank(1); }));
   CHECK(refused([] { (void)async_generator<int>().keep(nullptr); }));
-  CHECK(refused([] { (void)async_generator<int>().inherit({stage_bounds{"x", 1, 1}}); }));
-  CHECK(none.bounds().empty());
   CHECK(seen.empty());
   CHECK(loop.frames() == 0);
 }
@@ -508,8 +502,8 @@ TEST_CASE("a second next() while one waits is refused, and the first one gets it
   testing::virtual_loop loop;
   async_generator<int> g = slow_count_to(3);
   std::vector<int> seen;
-  started<void> one(loop, take_into(g, seen));
-  started<void> two(loop, take_into(g, seen));
+  spawned<void> one(loop, take_into(g, seen));
+  spawned<void> two(loop, take_into(g, seen));
   loop.run_until([&] { return one.done() && two.done(); });
   CHECK(seen == std::vector<int>{1});
   CHECK_NOTHROW(one.take());
@@ -522,10 +516,10 @@ TEST_CASE("the same where an account is kept") {
   testing::virtual_loop loop;
   stage_recorder records;
   stage_record* const sink = records.find_or_add("sink", nullptr);
-  async_generator<int> g = slow_count_to(3).named("slow");
+  async_generator<int> g = as_stage("slow", slow_count_to(3));
   std::vector<int> seen;
-  started<void> one(loop, take_into(g, seen), sink);
-  started<void> two(loop, take_into(g, seen), sink);
+  spawned<void> one(loop, take_into(g, seen), sink);
+  spawned<void> two(loop, take_into(g, seen), sink);
   loop.run_until([&] { return one.done() && two.done(); });
   CHECK(seen == std::vector<int>{1});
   CHECK(misuse_message([&] { two.take(); }).find("one outstanding next()") != std::string::npos);
@@ -555,10 +549,21 @@ TEST_CASE("a generator that has begun on one executor is refused on another") {
   SECTION("where it waits, and an account is kept") {
     stage_recorder records;
     stage_record* const sink = records.find_or_add("sink", nullptr);
-    async_generator<int> g = slow_count_to(3).named("counting");
+    async_generator<int> g = as_stage("counting", slow_count_to(3));
     block_on(one, take_into(g, seen), sink);
     CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
           std::string::npos);
+  }
+  SECTION("where its item is there at once, and it keeps an account of its own") {
+    stage_recorder records;
+    stage_record* const sink = records.find_or_add("sink", nullptr);
+    async_generator<int> g = as_stage("counting", count_to(3));
+    block_on(one, take_into(g, seen), sink);
+    CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
+          std::string::npos);
+    block_on(one, take_into(g, seen), sink);  // it goes on where it belongs
+    CHECK(seen == std::vector<int>{1, 2});
+    seen.pop_back();
   }
   CHECK(seen == std::vector<int>{1});
 }

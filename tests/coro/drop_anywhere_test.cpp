@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -48,7 +48,7 @@ task<item> work(item x, int ticks) {
 async_generator<item> ahead(async_generator<item> in, std::size_t limit, std::uint64_t seed) {
   executor& ex = co_await this_executor();
   rng random(seed);
-  std::deque<started<item>> window;
+  std::deque<spawned<item>> window;
   for (bool ended = false;;) {
     while (!ended && window.size() < limit) {
       std::optional<item> x = co_await in.next();
@@ -95,7 +95,7 @@ TEST_CASE("two nested stages that work ahead are dropped at a random moment, tho
     {
       auto inner = ahead(source(n), 1 + static_cast<std::size_t>(random.below(5)), trial);
       auto outer = ahead(std::move(inner), 1 + static_cast<std::size_t>(random.below(5)), trial + 1);
-      started<long> d(*loop, drain(std::move(outer), stop_after));
+      spawned<long> d(*loop, drain(std::move(outer), stop_after));
       run_turns(*loop, turns);
       if (d.done()) {
         const long taken = stop_after == 0 || stop_after > n ? n : stop_after;

@@ -63,9 +63,9 @@ task<void> yield_times(int n, std::string& log, char name) {
 TEST_CASE("coroutines take turns in the order in which they became ready") {
   testing::virtual_loop loop;
   std::string log;
-  started<void> a(loop, yield_times(3, log, 'a'));
-  started<void> b(loop, yield_times(2, log, 'b'));
-  started<void> c(loop, yield_times(3, log, 'c'));
+  spawned<void> a(loop, yield_times(3, log, 'a'));
+  spawned<void> b(loop, yield_times(2, log, 'b'));
+  spawned<void> c(loop, yield_times(3, log, 'c'));
   run_until_idle(loop);
   CHECK(log == "abcabcac");
 }
@@ -73,7 +73,7 @@ TEST_CASE("coroutines take turns in the order in which they became ready") {
 TEST_CASE("a turn is bounded: what becomes ready meanwhile waits for the next one") {
   testing::virtual_loop loop;
   std::string log;
-  started<void> a(loop, yield_times(1000, log, 'a'));
+  spawned<void> a(loop, yield_times(1000, log, 'a'));
   run_turns(loop, 5);
   CHECK(log == "aaaaa");
 }
@@ -82,10 +82,10 @@ TEST_CASE("a shuffled queue runs everything, in another order, the same for the 
   std::string logs[3];
   for (int i = 0; i < 3; ++i) {
     testing::virtual_loop loop(i < 2 ? 7u : 8u);
-    std::vector<started<void>> tasks;
+    std::vector<spawned<void>> tasks;
     for (char name = 'a'; name <= 'p'; ++name) tasks.emplace_back(loop, yield_times(3, logs[i], name));
     run_until_idle(loop);
-    for (started<void>& t : tasks) CHECK(t.done());
+    for (spawned<void>& t : tasks) CHECK(t.done());
   }
   CHECK(logs[0] == logs[1]);
   CHECK(logs[0] != logs[2]);
@@ -288,10 +288,10 @@ TEST_CASE("virtual time jumps to the next timer and is exact") {
   };
   testing::virtual_loop loop;
   std::string log;
-  started<void> a(loop, local::stamp(loop, 30ms, log));
-  started<void> b(loop, local::stamp(loop, 10ms, log));
-  started<void> c(loop, local::stamp(loop, 20ms, log));
-  started<void> d(loop, local::stamp(loop, 0ms, log));
+  spawned<void> a(loop, local::stamp(loop, 30ms, log));
+  spawned<void> b(loop, local::stamp(loop, 10ms, log));
+  spawned<void> c(loop, local::stamp(loop, 20ms, log));
+  spawned<void> d(loop, local::stamp(loop, 0ms, log));
   run_until_idle(loop);
   CHECK(log == "0 10 20 30 ");
   CHECK(loop.elapsed() == 30ms);

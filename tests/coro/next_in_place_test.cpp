@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 #include "tests/coro/support.hpp"
 
@@ -193,12 +193,12 @@ TEST_CASE("dropping a next_in_place() that waits loses nothing") {
   std::vector<int> seen;
   async_generator<int> g = slow_count_to(2);
   SECTION("asked again while the generator still waits") {
-    started<void> dropped(loop, local::take_into(g, seen));
+    spawned<void> dropped(loop, local::take_into(g, seen));
     run_turns(loop, 1);
   }
   SECTION("asked again when the item is there") {
     {
-      started<void> dropped(loop, local::take_into(g, seen));
+      spawned<void> dropped(loop, local::take_into(g, seen));
       run_turns(loop, 1);
     }
     run_until_idle(loop);
@@ -213,7 +213,7 @@ TEST_CASE("the inline budget can be set: how many items pass before others have 
   testing::virtual_loop loop;
   loop.set_inline_budget(hops);
   bool done = false;
-  started<void> other(loop, turns(10, done));
+  spawned<void> other(loop, turns(10, done));
   const long passed = block_on(loop, until(endless(), done, 1000000));
   CHECK(passed <= 12L * hops);
   CHECK(passed >= 8L * (hops - 1));
@@ -223,6 +223,6 @@ TEST_CASE("without a bound on the inline budget nothing else has a turn while it
   testing::virtual_loop loop;
   loop.set_inline_budget(INT_MAX);
   bool done = false;
-  started<void> other(loop, turns(10, done));
+  spawned<void> other(loop, turns(10, done));
   CHECK(block_on(loop, until(endless(), done, 100000)) == 100000);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Random trees of tasks, generators and started tasks, with sleeps in random places and exceptions, give what the same
+// Random trees of tasks, generators and spawned tasks, with sleeps in random places and exceptions, give what the same
 // tree computed by plain recursion gives, whatever the order in which the run queue serves them.
 
 #include <millrace/coro/async_generator.hpp>
@@ -32,10 +32,10 @@ enum class kind {
   sum,         // children one after another
   parallel,    // children started at once, results combined in order
   stream,      // children's results through a generator and a chain of relays
-  channelled,  // children's results through a channel, sent by a started task
+  channelled,  // children's results through a channel, sent by a spawned task
   caught,      // a child; its exception becomes a number
   limited,     // children started at once, each under one of few permits
-  abandoned,   // a started child that is dropped half-way; then another child
+  abandoned,   // a spawned child that is dropped half-way; then another child
 };
 
 struct node {
@@ -147,9 +147,9 @@ task<tracked> compute(const node& n, std::vector<value>& values) {
       for (const node& c : n.children) total = mix(total, co_await evaluate(c));
       break;
     case kind::parallel: {
-      std::vector<started<value>> running;
-      for (const node& c : n.children) running.push_back(started<value>(ex, evaluate(c)));
-      for (started<value>& r : running) total = mix(total, co_await r);
+      std::vector<spawned<value>> running;
+      for (const node& c : n.children) running.push_back(spawned<value>(ex, evaluate(c)));
+      for (spawned<value>& r : running) total = mix(total, co_await r);
       break;
     }
     case kind::stream: {
@@ -160,7 +160,7 @@ task<tracked> compute(const node& n, std::vector<value>& values) {
     }
     case kind::channelled: {
       channel<value> c(static_cast<std::size_t>(n.width));
-      started<void> sender(ex, send_all(c, results(n.children)));
+      spawned<void> sender(ex, send_all(c, results(n.children)));
       while (auto v = co_await c.receive()) total = mix(total, *v);
       co_await sender;
       break;
@@ -174,14 +174,14 @@ task<tracked> compute(const node& n, std::vector<value>& values) {
       break;
     case kind::limited: {
       semaphore s(static_cast<std::uint64_t>(n.width));
-      std::vector<started<value>> running;
-      for (const node& c : n.children) running.push_back(started<value>(ex, permitted(s, c)));
-      for (started<value>& r : running) total = mix(total, co_await r);
+      std::vector<spawned<value>> running;
+      for (const node& c : n.children) running.push_back(spawned<value>(ex, permitted(s, c)));
+      for (spawned<value>& r : running) total = mix(total, co_await r);
       break;
     }
     case kind::abandoned: {
       {
-        started<value> dropped(ex, evaluate(n.children[0]));
+        spawned<value> dropped(ex, evaluate(n.children[0]));
         for (int i = 0; i < n.width; ++i) co_await yield_now();
         if (n.sleep > 0) co_await virtual_sleep(duration(n.sleep));
       }
@@ -233,10 +233,10 @@ TEST_CASE("random programs of coroutines mean what plain recursion means") {
       REQUIRE(loop.timers() == 0);
       REQUIRE(tracked::clean());
 
-      started<value> cut(loop, evaluate(tree));  // and dropped half-way
+      spawned<value> cut(loop, evaluate(tree));  // and dropped half-way
       run_turns(loop, static_cast<int>(random.below(30)));
       if (!cut.done()) ++dropped;
-      cut = started<value>();
+      cut = spawned<value>();
       REQUIRE(loop.frames() == 0);
       REQUIRE(loop.timers() == 0);
       REQUIRE(tracked::clean());

@@ -89,7 +89,7 @@ TEST_CASE("stage records are found by name and consumer") {
 TEST_CASE("time of stages is exact: computing and waiting sources, three stages") {
   testing::virtual_loop loop;
   stage_recorder recorder;
-  auto g = relay(source(10, 3ms, 2ms).named("source"), 1ms).named("relay");
+  auto g = as_stage("relay", relay(as_stage("source", source(10, 3ms, 2ms)), 1ms));
   const int count = block_on(loop, sink(std::move(g), 5ms), recorder.find_or_add("sink", nullptr));
   CHECK(count == 10);
   CHECK(loop.elapsed() == 110ms);
@@ -125,7 +125,7 @@ TEST_CASE("a byte_size() that throws loses no item") {
       co_yield heavy(2);
     }
     static task<void> consume(std::vector<int>& seen, int& thrown) {
-      auto g = source().named("source");
+      auto g = as_stage("source", source());
       for (;;) {
         try {
           std::optional<heavy> item = co_await g.next();
@@ -150,7 +150,7 @@ TEST_CASE("a byte_size() that throws loses no item") {
 TEST_CASE("time of stages is exact when everything is there without waiting, across the inline budget") {
   testing::virtual_loop loop;
   stage_recorder recorder;
-  auto g = relay(source(1000, 3us, 0us).named("source"), 1us).named("relay");
+  auto g = as_stage("relay", relay(as_stage("source", source(1000, 3us, 0us)), 1us));
   block_on(loop, sink(std::move(g), 5us), recorder.find_or_add("sink", nullptr));
   CHECK(loop.elapsed() == 9ms);
   const rows r(recorder);
@@ -171,7 +171,7 @@ TEST_CASE("time of stages is exact when everything is there without waiting, acr
 TEST_CASE("a generator without a name works on its consumer's account") {
   testing::virtual_loop loop;
   stage_recorder recorder;
-  auto inner = relay(source(4, 3ms, 2ms).named("source"), 1ms);  // part of the sink
+  auto inner = relay(as_stage("source", source(4, 3ms, 2ms)), 1ms);  // part of the sink
   auto outer = relay(std::move(inner), 2ms);
   block_on(loop, sink(std::move(outer), 5ms), recorder.find_or_add("sink", nullptr));
   const rows r(recorder);
@@ -201,7 +201,7 @@ TEST_CASE("tasks and their sleeps are on the account of the stage that awaits th
   };
   testing::virtual_loop loop;
   stage_recorder recorder;
-  block_on(loop, sink(stages::worker(3).named("worker"), 1ms), recorder.find_or_add("sink", nullptr));
+  block_on(loop, sink(as_stage("worker", stages::worker(3)), 1ms), recorder.find_or_add("sink", nullptr));
   const rows r(recorder);
   CHECK(ms(r[1].busy_ns) == 15);
   CHECK(ms(r[1].asked_ns) == 27);
@@ -223,9 +223,9 @@ TEST_CASE("generators at work at once that are one stage are asked, starved and 
   testing::virtual_loop loop;
   stage_recorder recorder;
   stage_record* const top = recorder.find_or_add("sink", nullptr);
-  std::vector<started<void>> pulling;
+  std::vector<spawned<void>> pulling;
   for (int i = 0; i < 3; ++i) {
-    auto from = relay(source(4, 0ms, 10ms).named("source"), 0ms).named("relay");
+    auto from = as_stage("relay", relay(as_stage("source", source(4, 0ms, 10ms)), 0ms));
     pulling.emplace_back(loop, pipeline::pull(std::move(from), 5ms), top);
   }
   loop.run_until([&] { return pulling[0].done() && pulling[1].done() && pulling[2].done(); });
@@ -248,14 +248,14 @@ TEST_CASE("a generator that is dropped while it is asked, or with its item taken
     static task<void> take(async_generator<packet> from) { (void)co_await from.next(); }
   };
   {
-    started<void> dropped(loop, one::take(source(2, 0ms, 10ms).named("source")), top);
+    spawned<void> dropped(loop, one::take(as_stage("source", source(2, 0ms, 10ms))), top);
     run_turns(loop, 1);
     CHECK(loop.elapsed() == 10ms);
     CHECK_FALSE(dropped.done());
   }
-  block_on(loop, one::take(source(2, 0ms, 10ms).named("source")), top);  // its second item is not asked for
+  block_on(loop, one::take(as_stage("source", source(2, 0ms, 10ms))), top);  // its second item is not asked for
   const duration before = loop.elapsed();
-  block_on(loop, one::take(source(2, 0ms, 10ms).named("source")), top);
+  block_on(loop, one::take(as_stage("source", source(2, 0ms, 10ms))), top);
   const rows r(recorder);
   REQUIRE(r.list.size() == 2);
   CHECK(before == 20ms);
@@ -284,8 +284,8 @@ TEST_CASE("two pipelines on one loop keep separate accounts") {
   testing::virtual_loop loop;
   stage_recorder left_recorder;
   stage_recorder right_recorder;
-  started<int> left(loop, sink(source(5, 1ms, 10ms).named("source"), 1ms), left_recorder.find_or_add("sink", nullptr));
-  started<int> right(loop, sink(source(5, 2ms, 20ms).named("source"), 2ms),
+  spawned<int> left(loop, sink(as_stage("source", source(5, 1ms, 10ms)), 1ms), left_recorder.find_or_add("sink", nullptr));
+  spawned<int> right(loop, sink(as_stage("source", source(5, 2ms, 20ms)), 2ms),
                      right_recorder.find_or_add("sink", nullptr));
   loop.run_until([&] { return left.done() && right.done(); });
   const rows l(left_recorder);
@@ -313,8 +313,8 @@ TEST_CASE("an end without items and an error are settled like an item") {
   testing::virtual_loop loop;
   stage_recorder recorder;
   stage_record* const top = recorder.find_or_add("sink", nullptr);
-  block_on(loop, sink(stages::none().named("none"), 0ms), top);
-  CHECK_THROWS_AS(block_on(loop, sink(stages::broken().named("broken"), 0ms), top), int);
+  block_on(loop, sink(as_stage("none", stages::none()), 0ms), top);
+  CHECK_THROWS_AS(block_on(loop, sink(as_stage("broken", stages::broken()), 0ms), top), int);
   const rows r(recorder);
   CHECK(ms(r[0].starved_ns) == 8);
   CHECK(ms(r[0].busy_ns) == 0);
@@ -328,12 +328,12 @@ TEST_CASE("a dropped next() is charged once") {
   testing::virtual_loop loop;
   stage_recorder recorder;
   stage_record* const top = recorder.find_or_add("sink", nullptr);
-  auto g = source(2, 1ms, 10ms).named("source");
+  auto g = as_stage("source", source(2, 1ms, 10ms));
   struct one {
     static task<void> take(async_generator<packet>& from) { (void)co_await from.next(); }
   };
   {
-    started<void> dropped(loop, one::take(g), top);
+    spawned<void> dropped(loop, one::take(g), top);
     run_turns(loop, 1);
     CHECK_FALSE(dropped.done());
   }

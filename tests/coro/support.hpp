@@ -18,11 +18,18 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 namespace millrace::test {
+
+/// The generator with a line of its own in the stage table.
+template <class T>
+async_generator<T> as_stage(const char* name, async_generator<T> generator) {
+  return stream<T>(std::move(generator)).named(name).generator();
+}
 
 /// Suspends for a time of the clock of the virtual loop: nothing waits. Dropping it removes the timer.
 class virtual_sleep {

@@ -183,7 +183,7 @@ TEST_CASE("a tree of tasks may be dropped wherever it is") {
   };
   int reference = block_on(loop, local::node(5, tracked(0)));
   for (int turns = 0; turns < 200; ++turns) {
-    started<int> s(loop, local::node(5, tracked(0)));
+    spawned<int> s(loop, local::node(5, tracked(0)));
     run_turns(loop, turns);
     if (s.done()) {
       CHECK(s.take() == reference);
@@ -208,7 +208,7 @@ TEST_CASE("a child that waits for its turn in the queue may be dropped with its 
     }
   };
   for (int turns = 0; turns < 6; ++turns) {
-    started<int> s(loop, local::deep(200, tracked(1)));
+    spawned<int> s(loop, local::deep(200, tracked(1)));
     run_turns(loop, turns);
     CHECK(s.done() == (turns >= 4));
   }
@@ -228,7 +228,7 @@ TEST_CASE("a task that lives elsewhere goes on when its parent is dropped") {
   bool done = false;
   task<void> child = local::child(done);
   {
-    started<void> parent(loop, local::parent(child));
+    spawned<void> parent(loop, local::parent(child));
     run_turns(loop, 1);
   }
   CHECK_FALSE(done);
@@ -280,7 +280,7 @@ TEST_CASE("tasks that are always ready starve neither timers nor other coroutine
   };
   testing::virtual_loop loop;
   bool done = false;
-  started<void> other(loop, local::timer(done));
+  spawned<void> other(loop, local::timer(done));
   CHECK(block_on(loop, local::spin(done)) <= 6 * executor::inline_budget);
 }
 
@@ -304,7 +304,7 @@ TEST_CASE("misuse of a task is refused with a sentence") {
   testing::virtual_loop loop;
   CHECK(misuse_message([&] { block_on(loop, local::twice(value(1))); }).find("awaited twice") != std::string::npos);
   CHECK(misuse_message([&] { block_on(loop, local::empty()); }).find("an empty task was awaited") != std::string::npos);
-  CHECK(misuse_message([&] { block_on(loop, task<int>()); }).find("an empty task was started") != std::string::npos);
+  CHECK(misuse_message([&] { block_on(loop, task<int>()); }).find("an empty task was spawned") != std::string::npos);
   task<int> once = value(1);
   CHECK(block_on(loop, std::move(once)) == 1);
   CHECK(misuse_message([&] { block_on(loop, std::move(once)); }).find("moved from") != std::string::npos);

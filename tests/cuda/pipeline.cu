@@ -39,13 +39,12 @@ int main() {
   try {
     const mill::cuda::stream copies;
     const mill::cuda::stream training;
-    mill::cpu_pool cores(2);
     unsigned long long* sum = nullptr;
     unsigned long long got = 0;
     cudaMalloc(&sum, sizeof *sum);
     cudaMemsetAsync(sum, 0, sizeof *sum, training.get());
     auto pipeline = mill::iota(points) | mill::map(to_point()) | mill::batch(100) |
-                    mill::to_device(copies, {.slots = 3, .on = &cores});
+                    mill::to_device(copies, {.slots = 3});
     for (mill::device_batch& b : mill::run(std::move(pipeline), {.prefetch = 2})) {
       b.wait(training);
       add_up<<<1, 64, 0, training.get()>>>(b.field("id").as<std::int64_t>(), b.size(), sum);

@@ -32,7 +32,7 @@ inline async_generator<point> points(int n) {
   }
 }
 
-inline task<device_batch> next_of(async_generator<device_batch>& source) {
+inline task<device_batch> next_of(stream<device_batch>& source) {
   std::optional<device_batch> b = co_await source.next();
   device_batch result;
   if (b) result = std::move(*b);

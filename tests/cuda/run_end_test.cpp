@@ -3,10 +3,12 @@
 
 // What the end of a run asks of the runtime: nothing that waits.
 
-#include <millrace/cuda/cuda_device.hpp>
-#include <millrace/loader/run.hpp>
+#include <millrace/cuda/stream_device.hpp>
+#include <millrace/loader/runtime.hpp>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <millrace/device/to_device.hpp>
 
@@ -36,9 +38,10 @@ TEST_CASE("the end of a run makes no call that waits for the device", "[cuda][ru
     const test::cuda_session session;
     const cuda::stream copies{cuda::device{0}};
     const cuda::stream training{cuda::device{0}};
+    runtime rt;
     for (int epoch = 0; epoch < 5; ++epoch) {
       int batches = 0;
-      for (device_batch& b : run(points(20) | batch(5) | to_device(copies, {.slots = 4}))) {
+      for (device_batch& b : rt.run(points(20) | batch(5) | to_device(copies, {.slots = 4}))) {
         b.wait(training);
         fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
         b.release(training);
@@ -51,29 +54,57 @@ TEST_CASE("the end of a run makes no call that waits for the device", "[cuda][ru
   }
 }
 
-TEST_CASE("pipelines one after the other use the same memory", "[cuda][run]") {
-  fake_cuda::options with;
-  with.polls_before_ready = 0;
-  const test::cuda_session session(with);
-  std::size_t device_bytes = 0;
+TEST_CASE("epochs on one runtime use the same memory, on whatever stream of the GPU", "[cuda][run]") {
+  const test::cuda_session session;
   {
-    const cuda::stream copies{cuda::device{0}};
-    const auto epoch = [&](std::size_t samples) {
-      for (device_batch& b : run(points(40) | batch(samples) | to_device(copies, {.slots = 2}))) b.synchronize();
-      free_ended_slots();
+    const cuda::stream training{cuda::device{0}};
+    runtime rt;
+    const auto epoch = [&](std::size_t samples, std::size_t at_once) {
+      const cuda::stream copies{cuda::device{0}};
+      std::vector<device_batch> held;
+      for (device_batch& b : rt.run(points(40) | batch(samples) | to_device(copies, {.slots = 2}), {.prefetch = 1})) {
+        b.wait(training);
+        fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
+        held.push_back(std::move(b));
+        if (held.size() == at_once) held.clear();
+      }
     };
-    epoch(5);
-    const std::size_t pinned = fake_cuda::calls("cudaHostAlloc");
+    epoch(5, 2);  // both slots at once
     CHECK(fake_cuda::calls("cudaMalloc") == 2);
-    for (int i = 0; i < 4; ++i) epoch(5);
+    CHECK(fake_cuda::calls("cudaHostAlloc") == 2);
+    for (std::size_t i = 0; i < 4; ++i) epoch(5, 1 + i % 2);
     CHECK(fake_cuda::calls("cudaMalloc") == 2);
-    CHECK(fake_cuda::calls("cudaHostAlloc") <= pinned + 1);
-    CHECK(fake_cuda::calls("cudaFree") == 0);
-    device_bytes = fake_cuda::now().device_bytes;
-    epoch(1);  // what does not fit is given back before more is taken
-    CHECK(fake_cuda::calls("cudaFree") == 2);
-    CHECK(fake_cuda::now().device_bytes < device_bytes);
+    CHECK(fake_cuda::calls("cudaHostAlloc") == 2);
+    epoch(1, 2);  // of another size, and back
+    epoch(5, 2);
+    epoch(1, 2);
+    CHECK(fake_cuda::calls("cudaMalloc") == 4);
+    CHECK(fake_cuda::calls("cudaHostAlloc") == 4);
+    CHECK(calls_that_wait() == 0);
   }
-  CHECK(fake_cuda::now().device_blocks == 0);
+  CHECK(fake_cuda::now().device_blocks == 0);  // the runtime's end waited for the device, and freed
   CHECK(fake_cuda::now().pinned_blocks == 0);
+}
+
+TEST_CASE("two runtimes share no memory, and a batch may outlive both", "[cuda][run]") {
+  const test::cuda_session session;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  device_batch last;
+  {
+    runtime one;
+    runtime other;
+    for (runtime* rt : {&one, &other}) {
+      auto r = rt->run(points(20) | batch(5) | to_device(copies, {.slots = 1}), {.prefetch = 1});
+      last = std::move(*r.next());
+      last.wait(training);
+      fake_cuda::kernel_read(training.get(), last.field("id").data(), last.field("id").bytes());
+    }
+    CHECK(fake_cuda::calls("cudaMalloc") == 2);
+  }
+  CHECK(fake_cuda::now().device_blocks == 1);
+  CHECK(test::read_back(training.get(), last.field("id").data(), 8) == std::string(8, '\0'));
+  fake_cuda::kernel_read(training.get(), last.field("id").data(), last.field("id").bytes());
+  last = device_batch();
+  CHECK(fake_cuda::now().device_blocks == 0);
 }

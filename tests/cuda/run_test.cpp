@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/loader/run.hpp>
 
 #include <cstdint>
@@ -19,25 +19,24 @@ using namespace millrace;
 
 namespace {
 
-auto squares(std::int64_t n, cpu_pool& cores, const cuda::stream& copies, std::size_t slots) {
+auto squares(std::int64_t n, const cuda::stream& copies, std::size_t slots) {
   batch_pool pool(batch_layout(100, {{"square", dtype::i64}}), copies);
   const auto fill = [](std::int64_t i, const batch_row& row) {
     row.set("square", i * i);
     row.key(std::to_string(i));
   };
-  return iota(n) | fill_batches(pool, fill, {.on = &cores}) | to_device(copies, {.slots = slots});
+  return iota(n) | fill_batches(pool, fill) | to_device(copies, {.slots = slots});
 }
 
 }  // namespace
 
 TEST_CASE("a training loop on its own thread gets every batch complete", "[cuda][run]") {
   MILLRACE_CUDA_SESSION();
-  cpu_pool cores(2);
   const cuda::stream copies{cuda::device{0}};
   const cuda::stream training{cuda::device{0}};
   for (std::size_t slots : {1, 2, 3}) {
     std::int64_t next = 0;
-    for (device_batch& b : run(squares(5000, cores, copies, slots), {.prefetch = 2})) {
+    for (device_batch& b : run(squares(5000, copies, slots), {.prefetch = 2})) {
       b.wait(training.get());
       const tensor_view there = b.field("square");
       const std::string got = test::read_back(training.get(), there.data(), there.bytes());
@@ -54,13 +53,12 @@ TEST_CASE("a training loop on its own thread gets every batch complete", "[cuda]
 
 TEST_CASE("a training loop may leave early and keep a batch", "[cuda][run]") {
   MILLRACE_CUDA_SESSION();
-  cpu_pool cores(2);
   const cuda::stream copies{cuda::device{0}};
   const cuda::stream training{cuda::device{0}};
   device_batch kept;
   for (int leave_at : {1, 2, 7}) {
     int n = 0;
-    for (device_batch& b : run(squares(100000, cores, copies, 3), {.prefetch = 2})) {
+    for (device_batch& b : run(squares(100000, copies, 3), {.prefetch = 2})) {
       b.wait(training.get());
       if (++n < leave_at) continue;
       kept = std::move(b);

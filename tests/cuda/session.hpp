@@ -7,8 +7,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <millrace/device/ended_slots.hpp>
-
 #include "tests/cuda/no_gpu.hpp"
 #include "tests/support/catch.hpp"
 
@@ -30,7 +28,6 @@ class cuda_session {
   cuda_session(const cuda_session&) = delete;
   cuda_session& operator=(const cuda_session&) = delete;
   ~cuda_session() {
-    free_ended_slots();
     if (std::uncaught_exceptions() != 0) return;
     const auto wrong = fake_cuda::violations();
     CHECK(wrong == std::vector<std::string>());
@@ -56,7 +53,6 @@ class cuda_session {
   }
   cuda_session(const cuda_session&) = delete;
   cuda_session& operator=(const cuda_session&) = delete;
-  ~cuda_session() { free_ended_slots(); }
   std::string unusable() const { return reason_; }
 
  private:

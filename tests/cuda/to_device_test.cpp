@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/device/to_device.hpp>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ TEST_CASE("the default stream may be the consumer's", "[cuda][to_device]") {
 namespace {
 
 // Trains on everything; the steps only enqueue. Returns the ids in order of arrival.
-std::vector<std::int64_t> train(testing::virtual_loop& loop, async_generator<device_batch>& stream,
+std::vector<std::int64_t> train(testing::virtual_loop& loop, stream<device_batch>& stream,
                                 const std::vector<cudaStream_t>& streams, rng& random) {
   std::vector<std::int64_t> ids;
   std::deque<device_batch> held;
@@ -163,7 +163,6 @@ TEST_CASE("a consumer that forgets to wait is caught by the model", "[cuda][to_d
     CHECK_THAT(fake_cuda::violations()[0], Contains("race in device memory"));
     REQUIRE(cudaStreamSynchronize(training.get()) == cudaSuccess);
   }
-  free_ended_slots();
   fake_cuda::reset();
 }
 
@@ -253,7 +252,6 @@ TEST_CASE("a device that fails for good ends the pipeline and hangs nothing", "[
       };
       CHECK_THROWS_AS(all(), cuda::error);
     }
-    free_ended_slots();
     CHECK(fake_cuda::violations().empty());
   }
   fake_cuda::reset();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/cuda/cuda_device.hpp>
+#include <millrace/cuda/stream_device.hpp>
 
 #include <cstring>
 #include <memory>
@@ -17,7 +17,7 @@ using Catch::Matchers::Contains;
 
 TEST_CASE("a copy through the device concept arrives behind its event", "[cuda]") {
   MILLRACE_CUDA_SESSION();
-  const cuda_device gpu{cuda::stream{cuda::device{0}}};
+  const cuda::stream_device gpu{cuda::stream{cuda::device{0}}};
   constexpr std::size_t n = 100000;
   auto* staging = static_cast<char*>(gpu.allocate_pinned(n));
   void* there = gpu.allocate_device(n);
@@ -40,7 +40,7 @@ TEST_CASE("a copy through the device concept arrives behind its event", "[cuda]"
 TEST_CASE("polling an event leaves no error behind for the user to find", "[cuda]") {
   MILLRACE_CUDA_SESSION();
   const cuda::stream s;
-  const cuda_device gpu{s};
+  const cuda::stream_device gpu{s};
   void* staging = gpu.allocate_pinned(1 << 22);
   std::memset(staging, 1, 1 << 22);
   void* there = gpu.allocate_device(1 << 22);
@@ -58,7 +58,7 @@ TEST_CASE("streams are shared handles, events have one owner", "[cuda]") {
   cuda::stream a;
   const cuda::stream b = a;
   CHECK(a.get() == b.get());
-  const cuda_device kept{std::move(a)};
+  const cuda::stream_device kept{std::move(a)};
   CHECK(kept.copies().get() == b.get());
   cuda::event e{cuda::device{0}};
   cuda::event f{std::move(e)};
@@ -93,7 +93,7 @@ TEST_CASE("a slab pool of pinned memory", "[cuda]") {
 
 TEST_CASE("a stream of another kind is refused", "[cuda]") {
   MILLRACE_CUDA_SESSION();
-  const cuda_device gpu{cuda::stream{}};
+  const cuda::stream_device gpu{cuda::stream{}};
   cuda::event e = gpu.make_event();
   int other = 0;
   CHECK_THROWS_AS(gpu.wait(&other, e), configuration_error);
@@ -102,7 +102,7 @@ TEST_CASE("a stream of another kind is refused", "[cuda]") {
 
 TEST_CASE("the null stream is the device's default stream, whatever other files take it for", "[cuda][per_thread]") {
   MILLRACE_CUDA_SESSION();
-  const cuda_device gpu{cuda::stream{}};
+  const cuda::stream_device gpu{cuda::stream{}};
   cuda::event e = gpu.make_event();
   cudaStream_t const null = nullptr;
   CHECK_NOTHROW(gpu.record(e, null));
@@ -112,7 +112,7 @@ TEST_CASE("the null stream is the device's default stream, whatever other files 
 
 TEST_CASE("the default stream per thread is refused, which is another one on the next thread", "[cuda]") {
   MILLRACE_CUDA_SESSION();
-  const cuda_device gpu{cuda::stream{}};
+  const cuda::stream_device gpu{cuda::stream{}};
   cuda::event e = gpu.make_event();
   CHECK_THROWS_AS(gpu.wait(cudaStreamPerThread, e), configuration_error);
   CHECK_THROWS_WITH(gpu.record(e, cudaStreamPerThread), Contains("default stream per thread"));
@@ -145,7 +145,7 @@ TEST_CASE("an error names the call, the code and the reason", "[cuda]") {
     CHECK_FALSE(e.no_device());
   }
   CHECK(cudaPeekAtLastError() == cudaSuccess);
-  CHECK_THROWS_AS(cuda_device{cuda::stream{}}.allocate_device(std::size_t(1) << 60), cuda::error);
+  CHECK_THROWS_AS(cuda::stream_device{cuda::stream{}}.allocate_device(std::size_t(1) << 60), cuda::error);
 }
 
 namespace {
@@ -177,7 +177,7 @@ class capture {
 
 TEST_CASE("the loop's calls neither end a graph capture of another thread nor are refused for it", "[cuda]") {
   MILLRACE_CUDA_SESSION();
-  const cuda_device gpu{cuda::stream{}};
+  const cuda::stream_device gpu{cuda::stream{}};
   capture graph;
   std::string failed;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -229,7 +229,7 @@ TEST_CASE("no device gets a context but the one that is used", "[cuda]") {
   const test::cuda_session session(with);
   CHECK(cuda::device::count() == 8);
   std::thread([] {  // a thread that never chose a device
-    const cuda_device gpu{cuda::stream{cuda::device{5}}};
+    const cuda::stream_device gpu{cuda::stream{cuda::device{5}}};
     void* staging = gpu.allocate_pinned(64);
     std::memset(staging, 0, 64);
     void* there = gpu.allocate_device(64);
@@ -251,7 +251,7 @@ TEST_CASE("not even by one call on a thread that never made another", "[cuda]") 
   with.device_count = 8;
   const test::cuda_session session(with);
   const auto fresh_thread = [](auto action) { std::thread(action).join(); };
-  std::optional<cuda_device> gpu;
+  std::optional<cuda::stream_device> gpu;
   std::optional<cuda::event> e;
   void* staging = nullptr;
   void* there = nullptr;
@@ -296,7 +296,7 @@ TEST_CASE("a thread's own device is put back after every call", "[cuda]") {
   with.device_count = 2;
   const test::cuda_session session(with);
   REQUIRE(cudaSetDevice(0) == cudaSuccess);
-  const cuda_device gpu{cuda::stream{cuda::device{1}}};
+  const cuda::stream_device gpu{cuda::stream{cuda::device{1}}};
   const auto current = [] {
     int d = -1;
     REQUIRE(cudaGetDevice(&d) == cudaSuccess);
@@ -325,7 +325,7 @@ TEST_CASE("every call's failure becomes an error with its name, and nothing leak
     void* there = nullptr;
     std::string failed;
     {
-      std::optional<cuda_device> gpu;
+      std::optional<cuda::stream_device> gpu;
       try {
         gpu.emplace(cuda::stream{});
         cuda::event e = gpu->make_event();

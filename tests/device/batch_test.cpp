@@ -178,6 +178,15 @@ TEST_CASE("rows that were never done are closed up", "[device]") {
   CHECK(b.tags<std::string>()[1] == "e");
 }
 
+TEST_CASE("a row beyond the batch is refused", "[device]") {
+  batch_pool pool(images(3));
+  const batch_builder builder = pool.start();
+  CHECK(builder.row(2).index() == 2);
+  CHECK_THROWS_WITH(builder.row(3), "batch_builder::row beyond the batch");
+  CHECK_THROWS_AS(builder.row(SIZE_MAX), usage_error);
+  CHECK_THROWS_AS(batch_builder().row(0), usage_error);
+}
+
 TEST_CASE("a row keeps its memory when everybody else has gone", "[device]") {
   batch_row row;
   {

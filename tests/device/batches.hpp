@@ -54,7 +54,7 @@ inline std::string labels_of(const tensor_view& t) {
 }
 
 // Takes `n` batches (all when -1) and keeps them.
-inline task<void> take(async_generator<device_batch>& source, std::deque<device_batch>& into, int n = -1) {
+inline task<void> take(stream<device_batch>& source, std::deque<device_batch>& into, int n = -1) {
   while (n-- != 0) {
     std::optional<device_batch> b = co_await source.next();
     if (!b) co_return;
@@ -62,9 +62,8 @@ inline task<void> take(async_generator<device_batch>& source, std::deque<device_
   }
 }
 
-// What ended stages have left is freed as soon as the device is done with it.
+// After the loop or runtime of the stages has ended.
 inline void check_all_returned(const late_device& d) {
-  free_ended_slots();
   CHECK(d.control().wrong == "");
   CHECK(d.control().pinned.empty());
   CHECK(d.control().device.empty());

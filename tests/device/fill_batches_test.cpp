@@ -5,16 +5,21 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/collect.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/late_device.hpp"
+#include "tests/io/gate.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -134,9 +139,39 @@ TEST_CASE("an error names the item that the function was given", "[fill_batches]
   CHECK_THROWS_WITH(block_on(loop, collect(std::move(stream))), "s3://b/a.tar at byte 4608, k9: bad");
 }
 
+TEST_CASE("without a pool of its own the function runs on the runtime's", "[fill_batches]") {
+  runtime rt({.threads = 3});
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  test::gate all_there;
+  const auto writes = [&](int i, const batch_row& row) {
+    bool last = false;
+    {
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+      last = threads.size() == 3;
+    }
+    if (last) all_there.open();
+    all_there.pass();  // three of them at once, and no more
+    square(i, row);
+  };
+  std::size_t rows = 0;
+  auto stages = count(100) | fill_batches(batch_pool(numbers(8)), writes, {.limit = 16});
+  CHECK(stages.bounds().back().items == 3);
+  for (const host_batch& b : rt.run(std::move(stages))) rows += b.size();
+  CHECK(rows == 100);
+  CHECK(threads.size() == 3);
+  CHECK(threads.count(std::this_thread::get_id()) == 0);
+}
+
 TEST_CASE("wrong options are refused", "[fill_batches]") {
   cpu_pool cores(1);
-  CHECK_THROWS_AS(fill_batches(batch_pool(numbers(4)), &square), configuration_error);
+  {
+    testing::virtual_loop bare;
+    auto stream = count(4) | fill_batches(batch_pool(numbers(4)), &square);
+    CHECK_THROWS_WITH(block_on(bare, collect(std::move(stream))),
+                      Contains("fill_batches: the function needs a pool to run on: .on = pool, or a runtime"));
+  }
   CHECK_THROWS_AS(fill_batches(batch_pool(batch_layout()), &square, {.on = &cores}), configuration_error);
   // Every place of the limit has memory of its own from the start.
   for (std::size_t limit : {std::size_t(1'000'001), SIZE_MAX}) {
@@ -171,10 +206,9 @@ TEST_CASE("from items to the device with one copy a batch, few batches, and drop
       CHECK(block_on(loop, drive()) == static_cast<std::size_t>(taken > 125 ? 2000 : taken * 16));
       CHECK(device.control().unpinned == 0);
       CHECK(pool.peak() <= 2 + 2 + 1);
-      stream = async_generator<device_batch>();
+      stream = {};
       loop.drain();
     }
-    free_ended_slots();
     CHECK(device.control().wrong == "");
     CHECK(device.control().device.empty());
     CHECK(device.control().pinned.empty());

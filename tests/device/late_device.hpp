@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -36,10 +39,12 @@ class late_device {
   struct script {
     std::mutex mutex;
     int after = -1;         // questions until an event is true by itself; -1: never
+    std::size_t room = SIZE_MAX;  // pieces of device memory there may be at once
     int fail_copies = 0;    // this many copies throw
     int fail_records = 0;   // this many records throw
     std::size_t asked = 0;  // questions in all
     std::size_t copies = 0, unpinned = 0, synchronized = 0;
+    std::atomic<std::size_t> pinned_made{0}, device_made{0};  // allocations in all
     std::size_t waited = 0;  // synchronizations that had something to wait for
     std::set<const void*> pinned, device;
     struct pending_copy {
@@ -67,9 +72,15 @@ class late_device {
   late_device() : script_(std::make_shared<script>()) {}
   script& control() const { return *script_; }
 
-  void* allocate_pinned(std::size_t n) const { return allocate(n, script_->pinned); }
+  void* allocate_pinned(std::size_t n) const {
+    ++script_->pinned_made;
+    return allocate(n, script_->pinned);
+  }
   void free_pinned(void* p, std::size_t) const noexcept { release(p, script_->pinned); }
-  void* allocate_device(std::size_t n) const { return allocate(n, script_->device); }
+  void* allocate_device(std::size_t n) const {
+    ++script_->device_made;
+    return allocate(n, script_->device);
+  }
   void free_device(void* p, std::size_t) const noexcept { release(p, script_->device); }
   event_type make_event() const { return event_type(); }
   void copy_to_device(void* to, const void* from, std::size_t n) const {
@@ -112,10 +123,12 @@ class late_device {
     script_->go();
   }
   std::string name() const { return "late"; }
+  friend bool operator==(const late_device& a, const late_device& b) noexcept { return a.script_ == b.script_; }
 
  private:
   void* allocate(std::size_t n, std::set<const void*>& of) const {
     const std::lock_guard lock(script_->mutex);
+    if (&of == &script_->device && of.size() >= script_->room) throw std::bad_alloc();
     void* p = std::aligned_alloc(256, (n + 255) / 256 * 256);
     of.insert(p);
     return p;

@@ -74,7 +74,7 @@ TEST_CASE("a consumer that lets a batch go in time gets the next one", "[to_devi
   block_on(loop, take(stream, kept, 2));
   for (int i = 0; i < 5; ++i) {
     std::deque<device_batch> more;
-    started<void> asks(loop, take(stream, more, 1));
+    spawned<void> asks(loop, take(stream, more, 1));
     block_on(loop, [](duration d) -> task<void> { co_await sleep_for(d); }(29s));  // another owner takes its time
     REQUIRE_FALSE(asks.done());
     kept.pop_front();
@@ -120,7 +120,7 @@ TEST_CASE("while the training thread is busy nobody counts the time", "[to_devic
   sink->waits_since_ns = stage_record::never;
   auto stream = images(100) | batch(2) | to_device(host_device(), {.slots = 2});
   std::deque<device_batch> kept;
-  started<void> prefetch(loop, take(stream, kept), sink);  // asks ahead of the training thread
+  spawned<void> prefetch(loop, take(stream, kept), sink);  // asks ahead of the training thread
   block_on(loop, [](duration d) -> task<void> { co_await sleep_for(d); }(1000s));
   REQUIRE_FALSE(prefetch.done());
   CHECK(kept.size() == 2);

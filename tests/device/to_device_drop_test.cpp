@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <deque>
+#include <set>
 #include <thread>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/loader/run.hpp>
+#include <millrace/device/host_device.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"
@@ -26,83 +28,203 @@ TEST_CASE("dropping the stage in the middle of a copy frees nothing too early", 
       CHECK(device.control().pending.size() >= 1);
     }
     CHECK(device.control().device.size() >= 1);
+    CHECK(device.control().pending.size() >= 1);
     CHECK(loop.background() == 0);
     loop.drain();
+    CHECK(device.control().waited == 0);
   }
-  CHECK(device.control().pending.size() >= 1);
-  CHECK(device.control().waited == 0);
+  CHECK(device.control().waited >= 1);  // the loop's end, which frees the slots
   check_all_returned(device);
 }
 
-TEST_CASE("what an ended stage leaves is freed when another one needs a slot", "[to_device]") {
+TEST_CASE("a stage takes over the slots of one that has ended, and waits for the device instead of allocating",
+          "[to_device]") {
   const late_device device;
   {
     testing::virtual_loop loop;
-    const auto pass = [&] {
-      auto stream = images(8) | batch(2) | to_device(device, {.slots = 3});
+    const auto pass = [&](std::size_t slot_bytes) {
+      auto stream = images(8) | batch(2) | to_device(device, {.slots = 3, .slot_bytes = slot_bytes});
       std::deque<device_batch> got;
-      block_on(loop, take(stream, got, 3));
+      block_on(loop, take(stream, got, 3));  // all at once: every slot is used
+      CHECK(got.size() == 3);
     };
-    pass();
-    pass();
-    CHECK(device.control().device.size() == 6);  // nothing has happened yet
-    device.control().go();
-    pass();
-    CHECK(device.control().device.size() == 3);
-    device.control().go();
-    pass();
-    CHECK(device.control().device.size() == 3);
+    const std::size_t given = GENERATE(std::size_t(0), std::size_t(1024));
+    pass(given);
+    CHECK(device.control().device_made == 3);
+    const std::size_t pinned = device.control().pinned_made;
+    CHECK(pinned == 3);
+    CHECK(device.control().pending.size() == 3);  // nothing has happened yet
+    const auto before = loop.elapsed();
+    device.control().after = 4;
+    pass(given);
+    CHECK(loop.elapsed() > before);
+    for (int i = 0; i < 5; ++i) pass(given);
+    CHECK(device.control().device_made == 3);
+    CHECK(device.control().pinned_made == pinned);
     CHECK(device.control().waited == 0);
     CHECK(device.control().wrong == "");
   }
   check_all_returned(device);
 }
 
-TEST_CASE("the end of a run does not wait for the device", "[to_device]") {
+TEST_CASE("slots of two sizes in turn are kept, those of a third push the older ones out", "[to_device]") {
+  const late_device device;
+  device.control().after = 0;
+  {
+    testing::virtual_loop loop;
+    const auto pass = [&](int items) {
+      auto stream = images(3 * items) | batch(static_cast<std::size_t>(items)) | to_device(device, {.slots = 2});
+      std::deque<device_batch> got;
+      block_on(loop, take(stream, got, 2));
+      CHECK(got[1].field("label").bytes() == static_cast<std::size_t>(items) * 8);
+    };
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      pass(64);
+      pass(32);
+      CHECK(device.control().device_made == 4);
+      CHECK(device.control().device.size() == 4);
+      CHECK(device.control().pinned.size() == 4);
+    }
+    for (const int items : {1, 100, 200, 300}) pass(items);
+    CHECK(device.control().device_made == 12);
+    CHECK(device.control().device.size() == 4);
+    CHECK(device.control().pinned.size() == 4);
+  }
+  CHECK(device.control().waited == 0);
+  check_all_returned(device);
+}
+
+TEST_CASE("memory that is kept is given up where there is no other", "[to_device]") {
+  const late_device device;
+  device.control().after = 0;
+  {
+    testing::virtual_loop loop;
+    const auto pass = [&](int items) {
+      auto stream = images(2 * items) | batch(static_cast<std::size_t>(items)) | to_device(device, {.slots = 2});
+      std::deque<device_batch> got;
+      block_on(loop, take(stream, got, 2));
+      return got.size();
+    };
+    CHECK(pass(64) == 2);
+    device.control().room = 2;  // pieces of device memory
+    CHECK(pass(32) == 2);
+    CHECK(device.control().device.size() == 2);
+  }
+  check_all_returned(device);
+}
+
+TEST_CASE("the end of a run does not wait for the device, the end of the runtime does", "[to_device]") {
   for (const bool early : {false, true}) {
     INFO((early ? "left early" : "to the end"));
     const late_device device;  // nothing happens on it while the run goes on
-    int batches = 0;
-    for (device_batch& b : run(images(6) | batch(2) | to_device(device, {.slots = 3}))) {
-      b.wait(user);
-      b.release(user);
-      ++batches;
-      if (early) break;
+    {
+      runtime rt;
+      int batches = 0;
+      for (device_batch& b : rt.run(images(6) | batch(2) | to_device(device, {.slots = 3}))) {
+        b.wait(user);
+        b.release(user);
+        ++batches;
+        if (early) break;
+      }
+      CHECK(batches == (early ? 1 : 3));
+      CHECK(device.control().pending.size() >= 1);
+      CHECK(device.control().waited == 0);
+      CHECK(device.control().device.size() >= 1);
     }
-    CHECK(batches == (early ? 1 : 3));
-    CHECK(device.control().pending.size() >= 1);
-    CHECK(device.control().waited == 0);
-    CHECK(device.control().device.size() >= 1);
+    CHECK(device.control().waited >= 1);
     check_all_returned(device);
   }
 }
 
-TEST_CASE("the last batch of an ended stage frees its slots, or leaves them to the device", "[to_device]") {
+TEST_CASE("epochs on a runtime allocate no device memory and no page-locked memory", "[to_device]") {
+  const late_device one;
+  const late_device other;
+  for (const late_device* d : {&one, &other}) d->control().after = 1;
+  {
+    runtime rt;
+    runtime second;
+    const auto epoch = [](runtime& on, const late_device& d, bool all_slots) {
+      std::deque<device_batch> held;
+      int samples = 0;
+      for (device_batch& b : on.run(images(100) | batch(10) | to_device(d, {.slots = 3}), {.prefetch = 1})) {
+        samples += static_cast<int>(b.size());
+        b.wait(user);
+        held.push_back(std::move(b));
+        if (held.size() == (all_slots ? 3u : 1u)) held.clear();
+      }
+      CHECK(samples == 100);
+    };
+    epoch(rt, one, true);
+    CHECK(one.control().device_made == 3);
+    const std::size_t pinned = one.control().pinned_made;
+    CHECK(pinned == 3);
+    for (int i = 0; i < 4; ++i) epoch(rt, one, false);
+    CHECK(one.control().device_made == 3);
+    CHECK(one.control().pinned_made == pinned);
+    // Another device, and another runtime, have their own.
+    epoch(rt, other, true);
+    CHECK(other.control().device_made == 3);
+    epoch(second, one, true);
+    CHECK(one.control().device_made == 6);
+    rt.free_device_slots();
+    CHECK(one.control().device.size() == 3);
+    CHECK(one.control().pinned.size() == 3);
+    CHECK(other.control().device.empty());
+    epoch(rt, one, false);
+    CHECK(one.control().device_made == 9);
+  }
+  check_all_returned(one);
+  check_all_returned(other);
+}
+
+TEST_CASE("epochs on the host device use the same memory", "[to_device]") {
+  runtime rt;
+  const auto epoch = [&rt](std::size_t at_once) {
+    std::set<void*> places;
+    std::deque<device_batch> held;
+    for (device_batch& b : rt.run(images(60) | batch(5) | to_device(host_device(), {.slots = 3}), {.prefetch = 1})) {
+      for (const std::size_t field : {0u, 1u}) places.insert(b.field(field).data());
+      held.push_back(std::move(b));
+      if (held.size() == at_once) held.clear();
+    }
+    return places;
+  };
+  const std::set<void*> first = epoch(3);  // all slots at once
+  CHECK(first.size() == 6);
+  for (int i = 0; i < 3; ++i) CHECK(epoch(1) == first);
+}
+
+TEST_CASE("the batch that a consumer keeps beyond the stage goes back to the next one", "[to_device]") {
   const late_device device;
   std::deque<device_batch> kept;
   {
     testing::virtual_loop loop;
-    auto stream = images(4) | batch(2) | to_device(device, {.slots = 2});
-    block_on(loop, take(stream, kept, 2));
-  }
-  SECTION("the device is done") {
-    device.control().go();
-    kept.pop_front();
-    CHECK(device.control().device.size() == 2);
-    kept.clear();
-    CHECK(device.control().device.empty());
-  }
-  SECTION("the device is not done") {
-    kept.clear();
-    CHECK(device.control().device.size() == 2);
-    device.control().go();
-  }
-  SECTION("it is still held") {
-    free_ended_slots();
-    CHECK(device.control().device.size() == 2);
+    {
+      auto stream = images(4) | batch(2) | to_device(device, {.slots = 2});
+      block_on(loop, take(stream, kept, 2));
+    }
     CHECK(labels_of(kept[1].host_field("label")) == "2 3 ");
-    kept.clear();
+    SECTION("released before the next stage") {
+      void* const places[] = {kept[0].field(0).data(), kept[1].field(0).data()};
+      kept.clear();
+      CHECK(device.control().device.size() == 2);
+      device.control().go();
+      auto stream = images(4) | batch(2) | to_device(device, {.slots = 2});
+      block_on(loop, take(stream, kept, 2));
+      CHECK(kept[0].field(0).data() == places[0]);
+      CHECK(kept[1].field(0).data() == places[1]);
+      CHECK(device.control().device_made == 2);
+    }
+    SECTION("still held") {
+      auto stream = images(4) | batch(2) | to_device(device, {.slots = 1});
+      std::deque<device_batch> more;
+      block_on(loop, take(stream, more, 1));
+      CHECK(device.control().device_made == 3);
+      CHECK(labels_of(kept[1].host_field("label")) == "2 3 ");
+    }
   }
+  CHECK(device.control().device.size() == 2);  // theirs alone
+  kept.clear();  // nobody is left to keep it
   check_all_returned(device);
 }
 
@@ -113,7 +235,7 @@ TEST_CASE("a batch may outlive the stage and the loop", "[to_device]") {
     testing::virtual_loop loop;
     auto stream = images(8) | batch(2) | to_device(device, {.slots = 3});
     block_on(loop, take(stream, kept, 2));
-    stream = async_generator<device_batch>();
+    stream = {};
     device.control().after = 1;
   }
   REQUIRE(kept.size() == 2);
@@ -141,7 +263,7 @@ TEST_CASE("dropped at a random moment, nothing is lost and nothing freed too ear
       for (std::uint64_t i = 0; i < rounds; ++i) {
         if (kept.size() == slots) kept.pop_front();
         if (random.below(4) == 0) {  // a wait for the next batch that is dropped
-          started<void> asked(loop, take(stream, kept, 1));
+          spawned<void> asked(loop, take(stream, kept, 1));
           int turns = static_cast<int>(random.below(4));
           loop.run_until([&] { return turns-- <= 0 || asked.done(); });
           continue;
@@ -174,7 +296,7 @@ TEST_CASE("releases race with the dropping of the stage", "[to_device]") {
         held.clear();
       });
       std::deque<device_batch> more;
-      started<void> asked(loop, take(stream, more, 1));
+      spawned<void> asked(loop, take(stream, more, 1));
       go.store(true);
       for (int attempt = 0; attempt < round % 8; ++attempt) {
         int turns = round % 5;

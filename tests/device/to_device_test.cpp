@@ -54,7 +54,7 @@ TEST_CASE("items become batches on the host device, in order and complete", "[to
 
 TEST_CASE("a pool that ends before the stage that uses it ends the stream with a sentence", "[to_device]") {
   testing::virtual_loop loop;
-  async_generator<device_batch> stream;
+  millrace::stream<device_batch> stream;
   {
     cpu_pool pool(1);
     stream = images(4) | batch(2) | to_device(host_device(), {.on = &pool});
@@ -162,7 +162,7 @@ TEST_CASE("a release on another thread wakes the stage", "[to_device]") {
   const late_device device;
   device.control().after = 0;
   auto stream = images(400) | batch(2) | to_device(device, {.slots = 2, .on = &cores});
-  const auto consume = [](async_generator<device_batch>& from, cpu_pool& on) -> task<std::string> {
+  const auto consume = [](millrace::stream<device_batch>& from, cpu_pool& on) -> task<std::string> {
     std::string seen;
     for (;;) {
       std::optional<device_batch> b = co_await from.next();

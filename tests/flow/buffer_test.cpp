@@ -62,7 +62,7 @@ TEST_CASE("an item that nobody takes counts against the bound") {
   auto body = [&]() -> mill::task<void> {
     {
       mill::executor& ex = co_await mill::this_executor();
-      mill::started<void> asking(ex, ask());
+      mill::spawned<void> asking(ex, ask());
       co_await mill::yield_now();
       co_await mill::yield_now();
       CHECK(!asking.done());

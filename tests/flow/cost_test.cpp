@@ -51,7 +51,7 @@ struct counter {
   std::size_t allocated = 0;
 };
 template <class T>
-mill::task<void> count(mill::async_generator<T> source, std::size_t from, counter& result) {
+mill::task<void> count(mill::stream<T> source, std::size_t from, counter& result) {
   std::size_t before = 0;
   for (;;) {
     if (result.items == from) before = allocations;
@@ -62,7 +62,7 @@ mill::task<void> count(mill::async_generator<T> source, std::size_t from, counte
   result.allocated = allocations - before;
 }
 template <class T>
-counter count_all(mill::async_generator<T> source, std::size_t from = 0) {
+counter count_all(mill::stream<T> source, std::size_t from = 0) {
   virtual_loop loop;
   counter result;
   mill::block_on(loop, count(std::move(source), from, result));

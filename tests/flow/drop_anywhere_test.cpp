@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/filter.hpp>
@@ -79,7 +79,7 @@ struct work {
 };
 
 /// Nested concurrent stages in a composition chosen by `shape`.
-mill::async_generator<tracked> pipeline(std::uint64_t shape, lifetime& life, chance& c) {
+mill::stream<tracked> pipeline(std::uint64_t shape, lifetime& life, chance& c) {
   mill::rng r(shape);
   auto upto = [&r](std::uint64_t n) { return 1 + static_cast<std::size_t>(r.below(n)); };
   const work f{&life, &c};
@@ -106,7 +106,7 @@ struct result {
 };
 
 /// The consumer: takes batches, waits now and then, and throws at item `throw_at`.
-mill::task<void> consume(mill::async_generator<tracked> input, chance& c, result& seen, std::size_t throw_at) {
+mill::task<void> consume(mill::stream<tracked> input, chance& c, result& seen, std::size_t throw_at) {
   auto batches = std::move(input) | mill::batch(3);
   try {
     while (std::optional<std::vector<tracked>> b = co_await batches.next()) {
@@ -158,7 +158,7 @@ TEST_CASE("dropping a pipeline at any moment leaves nothing behind") {
     chance c(seed, seed % 4 == 0 ? 40 : 0);
     result seen;
     {
-      mill::started<void> running(loop, consume(pipeline(seed % 500, life, c), c, seen, 1 + c.random().below(60)));
+      mill::spawned<void> running(loop, consume(pipeline(seed % 500, life, c), c, seen, 1 + c.random().below(60)));
       std::uint64_t steps = c.random().below(120);
       bool idle = false;
       try {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/merge.hpp>
@@ -50,7 +50,7 @@ mill::task<int> plus_hundred(int x) {
   co_return x + 100;
 }
 
-mill::task<void> ask(mill::async_generator<int>& source, int& answers) {
+mill::task<void> ask(mill::stream<int>& source, int& answers) {
   const std::optional<int> item = co_await source.next();
   answers += item ? 1 : 0;
 }
@@ -58,7 +58,7 @@ mill::task<void> ask(mill::async_generator<int>& source, int& answers) {
 enum class drop { by_timeout, by_destroying };
 
 /// Asks for an item and lets go before it comes.
-mill::task<void> ask_and_drop(mill::async_generator<int>& source, drop how, int& answers) {
+mill::task<void> ask_and_drop(mill::stream<int>& source, drop how, int& answers) {
   if (how == drop::by_timeout) {
     bool late = false;
     try {
@@ -70,13 +70,13 @@ mill::task<void> ask_and_drop(mill::async_generator<int>& source, drop how, int&
     CHECK(late);
   } else {
     mill::executor& ex = co_await mill::this_executor();
-    mill::started<void> asking(ex, ask(source, answers));
+    mill::spawned<void> asking(ex, ask(source, answers));
     co_await mill::sleep_for(5ms);
     CHECK(!asking.done());
   }
 }
 
-mill::task<void> drop_one_and_take_all(mill::async_generator<int>& source, drop how, ints& all) {
+mill::task<void> drop_one_and_take_all(mill::stream<int>& source, drop how, ints& all) {
   int answers = 0;
   co_await ask_and_drop(source, how, answers);
   co_await mill::sleep_for(50ms);  // the item comes, and nobody waits
@@ -85,12 +85,12 @@ mill::task<void> drop_one_and_take_all(mill::async_generator<int>& source, drop 
 }
 
 /// A stage that stands still here is a deadlock, which the loop reports.
-ints after_a_dropped_next(mill::async_generator<int> stage, drop how) {
+ints after_a_dropped_next(mill::stream<int> stage, drop how) {
   virtual_loop loop;
   mill::testing::census before(loop);
   ints all;
   {
-    mill::async_generator<int> source = std::move(stage);  // goes before the loop, also when an error leaves here
+    mill::stream<int> source = std::move(stage);  // goes before the loop, also when an error leaves here
     mill::block_on(loop, drop_one_and_take_all(source, how, all));
   }
   loop.drain();

@@ -32,7 +32,7 @@ async_generator<tracked> waiting_source(int& most) {
 }
 
 /// The objects that live when the consumer has got an item, which lies in the source or in a map().
-task<int> watch(async_generator<tracked> items, int& most) {
+task<int> watch(stream<tracked> items, int& most) {
   int count = 0;
   while (tracked* const item = co_await items.next_in_place()) {
     if (tracked::live > most) most = tracked::live;

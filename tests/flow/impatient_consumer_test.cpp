@@ -78,7 +78,7 @@ constexpr int kinds = 15;
 /// Those whose order is that of arrival: what comes is compared, not when.
 bool by_arrival(int kind) { return kind == 4 || kind == 6 || kind == 7 || kind == 14; }
 
-ints pipeline(int kind, mill::rng& random) {
+mill::stream<int> pipeline(int kind, mill::rng& random) {
   const doubled slow(random);
   const mill::interleave_options narrow{.width = 3, .ahead = 1};
   const mill::interleave_options arriving{.width = 3, .order = mill::order::arrival, .ahead = 1};
@@ -121,9 +121,9 @@ ints pipeline(int kind, mill::rng& random) {
   }
 }
 
-mill::task<std::optional<int>> next_of(ints& g) { co_return co_await g.next(); }
+mill::task<std::optional<int>> next_of(mill::stream<int>& g) { co_return co_await g.next(); }
 
-mill::task<std::vector<int>> taken_impatiently(ints g, mill::rng& random) {
+mill::task<std::vector<int>> taken_impatiently(mill::stream<int> g, mill::rng& random) {
   std::vector<int> all;
   for (int in_vain = 0; in_vain < 1000; ++in_vain) {  // as often in a row only where a stage waits for ever
     mill::task<std::optional<int>> asking = mill::with_timeout(pause(random, 3), next_of(g));
@@ -146,7 +146,7 @@ mill::task<std::vector<int>> taken_impatiently(ints g, mill::rng& random) {
   co_return all;
 }
 
-mill::task<std::vector<int>> taken(ints g) {
+mill::task<std::vector<int>> taken(mill::stream<int> g) {
   std::vector<int> all;
   while (std::optional<int> item = co_await g.next()) all.push_back(*item);
   co_return all;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -27,7 +27,7 @@ task<void> count_turns(int& turns) {
     co_await yield_now();
   }
 }
-task<int> count_items(async_generator<int> source) {
+task<int> count_items(stream<int> source) {
   int count = 0;
   while (int* const item = co_await source.next_in_place()) {
     if (*item >= 0) ++count;
@@ -38,11 +38,11 @@ task<int> count_items(async_generator<int> source) {
 int turns_of(int maps, int budget, bool rejected) {
   testing::virtual_loop loop;
   loop.set_inline_budget(budget);
-  async_generator<int> chain = iota(items);
+  stream<int> chain = iota(items);
   for (int i = 0; i < maps; ++i) chain = std::move(chain) | map([](int x) { return x; });
   if (rejected) chain = std::move(chain) | filter([](const int&) { return false; });
   int turns = 0;
-  started<void> watch(loop, count_turns(turns));
+  spawned<void> watch(loop, count_turns(turns));
   CHECK(block_on(loop, count_items(std::move(chain))) == (rejected ? 0 : items));
   return turns;
 }

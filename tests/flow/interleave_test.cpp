@@ -30,7 +30,7 @@ struct shelf {
   ints lengths;
   mill::duration delay{0};
   std::uint64_t seed = 0;
-  mill::async_generator<mill::async_generator<int>> open() const {
+  mill::stream<mill::async_generator<int>> open() const {
     return mill::iota(static_cast<int>(lengths.size())) |
            mill::map([s = *this](int n) { return play(n, s.lengths[static_cast<std::size_t>(n)], s.delay, s.seed); });
   }
@@ -113,7 +113,7 @@ TEST_CASE("open generators work at the same time, ahead of the consumer, within 
     b.item(i);
     c.item(i);
   }
-  std::vector<mill::async_generator<int>> all;
+  std::vector<mill::stream<int>> all;
   all.push_back(a.open());
   all.push_back(b.open());
   all.push_back(c.open());
@@ -134,7 +134,7 @@ TEST_CASE("in order of arrival a slow generator delays only itself") {
   slow.item(1, 100ms);
   for (int i = 10; i < 15; ++i) fast.item(i, 1ms);
   later.item(20, 1ms);
-  std::vector<mill::async_generator<int>> all;
+  std::vector<mill::stream<int>> all;
   all.push_back(slow.open());
   all.push_back(fast.open());
   all.push_back(later.open());
@@ -153,7 +153,7 @@ TEST_CASE("a generator that always has an item starves neither a new one nor an 
     co_yield 2;
     throw std::runtime_error("failed");
   };
-  std::vector<mill::async_generator<int>> all;
+  std::vector<mill::stream<int>> all;
   all.push_back(endless());
   all.push_back(mill::iota(0));
   all.push_back(fails());
@@ -182,7 +182,7 @@ TEST_CASE("an error of one generator comes in its turn and stops the others") {
   good.item(1).item(2).item(3).never();
   bad.item(10).fail(std::make_exception_ptr(std::runtime_error("bad")));
   {
-    std::vector<mill::async_generator<int>> all;
+    std::vector<mill::stream<int>> all;
     all.push_back(good.open());
     all.push_back(bad.open());
     const auto seen = run_to_error(loop, mill::from_range(std::move(all)) | mill::interleave());
@@ -213,7 +213,7 @@ TEST_CASE("dropping the stage drops every generator") {
   a.item(1).item(2).never();
   b.item(3).never();
   {
-    std::vector<mill::async_generator<int>> all;
+    std::vector<mill::stream<int>> all;
     all.push_back(a.open());
     all.push_back(b.open());
     auto source = mill::from_range(std::move(all)) | mill::interleave({.order = o});
@@ -230,7 +230,7 @@ TEST_CASE("merge gives everything as it comes") {
   a.item(1, 1ms).item(2, 10ms);
   b.item(10, 5ms).item(11, 1ms);
   CHECK(mill::block_on(loop, mill::collect(mill::merge(a.open(), b.open()))) == ints{1, 10, 11, 2});
-  CHECK(run(mill::merge(std::vector<mill::async_generator<int>>())).empty());
+  CHECK(run(mill::merge(std::vector<mill::stream<int>>())).empty());
   auto fair = run(mill::merge(mill::iota(50), mill::iota(100, 150)));
   CHECK(fair.size() == 100);
   CHECK(std::find(fair.begin(), fair.end(), 100) - fair.begin() < 4);

@@ -56,7 +56,7 @@ mill::task<std::int64_t> slow_label(mill::sample s) {
 
 /// The one error that the stream ends with.
 template <class Error = mill::decode_error, class T>
-Error error_of(mill::async_generator<T> stream) {
+Error error_of(mill::stream<T> stream) {
   virtual_loop loop;
   try {
     mill::block_on(loop, mill::collect(std::move(stream)));
@@ -112,7 +112,7 @@ TEST_CASE("a policy's list names the items, whoever's the exceptions are") {
     if (s.from.ordinal == 2) throw 7;
     return mill::parse_label(s["cls"]);
   };
-  const auto check = [&](mill::async_generator<std::int64_t> stream) {
+  const auto check = [&](mill::stream<std::int64_t> stream) {
     const auto e = error_of<mill::too_many_failures>(std::move(stream));
     REQUIRE(e.messages().size() == 2);
     CHECK(e.messages()[0] == second + "of another library");

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/iota.hpp>
@@ -79,7 +79,7 @@ TEST_CASE("a filter that leaves everything out lets others run") {
     for (int i = 0; i < 5; ++i) co_await mill::yield_now();
     enough = true;
   };
-  mill::started<void> beside(loop, others());
+  mill::spawned<void> beside(loop, others());
   auto filtered = mill::iota(INT_MAX) | mill::map([](int x) { return x; }) | mill::filter([&](int x) {
                     if (++tested > 10'000) throw std::logic_error("nobody else had a turn");
                     return enough || x == 0;
@@ -105,7 +105,7 @@ TEST_CASE("every stage that an item passes costs the inline budget a hop") {
       before = calls;
     }
   };
-  mill::started<void> beside(loop, watch());
+  mill::spawned<void> beside(loop, watch());
   SECTION("items") { CHECK(run_some(loop, ten, 1000).size() == 1000); }
   SECTION("batches") {
     auto batches = std::move(ten) | mill::batch(1000);
@@ -130,7 +130,7 @@ TEST_CASE("a result that nobody takes is gone when the next one is asked for") {
         co_yield mill::give(item);
       }
     };
-    mill::async_generator<test_item> results =
+    mill::stream<test_item> results =
         source() | mill::map([](int x) { return test_item(x); }) | mill::filter([](const test_item&) { return true; });
     int seen = 0;
     auto look = [&]() -> mill::task<void> {
@@ -141,7 +141,7 @@ TEST_CASE("a result that nobody takes is gone when the next one is asked for") {
       }
     };
     {
-      mill::started<void> looking(loop, look(), on_account ? recorder.find_or_add("sink", nullptr) : nullptr);
+      mill::spawned<void> looking(loop, look(), on_account ? recorder.find_or_add("sink", nullptr) : nullptr);
       mill::test::run_until_idle(loop);
       CHECK(never.waited_for());
       CHECK(seen == 4);
@@ -164,7 +164,7 @@ TEST_CASE("a pipeline dropped between two items leaves nothing behind") {
   CHECK(test_item::clean());
 }
 
-mill::async_generator<int> asking_downstream(mill::async_generator<int>*& downstream) {
+mill::async_generator<int> asking_downstream(mill::stream<int>*& downstream) {
   for (int n = 0;; ++n) {
     int item = n;
     co_yield mill::give(item);
@@ -174,7 +174,7 @@ mill::async_generator<int> asking_downstream(mill::async_generator<int>*& downst
 
 TEST_CASE("a source that asks the stage above it is refused with a sentence") {
   virtual_loop loop;
-  mill::async_generator<int>* top = nullptr;
+  mill::stream<int>* top = nullptr;
   auto g = asking_downstream(top) | mill::map([](int x) { return x; });
   top = &g;
   CHECK_THROWS_WITH(run_some(loop, g, 10), Catch::Matchers::Contains("one consumer and one outstanding next()"));
@@ -182,7 +182,7 @@ TEST_CASE("a source that asks the stage above it is refused with a sentence") {
 
 TEST_CASE("a function of map that asks its own stage for an item is refused with a sentence") {
   virtual_loop loop;
-  mill::async_generator<std::string>* own = nullptr;
+  mill::stream<std::string>* own = nullptr;
   auto g = mill::iota(9) | mill::map([&own](int x) {
              virtual_loop inner;
              if (x == 4) (void)run_some(inner, *own, 1);

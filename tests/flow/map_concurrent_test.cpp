@@ -41,7 +41,7 @@ mill::task<int> slow_if_even(int x) {
 }
 
 template <class T>
-std::vector<T> run(virtual_loop& loop, mill::async_generator<T> source) {
+std::vector<T> run(virtual_loop& loop, mill::stream<T> source) {
   return mill::block_on(loop, mill::collect(std::move(source)));
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("a result that nobody takes counts against the limit") {
   auto body = [&]() -> mill::task<void> {
     mill::executor& ex = co_await mill::this_executor();
     {
-      mill::started<void> asking(ex, ask());
+      mill::spawned<void> asking(ex, ask());
       co_await mill::sleep_for(1ms);
     }  // dropped while it waits; the result comes all the same
     co_await mill::sleep_for(1s);
@@ -240,7 +240,7 @@ std::size_t byte_size(const unsized& item) {
   return 1;
 }
 mill::task<unsized> make_unsized(int x) { co_return unsized(x); }
-mill::task<std::string> told(mill::async_generator<unsized> source) {
+mill::task<std::string> told(mill::stream<unsized> source) {
   std::string log;
   try {
     while (std::optional<unsized> item = co_await source.next()) log += std::to_string(item->value);
@@ -321,7 +321,7 @@ TEST_CASE("dropping a stage whose jobs run on a pool leaves nothing behind") {
       auto consume = [&]() -> mill::task<void> {
         for (int k = 0; k < i; ++k) (void)co_await source.next();
       };
-      mill::started<void> running(loop, consume());
+      mill::spawned<void> running(loop, consume());
       loop.run_until([&] { return running.done(); });
     }
     loop.drain();
@@ -364,7 +364,7 @@ TEST_CASE("the stage declares its bound") {
 TEST_CASE("a pool that ends before the pipeline ends the stream with a sentence, whatever is forgiven") {
   const auto forgiven = GENERATE(mill::on_failure::rethrow, mill::on_failure::skip);
   virtual_loop loop;
-  mill::async_generator<int> pipeline;
+  mill::stream<int> pipeline;
   {
     mill::cpu_pool pool(2);
     mill::map_concurrent_options options;

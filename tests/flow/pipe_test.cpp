@@ -47,8 +47,8 @@ mill::async_generator<T> same(mill::async_generator<T> source) {
 
 namespace {
 
-template <class T>
-std::vector<T> run(mill::async_generator<T> source) {
+template <class Source>
+auto run(Source source) {
   mill::testing::virtual_loop loop;
   return mill::block_on(loop, mill::collect(std::move(source)));
 }
@@ -115,7 +115,7 @@ TEST_CASE("named() gives a stage a line in the stage table and renames the stage
 
 TEST_CASE("a generator lists what its stages declared, sources first") {
   auto hold = [](mill::async_generator<int> in) {
-    return mill::async_generator<int>(user::twice(std::move(in)).named("hold").bounded(7, 70));
+    return mill::stream(user::twice(std::move(in))).named("hold").bounded(7, 70);
   };
   auto source = mill::iota(5) | hold | mill::map([](int x) { return x; }) | mill::named("again", hold) |
                 (mill::take(3) | mill::batch(4));
@@ -139,6 +139,7 @@ TEST_CASE("ranges of the library's types still go into the adaptors of the stand
 
 TEST_CASE("an empty generator is refused where it is piped") {
   CHECK_THROWS_AS(mill::async_generator<int>() | mill::batch(2), mill::usage_error);
+  CHECK_THROWS_AS(mill::stream<int>() | mill::batch(2), mill::usage_error);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ namespace flow_tests {
 using ints = std::vector<int>;
 
 /// Everything that `source` gives, on a loop of its own.
-template <class T>
-std::vector<T> run(millrace::async_generator<T> source) {
+template <class Source>
+std::vector<typename Source::value_type> run(Source source) {
   millrace::testing::virtual_loop loop;
   return millrace::block_on(loop, millrace::collect(std::move(source)));
 }
@@ -29,8 +29,8 @@ struct outcome {
   std::vector<T> items;
   std::string error;
 };
-template <class T>
-millrace::task<void> consume(millrace::async_generator<T> source, outcome<T>& seen) {
+template <class Source, class T = typename Source::value_type>
+millrace::task<void> consume(Source source, outcome<T>& seen) {
   try {
     while (std::optional<T> item = co_await source.next()) seen.items.push_back(std::move(*item));
   } catch (const std::runtime_error& e) {
@@ -39,16 +39,16 @@ millrace::task<void> consume(millrace::async_generator<T> source, outcome<T>& se
   const std::optional<T> more = co_await source.next();
   if (more) seen.error += " and then more items";
 }
-template <class T>
-outcome<T> run_to_error(millrace::executor& loop, millrace::async_generator<T> source) {
+template <class Source, class T = typename Source::value_type>
+outcome<T> run_to_error(millrace::executor& loop, Source source) {
   outcome<T> seen;
   millrace::block_on(loop, consume(std::move(source), seen));
   return seen;
 }
 
 /// Takes `count` items and lets go of the generator only afterwards.
-template <class T>
-std::vector<T> run_some(millrace::executor& loop, millrace::async_generator<T>& source, std::size_t count) {
+template <class Source, class T = typename Source::value_type>
+std::vector<T> run_some(millrace::executor& loop, Source& source, std::size_t count) {
   std::vector<T> all;
   auto body = [&]() -> millrace::task<void> {
     for (std::size_t i = 0; i < count; ++i) {

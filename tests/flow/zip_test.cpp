@@ -56,7 +56,7 @@ TEST_CASE("zip throws what a source throws") {
 
 TEST_CASE("concat asks one source after the other and drops each at its end") {
   CHECK(run(mill::concat(mill::iota(2), mill::iota(0), mill::iota(10, 12))) == ints{0, 1, 10, 11});
-  CHECK(run(mill::concat(std::vector<mill::async_generator<int>>())).empty());
+  CHECK(run(mill::concat(std::vector<mill::stream<int>>())).empty());
   virtual_loop loop;
   scripted_source<int> a, b;
   a.item(1);
@@ -68,8 +68,8 @@ TEST_CASE("concat asks one source after the other and drops each at its end") {
   CHECK(!a.open_now());
 }
 
-std::vector<mill::async_generator<int>> three(int length) {
-  std::vector<mill::async_generator<int>> all;
+std::vector<mill::stream<int>> three(int length) {
+  std::vector<mill::stream<int>> all;
   for (int i = 0; i < 3; ++i) all.push_back(mill::iota(1000 * i, 1000 * i + length));
   return all;
 }
@@ -101,7 +101,7 @@ TEST_CASE("mix is the same function of seed and epoch everywhere") {
 }
 
 TEST_CASE("mix ends with the last source or with the first") {
-  std::vector<mill::async_generator<int>> uneven;
+  std::vector<mill::stream<int>> uneven;
   uneven.push_back(mill::iota(5));
   uneven.push_back(mill::iota(1000, 1100));
   CHECK(run(mill::mix(std::move(uneven), {1, 1})).size() == 105);
@@ -122,7 +122,7 @@ TEST_CASE("what the sources declared is listed") {
   auto buffered = [] { return mill::iota(3) | mill::buffer({.items = 4}); };
   CHECK(mill::zip(buffered(), mill::iota(1), buffered()).bounds().size() == 2);
   CHECK(mill::concat(buffered(), buffered()).bounds().size() == 2);
-  std::vector<mill::async_generator<int>> one;
+  std::vector<mill::stream<int>> one;
   one.push_back(buffered());
   CHECK(mill::mix(std::move(one), {1}).bounds().size() == 1);
 }

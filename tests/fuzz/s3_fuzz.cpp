@@ -20,7 +20,6 @@
 #include <millrace/s3/arn.hpp>
 #include <millrace/s3/auth/detail/container_source.hpp>
 #include <millrace/s3/auth/detail/json_credentials.hpp>
-#include <millrace/s3/auth/detail/json_leaves.hpp>
 #include <millrace/s3/auth/detail/profile_chain.hpp>
 #include <millrace/s3/auth/detail/sts.hpp>
 #include <millrace/s3/config/endpoint.hpp>
@@ -31,6 +30,7 @@
 #include <millrace/s3/wire/list_page.hpp>
 #include <millrace/text/ascii.hpp>
 #include <millrace/text/dates.hpp>
+#include <millrace/text/json_leaves.hpp>
 #include <millrace/text/percent.hpp>
 
 namespace {
@@ -136,7 +136,7 @@ void values(std::string_view text) {
   millrace::text::parse_http_date(text, 1'800'000'000);
   millrace::text::parse_iso8601(text);
   allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
-  if (const std::optional<s3::detail::json_leaves> json = s3::detail::json_leaves::parse(text)) {
+  if (const std::optional<mill::text::json_leaves> json = mill::text::json_leaves::parse(text)) {
     allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });
     json->find("Expiration");
     json->find_number("expiresAt");

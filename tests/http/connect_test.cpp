@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
@@ -75,7 +75,7 @@ TEST_CASE("a time-out for connecting below a millisecond is the shortest one, no
     const auto loop = make_event_loop();
     http::transport_options t;
     t.connect_timeout = d;
-    started<std::string> running(*loop, fetch(port.url, t));
+    spawned<std::string> running(*loop, fetch(port.url, t));
     patience_ended patience;
     loop->add_timer(patience, loop->now() + 20s);  // libcurl's own: five minutes
     loop->run_until([&] { return running.done() || patience.rang; });
@@ -93,23 +93,23 @@ TEST_CASE("a time-out for connecting below a millisecond is the shortest one, no
 
 TEST_CASE("a time-out for connecting may be as long as time can be told") {
   testing::jumping_loop loop;
-  s3_server::server origin;
-  const started<void> serving(loop, origin.serve());
+  s3_server::server server;
+  const spawned<void> serving(loop, server.serve());
   http::transport_options t;
   t.connect_timeout = duration::max();
-  CHECK(block_on(loop, fetch(origin.endpoint() + "/b/k", t)).substr(0, 4) == "403 ");
+  CHECK(block_on(loop, fetch(server.endpoint() + "/b/k", t)).substr(0, 4) == "403 ");
 }
 
 namespace {
 
 /// What a client that trusts `authorities` gets; "refused" by a failure of the expected kind, or of the other one where
 /// libcurl kept the head of the answer to itself.
-std::string over_tls(event_loop& loop, const s3_server::server& origin, const std::string& authorities,
+std::string over_tls(event_loop& loop, const s3_server::server& server, const std::string& authorities,
                      http::failure expected = http::failure::tls, http::failure headless = http::failure::tls) {
   http::transport_options t;
   t.ca_file = authorities;
   try {
-    return block_on(loop, fetch(origin.endpoint() + "/b/k", t));
+    return block_on(loop, fetch(server.endpoint() + "/b/k", t));
   } catch (const http::error& e) {
     INFO(e.what());
     CHECK(e.kind() == (e.status() == 0 ? headless : expected));
@@ -130,10 +130,10 @@ s3_server::options encrypted(std::string name) {
 TEST_CASE("a certificate must be for the host, and of an authority that is trusted") {
   s3_server::server right(encrypted(""));
   s3_server::server misnamed(encrypted("other.test"));
-  for (s3_server::server* origin : {&right, &misnamed}) origin->objects().put("b", "k", std::string("content"));
+  for (s3_server::server* server : {&right, &misnamed}) server->objects().put("b", "k", std::string("content"));
   testing::jumping_loop loop;
-  const started<void> serving_right(loop, right.serve());
-  const started<void> serving_misnamed(loop, misnamed.serve());
+  const spawned<void> serving_right(loop, right.serve());
+  const spawned<void> serving_misnamed(loop, misnamed.serve());
   CHECK(over_tls(loop, right, right.certificate_file()) == "200 content");
   CHECK(over_tls(loop, misnamed, misnamed.certificate_file()) == "refused");
   CHECK(over_tls(loop, right, misnamed.certificate_file()) == "refused");
@@ -141,17 +141,17 @@ TEST_CASE("a certificate must be for the host, and of an authority that is trust
 }
 
 TEST_CASE("a body without a stated end is an error over TLS too, where its end shows even less") {
-  s3_server::server origin(encrypted(""));
-  origin.objects().put("b", "k", std::string("content"));
-  origin.faults().add({.key = "k", .nth = 1}, s3_server::fault::cut_without_length(3));
-  origin.faults().add({.key = "k", .nth = 2}, s3_server::fault::no_content_length());
+  s3_server::server server(encrypted(""));
+  server.objects().put("b", "k", std::string("content"));
+  server.faults().add({.key = "k", .nth = 1}, s3_server::fault::cut_without_length(3));
+  server.faults().add({.key = "k", .nth = 2}, s3_server::fault::no_content_length());
   testing::jumping_loop loop;
-  const started<void> serving(loop, origin.serve());
+  const spawned<void> serving(loop, server.serve());
   for (int i = 0; i < 2; ++i) {
-    CHECK(over_tls(loop, origin, origin.certificate_file(), http::failure::protocol, http::failure::broken) ==
+    CHECK(over_tls(loop, server, server.certificate_file(), http::failure::protocol, http::failure::broken) ==
           "refused");
   }
-  CHECK(over_tls(loop, origin, origin.certificate_file()) == "200 content");
+  CHECK(over_tls(loop, server, server.certificate_file()) == "200 content");
 }
 
 TEST_CASE("nothing but HTTP is spoken") {

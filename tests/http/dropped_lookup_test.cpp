@@ -19,7 +19,7 @@
 #include <curl/curl.h>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
@@ -101,7 +101,7 @@ TEST_CASE("an exchange dropped while its host is looked up does not wait for the
   }
   const auto loop = make_event_loop();
   {
-    const started<int> dropped(*loop, status_of("http://" + std::string(silent_host) + "/"));
+    const spawned<int> dropped(*loop, status_of("http://" + std::string(silent_host) + "/"));
     while (silent().asking() == 0 && !dropped.done()) block_on(*loop, one_turn());
   }
   CHECK(silent().asking() == 1);

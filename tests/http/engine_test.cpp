@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/loop/epoll_loop.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("what libcurl does after a transfer is not charged to the stage that w
   const auto loop = make_event_loop();
   stage_recorder first;  // of two pipelines on one loop: the records of either may end at any time
   stage_recorder second;
-  started<std::string> waiting(*loop, fetch(later.url), first.find_or_add("first", nullptr));
+  spawned<std::string> waiting(*loop, fetch(later.url), first.find_or_add("first", nullptr));
   stage_record* const ended = second.find_or_add("second", nullptr);
   CHECK(block_on(*loop, fetch(quick.url()), ended) == "200 ok");
   REQUIRE(http::engine::of(*loop).transfers() == 1);
@@ -59,8 +59,8 @@ task<std::string> second_of_two(std::string url, http::transport_options t) {
   http::engine_options one_at_a_time;
   one_at_a_time.connections_per_host = 1;
   http::engine::of(ex, one_at_a_time);
-  const started<std::string> first(ex, fetch(url, t));
-  started<std::string> second(ex, fetch(std::move(url), std::move(t)));
+  const spawned<std::string> first(ex, fetch(url, t));
+  spawned<std::string> second(ex, fetch(std::move(url), std::move(t)));
   std::string outcome;
   try {
     outcome = co_await second;
@@ -80,12 +80,12 @@ TEST_CASE("a request's time for its answer begins when it has a connection") {
     testing::jumping_loop loop;
     s3_server::options open_to_all;
     open_to_all.anonymous = s3_server::anonymous_access::read;
-    s3_server::server origin(open_to_all);
-    const started<void> serving(loop, origin.serve());
-    origin.objects().put("b", "k", std::string("content"));
-    origin.faults().add({.key = "k", .nth = 1}, fault::delay_head(2500ms));
-    origin.faults().add({.key = "k", .nth = 2}, answered ? fault::delay_head(2s) : fault::stall_head());
-    const std::string outcome = block_on(loop, second_of_two(origin.endpoint() + "/b/k", t));
+    s3_server::server server(open_to_all);
+    const spawned<void> serving(loop, server.serve());
+    server.objects().put("b", "k", std::string("content"));
+    server.faults().add({.key = "k", .nth = 1}, fault::delay_head(2500ms));
+    server.faults().add({.key = "k", .nth = 2}, answered ? fault::delay_head(2s) : fault::stall_head());
+    const std::string outcome = block_on(loop, second_of_two(server.endpoint() + "/b/k", t));
     CHECK(outcome == (answered ? "200 content" : "no answer within 3000 ms"));
     CHECK(loop.elapsed() >= (answered ? 4500ms : 5500ms));
   }
@@ -125,10 +125,10 @@ TEST_CASE("bodies that nobody reads do not keep others from their turn, however 
   testing::jumping_loop loop;
   s3_server::options open_to_all;
   open_to_all.anonymous = s3_server::anonymous_access::read;
-  s3_server::server origin(open_to_all);
-  const started<void> serving(loop, origin.serve());
-  origin.objects().put("b", "k", std::string(8 * MiB, 'x'));
-  CHECK(block_on(loop, with_timeout(1h, last_before_first(origin.endpoint() + "/b/k", 7))) == 7 * 8 * MiB);
+  s3_server::server server(open_to_all);
+  const spawned<void> serving(loop, server.serve());
+  server.objects().put("b", "k", std::string(8 * MiB, 'x'));
+  CHECK(block_on(loop, with_timeout(1h, last_before_first(server.endpoint() + "/b/k", 7))) == 7 * 8 * MiB);
   CHECK(loop.elapsed() < 1min);
   CHECK(http::engine::of(loop).transfers() == 0);
 }

@@ -307,7 +307,7 @@ TEST_CASE("an exchange dropped at any moment leaves nothing behind") {
   const auto loop = make_event_loop();
   for (int turns = 0; turns < 40; ++turns) {
     {
-      started<std::string> running(*loop, fetch(http::request(server.url()), transport()));
+      spawned<std::string> running(*loop, fetch(http::request(server.url()), transport()));
       int turn = 0;
       loop->run_until([&] { return running.done() || turn++ >= turns; });
     }

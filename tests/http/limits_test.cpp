@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
@@ -54,21 +54,21 @@ TEST_CASE("a head longer than 256 KiB is an error, interim ones included") {
   testing::jumping_loop loop;
   s3_server::options open_to_all;
   open_to_all.anonymous = s3_server::anonymous_access::read;
-  s3_server::server origin(open_to_all);
-  const started<void> serving(loop, origin.serve());
-  origin.objects().put("b", "k", std::string("content"));
-  origin.faults().add({.key = "k", .nth = 1}, fault::huge_head(300 * KiB));
-  origin.faults().add({.key = "k", .nth = 2}, fault::huge_head(64 * MiB));
+  s3_server::server server(open_to_all);
+  const spawned<void> serving(loop, server.serve());
+  server.objects().put("b", "k", std::string("content"));
+  server.faults().add({.key = "k", .nth = 1}, fault::huge_head(300 * KiB));
+  server.faults().add({.key = "k", .nth = 2}, fault::huge_head(64 * MiB));
   for (int i = 0; i < 2; ++i) {
     try {
-      block_on(loop, fetch(origin.endpoint() + "/b/k"));
+      block_on(loop, fetch(server.endpoint() + "/b/k"));
       FAIL("a head of any length is taken");
     } catch (const http::error& e) {
       CHECK(e.kind() == http::failure::protocol);
       CHECK(e.reason() == "the head is too long");
     }
   }
-  CHECK(block_on(loop, fetch(origin.endpoint() + "/b/k")) == "200 content");
+  CHECK(block_on(loop, fetch(server.endpoint() + "/b/k")) == "200 content");
 
   std::string hints;
   for (int i = 0; i < 300; ++i) hints += "HTTP/1.1 103 Early Hints\r\nX-Fill: " + std::string(1000, 'f') + "\r\n\r\n";
@@ -83,15 +83,15 @@ TEST_CASE("time-outs as long as time can be told are never reached, and cost no 
       testing::jumping_loop loop;
       s3_server::options open_to_all;
       open_to_all.anonymous = s3_server::anonymous_access::read;
-      s3_server::server origin(open_to_all);
-      const started<void> serving(loop, origin.serve());
-      origin.objects().put("b", "k", std::string("content"));
-      origin.faults().add({.key = "k"}, f);
+      s3_server::server server(open_to_all);
+      const spawned<void> serving(loop, server.serve());
+      server.objects().put("b", "k", std::string("content"));
+      server.faults().add({.key = "k"}, f);
       http::transport_options t;
       t.connect_timeout = 1h;  // libcurl keeps that one, by its own clock
       t.first_byte_timeout = d;
       t.stall_timeout = d;
-      started<std::string> running(loop, fetch(origin.endpoint() + "/b/k", t));
+      spawned<std::string> running(loop, fetch(server.endpoint() + "/b/k", t));
       int turns = 0;
       loop.run_until([&] { return running.done() || ++turns > 10000; });
       REQUIRE(running.done());

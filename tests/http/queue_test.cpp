@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>
@@ -45,24 +45,24 @@ TEST_CASE("exchanges dropped while they are queued leave nothing behind for the 
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      s3_server::server origin(open_to_all());
-      started<void> serving(loop, origin.serve());
-      origin.objects().put("b", "k", std::string("content"));
-      origin.faults().add({.key = "k", .times = 1}, fault::stall_head());
+      s3_server::server server(open_to_all());
+      spawned<void> serving(loop, server.serve());
+      server.objects().put("b", "k", std::string("content"));
+      server.faults().add({.key = "k", .times = 1}, fault::stall_head());
       http::engine_options one_at_a_time;
       one_at_a_time.connections_per_host = 1;
       http::engine& engine = http::engine::of(loop, one_at_a_time);
-      const std::string url = origin.endpoint() + "/b/k";
-      started<std::string> holder(loop, fetch(url));
-      started<std::string> queued(loop, fetch(url));
+      const std::string url = server.endpoint() + "/b/k";
+      spawned<std::string> holder(loop, fetch(url));
+      spawned<std::string> queued(loop, fetch(url));
       block_on(loop, a_while());
       CHECK(engine.transfers() == 2);
-      CHECK(origin.stats().requests == 1);
-      (holder_first ? holder : queued) = started<std::string>();
-      (holder_first ? queued : holder) = started<std::string>();
+      CHECK(server.stats().requests == 1);
+      (holder_first ? holder : queued) = spawned<std::string>();
+      (holder_first ? queued : holder) = spawned<std::string>();
       CHECK(engine.transfers() == 0);
       for (int i = 0; i < 3; ++i) CHECK(block_on(loop, fetch(url)) == "200 content");
-      serving = started<void>();
+      serving = spawned<void>();
       CHECK(loop.frames() == 0);
     }
     CHECK(process.difference() == "");
@@ -73,9 +73,9 @@ namespace {
 
 task<void> fetch_at_once(std::string url, std::size_t n) {
   executor& ex = co_await this_executor();
-  std::vector<started<std::string>> running;
+  std::vector<spawned<std::string>> running;
   for (std::size_t i = 0; i < n; ++i) running.emplace_back(ex, fetch(url));
-  for (started<std::string>& one : running) {
+  for (spawned<std::string>& one : running) {
     const std::string answer = co_await one;
     CHECK(answer == "200 content");
   }
@@ -85,12 +85,12 @@ task<void> fetch_at_once(std::string url, std::size_t n) {
 
 TEST_CASE("connections are kept while fewer are needed for a time") {
   testing::jumping_loop loop;
-  s3_server::server origin(open_to_all());
-  const started<void> serving(loop, origin.serve());
-  origin.objects().put("b", "k", std::string("content"));
+  s3_server::server server(open_to_all());
+  const spawned<void> serving(loop, server.serve());
+  server.objects().put("b", "k", std::string("content"));
   for (const std::size_t n : {12, 1, 12}) {
-    block_on(loop, fetch_at_once(origin.endpoint() + "/b/k", n));
-    CHECK(origin.stats().connections == 12);
+    block_on(loop, fetch_at_once(server.endpoint() + "/b/k", n));
+    CHECK(server.stats().connections == 12);
   }
 }
 
@@ -99,16 +99,16 @@ TEST_CASE("connections are bounded, for each host and in all") {
     testing::jumping_loop loop;
     s3_server::server one(open_to_all());
     s3_server::server other(open_to_all());
-    const started<void> serving_one(loop, one.serve());
-    const started<void> serving_other(loop, other.serve());
+    const spawned<void> serving_one(loop, one.serve());
+    const spawned<void> serving_other(loop, other.serve());
     http::engine_options few;
     (in_all ? few.connections : few.connections_per_host) = 2;
     http::engine::of(loop, few);
-    std::vector<started<std::string>> waiting;
-    for (s3_server::server* origin : {&one, &other}) {
-      origin->objects().put("b", "k", std::string("content"));
-      origin->faults().add({.key = "k"}, fault::stall_head());
-      for (int i = 0; i < 4; ++i) waiting.emplace_back(loop, fetch(origin->endpoint() + "/b/k"));
+    std::vector<spawned<std::string>> waiting;
+    for (s3_server::server* server : {&one, &other}) {
+      server->objects().put("b", "k", std::string("content"));
+      server->faults().add({.key = "k"}, fault::stall_head());
+      for (int i = 0; i < 4; ++i) waiting.emplace_back(loop, fetch(server->endpoint() + "/b/k"));
     }
     block_on(loop, a_while());
     CHECK(one.stats().connections + other.stats().connections == (in_all ? 2 : 4));

@@ -155,8 +155,8 @@ TEST_CASE("a turn of the loop makes one slab, however many bodies begin", "[http
   constexpr std::size_t count = 8;
   s3_server::options o;
   o.anonymous = s3_server::anonymous_access::read;
-  s3_server::background origin(o);
-  origin.put("b", "k", std::string(MiB, 'x'));
+  s3_server::background server(o);
+  server.put("b", "k", std::string(MiB, 'x'));
   const auto memory = std::make_shared<counted_source>();
   const slab_pool slabs(MiB, memory);
   crowded_loop loop(count, memory->made);
@@ -164,7 +164,7 @@ TEST_CASE("a turn of the loop makes one slab, however many bodies begin", "[http
   for (std::size_t i = 0; i < count; ++i) {
     http::body_options body;
     body.pool = slabs;
-    all.push_back(get(loop, origin.endpoint() + "/b/k", std::move(body)));
+    all.push_back(get(loop, server.endpoint() + "/b/k", std::move(body)));
   }
   loop.run_until([&] {
     std::uint64_t sum = 0;

@@ -105,10 +105,10 @@ TEST_CASE("jobs start in the order in which they were awaited", "[io]") {
   testing::virtual_loop loop;
   cpu_pool pool(1);
   std::vector<int> order;
-  std::list<started<void>> all;
+  std::list<spawned<void>> all;
   const auto note = [&](int i) -> task<void> { co_await pool.run([&order, i] { order.push_back(i); }); };
   for (int i = 0; i < 50; ++i) all.emplace_back(loop, note(i));
-  for (started<void>& s : all) loop.run_until([&] { return s.done(); });
+  for (spawned<void>& s : all) loop.run_until([&] { return s.done(); });
   REQUIRE(order.size() == 50);
   for (int i = 0; i < 50; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
 }
@@ -120,17 +120,17 @@ TEST_CASE("a job that was not begun when it was dropped is never called", "[io]"
   { auto unawaited = pool.run(counted_job(counts)); }
   CHECK(counts.alive == 0);
   { task<int> never = run_job(pool, counted_job(counts)); }
-  { started<int> not_begun(loop, run_job(pool, counted_job(counts))); }
+  { spawned<int> not_begun(loop, run_job(pool, counted_job(counts))); }
   CHECK(counts.alive == 0);
 
   gate begun, finish;
   counted_job::counts blocker_counts;
-  started<int> blocker(loop, run_job(pool, counted_job(blocker_counts, &begun, &finish)));
+  spawned<int> blocker(loop, run_job(pool, counted_job(blocker_counts, &begun, &finish)));
   turns(loop, 2);
   begun.pass();
   {
-    started<int> queued(loop, run_job(pool, counted_job(counts)));
-    started<int> too(loop, run_job(pool, counted_job(counts)));
+    spawned<int> queued(loop, run_job(pool, counted_job(counts)));
+    spawned<int> too(loop, run_job(pool, counted_job(counts)));
     turns(loop, 2);
     CHECK(counts.alive > 0);
     CHECK(loop.operations() == 3);
@@ -150,7 +150,7 @@ TEST_CASE("a job that runs when it is dropped ends with nobody waiting, and the 
   for (int twice = 0; twice < 2; ++twice) {
     gate begun, finish;
     {
-      started<int> running(loop, run_job(pool, counted_job(counts, &begun, &finish)));
+      spawned<int> running(loop, run_job(pool, counted_job(counts, &begun, &finish)));
       turns(loop, 2);
       begun.pass();
     }
@@ -168,22 +168,22 @@ TEST_CASE("a job that has come home when it is dropped leaves nothing", "[io]") 
   MILLRACE_EACH_LOOP(loop);
   counted_job::counts counts;
   cpu_pool pool(1);
-  std::optional<started<int>> second;
+  std::optional<spawned<int>> second;
   const auto drop_second = [&]() -> task<void> {
     co_await pool.run([] {});
     second.reset();
   };
   gate begun, finish;
-  started<int> blocker(loop, run_job(pool, counted_job(counts, &begun, &finish)));
+  spawned<int> blocker(loop, run_job(pool, counted_job(counts, &begun, &finish)));
   turns(loop, 2);
   begun.pass();
-  started<void> first(loop, drop_second());
+  spawned<void> first(loop, drop_second());
   second.emplace(loop, run_job(pool, counted_job(counts)));
   turns(loop, 2);
   finish.open();
   loop.run_until([&] { return first.done() && blocker.done(); });
   CHECK(blocker.take() == 7);
-  blocker = started<int>();
+  blocker = spawned<int>();
   loop.drain();
   CHECK(counts.alive == 0);
 }
@@ -193,11 +193,11 @@ TEST_CASE("jobs dropped while they race to completion leave nothing", "[io]") {
   counted_job::counts counts;
   cpu_pool pool(2);
   rng random(42);
-  std::vector<started<int>> jobs(16);
+  std::vector<spawned<int>> jobs(16);
   for (int round = 0; round < 2000; ++round) {
-    jobs[random.below(jobs.size())] = started<int>(loop, run_job(pool, counted_job(counts)));
+    jobs[random.below(jobs.size())] = spawned<int>(loop, run_job(pool, counted_job(counts)));
     if (random.below(3) == 0) turns(loop, static_cast<int>(random.below(4)));
-    if (random.below(2) == 0) jobs[random.below(jobs.size())] = started<int>();
+    if (random.below(2) == 0) jobs[random.below(jobs.size())] = spawned<int>();
   }
   jobs.clear();
   loop.drain();
@@ -210,7 +210,7 @@ TEST_CASE("jobs dropped while they race to completion leave nothing", "[io]") {
 TEST_CASE("a pool that ends finishes what is queued", "[io]") {
   testing::virtual_loop loop;
   counted_job::counts counts;
-  std::vector<started<int>> jobs;
+  std::vector<spawned<int>> jobs;
   {
     cpu_pool pool(1);
     for (int i = 0; i < 20; ++i) jobs.emplace_back(loop, run_job(pool, counted_job(counts)));
@@ -218,7 +218,7 @@ TEST_CASE("a pool that ends finishes what is queued", "[io]") {
   }
   CHECK(counts.ended == 20);
   jobs.resize(10);  // dropping does not need the pool
-  for (started<int>& j : jobs) {
+  for (spawned<int>& j : jobs) {
     loop.run_until([&] { return j.done(); });
     CHECK(j.take() == 7);
   }

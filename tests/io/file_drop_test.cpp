@@ -62,16 +62,16 @@ TEST_CASE("a read dropped before the kernel has it never happens", "[io]") {
   file f = block_on(loop, file::open(path));
   slab_pool slabs(64 * KiB);
   { task<std::size_t> never = read_into(f, slabs, 4096, 0); }
-  { started<std::size_t> not_begun(loop, read_into(f, slabs, 4096, 0)); }
+  { spawned<std::size_t> not_begun(loop, read_into(f, slabs, 4096, 0)); }
   CHECK(loop.operations() == 0);
   {
     // The one that runs second drops the first, which has only been handed to the loop.
-    started<std::size_t> first(loop, read_into(f, slabs, 4096, 0));
+    spawned<std::size_t> first(loop, read_into(f, slabs, 4096, 0));
     const auto drop_first = [&]() -> task<void> {
-      first = started<std::size_t>();
+      first = spawned<std::size_t>();
       co_return;
     };
-    started<void> second(loop, drop_first());
+    spawned<void> second(loop, drop_first());
     loop.run_until([&] { return second.done(); });
   }
   loop.drain();
@@ -87,7 +87,7 @@ TEST_CASE("an operation dropped in the kernel keeps what it needs until its own 
   int before = 0;
   for (int times = 0; times < 3; ++times) {
     while (loop.operations() == 0) {
-      started<std::int64_t> waiting(loop, open_fifo(path));
+      spawned<std::int64_t> waiting(loop, open_fifo(path));
       turns(loop, 20);
       CHECK(loop.operations() == 1);
       CHECK_FALSE(waiting.done());
@@ -113,7 +113,7 @@ TEST_CASE("an open that succeeds after it was dropped is closed again", "[io]") 
   block_on(loop, file::open(path));  // whatever the loop opens for itself is open now
   const int before = open_descriptors();
   for (int k = 0; k < 12; ++k) {
-    started<file> opening(loop, file::open(path));
+    spawned<file> opening(loop, file::open(path));
     turns(loop, k % 6);
   }
   loop.drain();
@@ -135,7 +135,7 @@ TEST_CASE("a descriptor is not reused under a dropped operation", "[io]") {
       co_await f.write_at(bytes::copy(std::string(500, 'y')), 0);
     };
     {
-      std::vector<started<void>> writers;
+      std::vector<spawned<void>> writers;
       for (int k = 0; k < 4; ++k) writers.emplace_back(loop, write_there(folder.file("scratch" + std::to_string(k))));
       turns(loop, round);
     }
@@ -163,12 +163,12 @@ TEST_CASE("reads dropped while they race to completion leave nothing", "[io]") {
     const auto read_some = [&](std::size_t length, std::uint64_t offset) -> task<void> {
       (void)co_await read_into(f, slabs, length, offset);
     };
-    std::vector<started<void>> reads(10);
+    std::vector<spawned<void>> reads(10);
     for (int round = 0; round < 1000; ++round) {
       const std::size_t length = 4096 + random.below(252 * KiB);  // aligned but for the end
-      reads[random.below(reads.size())] = started<void>(loop, read_some(length, random.below(256) * 4096));
+      reads[random.below(reads.size())] = spawned<void>(loop, read_some(length, random.below(256) * 4096));
       turns(loop, static_cast<int>(random.below(4)));
-      if (random.below(2) == 0) reads[random.below(reads.size())] = started<void>();
+      if (random.below(2) == 0) reads[random.below(reads.size())] = spawned<void>();
       unkept += slabs.live() < loop.operations() ? 1 : 0;  // each operation has a slab, dropped or not
     }
     // Among all that is dropped, a read that is awaited still completes.

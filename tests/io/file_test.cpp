@@ -147,14 +147,14 @@ TEST_CASE("thousands of reads fit a ring of any size", "[io]") {
     const std::size_t n = co_await f.read_at(b, 0, 64, offset);
     if (n == 64 && std::memcmp(b.data(), content.data() + offset, 64) == 0) ++right;
   };
-  std::vector<started<void>> all;
+  std::vector<spawned<void>> all;
   for (std::size_t i = 0; i < count; ++i) all.emplace_back(loop, read_one(i * 31));
   turns(loop, 1);
   if (auto* ring = dynamic_cast<ring_loop*>(&loop)) {
     CHECK(loop.operations() > 1000);
     CHECK(ring->under_way() <= ring->capacity());
   }
-  for (started<void>& s : all) {
+  for (spawned<void>& s : all) {
     loop.run_until([&] { return s.done(); });
     s.take();
   }

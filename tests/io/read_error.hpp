@@ -3,12 +3,12 @@
 #pragma once
 
 #include <millrace/coro/task.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 
 namespace millrace::test {
 
 /// Reads to the end of the stream: 0 there, else the error.
-inline task<int> read_error(socket& s) {
+inline task<int> read_error(stream_socket& s) {
   try {
     char memory[16];
     while (co_await s.read_some(memory) > 0) continue;

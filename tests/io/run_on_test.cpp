@@ -106,15 +106,15 @@ TEST_CASE("a task dropped at home is destroyed on its own thread", "[io]") {
   resident::counts counts;
   loop_thread other(options_of(kind_of_loop));
   { task<int> never = fetch(other.loop(), counts, forever); }
-  { started<int> not_begun(loop, fetch(other.loop(), counts, forever)); }
+  { spawned<int> not_begun(loop, fetch(other.loop(), counts, forever)); }
   CHECK(loop.operations() == 0);
   {
-    started<int> sent(loop, fetch(other.loop(), counts, forever));
+    spawned<int> sent(loop, fetch(other.loop(), counts, forever));
     turns(loop, 1);
   }
   for (int twice = 0; twice < 2; ++twice) {
     gate begun;
-    started<int> running(loop, fetch(other.loop(), counts, forever, &begun));
+    spawned<int> running(loop, fetch(other.loop(), counts, forever, &begun));
     turns(loop, 1);
     begun.pass();
   }
@@ -141,7 +141,7 @@ TEST_CASE("a task dropped at the moment it ends goes home once", "[io]") {
       co_return co_await run_on(other.loop(), make);
     };
     {
-      started<int> running(loop, end_slowly());
+      spawned<int> running(loop, end_slowly());
       turns(loop, 1);
       ending.pass();
     }
@@ -157,7 +157,7 @@ TEST_CASE("a loop thread may go as soon as its tasks are dropped", "[io]") {
   resident::counts counts;
   for (int i = 0; i < 30; ++i) {
     gate begun;
-    std::vector<started<int>> tasks;
+    std::vector<spawned<int>> tasks;
     loop_thread other(options_of(kind_of_loop));
     for (int k = 0; k < 8; ++k)
       tasks.emplace_back(loop, fetch(other.loop(), counts, k % 2 == 0 ? forever : duration(k)));
@@ -181,13 +181,13 @@ TEST_CASE("tasks dropped while they race home leave nothing", "[io]") {
     if (co_await fetch(other, counts, d) == 7) ++finished;
   };
   {
-    std::vector<started<void>> tasks(12);
+    std::vector<spawned<void>> tasks(12);
     for (int round = 0; round < 1500; ++round) {
       event_loop& other = random.below(2) == 0 ? one.loop() : two.loop();
       const duration d(static_cast<std::int64_t>(random.below(4) * 10000));
-      tasks[random.below(tasks.size())] = started<void>(loop, run_one(other, d));
+      tasks[random.below(tasks.size())] = spawned<void>(loop, run_one(other, d));
       turns(loop, static_cast<int>(random.below(6)));
-      if (random.below(2) == 0) tasks[random.below(tasks.size())] = started<void>();
+      if (random.below(2) == 0) tasks[random.below(tasks.size())] = spawned<void>();
     }
   }
   block_on(loop, run_one(one.loop(), duration(0)));  // and both loops still serve
@@ -236,7 +236,7 @@ TEST_CASE("a loop thread whose kernel side fails tells everybody who waits for i
         co_return -e.code();
       }
     };
-    started<int> waits(loop, fetch(other.loop(), counts, forever));
+    spawned<int> waits(loop, fetch(other.loop(), counts, forever));
     const int first = block_on(loop, ask(break_it));
     if (!filtered) MILLRACE_SKIP("no system call can be made to fail here");
     CHECK(first == -EINVAL);

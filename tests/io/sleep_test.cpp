@@ -37,9 +37,9 @@ TEST_CASE("sleep takes exactly its virtual time", "[io]") {
 TEST_CASE("sleepers wake in the order of their times", "[io]") {
   testing::virtual_loop loop;
   std::vector<int> order;
-  started<void> a(loop, nap(3 * ms, 3, order));
-  started<void> b(loop, nap(1 * ms, 1, order));
-  started<void> c(loop, nap(1 * ms, 2, order));
+  spawned<void> a(loop, nap(3 * ms, 3, order));
+  spawned<void> b(loop, nap(1 * ms, 1, order));
+  spawned<void> c(loop, nap(1 * ms, 2, order));
   loop.run_until([&] { return order.size() == 3; });
   CHECK(order == std::vector<int>{1, 2, 3});
   CHECK(loop.elapsed() == 3 * ms);
@@ -49,24 +49,24 @@ TEST_CASE("dropping a sleeper at any moment leaves no timer", "[io]") {
   testing::virtual_loop loop;
   std::vector<int> order;
   { task<void> never = nap(ms, 1, order); }
-  { started<void> queued(loop, nap(ms, 1, order)); }
+  { spawned<void> queued(loop, nap(ms, 1, order)); }
   {
-    started<void> asleep(loop, nap(ms, 1, order));
+    spawned<void> asleep(loop, nap(ms, 1, order));
     turns(loop, 2);
     CHECK(loop.timers() == 1);
-    asleep = started<void>(loop, nap(ms, 1, order));
+    asleep = spawned<void>(loop, nap(ms, 1, order));
     turns(loop, 2);
     CHECK(loop.timers() == 1);
   }
   CHECK(loop.timers() == 0);
   {
     // Both are due at the same time; the first to wake drops the other, which is queued already.
-    std::optional<started<void>> other;
+    std::optional<spawned<void>> other;
     const auto drop_it = [&]() -> task<void> {
       co_await sleep_for(ms);
       other.reset();
     };
-    started<void> first(loop, drop_it());
+    spawned<void> first(loop, drop_it());
     other.emplace(loop, nap(ms, 1, order));
     loop.run_until([&] { return first.done(); });
     turns(loop, 2);
@@ -79,7 +79,7 @@ TEST_CASE("dropping a sleeper at any moment leaves no timer", "[io]") {
 TEST_CASE("the longest sleep there is does not wrap around", "[io]") {
   testing::virtual_loop loop;
   std::vector<int> order;
-  started<void> long_one(loop, nap(duration::max(), 1, order));
+  spawned<void> long_one(loop, nap(duration::max(), 1, order));
   block_on(loop, nap(5 * ms, 2, order));
   CHECK(order == std::vector<int>{2});
 }
@@ -88,7 +88,7 @@ TEST_CASE("sleep on real time is never short", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   std::vector<int> order;
   const time_point before = loop.now();
-  started<void> long_one(loop, nap(duration::max(), 1, order));
+  spawned<void> long_one(loop, nap(duration::max(), 1, order));
   block_on(loop, nap(duration(1500000), 2, order));
   CHECK(loop.now() - before >= duration(1500000));
   CHECK(order == std::vector<int>{2});

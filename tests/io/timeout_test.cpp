@@ -71,7 +71,7 @@ TEST_CASE("dropping a time-out drops its task", "[io]") {
   bool ended = false;
   { task<void> never = with_timeout(ms, slow(ms, ended)); }
   {
-    started<void> running(loop, with_timeout(9 * ms, slow(5 * ms, ended)));
+    spawned<void> running(loop, with_timeout(9 * ms, slow(5 * ms, ended)));
     CHECK(loop.frames() == 1);
     turns(loop, 3);
     CHECK(loop.timers() == 2);

@@ -46,12 +46,12 @@ class slow_origin {
   }
 
   /// What all objects hold, through S3 or as plain URLs.
-  async_generator<chunk> chunks(bool s3_urls) const {
+  stream<chunk> chunks(bool s3_urls) const {
     const std::string endpoint = server_.endpoint();
     s3::config_options how;
     how.endpoint = endpoint;
     how.region = "us-east-1";
-    const s3::client c(s3::config(how), s3::credentials("origin-key", "origin-secret"));
+    const s3::client c(s3::config(how), s3::credentials("test-key", "test-secret"));
     std::vector<shard> all;
     for (std::size_t i = 0; i < objects; ++i) {
       all.emplace_back((s3_urls ? "s3://b/" : server_.endpoint() + "/b/") + std::to_string(i), 1000);
@@ -92,9 +92,9 @@ TEST_CASE("run() bounds the connections of each of its loops") {
   for (const bool s3_urls : {true, false}) {
     for (const unsigned loops : {1u, 2u}) {
       CAPTURE(s3_urls, loops);
-      slow_origin origin;
-      CHECK(origin.read(s3_urls, {.loops = loops, .http = {.connections_per_host = 2}}) == objects * 1000);
-      CHECK(origin.peak() <= 2 * loops);
+      slow_origin server;
+      CHECK(server.read(s3_urls, {.loops = loops, .http = {.connections_per_host = 2}}) == objects * 1000);
+      CHECK(server.peak() <= 2 * loops);
     }
   }
 }
@@ -105,10 +105,10 @@ TEST_CASE("run() opens as many connections as it may while there is something to
       CAPTURE(s3_urls, loops);
       // Every loop has a share of what is known to come by ranges; the rest stays on the first one.
       const std::uint64_t all = s3_urls ? 2 * loops : 2;
-      slow_origin origin(fault::stall_head());  // nobody is helped on by an answer
-      const auto reading = run(origin.chunks(s3_urls), {}, {.loops = loops, .http = {.connections_per_host = 2}});
-      origin.wait_for_peak(all);
-      REQUIRE(origin.peak() == all);  // before the end, when others may take the places of those that are dropped
+      slow_origin server(fault::stall_head());  // nobody is helped on by an answer
+      const auto reading = run(server.chunks(s3_urls), {}, {.loops = loops, .http = {.connections_per_host = 2}});
+      server.wait_for_peak(all);
+      REQUIRE(server.peak() == all);  // before the end, when others may take the places of those that are dropped
     }
   }
 }
@@ -117,10 +117,10 @@ TEST_CASE("limits that nothing could work with are refused") {
   const http::engine_options bad[] = {
       {.connections_per_host = 0}, {.connections = 0}, {.connections = -1}, {.receive_buffer = 0}};
   for (const http::engine_options& limits : bad) {
-    slow_origin origin;
+    slow_origin server;
     for (const bool s3_urls : {true, false}) {
-      CHECK_THROWS_AS(origin.read(s3_urls, {.http = limits}), configuration_error);
+      CHECK_THROWS_AS(server.read(s3_urls, {.http = limits}), configuration_error);
     }
-    CHECK(origin.peak() == 0);
+    CHECK(server.peak() == 0);
   }
 }

@@ -29,6 +29,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/zero_storage.hpp"
 
 using namespace millrace;
 
@@ -60,19 +61,6 @@ class noting_storage final : public storage {
   mutable std::map<pthread_t, int> parts_;
 };
 
-/// Every object is of 1 MiB.
-class zeros final : public storage {
- public:
-  bool serves(std::string_view) const noexcept override { return true; }
-  task<part> read(shard, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
-    part p;
-    p.total = MiB;
-    writable_bytes slab = slabs.acquire();
-    p.data = slab.share(0, offset >= MiB ? 0 : length);
-    co_return std::move(p);
-  }
-};
-
 task<void> moment() { co_await sleep_for(std::chrono::milliseconds(100)); }
 
 /// Nanoseconds that the thread has computed.
@@ -93,7 +81,7 @@ std::int64_t cpu_ns(const std::map<pthread_t, int>& threads) {
 
 TEST_CASE("a run over three loops reads on three threads, in turn; one over one loop on one") {
   for (const unsigned loops : {1u, 3u}) {
-    const auto store = std::make_shared<noting_storage>(std::make_shared<zeros>());
+    const auto store = std::make_shared<noting_storage>(std::make_shared<test::zero_storage>());
     std::vector<shard> all;
     for (int i = 0; i < 6; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
     const std::shared_ptr<const storage> s = store;
@@ -110,13 +98,13 @@ TEST_CASE("a run over three loops reads on three threads, in turn; one over one 
 }
 
 TEST_CASE("a pipeline that nobody reads from uses under one percent of a core once it has read ahead") {
-  s3_server::background origin;
+  s3_server::background server;
   const bytes content = bytes::copy(std::string(MiB, 'x'));
-  for (int i = 0; i < 8; ++i) origin.put("corpus", std::to_string(i), content);
-  const std::string endpoint = origin.endpoint();
+  for (int i = 0; i < 8; ++i) server.put("corpus", std::to_string(i), content);
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
-  const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  const s3::client c(s3::config(o), s3::credentials("test-key", "test-secret"));
   const std::unique_ptr<event_loop> clock = make_event_loop();
   for (const unsigned loops : {1u, 2u}) {
     for (const bool epoll : {false, true}) {

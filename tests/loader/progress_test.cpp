@@ -32,13 +32,13 @@ rank process(std::uint32_t index) {
   return r;
 }
 
-async_generator<std::size_t> names_of(std::uint32_t index) {
+stream<std::size_t> names_of(std::uint32_t index) {
   return shards("train-{0..8}.tar") | split_by_rank(process(index)) | map([](const shard& s) { return s.url.size(); });
 }
 
 /// What a run writes to standard error.
 template <class T>
-std::string shown(into where, async_generator<T> pipeline, const run_options& options = {}) {
+std::string shown(into where, stream<T> pipeline, const run_options& options = {}) {
   test::captured_stderr captured(where);
   {
     auto r = run(std::move(pipeline), options);

@@ -43,7 +43,7 @@ async_generator<int> numbers(int n) {
 }
 
 template <class T>
-run_stats after_all(async_generator<T> pipeline) {
+run_stats after_all(stream<T> pipeline) {
   auto r = run(std::move(pipeline));
   while (r.next()) continue;
   return r.stats();

@@ -50,11 +50,11 @@ async_generator<int> fail_after(int n) {
 async_generator<int> never() { co_await sleep_for(std::chrono::hours(1)); }
 auto counter() { return std::make_shared<std::atomic<int>>(0); }
 
-s3::client client_of(const s3_server::background& origin) {
-  const std::string endpoint = origin.endpoint();
+s3::client client_of(const s3_server::background& server) {
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
-  return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  return s3::client(s3::config(o), s3::credentials("test-key", "test-secret"));
 }
 std::string tar_of(int samples, std::size_t size) {
   std::string text;
@@ -192,14 +192,14 @@ TEST_CASE("a budget is checked before anything runs") {
 }
 
 TEST_CASE("the stage table names the stages in order, and counts the pool's work") {
-  cpu_pool cores(1);
   auto slow = [](int i) {
     volatile double x = 0;
     for (int k = 0; k < 300000; ++k) x = x + k;
     return i;
   };
   auto r = run(count_to(60, counter()) | named("first", map([](int i) { return i; })) |
-               map_concurrent(slow, {.limit = 2, .on = &cores}) | batch(2));
+                   map_concurrent(slow, {.limit = 2}) | batch(2),
+               {}, {.threads = 1});
   int batches = 0;
   for (auto& b : r) batches += b.size() == 2 ? 1 : 0;
   CHECK(batches == 30);
@@ -220,9 +220,9 @@ TEST_CASE("the stage table names the stages in order, and counts the pool's work
 }
 
 TEST_CASE("the whole way from S3, over one loop and over two, in the same order") {
-  s3_server::background origin;
-  for (int n = 0; n < 6; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(20 + n, 30000));
-  s3::client c = client_of(origin);
+  s3_server::background server;
+  for (int n = 0; n < 6; ++n) server.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(20 + n, 30000));
+  s3::client c = client_of(server);
   auto keys = [&](unsigned loops) {
     auto r = run(c.list("s3://corpus/train/") | shuffle_shards({.seed = 3}) |
                      fetch(c, {.shards = 4, .window = 256 * KiB, .part = 128 * KiB}) | untar() | group_samples() |
@@ -241,10 +241,10 @@ TEST_CASE("the whole way from S3, over one loop and over two, in the same order"
 }
 
 TEST_CASE("a run dropped with transfers in flight joins at once") {
-  s3_server::background origin;
+  s3_server::background server;
   const bytes tar = bytes::copy(tar_of(200, 100000));
-  for (int n = 0; n < 8; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar);
-  s3::client c = client_of(origin);
+  for (int n = 0; n < 8; ++n) server.put("corpus", "train/" + std::to_string(n) + ".tar", tar);
+  s3::client c = client_of(server);
   std::vector<std::int64_t> took;
   for (unsigned loops = 1; loops <= 2; ++loops) {
     for (int taken = 0; taken < 6; ++taken) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,8 @@
 #include <millrace/base/detail/only_owner.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/device/to_device.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -28,9 +31,11 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/device/late_device.hpp"
 #include "tests/io/gate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/zero_storage.hpp"
 
 using namespace millrace;
 
@@ -42,15 +47,14 @@ constexpr std::size_t objects = 8;
 class noting_storage final : public storage {
  public:
   bool serves(std::string_view) const noexcept override { return true; }
-  task<part> read(shard, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
-    part p;
-    p.total = MiB;
-    writable_bytes slab = slabs.acquire();
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    task<part> reading = inner_.read(std::move(object), std::move(etag), offset, length, slabs);
+    part p = co_await std::move(reading);
     {
       const std::lock_guard lock(mutex_);
       made_.insert(slabs.peak());  // a slab is made when none is free, and never ends before its pool
     }
-    p.data = slab.share(0, offset >= MiB ? 0 : length);
     co_return std::move(p);
   }
   /// The numbers seen since the last call.
@@ -64,6 +68,7 @@ class noting_storage final : public storage {
   }
 
  private:
+  const test::zero_storage inner_;
   mutable std::mutex mutex_;
   mutable std::set<std::size_t> made_;
 };
@@ -83,7 +88,7 @@ class stuck_storage final : public storage {
   mutable std::atomic<int> begun_{0};
 };
 
-async_generator<chunk> chunks(std::shared_ptr<const storage> store, std::size_t part = 64 * KiB) {
+stream<chunk> chunks(std::shared_ptr<const storage> store, std::size_t part = 64 * KiB) {
   std::vector<shard> all;
   for (std::size_t i = 0; i < objects; ++i) all.emplace_back("mem:" + std::to_string(i), MiB);
   return from_range(std::move(all)) | fetch(store, {.shards = 2, .window = 2 * part, .part = part});
@@ -114,23 +119,23 @@ async_generator<int> where_it_runs(std::atomic<runtime_parts*>& parts) {
 
 TEST_CASE("the second epoch on a runtime opens no connection") {
   for (const unsigned loops : {1u, 2u}) {
-    s3_server::background origin;
-    for (std::size_t i = 0; i < objects; ++i) origin.put("b", "train/" + std::to_string(i), std::string(100'000, 'x'));
-    origin.faults().add({}, s3_server::fault::delay_head(std::chrono::milliseconds(5)));
+    s3_server::background server;
+    for (std::size_t i = 0; i < objects; ++i) server.put("b", "train/" + std::to_string(i), std::string(100'000, 'x'));
+    server.faults().add({}, s3_server::fault::delay_head(std::chrono::milliseconds(5)));
     s3::config_options how;
-    const std::string endpoint = origin.endpoint();
+    const std::string endpoint = server.endpoint();
     how.endpoint = endpoint;
-    const s3::client c(s3::config(how), s3::credentials("origin-key", "origin-secret"));
+    const s3::client c(s3::config(how), s3::credentials("test-key", "test-secret"));
     runtime rt({.loops = loops, .http = {.connections_per_host = 2}});
     std::uint64_t after_first = 0;
     for (int epoch = 0; epoch < 3; ++epoch) {
       std::size_t n = 0;
       for (const chunk& piece : rt.run(c.list("s3://b/train/") | fetch(c))) n += piece.data.size();
       CHECK(n == objects * 100'000);
-      if (epoch == 0) after_first = origin.stats().connections;
+      if (epoch == 0) after_first = server.stats().connections;
     }
     CHECK(after_first == 2 * loops);
-    CHECK(origin.stats().connections == after_first);
+    CHECK(server.stats().connections == after_first);
   }
 }
 
@@ -222,6 +227,14 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
   std::atomic<bool> in_time{false};
   std::atomic<bool> gone{false};
   runtime rt({.threads = 2});
+  auto watch = rt.run(census(), {.prefetch = 1});
+  const auto now = [&] {
+    watch.next();
+    watch.next();
+    return *watch.next();
+  };
+  const counted before = now();
+  counted after{0, 0};
   auto slow = rt.run(iota(3) | map_concurrent(
                                    [&](int i) {
                                      begun.open();
@@ -234,6 +247,7 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
   std::thread trainer([&] {
     slow.stop();
     in_time = ended.load();
+    after = now();  // the job was counted: nothing of it is left
     gone = true;
   });
   // Others begin, work and end meanwhile, on the same loop and the same pool.
@@ -248,6 +262,8 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
   trainer.join();
   CHECK(gone);
   CHECK(in_time);
+  CHECK(after.operations == before.operations);
+  CHECK(after.frames == before.frames);
 }
 
 TEST_CASE("a run keeps what it runs on when the runtime has gone") {
@@ -289,11 +305,11 @@ TEST_CASE("stages see the runtime they run on, and none on a bare loop") {
   CHECK(second.run(where_it_runs(others)).next() == 1);
   CHECK(others.load() != parts.load());
   testing::virtual_loop bare;
-  async_generator<int> there = where_it_runs(parts);
+  stream<int> there = where_it_runs(parts);
   const auto ask = [&]() -> task<std::optional<int>> { co_return co_await there.next(); };
   CHECK(block_on(bare, ask()) == 1);
   CHECK(parts == nullptr);
-  there = async_generator<int>();
+  there = stream<int>();
 }
 
 TEST_CASE("what stages say goes to the log of their runtime") {
@@ -333,5 +349,54 @@ TEST_CASE("pipelines on one runtime may be dropped at any moment, by several thr
     CHECK(epochs(2));
     other.join();
     CHECK(good);
+  }
+}
+
+TEST_CASE("pipelines into device slots of one runtime may be dropped at any moment, by several threads") {
+  const auto lay_out = [](const int& i, sample_writer& out) { out.write("n", static_cast<std::int64_t>(i)); };
+  test::late_device::user_stream* const user = nullptr;
+  for (const unsigned loops : {1u, 2u}) {
+    const test::late_device device;
+    device.control().after = 1;
+    {
+      runtime rt({.loops = loops, .threads = 2});
+      const auto epochs = [&](unsigned seed) {
+        std::uint64_t random = seed;
+        const auto below = [&random](std::uint64_t n) {
+          random = random * 6364136223846793005u + 1442695040888963407u;
+          return (random >> 33) % n;
+        };
+        std::deque<device_batch> kept;  // from one run to the next, too
+        for (int n = 0; n < 25; ++n) {
+          auto r = rt.run(iota(200) | map_concurrent([](int i) { return i; }, {.limit = 4}) | batch(4) |
+                              to_device(device, {.slots = 3}, lay_out),
+                          {.prefetch = 1 + below(3)});
+          std::int64_t next = 0;
+          for (std::uint64_t i = below(12); i > 0; --i) {
+            std::optional<device_batch> b = r.next();
+            if (!b) return false;
+            b->wait(user);
+            b->synchronize();
+            for (const std::int64_t value : b->field("n").values<std::int64_t>()) {
+              if (value != next++) return false;
+            }
+            if (below(2) == 0) continue;
+            kept.push_back(std::move(*b));
+            if (kept.size() > 2) kept.pop_front();
+          }
+        }
+        return true;
+      };
+      bool good = false;
+      std::thread other([&] { good = epochs(1); });
+      CHECK(epochs(2));
+      other.join();
+      CHECK(good);
+    }
+    // What was in use at once: for each thread three slots and two batches of the run before.
+    CHECK(device.control().device_made <= 10);
+    CHECK(device.control().wrong == "");
+    CHECK(device.control().device.empty());
+    CHECK(device.control().pinned.empty());
   }
 }

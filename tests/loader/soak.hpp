@@ -87,7 +87,7 @@ class reading {
   void read_all(const s3::client& c, bool sizes_known, Deliver deliver) {
     bool listed = false;
     while (!missing_.empty() && errors < data_.expected.size()) {
-      async_generator<shard> source = listed ? from_range(rest(sizes_known))
+      stream<shard> source = listed ? from_range(rest(sizes_known))
                                       : sizes_known
                                           ? c.list(data_.prefix)
                                           : shards(data_.prefix + "{000..0" + std::to_string(data_.last) + "}.tar");

@@ -47,8 +47,8 @@ s3_server::options small_pages() {
 s3::client client_of(const std::string& endpoint, s3::config_options o, const http::transport_options& t) {
   o.endpoint = endpoint;
   o.region = "us-east-1";
-  return s3::client(s3::config(o),
-                    std::make_shared<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
+  return s3::client(s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("test-key", "test-secret")),
+                    t);
 }
 
 std::uint64_t announced_seed() {
@@ -62,11 +62,11 @@ void check(const reading& r, const data_set& data) {
   CHECK(r.members > 0);
 }
 
-template <class Origin>
-std::uint64_t requests_of(Origin& origin) {
-  const std::uint64_t requests = origin.stats().requests;
+template <class Server>
+std::uint64_t requests_of(Server& server) {
+  const std::uint64_t requests = server.stats().requests;
   std::fprintf(stderr, "soak: %llu requests, %llu faults\n", static_cast<unsigned long long>(requests),
-               static_cast<unsigned long long>(origin.faults().injected()));
+               static_cast<unsigned long long>(server.faults().injected()));
   return requests;
 }
 
@@ -75,9 +75,9 @@ std::uint64_t requests_of(Origin& origin) {
 TEST_CASE("soak: transfers under random faults deliver every member as it was stored, or say which not") {
   const std::uint64_t seed = announced_seed();
   INFO("MILLRACE_SEED=" << seed);
-  s3_server::background origin(small_pages());
-  const data_set large(origin.objects(), "large", 40, 40, 40'000);  // shards of several parts
-  const data_set small(origin.objects(), "small", 60, 4, 12'000);   // of one part: their checksums are compared
+  s3_server::background server(small_pages());
+  const data_set large(server.objects(), "large", 40, 40, 40'000);  // shards of several parts
+  const data_set small(server.objects(), "small", 60, 4, 12'000);   // of one part: their checksums are compared
   s3::config_options o;
   o.max_attempts = 8;
   // Real pauses would be most of the time of this test.
@@ -88,17 +88,17 @@ TEST_CASE("soak: transfers under random faults deliver every member as it was st
   http::transport_options t;
   t.first_byte_timeout = 250ms;
   t.stall_timeout = 100ms;
-  const s3::client c = client_of(origin.endpoint(), o, t);
+  const s3::client c = client_of(server.endpoint(), o, t);
 
   const auto round = [&](const data_set& data, how h, std::uint64_t number) {
     INFO("round " << number);
     h.faults.seed = seed + number;
-    origin.faults().clear();
-    origin.faults().randomize(h.faults);
+    server.faults().clear();
+    server.faults().randomize(h.faults);
     std::shared_ptr<const storage> store = s3::as_storage(c);
     if (h.hedge) store = hedged(store, {.least = 5ms});
     reading r(data);
-    r.read_all(c, h.sizes_known, [&](async_generator<shard> source) {
+    r.read_all(c, h.sizes_known, [&](stream<shard> source) {
       for (member& m : run(std::move(source) | fetch(store, narrow) | untar(), {}, {.loops = h.loops})) r.take(m);
     });
     check(r, data);
@@ -107,7 +107,7 @@ TEST_CASE("soak: transfers under random faults deliver every member as it was st
   round(large, {.faults = {.probability = 0.2, .silent = false}, .loops = 2}, 2);
   round(small, {.faults = {.probability = 0.2, .damage = true}}, 3);
   round(large, {.faults = {.probability = 0.02, .slow = true}, .hedge = true}, 4);
-  CHECK(requests_of(origin) > 700);
+  CHECK(requests_of(server) > 700);
 }
 
 namespace {
@@ -123,21 +123,21 @@ s3::client everyday_client(const std::string& endpoint, http::transport_options 
 class one_loop {
  public:
   explicit one_loop(std::uint64_t seed, duration grace)
-      : loop(seed, {.grace = grace}), origin(small_pages()), serving_(loop, origin.serve()) {}
+      : loop(seed, {.grace = grace}), server(small_pages()), serving_(loop, server.serve()) {}
 
   /// Runs the pipeline until `deadline`; timeout_error when something hangs.
-  void deliver(async_generator<member> members, reading& r, time_point deadline) {
+  void deliver(stream<member> members, reading& r, time_point deadline) {
     block_on(loop, with_timeout(deadline - loop.now(), take_all(std::move(members), r)));
   }
 
   testing::jumping_loop loop;
-  s3_server::server origin;
+  s3_server::server server;
 
  private:
-  static task<void> take_all(async_generator<member> members, reading& r) {
+  static task<void> take_all(stream<member> members, reading& r) {
     while (std::optional<member> m = co_await members.next()) r.take(*m);
   }
-  started<void> serving_;
+  spawned<void> serving_;
 };
 
 }  // namespace
@@ -146,23 +146,23 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
   const std::uint64_t seed = announced_seed();
   INFO("MILLRACE_SEED=" << seed);
   one_loop world(seed, 200us);
-  const data_set large(world.origin.objects(), "large", 40, 40, 40'000);
-  const data_set small(world.origin.objects(), "small", 60, 4, 12'000);
-  const s3::client c = everyday_client(world.origin.endpoint());
+  const data_set large(world.server.objects(), "large", 40, 40, 40'000);
+  const data_set small(world.server.objects(), "small", 60, 4, 12'000);
+  const s3::client c = everyday_client(world.server.endpoint());
 
   const auto round = [&](const data_set& data, how h, std::uint64_t number) {
     INFO("round " << number);
     h.faults.seed = seed + number;
     h.faults.slow = true;
     h.faults.longest_pause = 40s;  // beyond the time-outs
-    world.origin.faults().clear();
-    world.origin.faults().randomize(h.faults);
+    world.server.faults().clear();
+    world.server.faults().randomize(h.faults);
     std::shared_ptr<const storage> store = s3::as_storage(c);
     if (h.hedge) store = hedged(store);
     // A fault costs a minute or two at most (a slow drip before a time-out, the pause behind it).
     const time_point deadline = world.loop.now() + data.expected.size() * 1h;
     reading r(data);
-    r.read_all(c, h.sizes_known, [&](async_generator<shard> source) {
+    r.read_all(c, h.sizes_known, [&](stream<shard> source) {
       try {
         world.deliver(std::move(source) | fetch(store, narrow) | untar(), r, deadline);
       } catch (const timeout_error& e) {
@@ -179,16 +179,16 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
     round(small, {.faults = {.probability = 0.2, .damage = true}}, ++number);
   }
   std::fprintf(stderr, "soak: %lld virtual minutes\n", static_cast<long long>(world.loop.elapsed() / 1min));
-  CHECK(requests_of(world.origin) > 3300);
+  CHECK(requests_of(world.server) > 3300);
 }
 
 TEST_CASE("soak: the deadline on virtual time catches a transfer that hangs") {
   one_loop world(1, 20ms);  // no other timer is near: a kernel that is late must not bring the deadline on early
-  const data_set data(world.origin.objects(), "small", 3, 4, 12'000);
+  const data_set data(world.server.objects(), "small", 3, 4, 12'000);
   http::transport_options patient;
   patient.first_byte_timeout = patient.stall_timeout = 10'000h;
-  const s3::client c = everyday_client(world.origin.endpoint(), patient);
-  world.origin.faults().add({.key = "small/001.tar"}, s3_server::fault::stall_body(1000));
+  const s3::client c = everyday_client(world.server.endpoint(), patient);
+  world.server.faults().add({.key = "small/001.tar"}, s3_server::fault::stall_body(1000));
   reading r(data);
   const time_point deadline = world.loop.now() + 3h;
   CHECK_THROWS_AS(world.deliver(c.list(data.prefix) | fetch(c, narrow) | untar(), r, deadline), timeout_error);

@@ -24,6 +24,7 @@
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/zero_storage.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -48,15 +49,15 @@ async_generator<int> twice(async_generator<int> in) {
   }
 }
 
-template <class T>
-run_stats after_all(async_generator<T> pipeline) {
+template <class Pipeline>
+run_stats after_all(Pipeline pipeline) {
   auto r = run(std::move(pipeline));
   while (r.next()) continue;
   return r.stats();
 }
 /// Name and items of every line.
-template <class T>
-lines lines_of(async_generator<T> pipeline) {
+template <class Pipeline>
+lines lines_of(Pipeline pipeline) {
   lines all;
   for (const stage_stats& s : after_all(std::move(pipeline)).stages) {
     all.push_back(s.name + " " + std::to_string(s.items));
@@ -64,23 +65,10 @@ lines lines_of(async_generator<T> pipeline) {
   return all;
 }
 
-/// Every object is of 1 MiB.
-class zeros final : public storage {
- public:
-  bool serves(std::string_view) const noexcept override { return true; }
-  task<part> read(shard, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
-    part p;
-    p.total = MiB;
-    writable_bytes slab = slabs.acquire();
-    p.data = slab.share(0, offset >= MiB ? 0 : length);
-    co_return std::move(p);
-  }
-};
-
 /// Two objects of 1 MiB, read in 32 parts; of each part two strings, as large as four parts together: as pixels are.
-async_generator<std::string> decoded() {
+stream<std::string> decoded() {
   std::vector<std::string> names{"mem:0", "mem:1"};
-  const std::shared_ptr<const storage> store = std::make_shared<zeros>();
+  const std::shared_ptr<const storage> store = std::make_shared<test::zero_storage>();
   auto of_chunk = [](const chunk& c) { return std::vector<std::string>(2, std::string(2 * c.data.size(), 'p')); };
   return from_range(std::move(names)) | map([](const std::string& name) { return shard(name, MiB); }) |
          fetch(store, {.shards = 2, .window = MiB, .part = 64 * KiB}) | flat_map(of_chunk);
@@ -106,7 +94,7 @@ TEST_CASE("the pipelines that a stage opens one after the other, or at once, are
 }
 
 TEST_CASE("a great many sources of one name do not make a great many lines") {
-  std::vector<async_generator<int>> sources;
+  std::vector<stream<int>> sources;
   for (int i = 0; i < 100; ++i) sources.push_back(iota(3));
   const lines all = lines_of(merge(std::move(sources)));
   CHECK(all.size() < 25);

@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include "tests/support/catch.hpp"
 
@@ -44,7 +44,7 @@ inline task<void> yield_times(int n) {
   for (int i = 0; i < n; ++i) co_await yield_now();
 }
 inline void turns(executor& ex, int n) {
-  started<void> running(ex, yield_times(n));
+  spawned<void> running(ex, yield_times(n));
   ex.run_until([&] { return running.done(); });
 }
 

@@ -162,7 +162,7 @@ TEST_CASE("a busy loop still serves timers, descriptors and messages", "[loop]")
   const auto spin = [&]() -> task<void> {
     while (!stop) co_await yield_now();
   };
-  started<void> busy(loop, spin());
+  spawned<void> busy(loop, spin());
   loop.run_until([&] { return order.size() == 1 && w.calls > 0 && arrived == 1; });
   stop = true;
   loop.unwatch(w);
@@ -192,6 +192,53 @@ TEST_CASE("a loop goes on on another thread with everything that was watched", "
     turns(loop, 2);
     loop.unwatch(w);
   }).join();
+}
+
+TEST_CASE("a ring is refused on another thread while it reads, and goes on on its own", "[loop]") {
+  const auto kind =
+      GENERATE(test::loop_kind::deferred, test::loop_kind::cooperative, test::loop_kind::plain, test::loop_kind::tiny);
+  INFO(test::name(kind));
+  const auto loop = test::make_loop(kind);
+  if (loop == nullptr) MILLRACE_SKIP(std::string("no ") + test::name(kind) + " here");
+  class reading final : public file_operation {
+   public:
+    reading(const file_request& r, std::int64_t& to) noexcept : file_operation(r), result_(to) {}
+
+   private:
+    void complete(std::int64_t result) noexcept override {
+      result_ = result;
+      delete this;
+    }
+    std::int64_t& result_;
+  };
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const detail::owned_fd in(ends[0]);
+  const detail::owned_fd out(ends[1]);
+  char c = 0;
+  std::int64_t result = 0;
+  file_request r;
+  r.fd = in.get();
+  r.data = &c;
+  r.size = 1;
+  loop->start(*new reading(r, result));
+  turns(*loop, 2);
+  CHECK(loop->operations() == 1);
+  std::string said;
+  std::thread([&] {
+    try {
+      turns(*loop, 2);
+    } catch (const usage_error& e) {
+      said = e.what();
+    }
+  }).join();
+  CHECK(said == "an event loop changed threads while a file operation was under way");
+  CHECK(result == 0);
+  CHECK(::write(out.get(), "x", 1) == 1);
+  loop->drain();
+  CHECK(result == 1);
+  CHECK(c == 'x');
+  std::thread([&] { turns(*loop, 2); }).join();  // nothing is under way any more
 }
 
 TEST_CASE("two loops know nothing of each other", "[loop]") {

@@ -6,9 +6,12 @@
 #include <cstring>
 #include <new>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <millrace/base/error.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -41,6 +44,16 @@ TEST_CASE("a pixel buffer without bytes has no memory") {
     CHECK(b == pixel_buffer());
     const pixel_buffer copy = b;
     CHECK(copy.empty());
+  }
+}
+
+TEST_CASE("a pixel buffer that is larger than its memory is refused") {
+  CHECK_NOTHROW(pixel_buffer(writable_bytes::allocate(8), 8));
+  try {
+    const pixel_buffer b(writable_bytes::allocate(8), 9);
+    FAIL("no exception");
+  } catch (const millrace::usage_error& e) {
+    CHECK(std::string(e.what()) == "a pixel_buffer is larger than its memory");
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "tests/support/catch.hpp"
 
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -38,6 +39,18 @@ TEST_CASE("what is shared outlives the buffer, and the owner writes behind it") 
   CHECK(first.view() == "abcdef");
   CHECK(second.view() == "efghij");
   CHECK(first.retained() == 16);
+}
+
+TEST_CASE("nothing outside of a buffer is shared") {
+  writable_bytes b = writable_bytes::allocate(16);
+  writable_bytes none;
+  CHECK_THROWS_WITH(b.share(17, 0), "writable_bytes::share outside the buffer");
+  CHECK_THROWS_AS(b.share(0, 17), millrace::usage_error);
+  CHECK_THROWS_AS(b.share(9, 8), millrace::usage_error);
+  CHECK_THROWS_AS(b.share(16, SIZE_MAX), millrace::usage_error);
+  CHECK_THROWS_AS(b.share(SIZE_MAX, 2), millrace::usage_error);
+  CHECK_THROWS_AS(none.share(0, 1), millrace::usage_error);
+  CHECK(b.share(15, 1).size() == 1);
 }
 
 TEST_CASE("a buffer that was moved from is empty and keeps no memory") {

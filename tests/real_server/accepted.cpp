@@ -80,7 +80,7 @@ std::vector<std::string> difficult_names() {
 
 mill::task<std::vector<mill::shard>> listed(const place& p, std::string prefix) {
   std::vector<mill::shard> found;
-  mill::async_generator<mill::shard> list = p.s3.list(p.url(prefix));
+  mill::stream<mill::shard> list = p.s3.list(p.url(prefix));
   while (std::optional<mill::shard> s = co_await list.next()) found.push_back(std::move(*s));
   co_return found;
 }
@@ -141,7 +141,7 @@ mill::task<void> long_listing(const place& p) {
   std::vector<int> numbers;
   for (int i = 0; i < count; ++i) numbers.push_back(i);
   auto store = [at = &p](int n) { return put_numbered(at, n); };
-  mill::async_generator<std::string> done =
+  mill::stream<std::string> done =
       mill::from_range(std::move(numbers)) | mill::map_concurrent(store, {.limit = 32});
   std::vector<std::string> stored;
   while (std::optional<std::string> url = co_await done.next()) stored.push_back(std::move(*url));

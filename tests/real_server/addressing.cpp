@@ -28,7 +28,7 @@ namespace {
 mill::task<std::string> read_url(std::string url, std::size_t part) {
   const std::shared_ptr<const mill::storage> http = std::make_shared<const mill::http_storage>();
   std::vector<mill::shard> one(1, mill::shard(std::move(url)));
-  mill::async_generator<mill::chunk> chunks =
+  mill::stream<mill::chunk> chunks =
       mill::from_range(std::move(one)) | mill::fetch(http, {.shards = 1, .window = 2 * part, .part = part});
   std::string text;
   while (std::optional<mill::chunk> c = co_await chunks.next()) text += c->data.view();
@@ -113,7 +113,7 @@ mill::task<void> virtual_hosts(const place& p) {
     expect((co_await read_url(signed_url, mill::MiB)) == url, "the object behind the presigned URL of " + url);
     stored.push_back(url);
   }
-  mill::async_generator<mill::shard> list = s3.list(bucket + "/");
+  mill::stream<mill::shard> list = s3.list(bucket + "/");
   std::size_t found = 0;
   while (std::optional<mill::shard> s = co_await list.next()) {
     expect(found < stored.size() && s->url == stored[found], "the listing has " + s->url);

@@ -18,7 +18,7 @@ namespace mill = millrace;
 namespace {
 
 mill::task<std::optional<mill::shard>> first_of(const mill::s3::client& s3, std::string prefix) {
-  mill::async_generator<mill::shard> list = s3.list(prefix);
+  mill::stream<mill::shard> list = s3.list(prefix);
   co_return co_await list.next();
 }
 

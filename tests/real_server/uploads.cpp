@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -31,7 +31,7 @@ mill::async_generator<mill::bytes> pieces(std::string text, std::size_t piece) {
 }
 
 mill::async_generator<mill::bytes> broken(std::string text, std::size_t piece) {
-  mill::async_generator<mill::bytes> whole = pieces(std::move(text), piece);
+  mill::stream<mill::bytes> whole = pieces(std::move(text), piece);
   while (std::optional<mill::bytes> next = co_await whole.next()) co_yield mill::give(*next);
   throw mill::decode_error("the source broke");
 }
@@ -60,7 +60,7 @@ mill::task<void> clean_up() {
 
 mill::task<std::string> read_in_parts(const place& p, std::string url) {
   std::vector<mill::shard> one(1, mill::shard(url));
-  mill::async_generator<mill::chunk> chunks =
+  mill::stream<mill::chunk> chunks =
       mill::from_range(std::move(one)) |
       mill::fetch(p.s3, {.shards = 1, .window = 4 * mill::MiB, .part = mill::MiB + 1});
   std::string text;
@@ -107,7 +107,7 @@ mill::task<void> broken_streams(const place& p) {
   mill::executor& ex = co_await mill::this_executor();
   for (const int pause : {0, 1, 3, 10, 20, 40, 80, 160}) {
     {
-      const mill::started<mill::s3::object_info> running(ex, p.s3.put(url, pieces(body, mill::MiB), in_parts));
+      const mill::spawned<mill::s3::object_info> running(ex, p.s3.put(url, pieces(body, mill::MiB), in_parts));
       co_await mill::sleep_for(std::chrono::milliseconds(pause));
     }
     co_await clean_up();

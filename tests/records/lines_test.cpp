@@ -37,7 +37,7 @@ struct seen {
   std::vector<std::string> origins;
   std::vector<std::size_t> sizes;
 };
-task<seen> collect(async_generator<line_batch> in) {
+task<seen> collect(stream<line_batch> in) {
   seen out;
   while (std::optional<line_batch> b = co_await in.next()) {
     out.sizes.push_back(b->size());

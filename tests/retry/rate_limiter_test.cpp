@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/retry/detail/cubic_rate.hpp>
 #include <millrace/s3/ops/with_retries.hpp>
@@ -221,11 +221,11 @@ TEST_CASE("many that wait at a low rate are let through as the rate recovers", "
   const s3::session s = adaptive_session();
   virtual_loop loop;
   store busy(1);
-  std::vector<started<int>> all;
+  std::vector<spawned<int>> all;
   for (int i = 0; i < 100; ++i) all.emplace_back(loop, s3::with_retries<int>(s, busy.attempt()));
   all.erase(all.begin() + 40, all.begin() + 60);  // some give up: nobody waits for their sake
   const auto done = [&all] {
-    for (const started<int>& one : all) {
+    for (const spawned<int>& one : all) {
       if (!one.done()) return false;
     }
     return true;

@@ -23,7 +23,7 @@ s3::client client_of(const std::string& endpoint, variables v) {
   v["AWS_ENDPOINT_URL"] = endpoint;
   s3::config_options o;
   o.retry.base = std::chrono::microseconds(1);
-  return s3::client(s3::config::from_environment(environment_of(v), o), s3::credentials("origin-key", "origin-secret"));
+  return s3::client(s3::config::from_environment(environment_of(v), o), s3::credentials("test-key", "test-secret"));
 }
 
 const std::string sha256_of_text = "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1";  // of "text"
@@ -75,15 +75,15 @@ TEST_CASE("uploads carry a checksum where that is supported, or only where it is
 }
 
 TEST_CASE("uploads in parts without checksums: neither the parts nor the object have one", "[s3][checksum]") {
-  s3_server::background origin(small_part_server());
-  origin.objects().create_bucket("b");
+  s3_server::background server(small_part_server());
+  server.objects().create_bucket("b");
   const std::string body = pattern(2500);
   for (const char* mode : {"when_supported", "WHEN_REQUIRED"}) {
     const auto loop = make_event_loop();
-    const s3::client c = client_of(origin.endpoint(), {{of_uploads, mode}});
+    const s3::client c = client_of(server.endpoint(), {{of_uploads, mode}});
     CHECK(block_on(*loop, c.put("s3://b/k", pieces_of(body, 700), small_parts)).size == body.size());
-    CHECK((content_of(origin, "k") == body));
-    CHECK(origin.objects().find("b", "k")->checksums.empty() == (mode[0] == 'W'));
+    CHECK((content_of(server, "k") == body));
+    CHECK(server.objects().find("b", "k")->checksums.empty() == (mode[0] == 'W'));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <millrace/s3/client.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/checking_client.hpp"
 #include "tests/support/s3_server.hpp"
 
 using namespace millrace;
@@ -55,11 +56,11 @@ class checked {
  public:
   checked(std::string content, std::vector<field> checksums, bool validate = true,
           std::vector<std::uint64_t> parts = {})
-      : content_(std::move(content)), client_(client_of(validate)) {
+      : content_(std::move(content)), client_(test::checking_client(server, validate)) {
     s3_server::object o(bytes::copy(content_));
     o.checksums = std::move(checksums);
     o.parts = std::move(parts);
-    etag_ = origin.objects().put("b", "k", std::move(o));
+    etag_ = server.objects().put("b", "k", std::move(o));
   }
 
   /// What reading all of the object comes to.
@@ -79,23 +80,13 @@ class checked {
   }
   std::vector<std::string> ranges() const {
     std::vector<std::string> all;
-    for (const auto& r : origin.log().entries()) all.push_back(r.range);
+    for (const auto& r : server.log().entries()) all.push_back(r.range);
     return all;
   }
 
-  mutable s3_server::background origin;
+  mutable s3_server::background server;
 
  private:
-  s3::client client_of(bool validate) {
-    const std::string endpoint = origin.endpoint();
-    s3::config_options o;
-    o.endpoint = endpoint;
-    o.region = "us-east-1";
-    o.validate_checksums = validate;
-    o.retry.base = std::chrono::microseconds(10);
-    return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
-  }
-
   const std::string content_;
   s3::client client_;
   std::string etag_;
@@ -193,31 +184,31 @@ TEST_CASE("an object of one part is read whole and compared with its checksum", 
 
 TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {
   checked o(body_text, sums);
-  o.origin.faults().add({.key = "k", .times = 1}, fault::flipped_bit(1234));
+  o.server.faults().add({.key = "k", .times = 1}, fault::flipped_bit(1234));
   CHECK(o.get() == "right");
   CHECK(o.ranges().size() == 2);
-  o.origin.faults().clear();
-  o.origin.log().clear();
-  o.origin.faults().add({.key = "k"}, fault::flipped_bit(1234));
+  o.server.faults().clear();
+  o.server.log().clear();
+  o.server.faults().add({.key = "k"}, fault::flipped_bit(1234));
   CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
   CHECK(o.ranges().size() == 2);
   // Without the check nobody would know.
   checked blind(body_text, sums, false);
-  blind.origin.faults().add({.key = "k"}, fault::flipped_bit(1234));
+  blind.server.faults().add({.key = "k"}, fault::flipped_bit(1234));
   CHECK(blind.get() == "wrong");
   CHECK(blind.ranges() == ranges{"bytes=0-65535"});
 }
 
 TEST_CASE("a whole object that breaks off is resumed, and its checksum covers both pieces", "[s3][checksum]") {
   checked o(body_text, sums);
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
   CHECK(o.get() == "right");
   CHECK(o.ranges() == ranges{"", "bytes=1000-2999"});
   // The second piece is damaged: all of it once more.
-  o.origin.faults().clear();
-  o.origin.log().clear();
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
-  o.origin.faults().add({.key = "k", .nth = 2}, fault::flipped_bit(7));
+  o.server.faults().clear();
+  o.server.log().clear();
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(1000));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::flipped_bit(7));
   CHECK(o.get() == "right");
   CHECK(o.ranges() == ranges{"", "bytes=1000-2999", ""});
 }
@@ -227,10 +218,10 @@ TEST_CASE("an object of one part that was uploaded in several is compared with t
   checked o(body_text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}, {"x-amz-checksum-type", "COMPOSITE"}}, true,
             {1024, 1024, 952});
   CHECK(o.get() == "right");
-  o.origin.faults().add({.method = "GET", .key = "k", .times = 1}, fault::flipped_bit(1234));
+  o.server.faults().add({.method = "GET", .key = "k", .times = 1}, fault::flipped_bit(1234));
   CHECK(o.get() == "right");  // the second time
-  o.origin.faults().clear();
-  o.origin.faults().add({.method = "GET", .key = "k"}, fault::flipped_bit(1234));
+  o.server.faults().clear();
+  o.server.faults().add({.method = "GET", .key = "k"}, fault::flipped_bit(1234));
   CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32"));
   checked uneven(body_text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}}, true, {1024, 1000, 976});
   CHECK(uneven.get() == "right");  // it cannot be told
@@ -238,13 +229,13 @@ TEST_CASE("an object of one part that was uploaded in several is compared with t
 
 TEST_CASE("an object that is not as long as it was listed has changed", "[s3][checksum]") {
   checked o(body_text, {});
-  o.origin.put("b", "k", body_text.substr(1));
+  o.server.put("b", "k", body_text.substr(1));
   CHECK_THAT(o.get(), Contains("s3://b/k") && Contains("changed"));
   CHECK_THAT(o.get(64 * KiB, false), Contains("3000 bytes became 2999"));
   checked page(body_text, {});  // what has no ETag is no object of the store's
-  page.origin.faults().add({.key = "k", .nth = 1}, fault::page(200));
+  page.server.faults().add({.key = "k", .nth = 1}, fault::page(200));
   CHECK(page.get() == "right");
-  page.origin.faults().add({.key = "k", .nth = 1}, fault::page(200));
+  page.server.faults().add({.key = "k", .nth = 1}, fault::page(200));
   CHECK(page.get(64 * KiB, false) == "right");
-  CHECK(page.origin.faults().injected() == 2);
+  CHECK(page.server.faults().injected() == 2);
 }

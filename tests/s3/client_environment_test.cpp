@@ -49,28 +49,28 @@ scripted_answer ok(const std::string& body) {
 }
 
 constexpr const char* instance_keys =
-    "{\"Code\":\"Success\",\"AccessKeyId\":\"origin-key\",\"SecretAccessKey\":\"origin-secret\",\"Token\":\"tok\","
+    "{\"Code\":\"Success\",\"AccessKeyId\":\"test-key\",\"SecretAccessKey\":\"test-secret\",\"Token\":\"tok\","
     "\"Expiration\":\"2999-01-01T00:00:00Z\"}";
 
 }  // namespace
 
 TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked before the first request",
           "[s3][client]") {
-  s3_server::background origin;
-  origin.put("b", "k", "12345");
+  s3_server::background server;
+  server.put("b", "k", "12345");
   test::temporary_folder f;
   const std::string ran = f.file("ran");
-  const std::string keys = "\\\"AccessKeyId\\\":\\\"origin-key\\\",\\\"SecretAccessKey\\\":\\\"origin-secret\\\"";
+  const std::string keys = "\\\"AccessKeyId\\\":\\\"test-key\\\",\\\"SecretAccessKey\\\":\\\"test-secret\\\"";
   variables v;
   v["AWS_CONFIG_FILE"] =
-      f.file("config", "[profile p]\nregion = us-east-1\nendpoint_url = " + origin.endpoint() +
+      f.file("config", "[profile p]\nregion = us-east-1\nendpoint_url = " + server.endpoint() +
                            "\ncredential_process = touch " + ran + "; echo \"{\\\"Version\\\":1," + keys + "}\"\n");
   v["AWS_PROFILE"] = "p";
   v["http_proxy"] = "http://127.0.0.1:1";  // nobody is there, and nobody is asked
   CHECK(head(s3::client::from_environment(environment_of(v))) == "5");
   ::unlink(ran.c_str());
   const s3::client c = s3::client::from_environment(environment_of(v));
-  CHECK(c.configuration().endpoint_url == origin.endpoint());
+  CHECK(c.configuration().endpoint_url == server.endpoint());
   CHECK(::access(ran.c_str(), F_OK) != 0);
   CHECK(head(c) == "5");
   CHECK(::access(ran.c_str(), F_OK) == 0);
@@ -80,20 +80,20 @@ TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked
 TEST_CASE("a client whose credentials expire asks for others", "[s3][client]") {
   s3_server::options o;
   o.keys["old-key"] = s3_server::access_key("old-secret", "old-token", true);
-  s3_server::background origin(o);
-  origin.put("b", "k", "12345");
+  s3_server::background server(o);
+  server.put("b", "k", "12345");
   test::temporary_folder f;
   const std::string ran = f.file("ran");
   const std::string old_keys = f.file(
       "old",
       "{\"Version\":1,\"AccessKeyId\":\"old-key\",\"SecretAccessKey\":\"old-secret\",\"SessionToken\":\"old-token\"}");
   const std::string new_keys =
-      f.file("new", "{\"Version\":1,\"AccessKeyId\":\"origin-key\",\"SecretAccessKey\":\"origin-secret\"}");
+      f.file("new", "{\"Version\":1,\"AccessKeyId\":\"test-key\",\"SecretAccessKey\":\"test-secret\"}");
   variables v;
   v["AWS_CONFIG_FILE"] = f.file("config", "[default]\ncredential_process = echo x >> " + ran + "; [ $(wc -l < " + ran +
                                               ") = 1 ] && cat " + old_keys + " || cat " + new_keys + "\n");
   v["AWS_REGION"] = "us-east-1";
-  v["AWS_ENDPOINT_URL"] = origin.endpoint();
+  v["AWS_ENDPOINT_URL"] = server.endpoint();
   for (const bool by_head : {false, true}) {  // whose answer does not say so
     const s3::client c = s3::client::from_environment(environment_of(v));
     CHECK((by_head ? head(c) : get(c)) == "5");
@@ -127,10 +127,10 @@ TEST_CASE("instance credentials and the instance's region are the last resort, a
 TEST_CASE("requests are anonymous only when that is asked for", "[s3][client]") {
   s3_server::options o;
   o.anonymous = s3_server::anonymous_access::read;
-  s3_server::background origin(o);
-  origin.put("b", "k", "12345");
+  s3_server::background server(o);
+  server.put("b", "k", "12345");
   variables v = {
-      {"AWS_ENDPOINT_URL", origin.endpoint()}, {"AWS_REGION", "us-east-1"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
+      {"AWS_ENDPOINT_URL", server.endpoint()}, {"AWS_REGION", "us-east-1"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
   CHECK_THAT(head(s3::client::from_environment(environment_of(v))), Contains("no AWS credentials (environment: "));
   CHECK(head(s3::client::from_environment(environment_of(v), {.anonymous = true})) == "5");
   v["AWS_ACCESS_KEY_ID"] = "half";

@@ -31,9 +31,9 @@ namespace {
 
 std::optional<shard> first_of(const s3::client& c, std::string prefix) {
   const auto loop = make_event_loop();
-  async_generator<shard> list = c.list(prefix);
+  stream<shard> list = c.list(prefix);
   struct ask {
-    static task<std::optional<shard>> run(async_generator<shard>& from) { co_return co_await from.next(); }
+    static task<std::optional<shard>> run(stream<shard>& from) { co_return co_await from.next(); }
   };
   return block_on(*loop, ask::run(list));
 }
@@ -99,13 +99,13 @@ TEST_CASE("every request to a bucket whose readers pay says so, under its signat
 }
 
 TEST_CASE("presigned URLs let a plain client do one thing for a while") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const std::string key = "a b/+%?&#\xc3\xa4";
-  origin.put("b", key, std::string_view("content"));
-  raw_client plain(origin.port());
+  server.put("b", key, std::string_view("content"));
+  raw_client plain(server.port());
   const auto ask = [&](const std::string& method, const std::string& url, const std::string& body = "") {
-    const std::string fields = "Host: 127.0.0.1:" + std::to_string(origin.port()) +
+    const std::string fields = "Host: 127.0.0.1:" + std::to_string(server.port()) +
                                "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
     plain.send(method + " " + target_of(url) + " HTTP/1.1\r\n" + fields);
     return plain.read(method == "HEAD");
@@ -116,15 +116,15 @@ TEST_CASE("presigned URLs let a plain client do one thing for a while") {
   CHECK(ask("PUT", get, "other").status == 403);
   CHECK(ask("GET", presigned(c, "s3://b/other", 60)).status == 404);
   CHECK(ask("PUT", presigned(c, "s3://b/new", 60, "PUT"), "written").status == 200);
-  CHECK(content_of(origin, "new") == "written");
+  CHECK(content_of(server, "new") == "written");
   CHECK(ask("HEAD", presigned(c, "s3://b/new", 60, "HEAD")).status == 200);
   CHECK(ask("DELETE", presigned(c, "s3://b/new", 60, "DELETE")).status == 204);
-  CHECK(content_of(origin, "new") == "(no object)");
+  CHECK(content_of(server, "new") == "(no object)");
 
   const std::string minute = presigned(c, "s3://b/" + key, 60);
-  origin.clock().set_offset(30);
+  server.clock().set_offset(30);
   CHECK(ask("GET", minute).status == 200);
-  origin.clock().set_offset(100);
+  server.clock().set_offset(100);
   CHECK(ask("GET", minute).status == 403);
 
   for (const std::int64_t seconds : {std::int64_t(0), std::int64_t(-1), std::int64_t(604801)}) {
@@ -140,10 +140,10 @@ TEST_CASE("presigned URLs of temporary credentials carry their token, and use th
   o.region = "eu-west-1";
   o.clock_offset = 7200;
   o.keys["temporary"] = s3_server::access_key("temporary-secret", "a/token+");
-  s3_server::background origin(o);
-  origin.put("b", "k", std::string_view("content"));
+  s3_server::background server(o);
+  server.put("b", "k", std::string_view("content"));
   s3::config_options at;
-  const std::string endpoint = origin.endpoint();
+  const std::string endpoint = server.endpoint();
   at.endpoint = endpoint;
   at.region = "us-east-1";
   const s3::client c(s3::config(at), s3::credentials("temporary", "temporary-secret", "a/token+"));
@@ -151,14 +151,14 @@ TEST_CASE("presigned URLs of temporary credentials carry their token, and use th
   block_on(*loop, c.get("s3://b/k", 0, 100, "", slab_pool(64 * KiB)));
   const std::string url = block_on(*loop, c.presign("s3://b/k", 60));
   CHECK(url.find("X-Amz-Security-Token=a%2Ftoken%2B") != std::string::npos);
-  raw_client plain(origin.port());
-  plain.send("GET " + target_of(url) + " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(origin.port()) + "\r\n\r\n");
+  raw_client plain(server.port());
+  plain.send("GET " + target_of(url) + " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server.port()) + "\r\n\r\n");
   CHECK(plain.read().body == "content");
 }
 
 TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the name, and nothing else") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const auto loop = make_event_loop();
   const std::string evil[] = {"a\r\nx-amz-acl: public-read",
                               "a HTTP/1.1\r\n\r\nDELETE /b/k HTTP/1.1\r\n\r\n",
@@ -171,18 +171,18 @@ TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the n
                               "caf\xef\xbf\xbf",  // U+FFFF: UTF-8, but in no XML
                               "\xed\xa0\x80"};    // a surrogate
   for (const std::string& key : evil) {
-    origin.log().clear();
+    server.log().clear();
     block_on(*loop, c.put("s3://b/" + key, bytes::copy("body")));
     CHECK(block_on(*loop, c.put("s3://b/" + key, pieces_of(pattern(2500), 700), small_parts)).size == 2500);
-    CHECK((content_of(origin, key) == pattern(2500)));
-    CHECK(origin.objects().open_uploads() == 0);
+    CHECK((content_of(server, key) == pattern(2500)));
+    CHECK(server.objects().open_uploads() == 0);
     CHECK(block_on(*loop, c.head("s3://b/" + key)).size == 2500);
     CHECK(first_of(c, "s3://b/" + key)->url == "s3://b/" + key);
-    for (const s3_server::logged_request& r : origin.log().entries()) {
+    for (const s3_server::logged_request& r : server.log().entries()) {
       CHECK((r.key == key || (r.key.empty() && r.query.find("prefix=" + key) != std::string::npos)));
       CHECK(r.status == 200);
     }
-    origin.objects().erase("b", key);
+    server.objects().erase("b", key);
   }
   for (const std::string bucket : {"b\r\nx-evil: 1", "b\n", "b c", "b\x7f"}) {
     CHECK_THROWS_AS(c.head("s3://" + bucket + "/k"), configuration_error);
@@ -196,8 +196,8 @@ TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the n
 }
 
 TEST_CASE("what is asked of an object is never asked of its bucket") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   for (const char* url : {"s3://b", "s3://b/", "s3://new-bucket"}) {
     CHECK_THROWS_AS(c.get(url, 0, 100, "", slab_pool(64 * KiB)), configuration_error);
     CHECK_THROWS_AS(c.head(url), configuration_error);
@@ -205,13 +205,13 @@ TEST_CASE("what is asked of an object is never asked of its bucket") {
     CHECK_THROWS_AS(c.put(url, pieces_of("x", 1)), configuration_error);
     CHECK_THROWS_AS(c.presign(url, 60), configuration_error);
   }
-  CHECK(origin.log().size() == 0);
+  CHECK(server.log().size() == 0);
 }
 
 TEST_CASE("a part of no bytes is refused before anything is sent: no range can ask for it") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
-  origin.put("b", "k", std::string_view("content"));
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
+  server.put("b", "k", std::string_view("content"));
   const auto loop = make_event_loop();
   for (const std::uint64_t offset : {0, 5}) {
     try {
@@ -221,14 +221,14 @@ TEST_CASE("a part of no bytes is refused before anything is sent: no range can a
       CHECK_THAT(e.what(), Catch::Matchers::Contains("s3://b/k") && Catch::Matchers::Contains("at least one byte"));
     }
   }
-  CHECK(origin.log().size() == 0);
+  CHECK(server.log().size() == 0);
 }
 
 TEST_CASE("a part that is larger than a slab is refused before anything is sent, whatever is known of the object") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const std::string content = pattern(100 * KiB);
-  origin.put("b", "k", std::string_view(content));
+  server.put("b", "k", std::string_view(content));
   const auto loop = make_event_loop();
   const auto get = [&](std::size_t length, std::optional<std::uint64_t> size) {
     return block_on(*loop, c.get("s3://b/k", 0, length, "", slab_pool(64 * KiB), size)).data.size();
@@ -244,21 +244,21 @@ TEST_CASE("a part that is larger than a slab is refused before anything is sent,
       }
     }
   }
-  CHECK(origin.log().size() == 0);
+  CHECK(server.log().size() == 0);
   CHECK(get(64 * KiB, content.size()) == 64 * KiB);
 }
 
 TEST_CASE("a redirect to another host is never followed: no signature leaves for it") {
   s3_server::background elsewhere;
   for (const int status : {301, 302, 303, 307, 308}) {
-    s3_server::background origin(small_part_server());
-    origin.put("b", "k", std::string_view("content"));
-    origin.faults().add({}, fault::refuse(status, status == 301 ? "PermanentRedirect" : "TemporaryRedirect")
+    s3_server::background server(small_part_server());
+    server.put("b", "k", std::string_view("content"));
+    server.faults().add({}, fault::refuse(status, status == 301 ? "PermanentRedirect" : "TemporaryRedirect")
                                 .with_field("Location", elsewhere.endpoint() + "/b/k")
                                 .with_field("x-amz-bucket-region", "us-east-1.evil.example/x"));
-    const s3::client c = client_of(origin);
+    const s3::client c = client_of(server);
     try_everything(c, "s3://b/k");
-    CHECK(origin.faults().injected() >= 7);
+    CHECK(server.faults().injected() >= 7);
     const auto loop = make_event_loop();
     try {
       block_on(*loop, c.head("s3://b/k"));
@@ -275,21 +275,21 @@ TEST_CASE("no message shows a key, a token or a signature, whatever the store an
   // What S3 sends with SignatureDoesNotMatch, and what a debugging proxy may make of a request.
   const std::string echo =
       "<Error><Code>SignatureDoesNotMatch</Code><Message>The request signature we calculated does not match the "
-      "signature you provided.</Message><AWSAccessKeyId>origin-key</AWSAccessKeyId><StringToSign>AWS4-HMAC-SHA256\n"
+      "signature you provided.</Message><AWSAccessKeyId>test-key</AWSAccessKeyId><StringToSign>AWS4-HMAC-SHA256\n"
       "20261121T000000Z</StringToSign><SignatureProvided>0123456789abcdef</SignatureProvided><CanonicalRequest>GET\n"
       "/b/k\nx-amz-security-token:a/session+token</CanonicalRequest><RequestId>1</RequestId></Error>";
   const scripted_server echoing({{"HTTP/1.1 403 Forbidden\r\nContent-Length: " + std::to_string(echo.size()) +
                                       "\r\nConnection: close\r\n\r\n" + echo,
                                   scripted_answer::then::fin}});
-  s3_server::background origin(small_part_server());
-  client_of(origin);
+  s3_server::background server(small_part_server());
+  client_of(server);
   std::vector<std::string> messages;
   const auto collect = [&](const std::string& endpoint) {
     s3::config_options o;
     o.endpoint = endpoint;
     o.region = "us-east-1";
     o.retry.base = std::chrono::microseconds(1);
-    const s3::client c(s3::config(o), s3::credentials("origin-key", "a-wrong-secret", "a/session+token"));
+    const s3::client c(s3::config(o), s3::credentials("test-key", "a-wrong-secret", "a/session+token"));
     for (std::string& m : try_everything(c, "s3://b/k")) messages.push_back(std::move(m));
     const auto loop = make_event_loop();
     const auto transport = std::make_shared<const http::transport_options>();
@@ -315,15 +315,15 @@ TEST_CASE("no message shows a key, a token or a signature, whatever the store an
                           fault::page(200),
                           fault::error_in_success("InternalError")};
   for (const fault& f : faults) {
-    origin.faults().clear();
-    origin.faults().add({}, f);
-    collect(origin.endpoint());
+    server.faults().clear();
+    server.faults().add({}, f);
+    collect(server.endpoint());
   }
   CHECK(messages.size() > 100);
   for (const std::string& m : messages) {
     INFO(m.size() << " bytes about " << m.substr(0, m.find(": ")));
     for (const char* secret : {"a-wrong-secret", "a/session+token", "a%2Fsession%2Btoken",
-                               "Signature=", "Credential=", "AWS4-HMAC", "X-Amz-", "origin-key", "0123456789abcdef"}) {
+                               "Signature=", "Credential=", "AWS4-HMAC", "X-Amz-", "test-key", "0123456789abcdef"}) {
       CHECK(m.find(secret) == std::string::npos);
     }
   }

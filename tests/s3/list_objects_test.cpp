@@ -31,7 +31,7 @@ scripted_answer page(const std::string& key, const std::string& next) {
   return {"HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(xml.size()) + "\r\n\r\n" + xml};
 }
 
-task<void> collect(async_generator<shard> listing, names& out) {
+task<void> collect(stream<shard> listing, names& out) {
   while (std::optional<shard> s = co_await listing.next()) out.push_back(s->url);
 }
 

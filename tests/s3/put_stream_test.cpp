@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 #include "tests/s3/uploading.hpp"
 #include "tests/support/catch.hpp"
@@ -25,7 +25,7 @@ using s3_server::fault;
 namespace {
 
 /// Stores `content` with parts of 1000 bytes, on a loop of its own.
-std::string stored_etag(const s3::client& c, const std::string& url, async_generator<bytes> content,
+std::string stored_etag(const s3::client& c, const std::string& url, stream<bytes> content,
                         s3::put_options o = small_parts) {
   const auto loop = make_event_loop();
   const s3::object_info info = block_on(*loop, c.put(url, std::move(content), o));
@@ -35,7 +35,7 @@ std::string stored_etag(const s3::client& c, const std::string& url, async_gener
 
 /// What putting it throws.
 template <class Error = s3::error>
-Error refused(const s3::client& c, async_generator<bytes> content, s3::put_options o = small_parts) {
+Error refused(const s3::client& c, stream<bytes> content, s3::put_options o = small_parts) {
   try {
     stored_etag(c, "s3://b/k", std::move(content), o);
   } catch (const Error& e) {
@@ -47,34 +47,34 @@ Error refused(const s3::client& c, async_generator<bytes> content, s3::put_optio
 }  // namespace
 
 TEST_CASE("streams of every length become objects: in one request where one part holds them") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   for (const std::size_t size : {0, 1, 999, 1000, 1001, 1999, 2000, 2001, 12345}) {
     for (const std::size_t piece : {1, 300, 1000, 4096, 20000}) {
       if (size > 3000 && piece == 1) continue;
       INFO(size << " bytes in pieces of " << piece);
-      origin.log().clear();
+      server.log().clear();
       const std::string body = pattern(size);
       const std::string etag = stored_etag(c, "s3://b/k", pieces_of(body, piece));
-      CHECK((content_of(origin, "k") == body));
-      CHECK(origin.objects().find("b", "k")->etag == etag);
+      CHECK((content_of(server, "k") == body));
+      CHECK(server.objects().find("b", "k")->etag == etag);
       const std::size_t parts = (size + 999) / 1000;
-      CHECK(origin.log().size() == (parts <= 1 ? 1 : parts + 2));
-      CHECK(origin.objects().open_uploads() == 0);
+      CHECK(server.log().size() == (parts <= 1 ? 1 : parts + 2));
+      CHECK(server.objects().open_uploads() == 0);
     }
   }
 }
 
 TEST_CASE("size, checksums, content type and metadata of what is stored") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const s3::header_field about[] = {{"step", "1000"}, {"by", "a test: x=1;  y"}};
   for (const std::size_t size : {10, 2500}) {
     s3::put_options o = small_parts;
     o.content_type = "application/x-test";
     o.metadata = about;
     stored_etag(c, "s3://b/k", pieces_of(pattern(size), 700), o);
-    const auto object = origin.objects().find("b", "k");
+    const auto object = server.objects().find("b", "k");
     using field = s3_server::object::field;
     CHECK(object->fields.size() == 3);
     CHECK(object->fields[0] == field("content-type", "application/x-test"));
@@ -83,7 +83,7 @@ TEST_CASE("size, checksums, content type and metadata of what is stored") {
     CHECK(!object->checksum("x-amz-checksum-crc32c").empty());
     o.checksums = false;
     stored_etag(c, "s3://b/k", pieces_of(pattern(size), 700), o);
-    CHECK(origin.objects().find("b", "k")->checksums.empty());
+    CHECK(server.objects().find("b", "k")->checksums.empty());
   }
   const auto loop = make_event_loop();
   CHECK(block_on(*loop, c.put("s3://b/k", pieces_of(pattern(2500), 700), small_parts)).size == 2500);
@@ -108,12 +108,12 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
                         f.what != fault::kind::page && f.what != fault::kind::no_etag;
       if (i == 0 && lost) continue;
       INFO(methods[i] << " " << numbers[i] << ", fault " << static_cast<int>(f.what));
-      s3_server::background origin(small_part_server());
-      origin.faults().add({.method = methods[i], .nth = numbers[i]}, f);
-      stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 700));
-      CHECK(origin.faults().injected() == 1);
-      CHECK((content_of(origin, "k") == body));
-      CHECK(origin.objects().open_uploads() == 0);
+      s3_server::background server(small_part_server());
+      server.faults().add({.method = methods[i], .nth = numbers[i]}, f);
+      stored_etag(client_of(server), "s3://b/k", pieces_of(body, 700));
+      CHECK(server.faults().injected() == 1);
+      CHECK((content_of(server, "k") == body));
+      CHECK(server.objects().open_uploads() == 0);
     }
   }
 }
@@ -121,17 +121,17 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
 TEST_CASE("a store under random faults holds what was put, or what was there before") {
   int stored = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-    s3_server::background origin(small_part_server());
-    origin.put("b", "k", std::string_view("before"));
-    origin.faults().randomize({.seed = seed, .probability = 0.25, .per_request = 1});
+    s3_server::background server(small_part_server());
+    server.put("b", "k", std::string_view("before"));
+    server.faults().randomize({.seed = seed, .probability = 0.25, .per_request = 1});
     const std::string body = pattern(3300 + 100 * seed);
     INFO("seed " << seed);
     try {
-      stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 512));
+      stored_etag(client_of(server), "s3://b/k", pieces_of(body, 512));
       ++stored;
-      CHECK((content_of(origin, "k") == body));
+      CHECK((content_of(server, "k") == body));
     } catch (const error&) {
-      const std::string there = content_of(origin, "k");
+      const std::string there = content_of(server, "k");
       CHECK((there == "before" || there == body));
     }
   }
@@ -140,90 +140,90 @@ TEST_CASE("a store under random faults holds what was put, or what was there bef
 
 TEST_CASE("what fails for good leaves neither object nor upload") {
   for (const std::uint64_t part : {1, 2, 5}) {
-    s3_server::background origin(small_part_server());
-    origin.faults().add({.method = "PUT", .nth = part}, fault::refuse(403, "AccessDenied"));
-    const s3::error e = refused(client_of(origin), pieces_of(pattern(4500), 700));
+    s3_server::background server(small_part_server());
+    server.faults().add({.method = "PUT", .nth = part}, fault::refuse(403, "AccessDenied"));
+    const s3::error e = refused(client_of(server), pieces_of(pattern(4500), 700));
     CHECK(e.code() == "AccessDenied");
     CHECK(e.object() == "s3://b/k");
-    CHECK(origin.objects().open_uploads() == 0);
-    CHECK(origin.objects().size("b") == 0);
+    CHECK(server.objects().open_uploads() == 0);
+    CHECK(server.objects().size("b") == 0);
   }
   for (const std::uint64_t request : {1, 2}) {  // the creation and the completion
-    s3_server::background origin(small_part_server());
-    origin.faults().add({.method = "POST", .nth = request}, fault::refuse(403, "AccessDenied"));
-    CHECK(refused(client_of(origin), pieces_of(pattern(4500), 700)).code() == "AccessDenied");
-    CHECK(origin.objects().open_uploads() == 0);
-    CHECK(origin.objects().size("b") == 0);
+    s3_server::background server(small_part_server());
+    server.faults().add({.method = "POST", .nth = request}, fault::refuse(403, "AccessDenied"));
+    CHECK(refused(client_of(server), pieces_of(pattern(4500), 700)).code() == "AccessDenied");
+    CHECK(server.objects().open_uploads() == 0);
+    CHECK(server.objects().size("b") == 0);
   }
   {
     // Completed, and every answer an error: the client cannot know, and says so.
-    s3_server::background origin(small_part_server());
-    origin.faults().add({.method = "POST", .nth = 2, .times = 5}, fault::error_in_success("InternalError"));
-    const s3::error e = refused(client_of(origin), pieces_of(pattern(4500), 700));
+    s3_server::background server(small_part_server());
+    server.faults().add({.method = "POST", .nth = 2, .times = 5}, fault::error_in_success("InternalError"));
+    const s3::error e = refused(client_of(server), pieces_of(pattern(4500), 700));
     CHECK(e.status() == 200);
     CHECK(e.code() == "InternalError");
-    CHECK(origin.objects().open_uploads() == 0);
+    CHECK(server.objects().open_uploads() == 0);
   }
 }
 
 TEST_CASE("a source that fails, ends early or goes on makes no object") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   s3::put_options o = small_parts;
   for (const std::uint64_t promised : {0, 10, 500, 2499, 2501, 4000}) {
     o.size = promised;
     const error e = refused<error>(c, pieces_of(pattern(2500), 700), o);
     CHECK(e.object() == "s3://b/k");
     CHECK(e.offset() == std::min<std::uint64_t>(promised, 2500));
-    CHECK(origin.objects().open_uploads() == 0);
+    CHECK(server.objects().open_uploads() == 0);
   }
   o.size = 2500;
   for (const std::size_t size : {100, 1000, 1800, 2499}) {
     CHECK(refused<decode_error>(c, failing_after(size, 300), small_parts).reason() == "the source broke");
-    CHECK(origin.objects().open_uploads() == 0);
+    CHECK(server.objects().open_uploads() == 0);
   }
-  CHECK(origin.objects().size("b") == 0);
+  CHECK(server.objects().size("b") == 0);
   stored_etag(c, "s3://b/k", pieces_of(pattern(2500), 700), o);
-  CHECK((content_of(origin, "k") == pattern(2500)));
+  CHECK((content_of(server, "k") == pattern(2500)));
 }
 
 TEST_CASE("an object that is there already is left alone on demand") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   s3::put_options o = small_parts;
   o.only_new = true;
   for (const std::size_t size : {5, 5000}) {
-    origin.objects().erase("b", "k");
+    server.objects().erase("b", "k");
     stored_etag(c, "s3://b/k", pieces_of(pattern(size), 700), o);
     const s3::error e = refused(c, pieces_of(pattern(size + 1), 700), o);
     CHECK(e.status() == 412);
     CHECK(e.code() == "PreconditionFailed");
-    CHECK((content_of(origin, "k") == pattern(size)));
-    CHECK(origin.objects().open_uploads() == 0);
+    CHECK((content_of(server, "k") == pattern(size)));
+    CHECK(server.objects().open_uploads() == 0);
   }
   const auto loop = make_event_loop();
   CHECK_THROWS_AS(block_on(*loop, c.put("s3://b/k", bytes::copy("x"), o)), s3::error);
   block_on(*loop, c.put("s3://b/new", bytes::copy("x"), o));
-  CHECK(content_of(origin, "new") == "x");
+  CHECK(content_of(server, "new") == "x");
   block_on(*loop, c.put("s3://b/new", bytes::copy("y"), "text/plain"));
-  CHECK(content_of(origin, "new") == "y");
-  CHECK(origin.objects().find("b", "new")->fields.size() == 1);
+  CHECK(content_of(server, "new") == "y");
+  CHECK(server.objects().find("b", "new")->fields.size() == 1);
 }
 
 TEST_CASE("an answer to the completion that is lost is looked for") {
   const std::string body = pattern(3000);
   for (const bool other : {false, true}) {
-    s3_server::background origin(small_part_server());
-    origin.faults().add({.method = "POST", .nth = 2}, fault::reset_in_body(10));
+    s3_server::background server(small_part_server());
+    server.faults().add({.method = "POST", .nth = 2}, fault::reset_in_body(10));
     // Somebody else stores an object of that name at once: ours is not there, although it was.
-    if (other) origin.faults().add({.method = "HEAD"}, fault::replace_object());
+    if (other) server.faults().add({.method = "HEAD"}, fault::replace_object());
     if (other) {
-      CHECK(refused(client_of(origin), pieces_of(body, 700)).code() == "NoSuchUpload");
+      CHECK(refused(client_of(server), pieces_of(body, 700)).code() == "NoSuchUpload");
     } else {
-      const std::string etag = stored_etag(client_of(origin), "s3://b/k", pieces_of(body, 700));
-      CHECK(etag == origin.objects().find("b", "k")->etag);
+      const std::string etag = stored_etag(client_of(server), "s3://b/k", pieces_of(body, 700));
+      CHECK(etag == server.objects().find("b", "k")->etag);
     }
-    CHECK((content_of(origin, "k") == body));
+    CHECK((content_of(server, "k") == body));
   }
 }
 
@@ -249,40 +249,40 @@ TEST_CASE("a store that tells another checksum than was sent has not stored it")
 TEST_CASE("a store that knows no checksums is told none when an upload is completed") {
   s3_server::options o = small_part_server();
   o.checksums = false;
-  s3_server::background origin(o);
-  const s3::client c = client_of(origin);
+  s3_server::background server(o);
+  const s3::client c = client_of(server);
   const auto loop = make_event_loop();
   const std::string text = pattern(2500);
   for (std::size_t size : {std::size_t(700), text.size()}) {
     auto stream = pieces_of(text.substr(0, size), 300);
     const s3::object_info stored = block_on(*loop, c.put("s3://b/k", std::move(stream), small_parts));
     CHECK(stored.size == size);
-    CHECK(content_of(origin, "k") == text.substr(0, size));
+    CHECK(content_of(server, "k") == text.substr(0, size));
   }
-  CHECK(origin.objects().open_uploads() == 0);
+  CHECK(server.objects().open_uploads() == 0);
 }
 
 TEST_CASE("streams are stored over TLS") {
   s3_server::options o = small_part_server();
   o.tls.enabled = true;
-  s3_server::background origin(o);
-  origin.objects().create_bucket("b");
+  s3_server::background server(o);
+  server.objects().create_bucket("b");
   s3::config_options at;
-  const std::string endpoint = origin.endpoint();
-  const std::string authority = origin.certificate_file();
+  const std::string endpoint = server.endpoint();
+  const std::string authority = server.certificate_file();
   at.endpoint = endpoint;
   at.ca_bundle = authority;
-  const s3::client c(s3::config(at), s3::credentials("origin-key", "origin-secret"));
+  const s3::client c(s3::config(at), s3::credentials("test-key", "test-secret"));
   const std::string body = pattern(300'000);
   s3::put_options large;
   large.part = 70'000;
   for (const bool checksums : {true, false}) {
     INFO("checksums " << checksums);
-    const std::size_t before = origin.log().entries().size();
+    const std::size_t before = server.log().entries().size();
     large.checksums = checksums;
     stored_etag(c, "s3://b/k", pieces_of(body, 30'000), large);
-    CHECK((content_of(origin, "k") == body));
-    const std::vector<s3_server::logged_request> asked = origin.log().entries();
+    CHECK((content_of(server, "k") == body));
+    const std::vector<s3_server::logged_request> asked = server.log().entries();
     int parts = 0;
     for (std::size_t i = before; i < asked.size(); ++i) {
       const bool part = asked[i].method == "PUT";
@@ -301,74 +301,74 @@ TEST_CASE("parts of an upload go out side by side, as many as the bounds allow, 
     std::size_t expected;
   };
   for (const bound& b : {bound{4, 1 << 20, 4}, bound{100, 3999, 3}, bound{1, 1 << 20, 1}, bound{5, 10, 1}}) {
-    s3_server::background origin(small_part_server());
-    origin.faults().add({.method = "PUT"}, fault::stall_head());
-    const s3::client c = client_of(origin);
+    s3_server::background server(small_part_server());
+    server.faults().add({.method = "PUT"}, fault::stall_head());
+    const s3::client c = client_of(server);
     std::size_t made = 0;
     const auto loop = make_event_loop();
     {
       s3::put_options o = small_parts;
       o.parts = b.parts;
       o.window = b.window;
-      const started<s3::object_info> running(*loop, c.put("s3://b/k", endless(100, made), o));
+      const spawned<s3::object_info> running(*loop, c.put("s3://b/k", endless(100, made), o));
       // The creation, and that many parts.
-      while (origin.log().size() < b.expected + 1) block_on(*loop, one_turn());
+      while (server.log().size() < b.expected + 1) block_on(*loop, one_turn());
       for (int turn = 0; turn < 20; ++turn) block_on(*loop, one_turn());
-      CHECK(origin.log().size() == b.expected + 1);
+      CHECK(server.log().size() == b.expected + 1);
       // One piece more, to know that the part before is not the last.
       CHECK(made == b.expected * 1000 + 100);
     }
     loop->drain();
     CHECK(loop->frames() == 0);
-    CHECK(origin.objects().open_uploads() == 0);
+    CHECK(server.objects().open_uploads() == 0);
   }
 }
 
 TEST_CASE("memory stays bounded while a long stream is stored") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const std::size_t total = 200'000;
   std::size_t most = 0;
   s3::put_options o = small_parts;
   o.parts = 3;
-  stored_etag(c, "s3://b/k", watched(total, 250, origin, most), o);
-  CHECK(content_of(origin, "k").size() == total);
+  stored_etag(c, "s3://b/k", watched(total, 250, server, most), o);
+  CHECK(content_of(server, "k").size() == total);
   CHECK(most <= 3 * 1000 + 250);
 }
 
 TEST_CASE("dropped at any moment, an upload leaves nothing behind") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const std::string body = pattern(5500);
   int whole = 0;
   int uploads = 0;
   for (std::uint64_t turns = 0; turns < 120; ++turns) {
-    origin.objects().erase("b", "k");
-    origin.log().clear();
+    server.objects().erase("b", "k");
+    server.log().clear();
     const auto loop = make_event_loop();
     std::uint64_t turn = 0;
     {
-      const started<s3::object_info> running(*loop, c.put("s3://b/k", pieces_of(body, 400), small_parts));
+      const spawned<s3::object_info> running(*loop, c.put("s3://b/k", pieces_of(body, 400), small_parts));
       loop->run_until([&] { return running.done() || turn++ >= turns; });
     }
     loop->drain();
     CHECK(loop->frames() == 0);
     CHECK(loop->operations() == 0);
     INFO("dropped after " << turns << " turns");
-    CHECK(origin.objects().open_uploads() == 0);
-    if (origin.objects().find("b", "k") != nullptr) {
+    CHECK(server.objects().open_uploads() == 0);
+    if (server.objects().find("b", "k") != nullptr) {
       ++whole;
-      CHECK((content_of(origin, "k") == body));
+      CHECK((content_of(server, "k") == body));
     }
-    if (origin.log().size() > 0) ++uploads;
+    if (server.log().size() > 0) ++uploads;
   }
   CHECK(uploads > 0);
   CHECK(whole < 120);
 }
 
 TEST_CASE("options that cannot work, and text that no header may carry, are refused before anything is sent") {
-  s3_server::background origin(small_part_server());
-  const s3::client c = client_of(origin);
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
   const auto refuses = [&](const s3::put_options& o) {
     CHECK_THROWS_AS(c.put("s3://b/k", pieces_of("x", 1), o), configuration_error);
     CHECK_THROWS_AS(c.put("s3://b/k", bytes::copy("x"), o), configuration_error);
@@ -394,7 +394,7 @@ TEST_CASE("options that cannot work, and text that no header may carry, are refu
     o.metadata = field;
     refuses(o);
   }
-  CHECK(origin.log().size() == 0);
+  CHECK(server.log().size() == 0);
 
   s3::config_options aws;
   aws.region = "us-east-1";
@@ -411,5 +411,5 @@ TEST_CASE("options that cannot work, and text that no header may carry, are refu
   s3::detail::object_chunk chunk(10001, 1000000, bytes::copy("x"), false);
   CHECK_THROWS_WITH(block_on(*loop, s3::detail::store_part(session, "b", "k", "id", std::move(chunk), true)),
                     Contains("s3://b/k at byte 1000000"));
-  CHECK(origin.log().size() == 0);
+  CHECK(server.log().size() == 0);
 }

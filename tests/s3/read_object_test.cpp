@@ -21,19 +21,19 @@ namespace {
 
 class store {
  public:
-  store() : client_(config(), s3::credentials("origin-key", "origin-secret")) {}
+  store() : client_(config(), s3::credentials("test-key", "test-secret")) {}
 
   std::string read(std::string_view key) { return std::string(block_on(*loop_, client_.read(url(key))).view()); }
   std::string read(std::string_view key, std::size_t max_bytes) {
     return std::string(block_on(*loop_, client_.read(url(key), max_bytes)).view());
   }
 
-  s3_server::background origin;
+  s3_server::background server;
 
  private:
   static std::string url(std::string_view key) { return "s3://b/" + std::string(key); }
   s3::config config() const {
-    const std::string endpoint = origin.endpoint();
+    const std::string endpoint = server.endpoint();
     s3::config_options o;
     o.endpoint = endpoint;
     return s3::config(o);
@@ -49,9 +49,9 @@ TEST_CASE("a whole object is read into one piece of memory", "[s3][read]") {
   store s;
   std::string large;
   for (std::size_t i = 0; i < 3 * MiB + 17; ++i) large += static_cast<char>(i * i >> 7);
-  s.origin.put("b", "labels.json", std::string_view("{\"cat\": 1}"));
-  s.origin.put("b", "large", bytes::copy(large));
-  s.origin.put("b", "empty", std::string_view());
+  s.server.put("b", "labels.json", std::string_view("{\"cat\": 1}"));
+  s.server.put("b", "large", bytes::copy(large));
+  s.server.put("b", "empty", std::string_view());
   CHECK(s.read("labels.json") == "{\"cat\": 1}");
   CHECK((s.read("large") == large));
   CHECK(s.read("empty").empty());
@@ -60,7 +60,7 @@ TEST_CASE("a whole object is read into one piece of memory", "[s3][read]") {
 
 TEST_CASE("an object that is larger than allowed is an error that names it and both sizes", "[s3][read]") {
   store s;
-  s.origin.put("b", "labels.json", std::string_view("0123456789"));
+  s.server.put("b", "labels.json", std::string_view("0123456789"));
   CHECK(s.read("labels.json", 10) == "0123456789");
   try {
     s.read("labels.json", 9);
@@ -73,7 +73,7 @@ TEST_CASE("an object that is larger than allowed is an error that names it and b
 
 TEST_CASE("an object or bucket that is not there is S3's error, a bucket alone is none to read", "[s3][read]") {
   store s;
-  s.origin.put("b", "k", std::string_view("x"));
+  s.server.put("b", "k", std::string_view("x"));
   try {
     s.read("missing");
     FAIL("no error");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/http/response.hpp>
-#include <millrace/io/detail/run_process.hpp>
+#include <millrace/io/process.hpp>
 #include <millrace/s3/auth/detail/default_chain.hpp>
 
 #include "tests/s3/vectors.hpp"
@@ -92,8 +92,8 @@ class recorded_world {
     co_return out;
   }
 
-  task<millrace::detail::process_result> run(std::string command, duration, std::size_t) {
-    millrace::detail::process_result out;
+  task<millrace::process_result> run(std::string command, duration, std::size_t) {
+    millrace::process_result out;
     FILE* pipe = ::popen(command.c_str(), "r");
     if (pipe == nullptr) throw std::runtime_error("popen");
     char buffer[512];

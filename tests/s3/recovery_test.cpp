@@ -29,7 +29,7 @@ s3::config config_of(const std::string& endpoint, const char* region = "us-east-
   o.retry.max_over_hint = std::chrono::milliseconds(1);
   return s3::config(o);
 }
-s3::credentials right() { return s3::credentials("origin-key", "origin-secret"); }
+s3::credentials right() { return s3::credentials("test-key", "test-secret"); }
 
 /// Asks for the object, by GET and by HEAD; "1000 1000", or what went wrong.
 std::string ask(const s3::client& c, bool head_first = false) {
@@ -71,12 +71,12 @@ TEST_CASE("a clock that is off is put right by the first refusal, of a GET and o
     for (const bool head_first : {false, true}) {
       s3_server::options o;
       o.clock_offset = offset;
-      s3_server::background origin(o);
-      origin.put("b", "k", content);
-      const s3::client c(config_of(origin.endpoint()), right());
+      s3_server::background server(o);
+      server.put("b", "k", content);
+      const s3::client c(config_of(server.endpoint()), right());
       CHECK(ask(c, head_first) == "1000 1000");
       CHECK(ask(c) == "1000 1000");
-      CHECK(origin.log().entries().size() == 5);  // one refusal: the offset is kept
+      CHECK(server.log().entries().size() == 5);  // one refusal: the offset is kept
     }
   }
 }
@@ -85,32 +85,32 @@ TEST_CASE("a bucket elsewhere is asked for in its region from the first refusal 
   for (const bool head_first : {false, true}) {
     s3_server::options o;
     o.region = "eu-west-1";
-    s3_server::background origin(o);
-    origin.put("b", "k", content);
-    const s3::client c(config_of(origin.endpoint()), right());
+    s3_server::background server(o);
+    server.put("b", "k", content);
+    const s3::client c(config_of(server.endpoint()), right());
     CHECK(ask(c, head_first) == "1000 1000");
     CHECK(ask(c) == "1000 1000");
-    CHECK(origin.log().entries().size() == 5);
+    CHECK(server.log().entries().size() == 5);
   }
 }
 
 TEST_CASE("expired credentials are renewed once", "[s3][recovery]") {
   s3_server::options o;
   o.keys["old-key"] = s3_server::access_key("old-secret", "", true);
-  s3_server::background origin(o);
-  origin.put("b", "k", content);
-  const s3::client c(config_of(origin.endpoint()), std::make_shared<renewed>(true));
+  s3_server::background server(o);
+  server.put("b", "k", content);
+  const s3::client c(config_of(server.endpoint()), std::make_shared<renewed>(true));
   CHECK(ask(c) == "1000 1000");
-  CHECK(origin.log().entries().size() == 3);
-  const s3::client never(config_of(origin.endpoint()), std::make_shared<renewed>(false));
+  CHECK(server.log().entries().size() == 3);
+  const s3::client never(config_of(server.endpoint()), std::make_shared<renewed>(false));
   CHECK_THAT(ask(never), Catch::Matchers::Contains("ExpiredToken"));
-  CHECK(origin.log().entries().size() == 5);
+  CHECK(server.log().entries().size() == 5);
 }
 
 TEST_CASE("refusals that pass are waited for, with the store's own hint", "[s3][recovery]") {
-  s3_server::background origin;
-  origin.put("b", "k", content);
-  const s3::client c(config_of(origin.endpoint()), right());
+  s3_server::background server;
+  server.put("b", "k", content);
+  const s3::client c(config_of(server.endpoint()), right());
   const fault passing[] = {fault::refuse(500, "InternalError"),
                            fault::refuse(503, "SlowDown").with_field("Retry-After", "1"),
                            fault::refuse(429, "TooManyRequests").with_field("x-amz-retry-after", "30000"),
@@ -118,19 +118,19 @@ TEST_CASE("refusals that pass are waited for, with the store's own hint", "[s3][
                            fault::refuse(502, "BadGateway"),
                            fault::page(504)};
   for (const fault& f : passing) {
-    origin.faults().clear();
-    origin.faults().add({.key = "k", .times = 2}, f);
+    server.faults().clear();
+    server.faults().add({.key = "k", .times = 2}, f);
     CHECK(ask(c) == "1000 1000");
-    CHECK(origin.faults().injected() >= 2);
+    CHECK(server.faults().injected() >= 2);
   }
-  origin.faults().clear();
-  origin.faults().add({.key = "k"}, fault::refuse(500, "InternalError"));
+  server.faults().clear();
+  server.faults().add({.key = "k"}, fault::refuse(500, "InternalError"));
   CHECK_THAT(ask(c), Catch::Matchers::Contains("500 InternalError"));
-  origin.faults().clear();
-  origin.log().clear();
-  origin.faults().add({.key = "k"}, fault::refuse(403, "AccessDenied"));
+  server.faults().clear();
+  server.log().clear();
+  server.faults().add({.key = "k"}, fault::refuse(403, "AccessDenied"));
   CHECK_THAT(ask(c), Catch::Matchers::Contains("403 AccessDenied"));
-  CHECK(origin.log().entries().size() == 1);
+  CHECK(server.log().entries().size() == 1);
 }
 
 TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3][recovery]") {
@@ -147,20 +147,20 @@ TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3]
     s3_server::options o;
     o.tls.enabled = true;
     o.tls.greeting = greeting;
-    s3_server::background origin(o);
+    s3_server::background server(o);
     http::transport_options t;
-    t.ca_file = origin.certificate_file();
-    const s3::client c(config_of(origin.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
+    t.ca_file = server.certificate_file();
+    const s3::client c(config_of(server.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
     CHECK_THAT(ask(c), Contains("127.0.0.1"));
-    CHECK(origin.stats().connections == 3);
+    CHECK(server.stats().connections == 3);
   }
   s3_server::options o;
   o.tls.enabled = true;
   o.tls.expired = true;
-  s3_server::background origin(o);
+  s3_server::background server(o);
   http::transport_options t;
-  t.ca_file = origin.certificate_file();
-  const s3::client c(config_of(origin.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
+  t.ca_file = server.certificate_file();
+  const s3::client c(config_of(server.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
   CHECK_THAT(ask(c), Contains("certificate"));
-  CHECK(origin.stats().connections == 1);  // asking again would not help
+  CHECK(server.stats().connections == 1);  // asking again would not help
 }

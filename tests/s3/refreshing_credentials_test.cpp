@@ -3,7 +3,7 @@
 #include <millrace/s3/auth/refreshing_credentials.hpp>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/io/sleep.hpp>
@@ -25,7 +25,7 @@ using Catch::Matchers::Contains;
 using millrace::block_on;
 using millrace::duration;
 using millrace::executor;
-using millrace::started;
+using millrace::spawned;
 using millrace::task;
 using millrace::testing::virtual_loop;
 
@@ -195,7 +195,7 @@ TEST_CASE("all who wait share one refresh, and its failure", "[s3][credentials]"
     f.source->asked = 0;
     int good = 0;
     int bad = 0;
-    std::vector<started<void>> all;
+    std::vector<spawned<void>> all;
     for (int i = 0; i < 100; ++i) all.emplace_back(f.loop, one(f.provider, good, bad));
     f.loop.run_until([&] { return good + bad == 100; });
     f.loop.drain();
@@ -212,7 +212,7 @@ TEST_CASE("dropping one who waits, or who began the refresh, disturbs no other",
         virtual_loop loop;
         auto source = std::make_shared<fake_source>(loop);
         auto provider = std::make_unique<provider_type>(source);
-        std::vector<started<s3::credentials>> all;
+        std::vector<spawned<s3::credentials>> all;
         for (int i = 0; i < 3; ++i) all.emplace_back(loop, provider->get());
         for (int i = 0; i < turns; ++i) turn(loop);
         if (dropped < 3) {
@@ -244,9 +244,9 @@ TEST_CASE("who waits on another loop is woken there, and may be dropped there at
     auto other = std::make_unique<virtual_loop>();
     auto source = std::make_shared<fake_source>(asking);
     provider_type provider(source);
-    started<s3::credentials> first(asking, provider.get());
+    spawned<s3::credentials> first(asking, provider.get());
     turn(asking);
-    auto second = std::make_unique<started<s3::credentials>>(*other, provider.get());
+    auto second = std::make_unique<spawned<s3::credentials>>(*other, provider.get());
     if (moment == 0) second.reset();
     turn(*other);
     if (moment == 1) second.reset();
@@ -278,12 +278,12 @@ TEST_CASE("a loop that ends does not wait for a slow refresh, and who waits on a
   auto source = std::make_shared<fake_source>(clock);
   source->latency = seconds(3600);
   provider_type provider(source);
-  auto first = std::make_unique<started<s3::credentials>>(*asking, provider.get());
-  auto region = std::make_unique<started<std::string>>(*asking, provider.region());
+  auto first = std::make_unique<spawned<s3::credentials>>(*asking, provider.get());
+  auto region = std::make_unique<spawned<std::string>>(*asking, provider.region());
   turn(*asking);
   turn(*asking);
-  started<s3::credentials> second(other, provider.get());
-  started<std::string> second_region(other, provider.region());
+  spawned<s3::credentials> second(other, provider.get());
+  spawned<std::string> second_region(other, provider.region());
   turn(other);
   CHECK(source->asked == 1);
   CHECK(source->regions_asked == 1);
@@ -324,7 +324,7 @@ TEST_CASE("loops on threads of their own share one refresh", "[s3][credentials]"
   {
     virtual_loop home;
     millrace::loop_thread threads[4];
-    std::vector<started<s3::credentials>> all;
+    std::vector<spawned<s3::credentials>> all;
     const auto ask = [](millrace::executor& there, s3::credentials_provider& p) -> task<s3::credentials> {
       auto make = [&p] { return p.get(); };
       co_return co_await millrace::run_on(there, make);
@@ -410,7 +410,7 @@ TEST_CASE("the region is asked for once, by all who want to know it", "[s3][cred
   for (const bool dropping : {false, true}) {
     int good = 0;
     int bad = 0;
-    std::vector<started<void>> all;
+    std::vector<spawned<void>> all;
     for (int i = 0; i < 10; ++i) all.emplace_back(f.loop, one(f.provider, good, bad));
     if (dropping) {
       turn(f.loop);

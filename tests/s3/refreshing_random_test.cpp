@@ -3,7 +3,7 @@
 #include <millrace/s3/auth/refreshing_credentials.hpp>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/s3/auth/detail/default_chain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -20,7 +20,7 @@
 namespace {
 
 namespace s3 = millrace::s3;
-using millrace::started;
+using millrace::spawned;
 using millrace::task;
 using millrace::testing::virtual_loop;
 
@@ -82,7 +82,7 @@ TEST_CASE("random programs of waiting, dropping, failing and refusing on two loo
     auto source = std::make_shared<moody_source>();
     provider_type provider(source);
     s3::credentials last;
-    std::list<started<void>> waiting[2];
+    std::list<spawned<void>> waiting[2];
     const auto sweep = [&] {
       for (auto& list : waiting) {
         for (auto it = list.begin(); it != list.end();) {

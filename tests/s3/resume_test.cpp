@@ -37,8 +37,8 @@ s3::client client_of(const std::string& endpoint, duration stall = std::chrono::
   o.retry.throttling_base = std::chrono::microseconds(20);
   http::transport_options t;
   t.stall_timeout = stall;
-  return s3::client(s3::config(o),
-                    std::make_shared<s3::fixed_credentials>(s3::credentials("origin-key", "origin-secret")), t);
+  return s3::client(s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("test-key", "test-secret")),
+                    t);
 }
 
 /// An object of 300,000 bytes behind faults, read by parts of at most a slab of 256 KiB.
@@ -46,8 +46,8 @@ class faulty {
  public:
   static constexpr std::size_t size = 300'000;
 
-  explicit faulty(duration stall = std::chrono::seconds(30)) : client_(client_of(origin.endpoint(), stall)) {
-    etag = origin.put("b", "k", content);
+  explicit faulty(duration stall = std::chrono::seconds(30)) : client_(client_of(server.endpoint(), stall)) {
+    etag = server.put("b", "k", content);
   }
 
   /// The part, or what went wrong.
@@ -59,13 +59,13 @@ class faulty {
   /// The ranges of the requests so far.
   std::vector<std::string> ranges() const {
     std::vector<std::string> all;
-    for (const auto& r : origin.log().entries()) all.push_back(r.range);
+    for (const auto& r : server.log().entries()) all.push_back(r.range);
     return all;
   }
   std::string expected(std::size_t offset, std::size_t length) const { return content.substr(offset, length); }
 
   const std::string content = content_of(size);
-  mutable s3_server::background origin;
+  mutable s3_server::background server;
   std::string etag;
   slab_pool slabs{256 * KiB};
 
@@ -93,11 +93,11 @@ using ranges = std::vector<std::string>;
 
 TEST_CASE("a body that breaks off goes on at the next byte, with If-Match", "[s3][resume]") {
   faulty o;
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'001));
-  o.origin.faults().add({.key = "k", .nth = 2}, fault::close_in_body(80'000));
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'001));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::close_in_body(80'000));
   CHECK((o.get(1000, 200'000) == o.expected(1000, 200'000)));
   CHECK(o.ranges() == ranges{"bytes=1000-200999", "bytes=71001-200999", "bytes=151001-200999"});
-  const auto asked = o.origin.log().entries();
+  const auto asked = o.server.log().entries();
   CHECK(asked[0].if_match.empty());
   CHECK(asked[1].if_match == o.etag);
   CHECK(asked[2].if_match == o.etag);
@@ -107,25 +107,25 @@ TEST_CASE("a body that breaks off goes on at the next byte, with If-Match", "[s3
 TEST_CASE("a break at any byte is mended", "[s3][resume]") {
   faulty o;
   for (std::uint64_t at : {0u, 1u, 511u, 16'384u, 99'998u, 99'999u}) {
-    o.origin.faults().clear();
-    o.origin.faults().add({.key = "k", .times = 1}, fault::close_in_body(at));
+    o.server.faults().clear();
+    o.server.faults().add({.key = "k", .times = 1}, fault::close_in_body(at));
     CHECK((o.get(7, 100'000) == o.expected(7, 100'000)));
-    o.origin.faults().clear();
-    o.origin.faults().add({.key = "k", .times = 1}, fault::reset_in_body(at));
+    o.server.faults().clear();
+    o.server.faults().add({.key = "k", .times = 1}, fault::reset_in_body(at));
     CHECK((o.get(7, 100'000, o.etag) == o.expected(7, 100'000)));
-    o.origin.faults().clear();
-    o.origin.faults().add({.key = "k", .times = 1}, fault::chunked_cut(at));
+    o.server.faults().clear();
+    o.server.faults().add({.key = "k", .times = 1}, fault::chunked_cut(at));
     CHECK((o.get(7, 100'000) == o.expected(7, 100'000)));
   }
   // The end of the object is nearer than the end of the part.
-  o.origin.faults().clear();
-  o.origin.faults().add({.key = "k", .times = 1}, fault::close_in_body(40'000));
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k", .times = 1}, fault::close_in_body(40'000));
   CHECK((o.get(200'000, 200'000) == o.expected(200'000, 100'000)));
 }
 
 TEST_CASE("small parts, which have memory of their own, are resumed too", "[s3][resume]") {
   faulty o;
-  o.origin.faults().add({.key = "k", .times = 1}, fault::close_in_body(600));
+  o.server.faults().add({.key = "k", .times = 1}, fault::close_in_body(600));
   CHECK((o.get(0, 1000) == o.expected(0, 1000)));
   CHECK(o.ranges() == ranges{"bytes=0-999", "bytes=600-999"});
   CHECK(o.slabs.peak() == 0);
@@ -133,7 +133,7 @@ TEST_CASE("small parts, which have memory of their own, are resumed too", "[s3][
 
 TEST_CASE("a body that stalls is given up and goes on at the next byte", "[s3][resume]") {
   faulty o(std::chrono::milliseconds(50));
-  o.origin.faults().add({.key = "k", .times = 1}, fault::stall_body(123'456));
+  o.server.faults().add({.key = "k", .times = 1}, fault::stall_body(123'456));
   CHECK((o.get(0, 200'000) == o.expected(0, 200'000)));
   CHECK(o.ranges() == ranges{"bytes=0-199999", "bytes=123456-199999"});
 }
@@ -145,10 +145,10 @@ TEST_CASE("refusals and broken heads between two bodies lose nothing", "[s3][res
                            fault::two_content_lengths(),      fault::garbage_status(),    fault::page(200),
                            fault::error_in_success("Broken"), fault::reset_before_head()};
   for (const fault& f : between) {
-    o.origin.faults().clear();
-    o.origin.log().clear();
-    o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
-    o.origin.faults().add({.key = "k", .nth = 2}, f);
+    o.server.faults().clear();
+    o.server.log().clear();
+    o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+    o.server.faults().add({.key = "k", .nth = 2}, f);
     CHECK((o.get(0, 200'000) == o.expected(0, 200'000)));
     const ranges asked = o.ranges();  // what the server ignores it does not log
     CHECK(asked.size() == 3);
@@ -158,20 +158,20 @@ TEST_CASE("refusals and broken heads between two bodies lose nothing", "[s3][res
 
 TEST_CASE("an object that is replaced meanwhile is named with both versions", "[s3][resume]") {
   faulty o;
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
-  o.origin.faults().add({.key = "k", .nth = 2}, fault::replace_object());
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::replace_object());
   const std::string before = o.etag;
   const std::string what = o.get(0, 200'000);
-  const std::string now = o.origin.objects().get("b", "k")->etag;
+  const std::string now = o.server.objects().get("b", "k")->etag;
   CHECK(now != before);
   CHECK_THAT(what, Contains("changed: s3://b/k at byte 70000") && Contains(before) && Contains(now));
   // The same for a part that was to be of a version known before, resumed or not.
-  o.origin.faults().clear();
+  o.server.faults().clear();
   CHECK_THAT(o.get(0, 1000, before), Contains("changed: ") && Contains(before) && Contains(now));
   // A store that does not look at If-Match shows the change by its ETag.
   o.etag = now;
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
-  o.origin.faults().add({.key = "k", .nth = 2}, fault::wrong_etag());
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::wrong_etag());
   CHECK_THAT(o.get(0, 200'000), Contains("changed: ") && Contains(now) && Contains("000000000000"));
 }
 
@@ -179,21 +179,21 @@ TEST_CASE("an object that has shrunk meanwhile has changed, one that is gone is 
   faulty o;
   CHECK_THAT(o.get(faulty::size, 1000, o.etag), Contains("changed: s3://b/k at byte 300000"));
   CHECK_THAT(o.get(faulty::size, 1000), Contains("416 InvalidRange"));
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
-  o.origin.faults().add({.key = "k", .nth = 2}, fault::refuse(416, "InvalidRange"));
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::refuse(416, "InvalidRange"));
   CHECK_THAT(o.get(0, 200'000), Contains("changed: "));
-  o.origin.faults().clear();
-  o.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
-  o.origin.faults().add({.key = "k", .nth = 2}, fault::refuse(404, "NoSuchKey"));
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(70'000));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::refuse(404, "NoSuchKey"));
   CHECK_THAT(o.get(0, 200'000), Contains("404 NoSuchKey"));
 }
 
 TEST_CASE("parts of an object without an ETag are refused, a whole one is not", "[s3][resume]") {
   faulty o;
-  o.origin.faults().add({.key = "k"}, fault::no_etag());
+  o.server.faults().add({.key = "k"}, fault::no_etag());
   CHECK_THAT(o.get(0, 1000), Contains("s3://b/k") && Contains("no ETag"));
   CHECK_THAT(o.get(1000, 1000), Contains("no ETag"));
-  CHECK(o.origin.log().entries().size() == 6);  // it might have been one answer only
+  CHECK(o.server.log().entries().size() == 6);  // it might have been one answer only
   o.etag.clear();
   slab_pool large(512 * KiB);
   std::swap(o.slabs, large);
@@ -202,13 +202,13 @@ TEST_CASE("parts of an object without an ETag are refused, a whole one is not", 
 
 TEST_CASE("a link that breaks again and again is followed as long as it moves", "[s3][resume]") {
   faulty o;
-  o.origin.faults().add({.key = "k"}, fault::close_in_body(70'000));
+  o.server.faults().add({.key = "k"}, fault::close_in_body(70'000));
   CHECK((o.get(0, 262'144) == o.expected(0, 262'144)));
-  o.origin.faults().clear();
-  o.origin.log().clear();
-  o.origin.faults().add({.key = "k"}, fault::close_in_body(1));
+  o.server.faults().clear();
+  o.server.log().clear();
+  o.server.faults().add({.key = "k"}, fault::close_in_body(1));
   CHECK_THAT(o.get(0, 262'144), Contains("s3://b/k") || Contains("127.0.0.1"));
-  CHECK(o.origin.log().entries().size() == 3);
+  CHECK(o.server.log().entries().size() == 3);
 }
 
 TEST_CASE("bytes of an answer that cannot be believed are not gone on with", "[s3][resume]") {

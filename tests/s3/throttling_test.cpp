@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -60,9 +60,9 @@ class crowd {
     for (int i = 0; i < count; ++i) all_.emplace_back(loop, one(i));
   }
   bool done() const {
-    return std::all_of(all_.begin(), all_.end(), [](const started<void>& s) { return s.done(); });
+    return std::all_of(all_.begin(), all_.end(), [](const spawned<void>& s) { return s.done(); });
   }
-  void drop(std::size_t i) { all_[i] = started<void>(); }
+  void drop(std::size_t i) { all_[i] = spawned<void>(); }
   std::vector<int> order;
   std::vector<std::size_t> under_way;  ///< when each began
 
@@ -81,7 +81,7 @@ class crowd {
   }
   prefix_gate& gate_;
   int refused_;
-  std::vector<started<void>> all_;
+  std::vector<spawned<void>> all_;
 };
 
 }  // namespace
@@ -145,16 +145,16 @@ TEST_CASE("gates are told apart by endpoint, bucket and first component; idle on
 }
 
 TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
-  s3_server::background origin;
-  origin.put("b", "train/k", std::string(1000, 'x'));
-  origin.faults().add({.key = "train/k", .times = 2}, s3_server::fault::refuse(503, "SlowDown"));
-  const std::string endpoint = origin.endpoint();
+  s3_server::background server;
+  server.put("b", "train/k", std::string(1000, 'x'));
+  server.faults().add({.key = "train/k", .times = 2}, s3_server::fault::refuse(503, "SlowDown"));
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
   o.retry.throttling_base = 10us;
   for (const s3::retry_mode mode : {s3::retry_mode::standard, s3::retry_mode::adaptive}) {
     o.retries = mode;
-    const s3::client c(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+    const s3::client c(s3::config(o), s3::credentials("test-key", "test-secret"));
     const auto loop = make_event_loop();
     CHECK(block_on(*loop, c.get("s3://b/train/k", 0, 4096, "", slab_pool(64 * KiB))).data.size() == 1000);
     const prefix_gate& gate = s3::detail::prefix_gates<prefix_gate>::of(*loop).gate(endpoint, "b", "train/");

@@ -31,19 +31,19 @@ inline s3_server::options small_part_server() {
   return o;
 }
 
-inline s3::client client_of(s3_server::background& origin) {
-  origin.objects().create_bucket("b");
-  const std::string endpoint = origin.endpoint();
+inline s3::client client_of(s3_server::background& server) {
+  server.objects().create_bucket("b");
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
   o.region = "us-east-1";
   o.retry.base = std::chrono::microseconds(100);
   o.retry.throttling_base = std::chrono::microseconds(100);
-  return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+  return s3::client(s3::config(o), s3::credentials("test-key", "test-secret"));
 }
 
-inline std::string content_of(s3_server::background& origin, std::string_view key) {
-  const auto object = origin.objects().find("b", key);
+inline std::string content_of(s3_server::background& server, std::string_view key) {
+  const auto object = server.objects().find("b", key);
   if (object == nullptr) return "(no object)";
   std::string text;
   for (const bytes& piece : object->content) text += piece.view();
@@ -81,11 +81,11 @@ inline async_generator<bytes> endless(std::size_t piece, std::size_t& made) {
 }
 
 /// `most` becomes the largest number of bytes that were made and of which the server had not told that it has them.
-inline async_generator<bytes> watched(std::size_t total, std::size_t piece, s3_server::background& origin,
+inline async_generator<bytes> watched(std::size_t total, std::size_t piece, s3_server::background& server,
                                       std::size_t& most) {
   for (std::size_t made = 0; made < total;) {
     made += piece;
-    const std::size_t answered = std::max<std::size_t>(origin.log().size(), 1) - 1;  // the first creates the upload
+    const std::size_t answered = std::max<std::size_t>(server.log().size(), 1) - 1;  // the first creates the upload
     most = std::max(most, made - std::min(made, answered * 1000));
     bytes next = bytes::copy(std::string(piece, 'x'));
     co_yield give(next);

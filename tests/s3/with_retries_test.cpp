@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/retry/retry_hint.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -148,12 +148,12 @@ TEST_CASE("all connections of a loop may break at once and come back", "[s3][ret
   virtual_loop loop;
   const script once{failed(http::failure::broken)};
   std::vector<int> calls(256);
-  std::vector<started<int>> all;
+  std::vector<spawned<int>> all;
   for (int& n : calls) {
     scripted attempt(once, n);
     all.emplace_back(loop, s3::with_retries<int>(*s, attempt));
   }
-  for (started<int>& one : all) {
+  for (spawned<int>& one : all) {
     loop.run_until([&] { return one.done(); });
     CHECK(one.take() == 2);
   }
@@ -183,7 +183,7 @@ TEST_CASE("dropping a request in its pause leaves nothing", "[s3][retry]") {
   const script steps{refused(503, "SlowDown", 3s)};
   {
     scripted attempt(steps, calls);
-    started<int> running(loop, s3::with_retries<int>(*s, attempt));
+    spawned<int> running(loop, s3::with_retries<int>(*s, attempt));
     loop.run_until([&] { return calls == 1; });
     CHECK_FALSE(running.done());
   }

@@ -9,24 +9,24 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
-using origin::detail::check_body;
+namespace s3_server = millrace::s3_server;
+using s3_server::detail::check_body;
 
 const std::string unsigned_payload = "UNSIGNED-PAYLOAD";
 const std::string in_chunks = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-origin::request with_body(const std::string& body, const std::string& fields = std::string()) {
-  origin::request r = millrace::test::parsed("PUT /b/k HTTP/1.1\r\nHost: x\r\n" + fields);
+s3_server::request with_body(const std::string& body, const std::string& fields = std::string()) {
+  s3_server::request r = millrace::test::parsed("PUT /b/k HTTP/1.1\r\nHost: x\r\n" + fields);
   r.body = millrace::bytes::copy(body);
   return r;
 }
 
 /// The code with which the body is refused; what it holds where it passes.
-std::string judged(origin::request r, const std::string& payload) {
+std::string judged(s3_server::request r, const std::string& payload) {
   try {
     check_body(r, payload);
     return "ok: " + std::string(r.body.view());
-  } catch (const origin::refusal& why) {
+  } catch (const s3_server::refusal& why) {
     return why.code;
   }
 }
@@ -52,8 +52,8 @@ TEST_CASE("checksums of every algorithm, in fields and in trailing fields") {
     CHECK(judged(with_body("9\r\n123456789\r\n0\r\n" + field + "\r\n", length), in_chunks) == "ok: 123456789");
     CHECK(judged(with_body("9\r\n123456780\r\n0\r\n" + field + "\r\n", length), in_chunks) == "BadDigest");
   }
-  origin::request r = with_body("123456789", "x-amz-checksum-crc32: y/Q5Jg==\r\nx-amz-checksum-mode: ENABLED\r\n");
-  CHECK(check_body(r, unsigned_payload) == std::vector<origin::request::pair>{{"x-amz-checksum-crc32", "y/Q5Jg=="}});
+  s3_server::request r = with_body("123456789", "x-amz-checksum-crc32: y/Q5Jg==\r\nx-amz-checksum-mode: ENABLED\r\n");
+  CHECK(check_body(r, unsigned_payload) == std::vector<s3_server::request::pair>{{"x-amz-checksum-crc32", "y/Q5Jg=="}});
 }
 
 TEST_CASE("the chunks of aws-chunked") {

@@ -13,19 +13,19 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 
 /// The exit status of the script against that server; 127 without Python.
-int run_boto3(const origin::background& server) {
+int run_boto3(const s3_server::background& server) {
   const std::string folder = std::string(MILLRACE_TEST_SOURCE_DIR) + "/tests/s3_server";
   const std::string command = "python3 '" + folder + "/boto3_client.py' " + server.endpoint() +
-                              " origin-key origin-secret " + server.certificate_file() + " > /dev/null";
+                              " test-key test-secret " + server.certificate_file() + " > /dev/null";
   const int status = std::system(command.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TEST_CASE("boto3 lists, reads, writes, uploads in parts and presigns") {
-  origin::background server;
+  s3_server::background server;
   const int status = run_boto3(server);
   if (status == 77 || status == 127) MILLRACE_SKIP("boto3 is not installed");
   CHECK(status == 0);
@@ -33,9 +33,9 @@ TEST_CASE("boto3 lists, reads, writes, uploads in parts and presigns") {
 }
 
 TEST_CASE("boto3 over TLS, with checksums in the trailer") {
-  origin::options o;
+  s3_server::options o;
   o.tls.enabled = true;
-  origin::background server(o);
+  s3_server::background server(o);
   const int status = run_boto3(server);
   if (status == 77 || status == 127) MILLRACE_SKIP("boto3 is not installed");
   CHECK(status == 0);

@@ -9,14 +9,14 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 
 /// "first+length", "all", or the status with which the range is refused.
 std::string selected(const std::string& range, std::uint64_t size) {
   try {
-    const auto part = origin::detail::parse_range(&range, size);
+    const auto part = s3_server::detail::parse_range(&range, size);
     return part ? std::to_string(part->first) + '+' + std::to_string(part->length) : "all";
-  } catch (const origin::refusal& why) {
+  } catch (const s3_server::refusal& why) {
     return std::to_string(why.status);
   }
 }
@@ -40,17 +40,18 @@ TEST_CASE("ranges") {
     INFO(ignored);
     CHECK(selected(ignored, 10) == "all");
   }
-  CHECK(!origin::detail::parse_range(nullptr, 10));
+  CHECK(!s3_server::detail::parse_range(nullptr, 10));
 }
 
 TEST_CASE("If-Match and If-None-Match") {
-  origin::object o;
+  s3_server::object o;
   o.etag = "\"abc\"";
   const auto judge = [&](const std::string& fields) -> std::string {
     try {
-      return origin::detail::not_modified(millrace::test::parsed("GET / HTTP/1.1\r\nHost: x\r\n" + fields), o) ? "304"
-                                                                                                               : "200";
-    } catch (const origin::refusal& why) {
+      return s3_server::detail::not_modified(millrace::test::parsed("GET / HTTP/1.1\r\nHost: x\r\n" + fields), o)
+                 ? "304"
+                 : "200";
+    } catch (const s3_server::refusal& why) {
       return std::to_string(why.status);
     }
   };

@@ -11,9 +11,9 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 using millrace::test::raw_client;
-using origin::fault;
+using s3_server::fault;
 
 const std::string content(100000, 'x');
 
@@ -25,12 +25,12 @@ class faulty {
     server_.faults().add({.key = "k", .times = 1}, std::move(f));
   }
   std::string etag;
-  origin::background& server() { return server_; }
+  s3_server::background& server() { return server_; }
 
  private:
-  static origin::options open_to_all() {
-    origin::options o;
-    o.anonymous = origin::anonymous_access::write;
+  static s3_server::options open_to_all() {
+    s3_server::options o;
+    o.anonymous = s3_server::anonymous_access::write;
     return o;
   }
   static millrace::loop_options loop(bool force_epoll) {
@@ -38,18 +38,18 @@ class faulty {
     l.force_epoll = force_epoll;
     return l;
   }
-  origin::background server_;
+  s3_server::background server_;
 };
 
 /// The first answer under `f`. The second must be sound, on a new connection where the first one ended.
 raw_client::answer under(fault f, const std::string& fields = std::string()) {
-  faulty origin(std::move(f));
-  raw_client client(origin.server().port());
+  faulty tested(std::move(f));
+  raw_client client(tested.server().port());
   const auto a = client.ask("GET /b/k", fields);
-  raw_client again(origin.server().port());
+  raw_client again(tested.server().port());
   CHECK((again.ask("GET /b/k").body == content));
-  CHECK(origin.server().faults().injected() == 1);
-  CHECK(origin.server().log().entries().at(1).fault == fault::kind::none);
+  CHECK(tested.server().faults().injected() == 1);
+  CHECK(tested.server().log().entries().at(1).fault == fault::kind::none);
   return a;
 }
 
@@ -110,27 +110,27 @@ TEST_CASE("delays, drips and stalls; a stalled client can go away") {
   CHECK((under(fault::delay_body(3, milliseconds(2))).body == content));
   CHECK((under(fault::drip(30000, milliseconds(1))).body == content));
   for (const bool epoll : {false, true}) {
-    faulty origin(fault::stall_body(100), epoll);
+    faulty tested(fault::stall_body(100), epoll);
     {
-      raw_client client(origin.server().port());
+      raw_client client(tested.server().port());
       client.send("GET /b/k HTTP/1.1\r\nHost: localhost\r\n\r\n");
       CHECK(client.read(true).status == 200);
-      CHECK(origin.server().stats().in_flight == 1);
+      CHECK(tested.server().stats().in_flight == 1);
     }
-    raw_client again(origin.server().port());
+    raw_client again(tested.server().port());
     CHECK((again.ask("GET /b/k").body == content));
   }
 }
 
 TEST_CASE("the server survives clients that vanish at any moment") {
   for (const bool epoll : {false, true}) {
-    faulty origin(fault(), epoll);
+    faulty tested(fault(), epoll);
     for (const char* sent : {"", "GET ", "GET /b/k HTTP/1.1\r\nHost: localhost\r\n\r\n",
                              "PUT /b/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1234"}) {
-      raw_client client(origin.server().port());
+      raw_client client(tested.server().port());
       client.send(sent);
     }
-    raw_client client(origin.server().port());
+    raw_client client(tested.server().port());
     CHECK((client.ask("GET /b/k").body == content));
   }
 }

@@ -16,18 +16,18 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 using millrace::test::raw_client;
 
-origin::options open_to_all() {
-  origin::options o;
-  o.anonymous = origin::anonymous_access::write;
+s3_server::options open_to_all() {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::write;
   o.max_object_size = 1 << 20;
   return o;
 }
 
 /// After all clients have gone, the server must have let go of all of them too.
-void check_nothing_left(origin::background& server) {
+void check_nothing_left(s3_server::background& server) {
   server.faults().clear();
   raw_client last(server.port());
   for (int i = 0; i < 100000 && server.stats().open_connections > 1; ++i) last.ask("GET /b/k");
@@ -37,7 +37,7 @@ void check_nothing_left(origin::background& server) {
 }
 
 TEST_CASE("requests with random damage are answered or dropped, and the server goes on") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   server.put("b", "k", std::string_view("0123456789"));
   const std::vector<std::string> seeds{
       "GET /b/k HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\n\r\n",
@@ -48,8 +48,8 @@ TEST_CASE("requests with random damage are answered or dropped, and the server g
       "x-amz-content-sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER\r\n\r\n5\r\nhello\r\n0\r\na:b\r\n\r\n",
       "POST /b/p?uploads HTTP/1.1\r\nHost: b.localhost:80\r\nContent-Length: 0\r\n\r\n",
       "GET /b/k HTTP/1.1\r\nHost: localhost\r\nx-amz-date: 20130524T000000Z\r\nAuthorization: AWS4-HMAC-SHA256 "
-      "Credential=origin-key/20130524/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=00\r\n\r\n",
-      "GET /b/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=origin-key%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
+      "Credential=test-key/20130524/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=00\r\n\r\n",
+      "GET /b/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=test-key%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
       "&X-Amz-Date=20130524T000000Z&X-Amz-Expires=10&X-Amz-SignedHeaders=host&X-Amz-Signature=0 HTTP/1.1\r\n"
       "Host: localhost\r\n\r\n"};
   millrace::rng random(1);
@@ -86,7 +86,7 @@ TEST_CASE("random faults in every answer leave nothing behind") {
   for (const bool epoll : {false, true}) {
     millrace::loop_options l;
     l.force_epoll = epoll;
-    origin::background server(open_to_all(), l);
+    s3_server::background server(open_to_all(), l);
     server.put("b", "k", std::string_view(std::string(200000, 'x')));
     server.faults().randomize({.seed = 5, .probability = 1, .per_request = 0});
     for (int i = 0; i < 150; ++i) {
@@ -102,10 +102,10 @@ TEST_CASE("random faults in every answer leave nothing behind") {
 }
 
 TEST_CASE("a connection ends behind its last request") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.max_requests_per_connection = 2;
   o.log_limit = 1;
-  origin::background server(o);
+  s3_server::background server(o);
   server.put("b", "k", std::string_view("x"));
   raw_client client(server.port());
   CHECK(client.ask("GET /b/k").field("Connection").empty());
@@ -117,7 +117,7 @@ TEST_CASE("a connection ends behind its last request") {
 
 TEST_CASE("a server ends with clients at the door") {
   for (int i = 0; i < 100; ++i) {
-    std::optional<origin::background> server(std::in_place, open_to_all());
+    std::optional<s3_server::background> server(std::in_place, open_to_all());
     const raw_client first(server->port());
     const raw_client second(server->port());
     server.reset();  // wherever the two are: in the backlog, accepted, served
@@ -125,10 +125,10 @@ TEST_CASE("a server ends with clients at the door") {
 }
 
 TEST_CASE("a handshake that stalls ends when the client gives up") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.tls.enabled = true;
-  o.tls.greeting = origin::tls_options::handshake::stall;
-  origin::background server(o);
+  o.tls.greeting = s3_server::tls_options::handshake::stall;
+  s3_server::background server(o);
   {
     raw_client client(server.port());
     client.send("anything");
@@ -141,9 +141,9 @@ TEST_CASE("a handshake that stalls ends when the client gives up") {
 }
 
 TEST_CASE("bytes that are no TLS end the connection") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.tls.enabled = true;
-  origin::background server(o);
+  s3_server::background server(o);
   raw_client client(server.port());
   client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   client.read_to_end();
@@ -151,9 +151,9 @@ TEST_CASE("bytes that are no TLS end the connection") {
 }
 
 TEST_CASE("the server's clock is its own, in dates and in verdicts") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.clock_offset = 1369353600 - static_cast<std::int64_t>(::time(nullptr)) + 5;  // 2013-05-24
-  origin::background server(o);
+  s3_server::background server(o);
   server.put("b", "k", std::string_view("x"));
   raw_client client(server.port());
   CHECK(client.ask("HEAD /b/k").field("Date").substr(0, 16) == "Fri, 24 May 2013");

@@ -15,13 +15,13 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 using millrace::bytes;
 using millrace::test::raw_client;
 
-origin::options open_to_all() {
-  origin::options o;
-  o.anonymous = origin::anonymous_access::write;
+s3_server::options open_to_all() {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::write;
   o.min_part_size = 4;
   return o;
 }
@@ -37,7 +37,7 @@ std::string element(const std::string& xml, const std::string& name) {
 }
 
 TEST_CASE("GET, HEAD and ranges of one object on one connection") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   const std::string etag = server.put("b", "dir/key", std::string_view("0123456789"));
   CHECK(etag == "\"781e5e245d69b566979b86e28d23f2c7\"");
   raw_client client(server.port());
@@ -74,7 +74,7 @@ TEST_CASE("GET, HEAD and ranges of one object on one connection") {
 }
 
 TEST_CASE("empty objects, missing keys and buckets") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   server.put("b", "empty", std::string_view());
   raw_client client(server.port());
   const auto empty = client.ask("GET /b/empty");
@@ -91,9 +91,9 @@ TEST_CASE("empty objects, missing keys and buckets") {
 }
 
 TEST_CASE("listings: pages, delimiter, encoding") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.list_page = 2;
-  origin::background server(o);
+  s3_server::background server(o);
   for (const char* key : {"a&<b", "dir/1", "dir/2 x+y", "dir/\x01", "z"}) server.put("b", key, std::string_view("1"));
   raw_client client(server.port());
   const auto first = client.ask("GET /b?list-type=2");
@@ -119,7 +119,7 @@ TEST_CASE("listings: pages, delimiter, encoding") {
 }
 
 TEST_CASE("PUT with its conditions and digests; DELETE; buckets") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   raw_client client(server.port());
   CHECK(element(client.ask("PUT /bucket/k", "", "x").body, "Code") == "NoSuchBucket");
   CHECK(client.ask("PUT /bucket", "", "", true).status == 200);
@@ -157,9 +157,9 @@ TEST_CASE("PUT with its conditions and digests; DELETE; buckets") {
 }
 
 TEST_CASE("bodies: chunked, aws-chunked, expected, too large, cut") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.max_object_size = 1000;
-  origin::background server(o);
+  s3_server::background server(o);
   server.objects().create_bucket("b");
   raw_client client(server.port());
   client.send(
@@ -188,7 +188,7 @@ TEST_CASE("bodies: chunked, aws-chunked, expected, too large, cut") {
 }
 
 TEST_CASE("multipart uploads") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   server.objects().create_bucket("b");
   raw_client client(server.port());
   const auto started = client.ask("POST /b/big?uploads", "Content-Type: application/x-tar\r\n", "", true);
@@ -240,7 +240,7 @@ TEST_CASE("multipart uploads") {
 }
 
 TEST_CASE("uploads with checksums, listed uploads, uploads that must make a new object") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   server.objects().create_bucket("b");
   raw_client client(server.port());
   CHECK(client.ask("POST /b/k?uploads", "x-amz-checksum-algorithm: CRC31\r\n", "", true).status == 400);
@@ -285,16 +285,16 @@ TEST_CASE("uploads with checksums, listed uploads, uploads that must make a new 
 }
 
 TEST_CASE("anonymous access is what the options say") {
-  origin::options o;
-  origin::background closed(o);
+  s3_server::options o;
+  s3_server::background closed(o);
   closed.put("b", "k", std::string_view("x"));
   raw_client a(closed.port());
   CHECK(element(a.ask("GET /b/k").body, "Code") == "AccessDenied");
   CHECK(a.ask("HEAD /b/k").status == 403);
   CHECK(a.ask("PUT /b/k", "", "hello").status == 403);  // the body is skipped, the connection goes on
   CHECK(a.ask("GET /b/k").status == 403);
-  o.anonymous = origin::anonymous_access::read;
-  origin::background readable(o);
+  o.anonymous = s3_server::anonymous_access::read;
+  s3_server::background readable(o);
   readable.put("b", "k", std::string_view("x"));
   raw_client b(readable.port());
   CHECK(b.ask("GET /b/k").body == "x");
@@ -302,9 +302,9 @@ TEST_CASE("anonymous access is what the options say") {
 }
 
 TEST_CASE("virtual-hosted style, foreign hosts, HTTP/1.0") {
-  origin::options o = open_to_all();
+  s3_server::options o = open_to_all();
   o.host_names.push_back("s3.test");
-  origin::background server(o);
+  s3_server::background server(o);
   server.put("my.bucket", "dir/k", std::string_view("x"));
   const auto ask = [&](const std::string& host, const std::string& path) {
     raw_client c(server.port());
@@ -323,7 +323,7 @@ TEST_CASE("virtual-hosted style, foreign hosts, HTTP/1.0") {
 }
 
 TEST_CASE("requests one behind the other in one packet; heads that are wrong or too long") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   server.put("b", "k", std::string_view("x"));
   raw_client client(server.port());
   const std::string get = "GET /b/k HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -341,10 +341,10 @@ TEST_CASE("requests one behind the other in one packet; heads that are wrong or 
 }
 
 TEST_CASE("objects of several slices, larger than what a socket holds") {
-  origin::background server(open_to_all());
+  s3_server::background server(open_to_all());
   std::string text(5 << 20, 'a');
   for (std::size_t i = 0; i < text.size(); i += 7) text[i] = static_cast<char>('b' + i % 20);
-  origin::object o;
+  s3_server::object o;
   const bytes memory = bytes::copy(text);
   for (std::size_t at = 0; at < text.size(); at += 40000) {
     o.content.push_back(memory.slice(at, std::min<std::size_t>(40000, text.size() - at)));
@@ -365,13 +365,13 @@ TEST_CASE("objects of several slices, larger than what a socket holds") {
 TEST_CASE("a server on the caller's loop stops, with requests under way too") {
   const auto loop = millrace::make_event_loop();
   {
-    origin::server server(open_to_all());
+    s3_server::server server(open_to_all());
     server.objects().put("b", "k", std::string_view("x"));
-    server.faults().add({}, origin::fault::stall_head());
+    server.faults().add({}, s3_server::fault::stall_head());
     raw_client client(server.port());
     client.send("GET /b/k HTTP/1.1\r\nHost: localhost\r\n\r\n");
     {
-      const millrace::started<void> serving(*loop, server.serve());
+      const millrace::spawned<void> serving(*loop, server.serve());
       loop->run_until([&] { return server.stats().in_flight == 1; });
     }
     CHECK(server.stats().in_flight == 0);

@@ -12,23 +12,23 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 using millrace::test::parsed;
 using json = nlohmann::json;
 
 /// The code with which a request is refused, "" when it passes.
-std::string verdict(const origin::options& o, const origin::request& r, std::int64_t now) {
+std::string verdict(const s3_server::options& o, const s3_server::request& r, std::int64_t now) {
   try {
-    origin::signature_check(o).verify(r, now);
+    s3_server::signature_check(o).verify(r, now);
     return std::string();
-  } catch (const origin::refusal& why) {
+  } catch (const s3_server::refusal& why) {
     return why.code;
   }
 }
 
-origin::options example_options() {
-  origin::options o;
-  o.keys = {{"AKIAIOSFODNN7EXAMPLE", origin::access_key("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")}};
+s3_server::options example_options() {
+  s3_server::options o;
+  o.keys = {{"AKIAIOSFODNN7EXAMPLE", s3_server::access_key("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")}};
   return o;
 }
 
@@ -66,13 +66,13 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 TEST_CASE("the example of the documentation passes, at any time in the window") {
-  const origin::request r = parsed(head("GET /test.txt", example_fields()));
+  const s3_server::request r = parsed(head("GET /test.txt", example_fields()));
   CHECK(verdict(example_options(), r, may_2013) == "");
   CHECK(verdict(example_options(), r, may_2013 + 900) == "");
   CHECK(verdict(example_options(), r, may_2013 - 900) == "");
   CHECK(verdict(example_options(), r, may_2013 + 901) == "RequestTimeTooSkewed");
   CHECK(verdict(example_options(), r, may_2013 - 901) == "RequestTimeTooSkewed");
-  const origin::caller who = origin::signature_check(example_options()).verify(r, may_2013);
+  const s3_server::caller who = s3_server::signature_check(example_options()).verify(r, may_2013);
   CHECK(!who.anonymous);
   CHECK(who.payload == empty_hash);
 }
@@ -118,7 +118,7 @@ TEST_CASE("every part of a signed request is covered by the signature") {
         "SignatureDoesNotMatch");
   CHECK(verdict(example_options(), parsed(head("GET /test.txt?a=", example_fields())), may_2013) ==
         "SignatureDoesNotMatch");
-  origin::options other = example_options();
+  s3_server::options other = example_options();
   other.keys["AKIAIOSFODNN7EXAMPLE"].secret += 'x';
   CHECK(verdict(other, parsed(head("GET /test.txt", example_fields())), may_2013) == "SignatureDoesNotMatch");
 }
@@ -141,19 +141,19 @@ TEST_CASE("headers that S3 wants, and x-amz-* headers that nobody signed") {
 }
 
 TEST_CASE("a wrong region names the right one") {
-  origin::options o = example_options();
+  s3_server::options o = example_options();
   o.region = "eu-west-1";
   try {
-    origin::signature_check(o).verify(parsed(head("GET /test.txt", example_fields())), may_2013);
+    s3_server::signature_check(o).verify(parsed(head("GET /test.txt", example_fields())), may_2013);
     FAIL("accepted");
-  } catch (const origin::refusal& why) {
+  } catch (const s3_server::refusal& why) {
     CHECK(why.status == 400);
     CHECK(why.document("/", "1").find("<Region>eu-west-1</Region>") != std::string::npos);
   }
 }
 
 TEST_CASE("presigned: the example of the documentation, its window and its parameters") {
-  const origin::options o = example_options();
+  const s3_server::options o = example_options();
   const std::string host = "Host: examplebucket.s3.amazonaws.com\r\n";
   const auto judge = [&](const std::string& url, std::int64_t now, const std::string& more = std::string()) {
     return verdict(o, parsed("GET " + url + " HTTP/1.1\r\n" + host + more), now);
@@ -177,7 +177,7 @@ TEST_CASE("presigned: the example of the documentation, its window and its param
 }
 
 TEST_CASE("session tokens are required, compared, and never shown") {
-  origin::options o = example_options();
+  s3_server::options o = example_options();
   o.keys["AKIAIOSFODNN7EXAMPLE"].session_token = "the-token";
   const auto request = parsed(head("GET /test.txt", example_fields()));
   CHECK(verdict(o, request, may_2013) == "InvalidToken");
@@ -189,9 +189,9 @@ TEST_CASE("session tokens are required, compared, and never shown") {
   fields.emplace_back("X-Amz-Security-Token", "very-secret-token");
   fields[4].second = replaced(fields[4].second, ";x-amz-date", ";x-amz-date;x-amz-security-token");
   try {
-    origin::signature_check(example_options()).verify(parsed(head("GET /test.txt", fields)), may_2013);
+    s3_server::signature_check(example_options()).verify(parsed(head("GET /test.txt", fields)), may_2013);
     FAIL("accepted");
-  } catch (const origin::refusal& why) {
+  } catch (const s3_server::refusal& why) {
     const std::string document = why.document("/", "1");
     CHECK(why.code == "SignatureDoesNotMatch");
     CHECK(document.find("x-amz-security-token:(token)") != std::string::npos);
@@ -201,12 +201,12 @@ TEST_CASE("session tokens are required, compared, and never shown") {
 }
 
 /// Signs a GET of exactly this target, with the names in exactly this order: the signature is right, whatever the form.
-origin::request signed_as_sent(const std::string& target, const std::vector<std::string>& names) {
+s3_server::request signed_as_sent(const std::string& target, const std::vector<std::string>& names) {
   const std::size_t mark = target.find('?');
   std::string fields;
   std::string list;
   for (const std::string& name : names) {
-    const std::string lower = origin::detail::lower_case(name);
+    const std::string lower = s3_server::detail::lower_case(name);
     const std::string value = lower == "host" ? "localhost" : lower == "x-amz-date" ? "20130524T000000Z" : empty_hash;
     fields += name + ':' + value + '\n';
     list += (list.empty() ? "" : ";") + name;
@@ -216,10 +216,11 @@ origin::request signed_as_sent(const std::string& target, const std::vector<std:
                                 list + '\n' + empty_hash;
   const std::string scope = "20130524/us-east-1/s3/aws4_request";
   std::string key = "AWS4wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
-  for (const char* step : {"20130524", "us-east-1", "s3", "aws4_request"}) key = origin::detail::hmac_sha256(key, step);
-  const std::string signature = origin::detail::to_hex(
-      origin::detail::hmac_sha256(key, "AWS4-HMAC-SHA256\n20130524T000000Z\n" + scope + '\n' +
-                                           origin::detail::to_hex(origin::detail::digest_of("SHA256", canonical))));
+  for (const char* step : {"20130524", "us-east-1", "s3", "aws4_request"})
+    key = s3_server::detail::hmac_sha256(key, step);
+  const std::string signature = s3_server::detail::to_hex(s3_server::detail::hmac_sha256(
+      key, "AWS4-HMAC-SHA256\n20130524T000000Z\n" + scope + '\n' +
+               s3_server::detail::to_hex(s3_server::detail::digest_of("SHA256", canonical))));
   return parsed(head("GET " + target, {{"Host", "localhost"},
                                        {"X-Amz-Date", "20130524T000000Z"},
                                        {"X-Amz-Content-SHA256", empty_hash},
@@ -247,11 +248,11 @@ TEST_CASE("a right signature does not excuse a form that only S3 would repair") 
 }
 
 TEST_CASE("no signature at all is anonymous") {
-  CHECK(origin::signature_check(example_options()).verify(parsed("GET / HTTP/1.1\r\nHost: x\r\n"), 0).anonymous);
+  CHECK(s3_server::signature_check(example_options()).verify(parsed("GET / HTTP/1.1\r\nHost: x\r\n"), 0).anonymous);
 }
 
 /// Rebuilds the signed request of one vector.
-origin::request vector_request(const json& c) {
+s3_server::request vector_request(const json& c) {
   const std::string canonical = c.at("canonical_request").get<std::string>();
   const std::size_t host = canonical.find("\nhost:") + 6;
   std::string url = c.value("presigned_url", c.at("url").get<std::string>());
@@ -273,14 +274,14 @@ TEST_CASE("botocore's signatures for S3 pass; each with a digit changed does not
   int judged = 0;
   for (const json& c : vectors.at("cases")) {
     INFO(c.at("name").get<std::string>());
-    origin::options o;
+    s3_server::options o;
     o.region = c.at("region").get<std::string>();
     const std::string token = c.at("session_token").is_null() ? "" : c.at("session_token").get<std::string>();
     o.keys = {{c.at("access_key_id").get<std::string>(),
-               origin::access_key(c.at("secret_access_key").get<std::string>(), token)}};
-    const auto when = origin::detail::parse_basic_date(c.at("timestamp").get<std::string>());
+               s3_server::access_key(c.at("secret_access_key").get<std::string>(), token)}};
+    const auto when = s3_server::detail::parse_basic_date(c.at("timestamp").get<std::string>());
     REQUIRE(when);
-    origin::request r = vector_request(c);
+    s3_server::request r = vector_request(c);
     CHECK(verdict(o, r, *when) == "");
     o.keys.begin()->second.secret += 'x';
     CHECK(verdict(o, r, *when) == "SignatureDoesNotMatch");

@@ -14,9 +14,9 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
-using origin::fault;
-using handshake = origin::tls_options::handshake;
+namespace s3_server = millrace::s3_server;
+using s3_server::fault;
+using handshake = s3_server::tls_options::handshake;
 
 struct fetched {
   CURLcode code = CURLE_OK;
@@ -44,9 +44,9 @@ fetched get(const std::string& url, const std::string& ca_file) {
   return out;
 }
 
-origin::options secure() {
-  origin::options o;
-  o.anonymous = origin::anonymous_access::read;
+s3_server::options secure() {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
   o.tls.enabled = true;
   return o;
 }
@@ -59,7 +59,7 @@ bool exists(const std::string& path) {
 TEST_CASE("objects over TLS; the certificate file goes with the server") {
   std::string ca_file;
   {
-    origin::background server(secure());
+    s3_server::background server(secure());
     ca_file = server.certificate_file();
     CHECK(server.endpoint().substr(0, 20) == "https://127.0.0.1:" + std::to_string(server.port()).substr(0, 2));
     std::string text(3000000, 'a');
@@ -71,7 +71,7 @@ TEST_CASE("objects over TLS; the certificate file goes with the server") {
     CHECK((whole.body == text));
     CHECK(get("https://localhost:" + std::to_string(server.port()) + "/b/k", ca_file).code == CURLE_OK);
     // Another server's certificate is not this one's.
-    origin::background other(secure());
+    s3_server::background other(secure());
     CHECK(get(server.endpoint() + "/b/k", other.certificate_file()).code == CURLE_PEER_FAILED_VERIFICATION);
     // A body that is cut is noticed where its length is known; elsewhere by newer versions of libcurl only, which take
     // a TLS connection that ends without a farewell for broken, and may then keep what they have read to themselves.
@@ -88,13 +88,13 @@ TEST_CASE("objects over TLS; the certificate file goes with the server") {
 }
 
 TEST_CASE("certificates that a client must refuse") {
-  origin::options o = secure();
+  s3_server::options o = secure();
   o.tls.certificate_name = "other.test";
-  origin::background misnamed(o);
+  s3_server::background misnamed(o);
   CHECK(get(misnamed.endpoint() + "/", misnamed.certificate_file()).code == CURLE_PEER_FAILED_VERIFICATION);
   o = secure();
   o.tls.expired = true;
-  origin::background expired(o);
+  s3_server::background expired(o);
   CHECK(get(expired.endpoint() + "/", expired.certificate_file()).code == CURLE_PEER_FAILED_VERIFICATION);
 }
 
@@ -102,9 +102,9 @@ TEST_CASE("handshakes that fail") {
   for (const auto& [greeting, code] :
        {std::pair(handshake::reset, CURLE_SSL_CONNECT_ERROR), std::pair(handshake::close, CURLE_SSL_CONNECT_ERROR),
         std::pair(handshake::plain_text, CURLE_SSL_CONNECT_ERROR)}) {
-    origin::options o = secure();
+    s3_server::options o = secure();
     o.tls.greeting = greeting;
-    origin::background server(o);
+    s3_server::background server(o);
     CHECK(get(server.endpoint() + "/", server.certificate_file()).code == code);
     CHECK(server.stats().requests == 0);
   }

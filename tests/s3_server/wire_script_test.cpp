@@ -9,15 +9,15 @@
 
 namespace {
 
-namespace origin = millrace::s3_server;
+namespace s3_server = millrace::s3_server;
 using millrace::bytes;
-using origin::fault;
-using origin::detail::step;
+using s3_server::fault;
+using s3_server::detail::step;
 
 const std::string content = "0123456789";
 
-origin::reply ranged() {
-  origin::reply a(206);
+s3_server::reply ranged() {
+  s3_server::reply a(206);
   a.add("ETag", "\"e\"").add("Content-Range", "bytes 5-14/20").add("Content-Length", "10");
   a.set_body({bytes::copy("0123"), bytes::copy("456789")});
   return a;
@@ -28,9 +28,9 @@ struct played {
   std::string head;
   std::string rest;
 };
-played play(origin::reply a, fault f) {
+played play(s3_server::reply a, fault f) {
   std::string text;
-  for (const step& s : origin::detail::make_script(std::move(a), std::move(f))) {
+  for (const step& s : s3_server::detail::make_script(std::move(a), std::move(f))) {
     for (const bytes& b : s.slices) text += b.view();
     if (s.what == step::kind::pause) text += "[pause]";
     if (s.what == step::kind::stall) text += "[stall]";
@@ -45,8 +45,8 @@ played play(origin::reply a, fault f) {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_CASE("without a fault an answer is one write without copies") {
-  const origin::reply a = ranged();
-  const auto script = origin::detail::make_script(a, fault());
+  const s3_server::reply a = ranged();
+  const auto script = s3_server::detail::make_script(a, fault());
   REQUIRE(script.size() == 1);
   REQUIRE(script[0].slices.size() == 3);
   CHECK(script[0].slices[1].data() == a.body[0].data());
@@ -96,7 +96,7 @@ TEST_CASE("faults of framing") {
   CHECK(p.rest == "a\r\n0123456789\r\n0\r\n\r\n");
   CHECK(play(ranged(), fault::chunked_garbage(2)).rest == "2\r\n01\r\nnot a size\r\n[close]");
   CHECK(play(ranged(), fault::chunked_cut(2)).rest == "2\r\n01\r\n[close]");
-  origin::reply big;
+  s3_server::reply big;
   big.set_body({bytes::copy(std::string(70000, 'x'))});
   CHECK(has(play(big, fault::chunked()).rest, "\r\n1170\r\n"));
 }
@@ -110,14 +110,14 @@ TEST_CASE("faults of the head and of the content") {
   CHECK(has(play(ranged(), fault::wrong_etag()).head, "ETag: \"0000"));
   CHECK(!has(play(ranged(), fault::no_content_range()).head, "Content-Range"));
   CHECK(has(play(ranged(), fault::wrong_content_range(2)).head, "Content-Range: bytes 7-16/20\r\n"));
-  const origin::reply a = ranged();
+  const s3_server::reply a = ranged();
   CHECK(play(a, fault::flipped_bit(5)).rest == "0123446789");
   CHECK(play(a, fault()).rest == content);
   CHECK(has(play(a, fault().with_field("Retry-After", "3")).head, "Retry-After: 3\r\n"));
 }
 
 TEST_CASE("an answer to HEAD stays without a body under every fault") {
-  origin::reply a = ranged();
+  s3_server::reply a = ranged();
   a.without_body = true;
   for (int k = 0; k <= static_cast<int>(fault::kind::page); ++k) {
     fault f(static_cast<fault::kind>(k), 3);
@@ -137,11 +137,11 @@ TEST_CASE("random positions lie inside the answer") {
 }
 
 TEST_CASE("answers in the place of the real one") {
-  const origin::reply slow = origin::detail::substitute(fault::refuse(503, "SlowDown"), "/b/k", "1");
+  const s3_server::reply slow = s3_server::detail::substitute(fault::refuse(503, "SlowDown"), "/b/k", "1");
   CHECK(slow.status == 503);
   CHECK(has(std::string(slow.body[0].view()), "<Code>SlowDown</Code>"));
-  CHECK(origin::detail::substitute(fault::error_in_success("InternalError"), "/", "1").status == 200);
-  CHECK(has(std::string(origin::detail::substitute(fault::page(), "/", "1").body[0].view()), "<html>"));
+  CHECK(s3_server::detail::substitute(fault::error_in_success("InternalError"), "/", "1").status == 200);
+  CHECK(has(std::string(s3_server::detail::substitute(fault::page(), "/", "1").body[0].view()), "<html>"));
 }
 
 }  // namespace

@@ -112,9 +112,9 @@ class world {
   world() {
     s3_server::options o;
     o.keys["AKID"] = s3_server::access_key(secret, token);
-    origin_.emplace(std::move(o));
-    origin_->put("b", "k", std::string_view("content"));
-    v = {{"AWS_ENDPOINT_URL_S3", origin_->endpoint()},
+    server_.emplace(std::move(o));
+    server_->put("b", "k", std::string_view("content"));
+    v = {{"AWS_ENDPOINT_URL_S3", server_->endpoint()},
          {"AWS_REGION", "us-east-1"},
          {"HOME", "/nonexistent"},
          {"AWS_SHARED_CREDENTIALS_FILE", "/nonexistent"},
@@ -153,7 +153,7 @@ class world {
   variables v;
 
  private:
-  std::optional<s3_server::background> origin_;
+  std::optional<s3_server::background> server_;
   test::temporary_folder folder_;
 };
 

@@ -61,7 +61,7 @@ struct outcome {
 template <class Stage>
 outcome read(std::vector<object> objects, Stage stage) {
   testing::virtual_loop loop;
-  const auto count = [](async_generator<member> in) -> task<std::size_t> {
+  const auto count = [](stream<member> in) -> task<std::size_t> {
     std::size_t n = 0;
     while (std::optional<member> m = co_await in.next()) ++n;
     co_return n;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -28,6 +28,7 @@
 #include <millrace/testing/s3_server/detail/digest.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/checking_client.hpp"
 #include "tests/support/s3_server.hpp"
 
 using namespace millrace;
@@ -56,12 +57,13 @@ sum_field sum_of(const std::string& algorithm) {
 }
 
 /// An object that was uploaded in parts of these sizes, with the checksum of their checksums.
-s3_server::object composed(const std::vector<std::uint64_t>& parts, const std::string& algorithm) {
-  s3_server::object o(bytes::copy(body_text));
+s3_server::object composed(const std::string& text, const std::vector<std::uint64_t>& parts,
+                           const std::string& algorithm) {
+  s3_server::object o(bytes::copy(text));
   std::string sums;
   std::size_t at = 0;
   for (std::uint64_t n : parts) {
-    sums += digests::checksum_of(algorithm, std::string_view(body_text).substr(at, n));
+    sums += digests::checksum_of(algorithm, std::string_view(text).substr(at, n));
     at += n;
   }
   o.parts = parts;
@@ -70,13 +72,16 @@ s3_server::object composed(const std::vector<std::uint64_t>& parts, const std::s
   o.checksums.emplace_back("x-amz-checksum-type", "COMPOSITE");
   return o;
 }
+s3_server::object composed(const std::vector<std::uint64_t>& parts, const std::string& algorithm) {
+  return composed(body_text, parts, algorithm);
+}
 std::vector<std::uint64_t> cut(std::uint64_t each) {
   std::vector<std::uint64_t> parts;
   for (std::uint64_t at = 0; at < size; at += each) parts.push_back(std::min(each, size - at));
   return parts;
 }
 
-task<void> take(async_generator<chunk> in, std::string& got, bool& ended) {
+task<void> take(stream<chunk> in, std::string& got, bool& ended) {
   while (std::optional<chunk> c = co_await in.next()) {
     got += c->data.view();
     ended = c->last;
@@ -85,17 +90,17 @@ task<void> take(async_generator<chunk> in, std::string& got, bool& ended) {
 
 class store {
  public:
-  explicit store(bool validate = true) : origin(any_parts()), client_(client_of(validate)) {}
+  explicit store(bool validate = true) : server(any_parts()), client_(test::checking_client(server, validate)) {}
 
   void put(std::vector<sum_field> checksums) {
     s3_server::object o(bytes::copy(body_text));
     o.checksums = std::move(checksums);
-    origin.objects().put("b", "k", std::move(o));
+    server.objects().put("b", "k", std::move(o));
   }
   /// A bit of the n-th part that is asked for is inverted.
   void damage(std::uint64_t nth) {
-    origin.faults().clear();
-    origin.faults().add({.method = "GET", .key = "k", .nth = nth}, fault::flipped_bit(123));
+    server.faults().clear();
+    server.faults().add({.method = "GET", .key = "k", .nth = nth}, fault::flipped_bit(123));
   }
 
   /// What reading the object by parts comes to.
@@ -121,12 +126,12 @@ class store {
   }
   std::size_t asked(const std::string& method) {
     std::size_t n = 0;
-    for (const auto& r : origin.log().entries()) n += r.method == method && r.key == "k" ? 1 : 0;
+    for (const auto& r : server.log().entries()) n += r.method == method && r.key == "k" ? 1 : 0;
     return n;
   }
   s3::client& client() { return client_; }
 
-  s3_server::background origin;
+  s3_server::background server;
 
  private:
   static s3_server::options any_parts() {
@@ -134,16 +139,6 @@ class store {
     o.min_part_size = 1;
     return o;
   }
-  s3::client client_of(bool validate) {
-    const std::string endpoint = origin.endpoint();
-    s3::config_options o;
-    o.endpoint = endpoint;
-    o.region = "us-east-1";
-    o.validate_checksums = validate;
-    o.retry.base = std::chrono::microseconds(10);
-    return s3::client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
-  }
-
   s3::client client_;
 };
 
@@ -166,12 +161,44 @@ TEST_CASE("a bit that flips in any part of an object is an error before the obje
   }
 }
 
+TEST_CASE("an object that begins with small parts is compared, though it would fit one part", "[checksum]") {
+  const std::string text = text_of(900 * KiB);
+  const fetch_options one_part{.shards = 2, .window = MiB, .part = MiB};
+  s3_server::object whole(bytes::copy(text));
+  whole.checksums.emplace_back("x-amz-checksum-crc64nvme",
+                               digests::to_base64(digests::checksum_of("crc64nvme", text)));
+  // Parts of the upload that end inside of those that are read.
+  for (const s3_server::object& o : {whole, composed(text, {400'000, 400'000, text.size() - 800'000}, "crc32c")}) {
+    store s;
+    s.origin.objects().put("b", "k", o);
+    for (const bool listed : {true, false}) {
+      for (std::uint64_t damaged = 0; damaged <= 3; ++damaged) {
+        INFO(listed << ' ' << damaged);
+        s.origin.faults().clear();
+        if (damaged > 0) s.damage(damaged);
+        const auto loop = make_event_loop();
+        auto chunks = (listed ? s.client().list("s3://b/k") : shards("s3://b/k")) | fetch(s.client(), one_part);
+        std::string got;
+        bool ended = false;
+        if (damaged == 0) {
+          block_on(*loop, take(std::move(chunks), got, ended));
+          CHECK(got == text);
+        } else {
+          CHECK_THROWS_AS(block_on(*loop, take(std::move(chunks), got, ended)), s3::checksum_error);
+        }
+        CHECK(ended == (damaged == 0));
+      }
+    }
+    CHECK(s.asked("GET") >= 3 * 8);
+  }
+}
+
 TEST_CASE("checksums of an upload's parts are compared, wherever the parts end", "[checksum]") {
   for (const char* algorithm : {"crc32", "crc64nvme", "sha256"}) {
     for (std::uint64_t each : {part_bytes, 2 * part_bytes, std::size_t(50'000), part_bytes / 2, size}) {
       INFO(algorithm << " " << each);
       store s;
-      s.origin.objects().put("b", "k", composed(cut(each), algorithm));
+      s.server.objects().put("b", "k", composed(cut(each), algorithm));
       CHECK(s.read() == "right");
       CHECK(s.read() == "right");  // the algorithm is known now, and computed as bytes come
       s.damage(3);
@@ -187,12 +214,12 @@ TEST_CASE("an upload whose parts differ in size is not taken for damaged", "[che
   };
   for (const auto& parts : uneven) {
     store s;
-    s.origin.objects().put("b", "k", composed(parts, "crc32"));
+    s.server.objects().put("b", "k", composed(parts, "crc32"));
     CHECK(s.read() == "right");
   }
   store s;  // one that does not tell its parts
-  s.origin.objects().put("b", "k", composed(cut(part_bytes), "crc32"));
-  s.origin.faults().add({.method = "HEAD", .key = "k", .nth = 2}, fault::refuse(501, "NotImplemented"));
+  s.server.objects().put("b", "k", composed(cut(part_bytes), "crc32"));
+  s.server.faults().add({.method = "HEAD", .key = "k", .nth = 2}, fault::refuse(501, "NotImplemented"));
   CHECK(s.read() == "right");
 }
 
@@ -203,12 +230,12 @@ TEST_CASE("what put() stores in parts is compared when it is read", "[checksum]"
     bytes all = bytes::copy(body_text);
     co_yield give(all);
   };
-  s.origin.put("b", "other", std::string());
+  s.server.put("b", "other", std::string());
   s3::put_options options;
   options.part = 100'000;
   auto stream = content();
   block_on(*loop, s.client().put("s3://b/k", std::move(stream), options));
-  REQUIRE(s.origin.objects().find("b", "k")->parts.size() == 3);
+  REQUIRE(s.server.objects().find("b", "k")->parts.size() == 3);
   CHECK(s.read() == "right");
   s.damage(2);
   CHECK_THAT(s.read(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
@@ -222,8 +249,8 @@ TEST_CASE("an object without a checksum is read as it comes, and so is one whose
   s.damage(2);
   CHECK(s.read() == "wrong");
   s.put({sum_of("crc32")});
-  s.origin.faults().clear();
-  s.origin.faults().add({.method = "HEAD"}, fault::refuse(405, "MethodNotAllowed"));
+  s.server.faults().clear();
+  s.server.faults().add({.method = "HEAD"}, fault::refuse(405, "MethodNotAllowed"));
   CHECK(s.read() == "right");
 }
 
@@ -240,10 +267,10 @@ TEST_CASE("an object of one part is compared too when its size is not known", "[
   const std::string one(1000, 'x');
   s3_server::object o(bytes::copy(one));
   o.checksums.emplace_back("x-amz-checksum-crc32", digests::to_base64(digests::checksum_of("crc32", one)));
-  s.origin.objects().put("b", "k", std::move(o));
+  s.server.objects().put("b", "k", std::move(o));
   s.damage(1);
   CHECK_THAT(s.read(false), Contains("checksum: s3://b/k: ") && !Contains("handed on"));
-  s.origin.faults().clear();
+  s.server.faults().clear();
   CHECK(s.read(false) == "wrong");  // the end of an object is reached that is not the body_text
 }
 
@@ -252,10 +279,10 @@ TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
   s.put({sum_of("crc64nvme")});
   CHECK(s.read() == "right");
   for (int round = 0; round < 2; ++round) {
-    s.origin.faults().clear();
-    s.origin.faults().add({.method = "GET", .key = "k", .nth = 1, .times = 3}, fault::close_in_body(500));
-    s.origin.faults().add({.method = "GET", .key = "k", .nth = 4}, fault::refuse(503, "SlowDown"));
-    if (round == 1) s.origin.faults().add({.method = "GET", .key = "k", .nth = 6}, fault::flipped_bit(77));
+    s.server.faults().clear();
+    s.server.faults().add({.method = "GET", .key = "k", .nth = 1, .times = 3}, fault::close_in_body(500));
+    s.server.faults().add({.method = "GET", .key = "k", .nth = 4}, fault::refuse(503, "SlowDown"));
+    if (round == 1) s.server.faults().add({.method = "GET", .key = "k", .nth = 6}, fault::flipped_bit(77));
     CHECK_THAT(s.read(), Contains(round == 0 ? "right" : "checksum: "));
   }
 }
@@ -263,10 +290,10 @@ TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
 TEST_CASE("a checksum of another version of the object is a change", "[checksum]") {
   store s;
   s.put({sum_of("crc32")});
-  s.origin.faults().add({.method = "HEAD"}, fault::wrong_etag());
+  s.server.faults().add({.method = "HEAD"}, fault::wrong_etag());
   CHECK_THAT(s.read(false), Contains("changed while it was read"));
-  s.origin.faults().clear();
-  s.origin.faults().add({.method = "HEAD"}, fault::refuse(412, "PreconditionFailed"));
+  s.server.faults().clear();
+  s.server.faults().add({.method = "HEAD"}, fault::refuse(412, "PreconditionFailed"));
   CHECK_THAT(s.read(), Contains("changed while it was read"));
 }
 
@@ -287,17 +314,17 @@ TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison b
     process.count_descriptors();
     {
       testing::jumping_loop loop;
-      s3_server::server origin{s3_server::options()};
-      const started<void> serving(loop, origin.serve());
-      origin.objects().put("b", "k", composed(cut(50'000), "sha256"));
+      s3_server::server server{s3_server::options()};
+      const spawned<void> serving(loop, server.serve());
+      server.objects().put("b", "k", composed(cut(50'000), "sha256"));
       s3::config_options o;
-      o.endpoint = origin.endpoint();
+      o.endpoint = server.endpoint();
       o.region = "us-east-1";
-      const s3::client client(s3::config(o), s3::credentials("origin-key", "origin-secret"));
+      const s3::client client(s3::config(o), s3::credentials("test-key", "test-secret"));
       std::string got;
       bool ended = false;
       {
-        started<void> running(loop, take(shards("s3://b/k") | fetch(client, by_parts), got, ended));
+        spawned<void> running(loop, take(shards("s3://b/k") | fetch(client, by_parts), got, ended));
         std::size_t turn = 0;
         loop.run_until([&] { return running.done() || turn++ == turns; });
         finished = running.done();
@@ -316,12 +343,12 @@ TEST_CASE("samples before the damage is known are the only ones, and the shard d
   store s;
   s3_server::object o(bytes::copy(tar));
   o.checksums.emplace_back("x-amz-checksum-crc32c", digests::to_base64(digests::checksum_of("crc32c", tar)));
-  s.origin.objects().put("b", "k", std::move(o));
-  s.origin.faults().add({.method = "GET", .key = "k", .nth = 1}, fault::flipped_bit(5000));  // inside of a member
+  s.server.objects().put("b", "k", std::move(o));
+  s.server.faults().add({.method = "GET", .key = "k", .nth = 1}, fault::flipped_bit(5000));  // inside of a member
   const auto loop = make_event_loop();
   auto samples = s.client().list("s3://b/k") | fetch(s.client(), by_parts) | untar() | group_samples();
   int seen = 0;
-  auto count = [](async_generator<sample> in, int& n) -> task<void> {
+  auto count = [](stream<sample> in, int& n) -> task<void> {
     while (co_await in.next()) ++n;
   };
   auto counting = count(std::move(samples), seen);

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/http_storage.hpp>
@@ -47,7 +47,7 @@ class counted_web final : public storage {
   testing::census& census_;
 };
 
-task<void> count_bytes(async_generator<chunk> in, std::size_t& total) {
+task<void> count_bytes(stream<chunk> in, std::size_t& total) {
   while (auto c = co_await in.next()) total += c->data.size();
 }
 
@@ -67,19 +67,19 @@ TEST_CASE("fetch dropped in the middle of its transfers leaves no frame, no slab
       testing::jumping_loop loop;
       s3_server::options open_to_all;
       open_to_all.anonymous = s3_server::anonymous_access::read;
-      s3_server::server origin(open_to_all);
-      const started<void> serving(loop, origin.serve());
+      s3_server::server server(open_to_all);
+      const spawned<void> serving(loop, server.serve());
       std::vector<shard> shards;
       for (const char* key : {"0", "1", "2", "3"}) {
-        origin.objects().put("b", key, std::string(object_size, key[0]));
-        shards.emplace_back(origin.endpoint() + "/b/" + key);
+        server.objects().put("b", key, std::string(object_size, key[0]));
+        shards.emplace_back(server.endpoint() + "/b/" + key);
       }
       std::size_t total = 0;
       testing::census slabs;
       {
         const auto web = std::make_shared<counted_web>(slabs);
         const std::shared_ptr<const storage> store = web;
-        started<void> running(loop, count_bytes(from_range(std::move(shards)) | fetch(store, narrow), total));
+        spawned<void> running(loop, count_bytes(from_range(std::move(shards)) | fetch(store, narrow), total));
         std::size_t turn = 0;
         loop.run_until([&] { return running.done() || turn++ == turns; });
         finished = running.done();

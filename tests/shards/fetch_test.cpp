@@ -116,7 +116,7 @@ std::vector<shard> shards_of(const slow_store& store, bool sizes_known) {
 }
 
 /// Reads everything, checks the rules for chunks, and gives "url=content" per object.
-task<std::vector<std::string>> collect(async_generator<chunk> in, std::vector<std::string>& out) {
+task<std::vector<std::string>> collect(stream<chunk> in, std::vector<std::string>& out) {
   std::string current;
   std::shared_ptr<const shard> from;
   while (std::optional<chunk> c = co_await in.next()) {
@@ -183,7 +183,7 @@ TEST_CASE("nothing is read beyond the bound while the consumer waits") {
   auto store = store_of(3);
   testing::virtual_loop loop;
   const std::shared_ptr<const storage> s = store;
-  auto take_one = [](async_generator<chunk> in) -> task<int> {
+  auto take_one = [](stream<chunk> in) -> task<int> {
     std::optional<chunk> first = co_await in.next();
     co_await sleep_for(std::chrono::seconds(60));
     co_return first ? 1 : 0;
@@ -276,7 +276,7 @@ TEST_CASE("fetch dropped after any number of steps leaves nothing behind") {
     const std::shared_ptr<const storage> s = store;
     std::vector<std::string> got;
     {
-      started<std::vector<std::string>> running(
+      spawned<std::vector<std::string>> running(
           loop, collect(from_range(shards_of(*store, seed % 2 == 0)) | fetch(s, narrow), got));
       std::uint64_t steps = seed;
       loop.run_until([&] { return running.done() || steps-- == 0; });

@@ -62,7 +62,7 @@ class scripted_store final : public storage {
 };
 
 /// The ETag that each chunk shows when it comes, and that of the first one once more at the end.
-task<void> collect(async_generator<chunk> in, tags& out) {
+task<void> collect(stream<chunk> in, tags& out) {
   std::shared_ptr<const shard> from;
   while (std::optional<chunk> c = co_await in.next()) {
     from = c->from;

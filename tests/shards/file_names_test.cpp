@@ -31,7 +31,7 @@ using names = std::vector<std::string>;
 
 namespace {
 
-task<void> collect(async_generator<shard> in, names& out) {
+task<void> collect(stream<shard> in, names& out) {
   while (std::optional<shard> s = co_await in.next()) out.push_back(s->url);
 }
 /// What the pattern stands for below the folder.

@@ -53,14 +53,14 @@ void write_file(const std::string& path, const std::string& content) {
   REQUIRE(std::fclose(f) == 0);
 }
 
-async_generator<chunk> chunks_of(std::string url, file_storage_options how = {}) {
+stream<chunk> chunks_of(std::string url, file_storage_options how = {}) {
   std::vector<shard> one;
   one.emplace_back(std::move(url));
   return from_range(std::move(one)) | fetch(files(how), {.shards = 2, .window = 4 * part_bytes, .part = part_bytes});
 }
 
 /// All of the content; each chunk must follow the one before and none come behind the last.
-task<std::string> content_of(async_generator<chunk> in) {
+task<std::string> content_of(stream<chunk> in) {
   std::string text;
   bool ended = false;
   while (std::optional<chunk> c = co_await in.next()) {
@@ -73,12 +73,12 @@ task<std::string> content_of(async_generator<chunk> in) {
   co_return text;
 }
 
-task<void> append_to(std::string& text, async_generator<chunk> in) {
+task<void> append_to(std::string& text, stream<chunk> in) {
   while (std::optional<chunk> c = co_await in.next()) text += c->data.view();
 }
 
 /// Reads one chunk, gives the file another size, and reads on.
-task<void> read_on_after(async_generator<chunk> in, std::string path, std::size_t new_size) {
+task<void> read_on_after(stream<chunk> in, std::string path, std::size_t new_size) {
   const std::optional<chunk> first = co_await in.next();
   const bool resized = first && ::truncate(path.c_str(), static_cast<off_t>(new_size)) == 0;
   CHECK(resized);

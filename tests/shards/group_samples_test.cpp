@@ -30,7 +30,7 @@ async_generator<member> members_of_one_sample(std::size_t count) {
   }
 }
 
-task<std::size_t> fields_of_first(async_generator<sample> in) {
+task<std::size_t> fields_of_first(stream<sample> in) {
   const std::optional<sample> first = co_await in.next();
   co_return first ? first->fields.size() : 0;
 }

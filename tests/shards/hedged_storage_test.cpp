@@ -45,7 +45,7 @@ class timed_store final : public storage {
     const duration pause = n < times.size() ? times[n] : duration(10ms);
     co_await sleep_for(pause);
     if (n < fails.size() && fails[n]) throw io_error(5, "read " + std::to_string(n), where{object.url, offset, ""});
-    part p;
+    storage::part p;
     p.data = bytes::copy(std::string(length, static_cast<char>(n)));
     p.total = 1'000'000;
     co_return p;
@@ -64,7 +64,7 @@ class fixture {
     const duration before = loop.elapsed();
     std::string result;
     try {
-      const part p = block_on(loop, hedge->read(shard("mem:x"), "", 0, length, slab_pool(64 * KiB)));
+      const storage::part p = block_on(loop, hedge->read(shard("mem:x"), "", 0, length, slab_pool(64 * KiB)));
       CHECK(p.data.size() == length);
       result = std::to_string(static_cast<int>(p.data.view().front()));
     } catch (const error& e) {
@@ -172,7 +172,7 @@ TEST_CASE("dropping a part that was asked for twice drops both requests") {
   f.learn();
   f.store->times.insert(f.store->times.end(), {1h, 1h});
   {
-    started<part> reading(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
+    spawned<storage::part> reading(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
     f.loop.run_until([&] { return f.store->under_way == 2; });
   }
   CHECK(f.store->under_way == 0);
@@ -191,7 +191,7 @@ TEST_CASE("a hedged store is a store, and its options are checked") {
   virtual_loop loop;
   std::vector<shard> one{shard("mem:x", 1000)};
   struct count {
-    static task<std::size_t> run(async_generator<chunk> in) {
+    static task<std::size_t> run(stream<chunk> in) {
       std::size_t n = 0;
       while (std::optional<chunk> c = co_await in.next()) n += c->data.size();
       co_return n;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -39,11 +39,11 @@ std::string content() {
 /// A server that anybody may read, with one object behind faults.
 class web {
  public:
-  web() : storage_(http::transport_options(), quick()) { etag = origin.put("b", "k", text); }
+  web() : storage_(http::transport_options(), quick()) { etag = server.put("b", "k", text); }
 
   /// The part, what is left of an object sent in one go behind it, or what went wrong.
   std::string get(std::uint64_t offset, std::size_t length, const std::string& if_match = std::string()) {
-    return read_from(origin.endpoint() + "/b/k", offset, length, if_match);
+    return read_from(server.endpoint() + "/b/k", offset, length, if_match);
   }
   std::string read_from(const std::string& url, std::uint64_t offset, std::size_t length,
                         const std::string& if_match = std::string()) {
@@ -58,7 +58,7 @@ class web {
   }
   ranges asked() const {
     ranges all;
-    for (const auto& r : origin.log().entries()) all.push_back(r.range);
+    for (const auto& r : server.log().entries()) all.push_back(r.range);
     return all;
   }
   static retry_options quick() {
@@ -70,7 +70,7 @@ class web {
   }
 
   const std::string text = content();
-  mutable s3_server::background origin{open_to_all()};
+  mutable s3_server::background server{open_to_all()};
   std::string etag;
 
  private:
@@ -79,8 +79,8 @@ class web {
     o.anonymous = s3_server::anonymous_access::read;
     return o;
   }
-  static task<std::string> all(task<part> reading) {
-    part p = co_await std::move(reading);
+  static task<std::string> all(task<storage::part> reading) {
+    storage::part p = co_await std::move(reading);
     std::string bytes_read(p.data.view());
     while (p.rest != nullptr) {
       const bytes more = co_await p.rest->next();
@@ -100,11 +100,11 @@ TEST_CASE("parts of objects on the web, and objects that are sent in one go", "[
   web w;
   CHECK(w.get(10, 1000) == w.text.substr(10, 1000));
   CHECK((w.get(object_size - 5, 1000) == w.text.substr(object_size - 5)));
-  w.origin.put("b", "empty", std::string());
-  CHECK(w.read_from(w.origin.endpoint() + "/b/empty", 0, 1000).empty());
-  w.origin.faults().add({.key = "k", .times = 1}, fault::ignore_range());
+  w.server.put("b", "empty", std::string());
+  CHECK(w.read_from(w.server.endpoint() + "/b/empty", 0, 1000).empty());
+  w.server.faults().add({.key = "k", .times = 1}, fault::ignore_range());
   CHECK((w.get(0, 1000) == w.text));
-  CHECK_THAT(w.read_from(w.origin.endpoint() + "/b/none?X-Amz-Signature=secret", 0, 10),
+  CHECK_THAT(w.read_from(w.server.endpoint() + "/b/none?X-Amz-Signature=secret", 0, 10),
              Contains("/b/none at byte 0: the server answered 40") && !Contains("secret"));
 }
 
@@ -118,29 +118,29 @@ TEST_CASE("what may pass is tried again, what may not is not", "[http_storage]")
                            fault::wrong_content_range(),
                            fault::close_in_head(30)};
   for (const fault& f : passing) {
-    w.origin.faults().clear();
-    w.origin.faults().add({.key = "k", .times = 2}, f);
+    w.server.faults().clear();
+    w.server.faults().add({.key = "k", .times = 2}, f);
     CHECK(w.get(10, 1000) == w.text.substr(10, 1000));
   }
-  w.origin.log().clear();
-  w.origin.faults().clear();
-  w.origin.faults().add({.key = "k"}, fault::refuse(500, "InternalError"));
+  w.server.log().clear();
+  w.server.faults().clear();
+  w.server.faults().add({.key = "k"}, fault::refuse(500, "InternalError"));
   CHECK_THAT(w.get(0, 10), Contains("/b/k at byte 0: the server answered 500"));
   CHECK(w.asked().size() == 3);
-  w.origin.log().clear();
-  w.origin.faults().clear();
-  w.origin.faults().add({.key = "k"}, fault::refuse(403, "AccessDenied"));
+  w.server.log().clear();
+  w.server.faults().clear();
+  w.server.faults().add({.key = "k"}, fault::refuse(403, "AccessDenied"));
   CHECK_THAT(w.get(0, 10), Contains("the server answered 403"));
   CHECK(w.asked().size() == 1);
 }
 
 TEST_CASE("a part that breaks off goes on at the next byte", "[http_storage]") {
   web w;
-  w.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(20'000));
-  w.origin.faults().add({.key = "k", .nth = 2}, fault::refuse(503, "SlowDown"));
+  w.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(20'000));
+  w.server.faults().add({.key = "k", .nth = 2}, fault::refuse(503, "SlowDown"));
   CHECK((w.get(1000, 64 * KiB) == w.text.substr(1000, 64 * KiB)));
   CHECK(w.asked() == ranges{"bytes=1000-66535", "bytes=21000-66535", "bytes=21000-66535"});
-  for (const auto& r : w.origin.log().entries()) {
+  for (const auto& r : w.server.log().entries()) {
     const bool with_version = r.range == "bytes=1000-66535" || r.if_match == w.etag;
     CHECK(with_version);
   }
@@ -149,12 +149,12 @@ TEST_CASE("a part that breaks off goes on at the next byte", "[http_storage]") {
 TEST_CASE("an object that is replaced has changed", "[http_storage]") {
   web w;
   CHECK_THAT(w.get(0, 10, "\"old\""), Contains("changed: ") && Contains("\"old\""));
-  w.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(100));
-  w.origin.faults().add({.key = "k", .nth = 2}, fault::replace_object());
+  w.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(100));
+  w.server.faults().add({.key = "k", .nth = 2}, fault::replace_object());
   CHECK_THAT(w.get(0, 1000), Contains("changed: ") && Contains(w.etag) && Contains("at byte 100"));
-  w.origin.faults().clear();
-  w.origin.faults().add({.key = "k", .nth = 1}, fault::close_in_body(100));
-  w.origin.faults().add({.key = "k", .nth = 2}, fault::wrong_etag());
+  w.server.faults().clear();
+  w.server.faults().add({.key = "k", .nth = 1}, fault::close_in_body(100));
+  w.server.faults().add({.key = "k", .nth = 2}, fault::wrong_etag());
   CHECK_THAT(w.get(0, 1000), Contains("changed: ") && Contains("became \"00000000"));
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("redirects are followed, a few of them, never from https to http", "[h
   const auto to = [](const std::string& location) {
     return scripted_answer{"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: " + location + "\r\n\r\n", then::keep};
   };
-  test::scripted_server away({to(w.origin.endpoint() + "/b/k")});
+  test::scripted_server away({to(w.server.endpoint() + "/b/k")});
   CHECK(w.read_from(away.url(), 10, 1000) == w.text.substr(10, 1000));
   test::scripted_server circle({to("/again")});
   CHECK_THAT(w.read_from(circle.url(), 0, 10), Contains("too many redirects"));
@@ -206,17 +206,17 @@ TEST_CASE("an object sent in one go that breaks off is an error", "[http_storage
 
 namespace {
 
-task<part> read_part(std::string url, std::size_t length, slab_pool slabs) {
+task<storage::part> read_part(std::string url, std::size_t length, slab_pool slabs) {
   http_storage store;
   shard object(std::move(url), length);
-  part p = co_await store.read(std::move(object), std::string(), 0, length, std::move(slabs));
+  storage::part p = co_await store.read(std::move(object), std::string(), 0, length, std::move(slabs));
   co_return p;
 }
 
 /// What is left of an object that came in one go, by a reader that lets the server do all it can before each piece.
 task<std::size_t> read_rest_slowly(std::string url, slab_pool slabs) {
   http_storage store;
-  part p = co_await store.read(shard(std::move(url)), std::string(), 0, slabs.slab_bytes(), slabs);
+  storage::part p = co_await store.read(shard(std::move(url)), std::string(), 0, slabs.slab_bytes(), slabs);
   std::size_t total = p.data.size();
   p.data = bytes();
   for (;;) {
@@ -232,14 +232,14 @@ task<std::size_t> read_rest_slowly(std::string url, slab_pool slabs) {
 
 TEST_CASE("a small object takes memory of its own size, a large part a slab", "[http_storage]") {
   web w;
-  w.origin.put("b", "small", std::string(1000, 's'));
+  w.server.put("b", "small", std::string(1000, 's'));
   const auto loop = make_event_loop();
   const slab_pool slabs(64 * KiB);
-  const part small = block_on(*loop, read_part(w.origin.endpoint() + "/b/small", 1000, slabs));
+  const storage::part small = block_on(*loop, read_part(w.server.endpoint() + "/b/small", 1000, slabs));
   CHECK(small.data.size() == 1000);
   CHECK(small.data.retained() < 2000);
   CHECK(slabs.peak() == 0);
-  const part large = block_on(*loop, read_part(w.origin.endpoint() + "/b/k", 64 * KiB, slabs));
+  const storage::part large = block_on(*loop, read_part(w.server.endpoint() + "/b/k", 64 * KiB, slabs));
   CHECK(large.data.size() == 64 * KiB);
   CHECK(slabs.peak() == 1);
 }
@@ -248,26 +248,26 @@ TEST_CASE("an object that comes in one go holds a few slabs, however fast it com
   testing::jumping_loop loop;
   s3_server::options open_to_all;
   open_to_all.anonymous = s3_server::anonymous_access::read;
-  s3_server::server origin(open_to_all);
-  const started<void> serving(loop, origin.serve());
-  origin.objects().put("b", "k", std::string(1 * MiB, 'x'));
-  origin.faults().add({.key = "k"}, fault::ignore_range());
+  s3_server::server server(open_to_all);
+  const spawned<void> serving(loop, server.serve());
+  server.objects().put("b", "k", std::string(1 * MiB, 'x'));
+  server.faults().add({.key = "k"}, fault::ignore_range());
   const slab_pool slabs(64 * KiB);
-  CHECK(block_on(loop, read_rest_slowly(origin.endpoint() + "/b/k", slabs)) == 1 * MiB);
+  CHECK(block_on(loop, read_rest_slowly(server.endpoint() + "/b/k", slabs)) == 1 * MiB);
   CHECK(slabs.peak() <= 3);  // one of window, one with the reader, one being filled
 }
 
 TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_storage]") {
-  s3_server::background origin;  // nothing without a signature
+  s3_server::background server;  // nothing without a signature
   const http_storage storage(http::transport_options(), web::quick());
   const auto loop = make_event_loop();
-  const std::string endpoint = origin.endpoint();
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
   o.region = "us-east-1";
-  const s3::client client{s3::config(o), s3::credentials("origin-key", "origin-secret")};
+  const s3::client client{s3::config(o), s3::credentials("test-key", "test-secret")};
   for (const std::string key : {"k", "a b+c/d e+/\xc3\xa4.tar", "%2B%25?&=#;"}) {
-    origin.put("b", key, std::string_view("content"));
+    server.put("b", key, std::string_view("content"));
     const auto read = [&](const std::string& url, std::uint64_t offset) {
       return std::string(
           block_on(*loop, storage.read(shard(url), std::string(), offset, 3, slab_pool(64 * KiB))).data.view());
@@ -276,9 +276,9 @@ TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_stor
     INFO(url);
     CHECK(read(url, 0) == "con");
     CHECK(read(url, 4) == "ent");
-    origin.faults().clear();
-    origin.faults().add({.key = key.c_str(), .times = 1}, fault::refuse(503, "SlowDown"));
-    origin.faults().add({.key = key.c_str(), .nth = 2}, fault::close_in_body(1));
+    server.faults().clear();
+    server.faults().add({.key = key.c_str(), .times = 1}, fault::refuse(503, "SlowDown"));
+    server.faults().add({.key = key.c_str(), .nth = 2}, fault::close_in_body(1));
     CHECK(read(url, 1) == "ont");  // asked for three times, with the signature
     CHECK_THROWS_AS(read(url.substr(0, url.find('?')), 0), http::error);
   }

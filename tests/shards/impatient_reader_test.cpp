@@ -93,15 +93,15 @@ seen::value_type entry_of(const sample& s) {
   return {s.key, total};
 }
 
-task<seen> taken(async_generator<sample> g) {
+task<seen> taken(stream<sample> g) {
   seen all;
   while (std::optional<sample> s = co_await g.next()) all.push_back(entry_of(*s));
   co_return all;
 }
 
-task<std::optional<sample>> next_of(async_generator<sample>& g) { co_return co_await g.next(); }
+task<std::optional<sample>> next_of(stream<sample>& g) { co_return co_await g.next(); }
 
-task<seen> taken_impatiently(async_generator<sample> g, rng& random) {
+task<seen> taken_impatiently(stream<sample> g, rng& random) {
   seen all;
   for (int in_vain = 0; in_vain < 1000; ++in_vain) {  // as often in a row only where a stage waits for ever
     task<std::optional<sample>> asking = with_timeout(pause(random, 3), next_of(g));
@@ -153,7 +153,7 @@ TEST_CASE("a reader of shards that drops its next() again and again gets every s
     options.window = options.part * (1 + random.below(4));
     const bool buffered = random.below(2) == 0;
     const std::shared_ptr<const storage> s = store;
-    const auto pipeline = [&]() -> async_generator<sample> {
+    const auto pipeline = [&]() -> stream<sample> {
       auto samples = from_range(shards) | fetch(s, options) | untar() | group_samples();
       if (!buffered) return samples;
       return std::move(samples) | buffer({.items = 1});

@@ -27,12 +27,12 @@ using namespace millrace;
 
 namespace {
 
-s3::client client_of(const s3_server::background& origin, const char* secret = "origin-secret") {
-  const std::string endpoint = origin.endpoint();
+s3::client client_of(const s3_server::background& server, const char* secret = "test-secret") {
+  const std::string endpoint = server.endpoint();
   s3::config_options o;
   o.endpoint = endpoint;
   o.region = "us-east-1";
-  return s3::client(s3::config(o), s3::credentials("origin-key", secret));
+  return s3::client(s3::config(o), s3::credentials("test-key", secret));
 }
 
 std::string body_of(int shard, int i, std::size_t size) {
@@ -55,7 +55,7 @@ std::string tar_of(int n, std::size_t size) {
   return text;
 }
 
-task<std::vector<std::string>> collect(async_generator<sample> in) {
+task<std::vector<std::string>> collect(stream<sample> in) {
   std::vector<std::string> out;
   while (std::optional<sample> s = co_await in.next()) {
     out.push_back(s->from.url() + " " + std::to_string(s->from.ordinal) + " " + s->key + " " +
@@ -72,7 +72,7 @@ std::vector<std::string> run_on_loop(Generator g) {
   return out;
 }
 
-std::string failure(async_generator<sample> g) {
+std::string failure(stream<sample> g) {
   try {
     run_on_loop(std::move(g));
   } catch (const error& e) {
@@ -83,26 +83,26 @@ std::string failure(async_generator<sample> g) {
 
 const fetch_options small{.shards = 3, .window = 512 * KiB, .part = 256 * KiB};
 
-auto samples_of(s3::client c, async_generator<shard> source, fetch_options o = small) {
+auto samples_of(s3::client c, stream<shard> source, fetch_options o = small) {
   return std::move(source) | fetch(c, o) | untar() | group_samples();
 }
 
 }  // namespace
 
 TEST_CASE("list, fetch, untar, group: every sample once, in the order of the listing, whatever the part size") {
-  s3_server::background origin;
+  s3_server::background server;
   std::vector<std::string> expected;
   for (int n = 0; n < 7; ++n) {
     const std::string key = "train/" + std::to_string(n) + ".tar";
-    origin.put("corpus", key, tar_of(n, 60000));
+    server.put("corpus", key, tar_of(n, 60000));
     for (int i = 0; i < 10 + n; ++i) {
       expected.push_back("s3://corpus/" + key + " " + std::to_string(i) + " dir/" + std::to_string(n) + "-" +
                          std::to_string(i) + " " + std::to_string(60000 + i * 777) + " " + std::to_string(i));
     }
   }
-  origin.put("corpus", "train/", std::string());  // a folder marker
-  origin.put("corpus", "other/x.tar", std::string("not ours"));
-  s3::client c = client_of(origin);
+  server.put("corpus", "train/", std::string());  // a folder marker
+  server.put("corpus", "other/x.tar", std::string("not ours"));
+  s3::client c = client_of(server);
   const fetch_options variants[] = {small, {.shards = 1, .window = 64 * KiB, .part = 64 * KiB}, {}};
   for (const fetch_options& o : variants) {
     CHECK(run_on_loop(samples_of(c, c.list("s3://corpus/train/"), o)) == expected);
@@ -111,9 +111,9 @@ TEST_CASE("list, fetch, untar, group: every sample once, in the order of the lis
 }
 
 TEST_CASE("shards are permuted and split the same way everywhere") {
-  s3_server::background origin;
-  for (int n = 0; n < 9; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 100));
-  s3::client c = client_of(origin);
+  s3_server::background server;
+  for (int n = 0; n < 9; ++n) server.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 100));
+  s3::client c = client_of(server);
   auto of_rank = [&](std::uint32_t index) {
     rank r;
     r.index = index;
@@ -133,13 +133,13 @@ TEST_CASE("shards are permuted and split the same way everywhere") {
 
 TEST_CASE("what is wrong is named: object, offset, reason") {
   using Catch::Matchers::Contains;
-  s3_server::background origin;
+  s3_server::background server;
   const std::string good = tar_of(0, 1000);
-  origin.put("corpus", "good.tar", good);
-  origin.put("corpus", "cut.tar", good.substr(0, 4000));
-  origin.put("corpus", "page.tar", std::string("<html>") + std::string(600, ' ') + "</html>");
-  origin.put("corpus", "empty.tar", std::string());
-  s3::client c = client_of(origin);
+  server.put("corpus", "good.tar", good);
+  server.put("corpus", "cut.tar", good.substr(0, 4000));
+  server.put("corpus", "page.tar", std::string("<html>") + std::string(600, ' ') + "</html>");
+  server.put("corpus", "empty.tar", std::string());
+  s3::client c = client_of(server);
   auto of = [&](const char* url) { return failure(samples_of(c, shards(url))); };
   CHECK_THAT(of("s3://corpus/none.tar"), Contains("s3://corpus/none.tar") && Contains("404 NoSuchKey"));
   CHECK_THAT(of("s3://nobucket/x.tar"), Contains("s3://nobucket/x.tar") && Contains("404 NoSuchBucket"));
@@ -149,7 +149,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
   CHECK_THAT(of("ftp://corpus/empty.tar"), Contains("no store"));
   CHECK_THAT(failure(samples_of(c, c.list("s3://corpus/nothing/"))),
              Contains("s3://corpus/nothing/") && Contains("no object"));
-  s3::client wrong = client_of(origin, "not-the-secret");
+  s3::client wrong = client_of(server, "not-the-secret");
   const std::string refused = failure(samples_of(wrong, shards("s3://corpus/good.tar")));
   CHECK_THAT(refused, Contains("403 SignatureDoesNotMatch"));
   CHECK(refused.find("not-the-secret") == std::string::npos);
@@ -162,7 +162,7 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
   const auto loop = make_event_loop();
   auto g = samples_of(c, shards("s3://corpus/{good,cut}.tar"));
   std::size_t delivered = 0;
-  auto count = [](async_generator<sample> in, std::size_t& n) -> task<void> {
+  auto count = [](stream<sample> in, std::size_t& n) -> task<void> {
     while (co_await in.next()) ++n;
   };
   CHECK_THROWS_AS(block_on(*loop, count(std::move(g), delivered)), archive_error);
@@ -170,13 +170,13 @@ TEST_CASE("what is wrong is named: object, offset, reason") {
 }
 
 TEST_CASE("a pipeline dropped at any moment ends its transfers and leaves nothing") {
-  s3_server::background origin;
-  for (int n = 0; n < 5; ++n) origin.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 60000));
-  s3::client c = client_of(origin);
+  s3_server::background server;
+  for (int n = 0; n < 5; ++n) server.put("corpus", "train/" + std::to_string(n) + ".tar", tar_of(n, 60000));
+  s3::client c = client_of(server);
   const auto loop = make_event_loop();
   for (int turns = 0; turns < 60; turns += 3) {
     {
-      started<std::vector<std::string>> running(*loop, collect(samples_of(c, c.list("s3://corpus/train/"))));
+      spawned<std::vector<std::string>> running(*loop, collect(samples_of(c, c.list("s3://corpus/train/"))));
       int turn = 0;
       loop->run_until([&] { return running.done() || turn++ >= turns; });
     }

@@ -61,7 +61,7 @@ async_generator<chunk> chunks_of(std::vector<source> objects) {
 }
 
 /// "shard/key:fields@offset#ordinal" of every sample, then the error that ended the stream.
-task<std::vector<std::string>> told(async_generator<sample> in) {
+task<std::vector<std::string>> told(stream<sample> in) {
   std::vector<std::string> all;
   try {
     while (std::optional<sample> s = co_await in.next()) {
@@ -118,7 +118,7 @@ TEST_CASE("what came whole of a cut archive is handed on, but no sample that may
 TEST_CASE("what a stage in between has cut off costs no member that came whole") {
   testing::virtual_loop loop;
   std::vector<source> objects = {source("x", tar_of({"a", "b", "c", "d"}), 1024)};
-  const auto names = [](async_generator<member> in) -> task<std::string> {
+  const auto names = [](stream<member> in) -> task<std::string> {
     std::string text;
     while (std::optional<member> m = co_await in.next()) {
       text += m->entry.name;
@@ -132,7 +132,7 @@ TEST_CASE("what a stage in between has cut off costs no member that came whole")
 TEST_CASE("members of one archive: the last one says that it is, and no other") {
   testing::virtual_loop loop;
   std::vector<source> objects = {source("x", tar_of({"a.jpg", "b.jpg", "c.jpg"}), 512), source("y", tar_of({"d"}), 1)};
-  const auto last = [](async_generator<member> in) -> task<std::string> {
+  const auto last = [](stream<member> in) -> task<std::string> {
     std::string text;
     while (std::optional<member> m = co_await in.next()) {
       text += m->entry.name;
@@ -204,7 +204,7 @@ async_generator<chunk> broken_off(std::string content, std::string object) {
 }
 
 /// The error of a stream of samples.
-task<io_error> error_of(async_generator<sample> in) {
+task<io_error> error_of(stream<sample> in) {
   try {
     while (co_await in.next()) {
     }

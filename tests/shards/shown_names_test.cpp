@@ -63,13 +63,13 @@ class strange_store final : public storage {
 using wrong = strange_store::wrong;
 
 template <class Item>
-task<void> drain(async_generator<Item> items) {
+task<void> drain(stream<Item> items) {
   while (std::optional<Item> item = co_await items.next()) {
   }
 }
 /// What ends it.
 template <class Item>
-std::string problem(async_generator<Item> items) {
+std::string problem(stream<Item> items) {
   testing::virtual_loop loop;
   try {
     block_on(loop, drain(std::move(items)));
@@ -78,7 +78,7 @@ std::string problem(async_generator<Item> items) {
   }
   return "(nothing)";
 }
-async_generator<chunk> chunks_of(const std::string& name, wrong what) {
+stream<chunk> chunks_of(const std::string& name, wrong what) {
   const std::shared_ptr<const storage> store = std::make_shared<strange_store>(what);
   std::vector<shard> one{shard(name)};
   return from_range(std::move(one)) | fetch(store, {.shards = 1, .window = part_bytes, .part = part_bytes});

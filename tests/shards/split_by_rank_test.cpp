@@ -34,11 +34,11 @@ struct outcome {
   std::string error;  // of the configuration; "" when there was none
 };
 
-task<void> collect(async_generator<shard> in, std::vector<std::string>& urls) {
+task<void> collect(stream<shard> in, std::vector<std::string>& urls) {
   while (auto s = co_await in.next()) urls.push_back(s->url);
 }
 
-outcome share_of(const rank& r, async_generator<shard> all) {
+outcome share_of(const rank& r, stream<shard> all) {
   outcome out;
   test::captured_stderr captured(test::captured_stderr::into::pipe);
   try {
@@ -51,7 +51,7 @@ outcome share_of(const rank& r, async_generator<shard> all) {
   out.said = captured.text();
   return out;
 }
-async_generator<shard> named(const char* names) { return shards(names); }
+stream<shard> named(const char* names) { return shards(names); }
 
 }  // namespace
 

@@ -30,7 +30,7 @@ async_generator<chunk> chunk_of(std::string content) {
 }
 
 /// "name=content@offset " of every member, "!" behind the last one's.
-task<std::string> told(async_generator<member> in) {
+task<std::string> told(stream<member> in) {
   std::string text;
   while (std::optional<member> m = co_await in.next()) {
     text += m->entry.name + '=' + std::string(m->entry.body.view()) + '@' + std::to_string(m->from.offset);

@@ -17,21 +17,21 @@
 
 namespace mill = millrace;
 
-void released(mill::running<mill::device_batch>& run);
-void all_of_them(mill::running<mill::device_batch>& device_batches, mill::running<mill::host_batch>& host_batches,
-                 mill::running<mill::sample>& samples);
+void released(mill::pipeline_run<mill::device_batch>& run);
+void all_of_them(mill::pipeline_run<mill::device_batch>& device_batches,
+                 mill::pipeline_run<mill::host_batch>& host_batches, mill::pipeline_run<mill::sample>& samples);
 
 namespace {
 
 template <class T>
-void first_only(mill::running<T>& run) {
+void first_only(mill::pipeline_run<T>& run) {
   auto b = run.next();
   if (b) std::puts("one");
   b.reset();
 }
 
 template <class T>
-void one_after_the_other(mill::running<T>& run) {
+void one_after_the_other(mill::pipeline_run<T>& run) {
   for (;;) {
     auto b = run.next();
     if (!b) break;
@@ -41,7 +41,7 @@ void one_after_the_other(mill::running<T>& run) {
 }
 
 template <class T>
-void two_at_once(mill::running<T>& run) {
+void two_at_once(mill::pipeline_run<T>& run) {
   auto a = run.next();
   auto b = run.next();
   std::printf("%d %d\n", a.has_value(), b.has_value());
@@ -51,7 +51,7 @@ void two_at_once(mill::running<T>& run) {
 }
 
 template <class T>
-void keep(mill::running<T>& run, std::vector<T>& into) {
+void keep(mill::pipeline_run<T>& run, std::vector<T>& into) {
   while (auto b = run.next()) {
     into.push_back(std::move(*b));
     b.reset();
@@ -59,7 +59,7 @@ void keep(mill::running<T>& run, std::vector<T>& into) {
 }
 
 template <class T>
-void all(mill::running<T>& run) {
+void all(mill::pipeline_run<T>& run) {
   first_only(run);
   one_after_the_other(run);
   two_at_once(run);
@@ -69,7 +69,7 @@ void all(mill::running<T>& run) {
 
 }  // namespace
 
-void released(mill::running<mill::device_batch>& run) {
+void released(mill::pipeline_run<mill::device_batch>& run) {
   for (;;) {
     auto b = run.next();
     if (!b) break;
@@ -79,8 +79,8 @@ void released(mill::running<mill::device_batch>& run) {
   }
 }
 
-void all_of_them(mill::running<mill::device_batch>& device_batches, mill::running<mill::host_batch>& host_batches,
-                 mill::running<mill::sample>& samples) {
+void all_of_them(mill::pipeline_run<mill::device_batch>& device_batches,
+                 mill::pipeline_run<mill::host_batch>& host_batches, mill::pipeline_run<mill::sample>& samples) {
   all(device_batches);
   all(host_batches);
   all(samples);

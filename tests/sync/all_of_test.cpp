@@ -152,7 +152,7 @@ TEST_CASE("all_of that is dropped drops all, wherever they are") {
   for (int turns = 0; !ended; ++turns) {
     testing::virtual_loop loop;
     {
-      started<int> s(loop, sum(number(1ms, 1), number(2ms, 2)));
+      spawned<int> s(loop, sum(number(1ms, 1), number(2ms, 2)));
       run_turns(loop, turns);
       ended = s.done();
     }

@@ -157,7 +157,7 @@ TEST_CASE("any_of takes tasks without values, with move-only ones, a single one,
     }
     static task<int> kept() {
       executor& ex = co_await this_executor();
-      started<int> running(ex, number(9ms, 7));
+      spawned<int> running(ex, number(9ms, 7));
       auto first = co_await any_of(running.ended(), sleep_for(5ms));
       auto second = co_await any_of(sleep_for(4ms), running.ended());
       const int value = co_await running;
@@ -235,7 +235,7 @@ TEST_CASE("any_of that is dropped drops all, before the start, while it waits, a
   for (int turns = 0; !ended; ++turns) {
     testing::virtual_loop loop;
     {
-      started<std::string> s(loop, faster(number(1ms, 1), number(2ms, 2)));
+      spawned<std::string> s(loop, faster(number(1ms, 1), number(2ms, 2)));
       run_turns(loop, turns);
       ended = s.done();
     }

@@ -71,7 +71,7 @@ class waiters {
   void start(Make make) {
     for (int i = 0; i < 5; ++i) {
       stage_record& own = stages_.emplace_back("waiter", nullptr, nullptr, nullptr);
-      running_.push_back(started<void>(loop_, make(i), &own));
+      running_.push_back(spawned<void>(loop_, make(i), &own));
     }
     woken();
   }
@@ -88,7 +88,7 @@ class waiters {
  private:
   counting_loop& loop_;
   std::deque<stage_record> stages_;
-  std::vector<started<void>> running_;
+  std::vector<spawned<void>> running_;
 };
 
 }  // namespace
@@ -99,7 +99,7 @@ static_assert(!std::is_nothrow_constructible_v<channel<int>, std::size_t>);
 TEST_CASE("a channel is a bounded queue") {
   testing::virtual_loop loop;
   channel<int> c(3);
-  started<void> sender(loop, send_all(c, 1, 10, 0ms));
+  spawned<void> sender(loop, send_all(c, 1, 10, 0ms));
   run_until_idle(loop);
   CHECK(c.size() == 3);
   CHECK_FALSE(sender.done());
@@ -107,7 +107,7 @@ TEST_CASE("a channel is a bounded queue") {
   CHECK(c.try_receive() == std::optional<int>(1));
   run_until_idle(loop);
   CHECK(c.size() == 3);
-  started<std::vector<int>> receiver(loop, receive_all(c, 1ms));
+  spawned<std::vector<int>> receiver(loop, receive_all(c, 1ms));
   loop.run_until([&] { return sender.done(); });
   c.close();
   loop.run_until([&] { return receiver.done(); });
@@ -123,7 +123,7 @@ TEST_CASE("closing delivers what is queued, then the end; senders are refused") 
   testing::virtual_loop loop;
   channel<int> c(2);
   std::vector<int> refused;
-  started<void> sender(loop, send_all(c, 1, 4, 0ms, &refused));
+  spawned<void> sender(loop, send_all(c, 1, 4, 0ms, &refused));
   run_until_idle(loop);
   CHECK_FALSE(c.closed());
   c.close();
@@ -140,9 +140,9 @@ TEST_CASE("closing with an error: what is queued first, then the error, for ever
   testing::virtual_loop loop;
   channel<int> c(2);
   CHECK(c.try_send(1));
-  started<std::string> a(loop, receive_one(c));
-  started<std::string> b(loop, receive_one(c));
-  started<std::string> d(loop, receive_one(c));
+  spawned<std::string> a(loop, receive_one(c));
+  spawned<std::string> b(loop, receive_one(c));
+  spawned<std::string> d(loop, receive_one(c));
   run_until_idle(loop);
   CHECK(a.take() == "1");
   CHECK_FALSE(b.done());
@@ -158,17 +158,17 @@ TEST_CASE("closing with an error: what is queued first, then the error, for ever
 TEST_CASE("waiting receivers and senders are served in their order") {
   testing::virtual_loop loop;
   channel<int> c(1);
-  std::vector<started<std::string>> receivers;
+  std::vector<spawned<std::string>> receivers;
   for (int i = 0; i < 5; ++i) receivers.emplace_back(loop, receive_one(c));
   run_until_idle(loop);
-  started<void> sender(loop, send_all(c, 0, 5, 0ms));
+  spawned<void> sender(loop, send_all(c, 0, 5, 0ms));
   run_until_idle(loop);
   for (int i = 0; i < 5; ++i) CHECK(receivers[static_cast<std::size_t>(i)].take() == std::to_string(i));
 
-  std::vector<started<void>> senders;
+  std::vector<spawned<void>> senders;
   for (int i = 0; i < 5; ++i) senders.emplace_back(loop, send_all(c, i, 1, 0ms));
   run_until_idle(loop);
-  started<std::vector<int>> receiver(loop, receive_all(c, 0ms));
+  spawned<std::vector<int>> receiver(loop, receive_all(c, 0ms));
   run_until_idle(loop);
   c.close();
   run_until_idle(loop);
@@ -208,9 +208,9 @@ TEST_CASE("nobody overtakes a receiver or a sender that waits") {
   testing::virtual_loop loop;
   channel<int> c(1);
   {
-    started<std::string> first(loop, receive_one(c));
+    spawned<std::string> first(loop, receive_one(c));
     run_until_idle(loop);
-    started<std::string> second(loop, receive_one(c));  // runs before the first one is woken
+    spawned<std::string> second(loop, receive_one(c));  // runs before the first one is woken
     CHECK(c.try_send(1));
     CHECK_FALSE(c.try_receive());
     run_until_idle(loop);
@@ -221,9 +221,9 @@ TEST_CASE("nobody overtakes a receiver or a sender that waits") {
     CHECK(second.take() == "2");
   }
   CHECK(c.try_send(0));
-  started<void> first(loop, send_all(c, 1, 1, 0ms));
+  spawned<void> first(loop, send_all(c, 1, 1, 0ms));
   run_until_idle(loop);
-  started<void> second(loop, send_all(c, 2, 1, 0ms));
+  spawned<void> second(loop, send_all(c, 2, 1, 0ms));
   CHECK(c.try_receive() == std::optional<int>(0));
   CHECK_FALSE(c.try_send(3));
   run_until_idle(loop);
@@ -235,9 +235,9 @@ TEST_CASE("nobody overtakes a receiver or a sender that waits") {
 TEST_CASE("who is behind two that were woken takes the item or the place that is left") {
   testing::virtual_loop loop;
   channel<int> c(2);
-  started<std::string> first(loop, receive_one(c));
+  spawned<std::string> first(loop, receive_one(c));
   run_until_idle(loop);
-  started<std::string> second(loop, receive_one(c));
+  spawned<std::string> second(loop, receive_one(c));
   CHECK(c.try_send(1));
   CHECK(c.try_send(2));
   run_until_idle(loop);
@@ -245,9 +245,9 @@ TEST_CASE("who is behind two that were woken takes the item or the place that is
   CHECK(second.take() == "2");
   CHECK(c.try_send(3));
   CHECK(c.try_send(4));
-  started<void> a(loop, send_all(c, 5, 1, 0ms));
+  spawned<void> a(loop, send_all(c, 5, 1, 0ms));
   run_until_idle(loop);
-  started<void> b(loop, send_all(c, 6, 1, 0ms));
+  spawned<void> b(loop, send_all(c, 6, 1, 0ms));
   CHECK(c.try_receive() == std::optional<int>(3));
   CHECK(c.try_receive() == std::optional<int>(4));
   run_until_idle(loop);
@@ -259,7 +259,7 @@ TEST_CASE("what was kept for a waiter that is dropped before it runs is the next
   testing::virtual_loop loop;
   channel<int> c(1);
   {
-    std::vector<started<std::string>> receivers;
+    std::vector<spawned<std::string>> receivers;
     for (int i = 0; i < 3; ++i) receivers.emplace_back(loop, receive_one(c));
     run_until_idle(loop);
     CHECK(c.try_send(7));
@@ -269,7 +269,7 @@ TEST_CASE("what was kept for a waiter that is dropped before it runs is the next
     CHECK_FALSE(receivers[1].done());
     // One that was woken for the item, and one for the end.
     CHECK(c.try_send(8));
-    started<std::string> behind(loop, receive_one(c));
+    spawned<std::string> behind(loop, receive_one(c));
     run_turns(loop, 0);
     c.close();
     receivers.erase(receivers.begin() + 1);
@@ -278,7 +278,7 @@ TEST_CASE("what was kept for a waiter that is dropped before it runs is the next
   }
   channel<int> full(1);
   CHECK(full.try_send(0));
-  std::vector<started<void>> senders;
+  std::vector<spawned<void>> senders;
   for (int i = 1; i <= 3; ++i) senders.emplace_back(loop, send_all(full, i, 1, 0ms));
   run_until_idle(loop);
   CHECK(full.try_receive() == std::optional<int>(0));
@@ -316,7 +316,7 @@ TEST_CASE("what was kept for a waiter whose item cannot be moved is the next one
   testing::virtual_loop loop;
   bool throws = false;
   channel<heavy> c(1);
-  started<int> first(loop, local::receive(c));
+  spawned<int> first(loop, local::receive(c));
   run_until_idle(loop);
   CHECK(c.try_send(heavy(7, throws)));
   throws = true;
@@ -324,7 +324,7 @@ TEST_CASE("what was kept for a waiter whose item cannot be moved is the next one
   CHECK_THROWS_WITH(first.take(), "cannot be moved");
   throws = false;
   CHECK(c.size() == 1);
-  started<bool> sender(loop, local::send(c, throws, 8));
+  spawned<bool> sender(loop, local::send(c, throws, 8));
   run_until_idle(loop);
   CHECK_FALSE(sender.done());
   CHECK(block_on(loop, local::receive(c)) == 7);
@@ -347,16 +347,16 @@ TEST_CASE("nobody waits in vain, whatever is dropped") {
       static task<void> send(channel<int>& c) { co_await c.send(1); }
       static task<void> receive(channel<int>& c) { co_await c.receive(); }
     };
-    std::vector<started<void>> senders(4);
-    std::vector<started<void>> receivers(4);
-    const auto waits = [](const started<void>& s) { return s && !s.done(); };
+    std::vector<spawned<void>> senders(4);
+    std::vector<spawned<void>> receivers(4);
+    const auto waits = [](const spawned<void>& s) { return s && !s.done(); };
     for (int step = 0; step < 60; ++step) {
       const auto slot = static_cast<std::size_t>(random.below(4));
-      started<void>& changed = random.below(2) == 0 ? senders[slot] : receivers[slot];
+      spawned<void>& changed = random.below(2) == 0 ? senders[slot] : receivers[slot];
       if (random.below(4) == 0) {
-        changed = started<void>();
+        changed = spawned<void>();
       } else if (!waits(changed)) {
-        changed = started<void>(loop, &changed == &senders[slot] ? local::send(c) : local::receive(c));
+        changed = spawned<void>(loop, &changed == &senders[slot] ? local::send(c) : local::receive(c));
       }
       if (random.below(3) != 0) continue;
       run_until_idle(loop);
@@ -389,15 +389,15 @@ TEST_CASE("items may be move-only and are destroyed once") {
   };
   {
     channel<parcel> c(2);
-    started<void> sender(loop, local::send(c));
+    spawned<void> sender(loop, local::send(c));
     CHECK(block_on(loop, local::receive(c)) == 12);
   }
   {
     channel<parcel> c(2);
-    { started<void> sender(loop, local::send(c)); }
-    started<void> sender(loop, local::send(c));
+    { spawned<void> sender(loop, local::send(c)); }
+    spawned<void> sender(loop, local::send(c));
     run_until_idle(loop);
-    sender = started<void>();
+    sender = spawned<void>();
     CHECK(c.size() == 2);
   }
   CHECK(tracked::clean());
@@ -423,14 +423,14 @@ TEST_CASE("dropped receivers and senders lose no queued item, whatever the order
       }
     };
     std::vector<int> sent;
-    std::vector<started<void>> tasks(8);
+    std::vector<spawned<void>> tasks(8);
     int item = 0;
     for (int step = 0; step < 60; ++step) {
       const auto slot = static_cast<std::size_t>(random.below(tasks.size()));
       if (random.below(3) == 0) {
-        tasks[slot] = started<void>(loop, local::receive(c, received));
+        tasks[slot] = spawned<void>(loop, local::receive(c, received));
       } else if (tasks[slot].done() || random.below(4) == 0) {
-        tasks[slot] = started<void>(loop, local::send(c, ++item, sent));
+        tasks[slot] = spawned<void>(loop, local::send(c, ++item, sent));
       }
       run_turns(loop, static_cast<int>(random.below(3)));
     }

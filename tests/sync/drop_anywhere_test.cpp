@@ -104,13 +104,13 @@ TEST_CASE("trees of any_of and all_of are dropped at a random moment, thousands 
     }
     const int turns = static_cast<int>(w.random.below(12));
     {
-      std::vector<started<int>> roots;
-      for (int i = 0; i < 3; ++i) roots.push_back(started<int>(*loop, tree(w, 3)));
+      std::vector<spawned<int>> roots;
+      for (int i = 0; i < 3; ++i) roots.push_back(spawned<int>(*loop, tree(w, 3)));
       run_turns(*loop, turns);
       if (w.random.below(4) == 0) w.items.close();
       if (w.random.below(2) == 0) roots.erase(roots.begin() + static_cast<std::ptrdiff_t>(w.random.below(3)));
       run_turns(*loop, turns);
-      for (started<int>& root : roots) {
+      for (spawned<int>& root : roots) {
         if (!root.done()) {
           ++dropped;
           continue;

@@ -259,7 +259,7 @@ TEST_CASE("dropping a scope drops everything in it") {
     testing::virtual_loop loop;
     std::string log;
     {
-      started<void> s(loop, local::run(log));
+      spawned<void> s(loop, local::run(log));
       run_turns(loop, turns);
       if (log.size() > longest) longest = log.size();
     }

@@ -68,10 +68,10 @@ TEST_CASE("first in, first out: a large request is not overtaken by small ones")
   testing::virtual_loop loop;
   semaphore s(4);
   std::string log;
-  started<void> a(loop, hold(s, 3, 10ms, log, 'a'));
-  started<void> b(loop, hold(s, 4, 10ms, log, 'b'));
-  started<void> c(loop, hold(s, 1, 10ms, log, 'c'));
-  started<void> d(loop, hold(s, 1, 10ms, log, 'd'));
+  spawned<void> a(loop, hold(s, 3, 10ms, log, 'a'));
+  spawned<void> b(loop, hold(s, 4, 10ms, log, 'b'));
+  spawned<void> c(loop, hold(s, 1, 10ms, log, 'c'));
+  spawned<void> d(loop, hold(s, 1, 10ms, log, 'd'));
   run_turns(loop, 1);
   CHECK(log == "a");
   CHECK(s.contended());
@@ -86,10 +86,10 @@ TEST_CASE("an oversized request passes alone") {
   testing::virtual_loop loop;
   semaphore s(4);
   std::string log;
-  started<void> a(loop, hold(s, 1, 10ms, log, 'a'));
-  started<void> b(loop, hold(s, 100, 10ms, log, 'b'));
-  started<void> c(loop, hold(s, 0, 10ms, log, 'c'));
-  started<void> d(loop, hold(s, 4, 10ms, log, 'd'));
+  spawned<void> a(loop, hold(s, 1, 10ms, log, 'a'));
+  spawned<void> b(loop, hold(s, 100, 10ms, log, 'b'));
+  spawned<void> c(loop, hold(s, 0, 10ms, log, 'c'));
+  spawned<void> d(loop, hold(s, 4, 10ms, log, 'd'));
   run_until_idle(loop);
   CHECK(log == "aAbBcdCD");
   CHECK(loop.elapsed() == 30ms);
@@ -105,19 +105,19 @@ TEST_CASE("dropped waiters give their place to those behind them") {
   testing::virtual_loop loop;
   semaphore s(4);
   std::string log;
-  started<void> a(loop, hold(s, 3, 10ms, log, 'a'));
-  started<void> b(loop, hold(s, 4, 10ms, log, 'b'));
-  started<void> c(loop, hold(s, 1, 10ms, log, 'c'));
+  spawned<void> a(loop, hold(s, 3, 10ms, log, 'a'));
+  spawned<void> b(loop, hold(s, 4, 10ms, log, 'b'));
+  spawned<void> c(loop, hold(s, 1, 10ms, log, 'c'));
   run_turns(loop, 1);
   CHECK(log == "a");
-  b = started<void>();
+  b = spawned<void>();
   CHECK(s.used() == 4);  // granted to c, which has not run yet
   SECTION("which then runs") {
     run_turns(loop, 1);
     CHECK(log.substr(0, 2) == "ac");
   }
   SECTION("which is dropped before it runs") {
-    c = started<void>();
+    c = spawned<void>();
     CHECK(s.used() == 3);
     CHECK(s.try_acquire(1));
   }
@@ -129,10 +129,10 @@ TEST_CASE("permits in dropped frames go back") {
   testing::virtual_loop loop;
   semaphore s(2);
   std::string log;
-  started<void> a(loop, hold(s, 2, 10ms, log, 'a'));
-  started<void> b(loop, hold(s, 2, 10ms, log, 'b'));
+  spawned<void> a(loop, hold(s, 2, 10ms, log, 'a'));
+  spawned<void> b(loop, hold(s, 2, 10ms, log, 'b'));
   run_turns(loop, 1);
-  a = started<void>();
+  a = spawned<void>();
   run_until_idle(loop);
   CHECK(log == "abB");
 }
@@ -170,15 +170,15 @@ TEST_CASE("a semaphore never lends more than it has, and everybody who stays is 
         co_await virtual_sleep(d);
       }
     };
-    std::vector<started<void>> users;
+    std::vector<spawned<void>> users;
     std::vector<int> dropped;
     for (int i = 0; i < 30; ++i) {
       users.emplace_back(loop, local::use(s, random.below(capacity + 2), duration(random.below(20)), now, i));
       if (random.below(3) == 0) run_turns(loop, 1);
-      if (random.below(4) == 0) users[static_cast<std::size_t>(random.below(users.size()))] = started<void>();
+      if (random.below(4) == 0) users[static_cast<std::size_t>(random.below(users.size()))] = spawned<void>();
     }
     run_until_idle(loop);
-    for (started<void>& u : users) REQUIRE((!u || u.done()));
+    for (spawned<void>& u : users) REQUIRE((!u || u.done()));
     REQUIRE(s.used() == 0);
     REQUIRE_FALSE(s.contended());
     users.clear();

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <millrace/base/units.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -33,8 +33,8 @@ TEST_CASE("a census counts what a loop holds") {
   mill::testing::virtual_loop loop;
   census before(loop);
   {
-    mill::started<void> one(loop, sleeper());
-    mill::started<void> two(loop, sleeper());
+    mill::spawned<void> one(loop, sleeper());
+    mill::spawned<void> two(loop, sleeper());
     CHECK(before.difference() == "2 frames");
     bool first_turn = true;
     loop.run_until([&] { return !std::exchange(first_turn, false) && loop.timers() == 2; });
@@ -110,7 +110,7 @@ TEST_CASE("everything is told in one sentence") {
   mill::slab_pool pool(4 * mill::KiB);
   census before(loop);
   before.count_slabs(pool).count_descriptors();
-  const mill::started<void> one(loop, sleeper());
+  const mill::spawned<void> one(loop, sleeper());
   const mill::writable_bytes slab = pool.acquire();
   const int fd = open_nothing();
   CHECK(before.difference() == "1 frames, 1 slabs, 1 descriptors (" + std::to_string(fd) + ": /dev/null)");
@@ -119,10 +119,10 @@ TEST_CASE("everything is told in one sentence") {
 
 TEST_CASE("a census that an exception ends says nothing: the exception is what the test is about") {
   mill::testing::virtual_loop loop;
-  mill::started<void> left;
+  mill::spawned<void> left;
   const auto fail = [&] {
     census before(loop);
-    left = mill::started<void>(loop, sleeper());
+    left = mill::spawned<void>(loop, sleeper());
     throw std::runtime_error("as a REQUIRE that does not hold");
   };
   CHECK_THROWS_AS(fail(), std::runtime_error);

@@ -14,7 +14,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/file.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/sync/event.hpp>
 
@@ -33,16 +33,16 @@ class connected {
   connected() {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    here = mill::socket(ends[0]);
-    there = mill::socket(ends[1]);
+    here = mill::stream_socket(ends[0]);
+    there = mill::stream_socket(ends[1]);
   }
-  mill::socket here;
-  mill::socket there;
+  mill::stream_socket here;
+  mill::stream_socket there;
 };
 
 mill::task<void> sleep_long(mill::duration d) { co_await mill::sleep_for(d); }
 
-mill::task<std::string> read_all(mill::socket& s) {
+mill::task<std::string> read_all(mill::stream_socket& s) {
   std::string text;
   char memory[1000];
   for (;;) {
@@ -52,7 +52,7 @@ mill::task<std::string> read_all(mill::socket& s) {
   }
 }
 
-mill::task<void> write_after(mill::socket& s, mill::duration pause, const std::string& text) {
+mill::task<void> write_after(mill::stream_socket& s, mill::duration pause, const std::string& text) {
   co_await mill::sleep_for(pause);
   const std::string_view pieces[] = {text};
   co_await s.write_all(pieces);
@@ -74,7 +74,7 @@ TEST_CASE("a descriptor that is ready goes before a timer") {
   jumping_loop loop({.grace = 0s});
   connected c;
   const std::string text = "at once";
-  const mill::started<void> writing(loop, write_after(c.there, 0s, text));
+  const mill::spawned<void> writing(loop, write_after(c.there, 0s, text));
   CHECK(mill::block_on(loop, mill::with_timeout(1ms, read_all(c.here))) == text);
   CHECK(loop.elapsed() == 0s);
 }
@@ -83,7 +83,7 @@ TEST_CASE("what a timer brings about is there at its time, and a time-out at its
   jumping_loop loop;
   connected c;
   const std::string text = "late";
-  const mill::started<void> writing(loop, write_after(c.there, 2h, text));
+  const mill::spawned<void> writing(loop, write_after(c.there, 2h, text));
   CHECK_THROWS_AS(mill::block_on(loop, mill::with_timeout(1h, read_all(c.here))), mill::timeout_error);
   CHECK(loop.elapsed() == 1h);
   CHECK(mill::block_on(loop, mill::with_timeout(24h, read_all(c.here))) == text);
@@ -94,7 +94,7 @@ TEST_CASE("time stands still while data is under way") {
   jumping_loop loop({.grace = 0s});
   connected c;
   const std::string text(5'000'000, 'x');  // many times what the sockets hold
-  const mill::started<void> writing(loop, write_after(c.there, 1s, text));
+  const mill::spawned<void> writing(loop, write_after(c.there, 1s, text));
   const std::string read = mill::block_on(loop, mill::with_timeout(1001ms, read_all(c.here)));
   const bool equal = read == text;
   CHECK(equal);
@@ -154,7 +154,7 @@ TEST_CASE("a seed decides the order of what is ready") {
       list.push_back(n);
       co_return;
     };
-    std::vector<mill::started<void>> running;
+    std::vector<mill::spawned<void>> running;
     for (int i = 0; i < 20; ++i) running.emplace_back(loop, note(order, i));
     loop.run_until([&] { return order.size() == 20; });
     return order;

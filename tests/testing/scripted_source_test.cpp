@@ -42,7 +42,7 @@ TEST_CASE("a script is played: items, delays, an error") {
   CHECK(script.given() == 2);
   CHECK(script.asked() == 3);
   CHECK(loop.elapsed() == 6ms);
-  source = mill::async_generator<int>();
+  source = mill::stream<int>();
   CHECK(!script.open_now());
 }
 

@@ -23,13 +23,13 @@ std::size_t steps = 0;
 void enqueue_step(cudaStream_t, const std::int64_t*, std::size_t) { ++steps; }
 
 // begin train
-void train(mill::async_generator<std::int64_t> numbers, mill::cpu_pool& cores) {
+void train(mill::stream<std::int64_t> numbers) {
   const mill::cuda::stream copies;  // on the current device
   const mill::cuda::stream work;    // cuda::stream::borrow() for one that the program has
   const mill::batch_pool pool(mill::batch_layout(64, {{"n", mill::dtype::i64}}), copies);
   const auto fill = [](std::int64_t n, const mill::batch_row& row) { row.set("n", n); };
-  auto batches = std::move(numbers)                               //
-                 | mill::fill_batches(pool, fill, {.on = cores})  // into page-locked memory
+  auto batches = std::move(numbers)                //
+                 | mill::fill_batches(pool, fill)  // into page-locked memory
                  | mill::to_device(copies, {.slots = 3});
   for (mill::device_batch& b : mill::run(std::move(batches))) {
     b.wait(work.get());  // what is enqueued on work from now on starts after the copy
@@ -43,10 +43,7 @@ void train(mill::async_generator<std::int64_t> numbers, mill::cpu_pool& cores) {
 
 TEST_CASE("the guide's loop on CUDA waits and releases", "[guide]") {
   mill::fake_cuda::reset();
-  {
-    mill::cpu_pool cores(2);
-    train(mill::iota(std::int64_t(1000)), cores);
-  }
+  train(mill::iota(std::int64_t(1000)));
   CHECK(steps == 16);
   CHECK(mill::fake_cuda::violations().empty());
   mill::fake_cuda::reset();

@@ -14,7 +14,6 @@
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/io/cpu_pool.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -46,7 +45,7 @@ mill::s3::client client_of(const std::string& endpoint) {
   o.region = "us-east-1";
   o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
   o.retries = mill::s3::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
-  return mill::s3::client(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  return mill::s3::client(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
 }
 // end client
 
@@ -57,7 +56,7 @@ std::int64_t label(const mill::sample& s) {
 // end label
 
 // begin skip
-auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_pool& cores) {
+auto labels_of(const std::string& url, const mill::s3::client& s3) {
   const mill::failure_policy bear{.then = mill::on_failure::skip,  // leave it out, count it, report it
                                   .limit = 100,                    // in the whole stream
                                   .rate = 0.3};                    // and as a share of its items
@@ -65,12 +64,12 @@ auto labels_of(const std::string& url, const mill::s3::client& s3, mill::cpu_poo
          | mill::fetch(mill::hedged(s3))                           //
          | mill::untar()                                           //
          | mill::group_samples()                                   //
-         | mill::map_concurrent(label, {.on = cores, .failures = bear});
+         | mill::map_concurrent(label, {.failures = bear});
 }
 // end skip
 
 // begin catch
-std::string train(mill::async_generator<std::int64_t> labels) {
+std::string train(mill::stream<std::int64_t> labels) {
   std::size_t steps = 0;
   try {
     for (std::int64_t each : mill::run(std::move(labels))) steps += each >= 0;
@@ -90,19 +89,18 @@ std::string train(mill::async_generator<std::int64_t> labels) {
 }  // namespace
 
 TEST_CASE("the guide's failures are what its page says", "[guide]") {
-  mill::s3_server::background origin;
-  const mill::s3::client s3 = client_of(origin.endpoint());
-  mill::cpu_pool cores(2);
-  origin.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
-  origin.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
-  origin.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
-  origin.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
+  mill::s3_server::background server;
+  const mill::s3::client s3 = client_of(server.endpoint());
+  server.put("corpus", "good.tar", shard_of({"1", "2", "3", "4"}));
+  server.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
+  server.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
+  server.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
   using mill::s3_server::fault;
-  origin.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
-  CHECK(train(labels_of("s3://corpus/good.tar", s3, cores)) == "4 steps");
-  CHECK(origin.faults().injected() == 1);
-  CHECK(train(labels_of("s3://corpus/one.tar", s3, cores)) == "3 steps");
-  CHECK(train(labels_of("s3://corpus/two.tar", s3, cores)) == "bad data: 2 of 4");
-  CHECK(train(labels_of("s3://corpus/cut.tar", s3, cores)) == "archive: s3://corpus/cut.tar");
-  CHECK(train(labels_of("s3://corpus/none.tar", s3, cores)) == "store: NoSuchKey");
+  server.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
+  CHECK(train(labels_of("s3://corpus/good.tar", s3)) == "4 steps");
+  CHECK(server.faults().injected() == 1);
+  CHECK(train(labels_of("s3://corpus/one.tar", s3)) == "3 steps");
+  CHECK(train(labels_of("s3://corpus/two.tar", s3)) == "bad data: 2 of 4");
+  CHECK(train(labels_of("s3://corpus/cut.tar", s3)) == "archive: s3://corpus/cut.tar");
+  CHECK(train(labels_of("s3://corpus/none.tar", s3)) == "store: NoSuchKey");
 }

@@ -27,21 +27,21 @@ namespace mill = millrace;
 namespace {
 
 // begin epoch
-mill::async_generator<mill::shard> shards_of(std::uint64_t epoch, mill::rank r) {
+mill::stream<mill::shard> shards_of(std::uint64_t epoch, mill::rank r) {
   return mill::shards("s3://corpus/train-{000..099}.tar")     // the same list in every process,
          | mill::shuffle_shards({.seed = 7, .epoch = epoch})  // in the same order,
          | mill::split_by_rank(r);                            // of which each takes its share
 }
 // end epoch
 
-std::vector<std::string> names(mill::async_generator<mill::shard> shards) {
+std::vector<std::string> names(mill::stream<mill::shard> shards) {
   mill::testing::virtual_loop loop;
   std::vector<std::string> all;
   for (const mill::shard& s : block_on(loop, collect(std::move(shards)))) all.push_back(s.url);
   return all;
 }
 
-std::vector<std::int64_t> numbers(mill::async_generator<std::int64_t> source) {
+std::vector<std::int64_t> numbers(mill::stream<std::int64_t> source) {
   mill::testing::virtual_loop loop;
   return block_on(loop, collect(std::move(source)));
 }
@@ -80,7 +80,7 @@ TEST_CASE("the guide's mix takes three of four from the first source", "[guide]"
   auto books = mill::iota(std::int64_t(100000));
   const std::uint64_t epoch = 0;
   // begin mix
-  std::vector<mill::async_generator<std::int64_t>> sources;
+  std::vector<mill::stream<std::int64_t>> sources;
   sources.push_back(std::move(web));
   sources.push_back(std::move(books));
   auto both = mill::mix(std::move(sources), {3, 1}, {.seed = 7, .epoch = epoch, .end = mill::mix_end::first}) |

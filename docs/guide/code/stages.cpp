@@ -3,6 +3,7 @@
 
 // The code of docs/guide/stages.md.
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -20,6 +21,7 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/named.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/flow/take.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -51,6 +53,25 @@ auto at_least(std::size_t length) {
   return mill::filter([length](const std::string& line) { return line.size() >= length; });
 }
 // end options
+
+// begin held
+mill::async_generator<std::string> sorted_by_hundreds(mill::async_generator<std::string> lines) {
+  std::vector<std::string> held;
+  for (bool ended = false; !ended;) {
+    while (held.size() < 100 && !ended) {
+      std::optional<std::string> line = co_await lines.next();
+      ended = !line;
+      if (line) held.push_back(std::move(*line));
+    }
+    std::sort(held.begin(), held.end());
+    for (std::string& line : held) co_yield mill::give(line);
+    held.clear();
+  }
+}
+mill::stream<std::string> sorted(mill::async_generator<std::string> lines) {
+  return mill::stream(sorted_by_hundreds(std::move(lines))).named("sorted").bounded(100, 100 * mill::KiB);
+}
+// end held
 
 // begin words
 std::vector<std::string> words_of(const std::string& line) {
@@ -91,6 +112,14 @@ TEST_CASE("the guide's own stage joins lines", "[guide]") {
   auto lines = mill::from_range(std::move(some)) | mill::named("joined", joined) | at_least(2);
   // end use
   CHECK(block_on(loop, collect(std::move(lines))) == std::vector<std::string>{"ab", "cc", "long enough"});
+}
+
+TEST_CASE("the guide's stage that holds items says so", "[guide]") {
+  mill::testing::virtual_loop loop;
+  auto lines = mill::from_range(std::vector<std::string>{"b", "c", "a"}) | mill::named("joined", joined) | sorted;
+  CHECK(lines.bounds().size() == 1);
+  CHECK(lines.bounds().back().items == 100);
+  CHECK(block_on(loop, collect(std::move(lines))) == std::vector<std::string>{"a", "b", "c"});
 }
 
 TEST_CASE("the guide's words are looked up eight at a time, and the first four taken", "[guide]") {

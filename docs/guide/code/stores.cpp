@@ -39,14 +39,14 @@ class memory_store final : public mill::storage {
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
 
-  mill::task<mill::part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
-                              mill::slab_pool slabs) const override {
+  mill::task<part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
+                        mill::slab_pool slabs) const override {
     const auto found = objects_.find(object.url);
     if (found == objects_.end()) throw mill::io_error(0, "no such object", {object.url, offset, {}});
     const std::string_view rest = std::string_view(found->second).substr(offset);
     const bool small = length <= slabs.slab_bytes() / 8;  // a whole slab would be mostly empty
     mill::writable_bytes memory = small ? mill::writable_bytes::allocate(length) : slabs.acquire();
-    mill::part result;
+    part result;
     result.total = found->second.size();  // of the object: fetch asks for the other parts by it
     const std::size_t n = rest.copy(memory.data(), length);
     result.data = memory.share(0, n);
@@ -67,7 +67,7 @@ mill::async_generator<mill::shard> listed(std::vector<std::string> names) {
 }
 // end source
 
-std::vector<std::string> texts(mill::async_generator<mill::line_batch> lines) {
+std::vector<std::string> texts(mill::stream<mill::line_batch> lines) {
   mill::testing::virtual_loop loop;
   std::vector<std::string> all;
   for (const mill::line_batch& b : block_on(loop, collect(std::move(lines)))) all.insert(all.end(), b.begin(), b.end());
@@ -95,7 +95,7 @@ TEST_CASE("the guide's corpora are mixed", "[guide]") {
   const auto corpus = [&](std::string name) {
     return mill::shards(name) | mill::fetch(store, {.shards = 1}) | mill::lines({.batch = 1});
   };
-  std::vector<mill::async_generator<mill::line_batch>> corpora;
+  std::vector<mill::stream<mill::line_batch>> corpora;
   corpora.push_back(corpus("mem:web"));
   corpora.push_back(corpus("mem:books"));
   auto lines = mill::mix(std::move(corpora), {3, 1}, {.seed = 7});

@@ -81,32 +81,32 @@ TEST_CASE("paced() leaves nothing behind when it is dropped", "[guide]") {
 // begin server
 TEST_CASE("a part that breaks goes on where it broke", "[guide]") {
   using mill::s3_server::fault;
-  mill::s3_server::background origin;  // an S3 server in this process; it ends with the object
-  origin.put("corpus", "labels.txt", std::string(1000, 'x'));
-  origin.faults().add({.method = "GET", .key = "labels.txt", .times = 1}, fault::reset_in_body(400));
+  mill::s3_server::background server;  // an S3 server in this process; it ends with the object
+  server.put("corpus", "labels.txt", std::string(1000, 'x'));
+  server.faults().add({.method = "GET", .key = "labels.txt", .times = 1}, fault::reset_in_body(400));
 
   mill::s3::config_options o;
-  const std::string endpoint = origin.endpoint();
+  const std::string endpoint = server.endpoint();
   o.endpoint = endpoint;
-  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
   const auto loop = mill::make_event_loop();
   CHECK(block_on(*loop, s3.read("s3://corpus/labels.txt")).size() == 1000);
-  CHECK(origin.faults().injected() == 1);
+  CHECK(server.faults().injected() == 1);
 }
 // end server
 
 TEST_CASE("the guide's random faults leave the data as it is", "[guide]") {
-  mill::s3_server::background origin;
-  origin.put("corpus", "labels.txt", std::string(1000, 'x'));
+  mill::s3_server::background server;
+  server.put("corpus", "labels.txt", std::string(1000, 'x'));
   mill::s3::config_options o;
-  const std::string endpoint = origin.endpoint();
+  const std::string endpoint = server.endpoint();
   o.endpoint = endpoint;
   o.max_attempts = 10;
   o.retry.base = mill::duration(1000);
-  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
   const auto loop = mill::make_event_loop();
   // begin random
-  origin.faults().randomize({.seed = 42, .probability = 0.1});  // the same requests fail in every run
+  server.faults().randomize({.seed = 42, .probability = 0.1});  // the same requests fail in every run
   // end random
   for (int i = 0; i < 20; ++i) CHECK(block_on(*loop, s3.read("s3://corpus/labels.txt")).size() == 1000);
 }

@@ -56,11 +56,11 @@ mill::async_generator<mill::bytes> archive_of(int samples) {
 }  // namespace
 
 TEST_CASE("the guide's shards are stored", "[guide]") {
-  mill::s3_server::background origin;
+  mill::s3_server::background server;
   mill::s3::config_options o;
-  const std::string endpoint = origin.endpoint();
+  const std::string endpoint = server.endpoint();
   o.endpoint = endpoint;
-  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("origin-key", "origin-secret"));
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
   // begin put
   const auto loop = mill::make_event_loop();
   block_on(*loop, s3.create_bucket("s3://corpus"));

@@ -11,7 +11,7 @@ namespace millrace {
 /// Where environment variables are looked up: the process, or a table of a test.
 ///
 /// A pair of pointers, copied freely; `context` must outlive it. Nothing in the library reads the environment except
-/// through an `environment` that somebody passed in (process_environment() is the real one).
+/// through an `environment` that was passed in (process_environment() is the real one).
 class environment {
  public:
   /// Returns the value of a variable, or null. The text must stay valid until the next call.

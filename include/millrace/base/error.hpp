@@ -54,8 +54,8 @@ class error : public std::runtime_error {
     const where* given_later = notes_.place();
     return given_later != nullptr ? *given_later : at_;
   }
-  /// Bytes of the UTF-8 sequence of a printable character at the start of `text`; 0 where there is none (Unicode 15,
-  /// table 3-7). Controls, and the characters that reorder or hide text on a terminal, count as none.
+  /// Bytes of the printable character at the start of `text`; 0 where there is none. Controls, and the characters that
+  /// reorder or hide text on a terminal, count as none.
   static std::size_t printable(std::string_view text) noexcept;
   static void append_escaped(std::string& out, std::string_view text);
   static std::string compose(const std::string& reason, const where& at);

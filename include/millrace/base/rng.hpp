@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <utility>
 
+#include <millrace/base/detail/mix64.hpp>
+#include <millrace/base/detail/random_draws.hpp>
+
 namespace millrace {
 
 /// The library's portable random generator: the same numbers on every platform, compiler and standard library.
@@ -16,27 +19,23 @@ namespace millrace {
 /// library's contract: the order of an epoch depends on it.
 class rng {
  public:
-  explicit rng(std::uint64_t seed) noexcept {
-    for (std::uint64_t& word : state_) word = split_mix(seed);
-  }
+  explicit rng(std::uint64_t seed) noexcept;
 
   /// A generator for one purpose of one epoch: independent sequences from one user seed.
-  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept : rng(combine(seed, epoch, purpose)) {}
+  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept
+      : rng(detail::key_of(seed, epoch, purpose)) {}
 
   /// The next 64 random bits.
   std::uint64_t next() noexcept;
 
   /// Uniform in [0, bound); `bound` must not be 0.
-  std::uint64_t below(std::uint64_t bound) noexcept;
+  std::uint64_t below(std::uint64_t bound) noexcept { return detail::draw_below(*this, bound); }
 
   /// Uniform in [0, 1) with 53 random bits.
-  double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+  double uniform() noexcept { return detail::draw_uniform(*this); }
 
  private:
   static std::uint64_t rotate(std::uint64_t x, int k) noexcept { return (x << k) | (x >> (64 - k)); }
-  static std::uint64_t split_mix(std::uint64_t& x) noexcept;
-  static std::uint64_t combine(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept;
-
   std::uint64_t state_[4];
 };
 

@@ -46,8 +46,8 @@ class account_clock {
     return passed;
   }
 
-  /// A turn begins. The time since the last reading was nobody's. `preemptions()` says how often the thread has had to
-  /// make room for others so far.
+  /// A turn begins. The time since the last reading belongs to no stage. `preemptions()` says how often the thread has
+  /// had to make room for others so far.
   template <class Preemptions>
   void begin_turn(std::int64_t t, Preemptions&& preemptions) noexcept {
     read(t);

@@ -5,20 +5,19 @@
 #include <millrace/base/compiler.hpp>
 
 #include <coroutine>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <millrace/coro/detail/generator_promise.hpp>
 #include <millrace/coro/detail/parameters.hpp>
 #include <millrace/coro/give.hpp>
-#include <millrace/coro/stage_bounds.hpp>
 
 namespace millrace {
+
+template <class T>
+class async_generator;
 
 namespace detail {
 
@@ -80,9 +79,15 @@ class next_awaitable {
   generator_promise<T>& generator_;
 };
 
+/// For what wraps a generator. usage_error for an empty one.
+template <class T>
+generator_promise_base& promise_of(const async_generator<T>& generator) {
+  return generator.promise();
+}
+
 }  // namespace detail
 
-/// A stream of items made by a coroutine that may wait, for one consumer, a coroutine too.
+/// Items made by a coroutine that may wait, for one consumer, a coroutine too.
 ///
 /// Concurrency: pull. Nothing runs until next() is awaited, and then up to the following co_yield. There is one
 /// consumer with one outstanding next(); all of it is on the consumer's executor, to which the first next() binds the
@@ -135,82 +140,15 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-  /// Gives the generator a line of its own in the stage table. `name` must be a literal or live as long as the run; so
-  /// must `advice`, if there is one: what run_stats::verdict() says helps when this stage waits for its own I/O, an
-  /// option of it. Empty: nothing helps.
-  async_generator&& named(const char* name, const char* advice) && {
-    async_generator&& self = std::move(*this).named(name);
-    handle_.promise().advice_ = advice;
-    return std::move(self);
-  }
-  async_generator&& named(const char* name) && {
-    promise_type& p = promise();
-    if (p.extras_ && !p.extras_->bounds.empty() && p.extras_->bounds.back().name == p.name_) {
-      p.extras_->bounds.back().name = name;
-    }
-    p.call(name);
-    return std::move(*this);
-  }
-
-  /// Gives a generator without a name a line all the same, under its number: what pipes do with the stages of users.
-  void numbered() noexcept {
-    if (handle_ && handle_.promise().name_ == nullptr) handle_.promise().call(stage_record::numbered);
-  }
-
-  /// Declares the most that this generator's stage holds at once, under the name given by named() before.
-  async_generator&& bounded(std::size_t items, std::size_t bytes) && {
-    const char* const name = promise().name_;
-    return std::move(*this).bounded(name == nullptr || *name == 0 ? "stage" : name, items, bytes);
-  }
-  /// The same under a name of its own, a literal: for what a stage holds beside its items.
-  async_generator&& bounded(const char* what, std::size_t items, std::size_t bytes) && {
-    extras().bounds.push_back(stage_bounds{what, items, bytes});
-    return std::move(*this);
-  }
-
-  /// What the stages up to this one have declared, sources first.
-  std::vector<stage_bounds> bounds() const {
-    std::vector<stage_bounds> stated;
-    if (!handle_ || !handle_.promise().extras_) return stated;
-    for (const stage_bounds& b : handle_.promise().extras_->bounds) {
-      if (!b.rank) stated.push_back(b);
-    }
-    return stated;
-  }
-
-  /// Declares that the items are the share of process `index` among those that train together: run() shows the progress
-  /// of process 0 only.
-  async_generator&& of_rank(std::uint32_t index) && {
-    const char* const name = promise().name_;
-    extras().bounds.push_back(stage_bounds{name == nullptr ? "stage" : name, 0, 0, index});
-    return std::move(*this);
-  }
-  /// What of_rank() declared here or, first of all, in a stage before; nullopt when nobody did.
-  std::optional<std::uint32_t> declared_rank() const noexcept {
-    if (!handle_ || !handle_.promise().extras_) return std::nullopt;
-    for (const stage_bounds& b : handle_.promise().extras_->bounds) {
-      if (b.rank) return b.rank;
-    }
-    return std::nullopt;
-  }
-
-  /// For stages that consume generators without operator|: what was declared, a rank too, moves on to the generator
-  /// that they make, `return std::move(made).inherit(consumed.take_bounds())`.
-  std::vector<stage_bounds> take_bounds() {
-    if (!handle_ || !handle_.promise().extras_) return {};
-    return std::exchange(handle_.promise().extras_->bounds, {});
-  }
-  async_generator&& inherit(std::vector<stage_bounds> upstream) && {
-    if (upstream.empty()) return std::move(*this);
-    std::vector<stage_bounds>& own = extras().bounds;
-    upstream.insert(upstream.end(), own.begin(), own.end());
-    own = std::move(upstream);
-    return std::move(*this);
-  }
-
-  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures.
+  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures. What was
+  /// kept before is let go first.
   async_generator&& keep(std::shared_ptr<void> object) && {
-    extras().kept.push_back(std::move(object));
+    std::shared_ptr<void>& kept = promise().kept_;
+    if (kept) {
+      using both = std::pair<std::shared_ptr<void>, std::shared_ptr<void>>;  // the second one goes first
+      object = std::make_shared<both>(std::move(object), std::move(kept));
+    }
+    kept = std::move(object);
     return std::move(*this);
   }
 
@@ -225,14 +163,11 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   detail::next_awaitable<T, T*> next_in_place() { return detail::next_awaitable<T, T*>(promise()); }
 
  private:
+  friend detail::generator_promise_base& detail::promise_of<T>(const async_generator&);
+
   promise_type& promise() const {
     if (MILLRACE_UNLIKELY(!handle_)) detail::misused("a generator was used that is empty: moved from, or never made");
     return handle_.promise();
-  }
-  detail::generator_extras& extras() {
-    auto& pointer = promise().extras_;
-    if (!pointer) pointer = std::make_unique<detail::generator_extras>();
-    return *pointer;
   }
   /// The coroutine, which this owner forgets. (std::exchange would be one more template for every type of result.)
   std::coroutine_handle<promise_type> release() noexcept {
@@ -242,7 +177,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
   void reset() noexcept {
     if (!handle_) return;
-    const auto extras = std::move(handle_.promise().extras_);  // goes last: parameters may refer to kept objects, too
+    const std::shared_ptr<void> kept = std::move(handle_.promise().kept_);  // goes last: parameters may refer to it, too
     release().destroy();
   }
 

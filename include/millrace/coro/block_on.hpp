@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 namespace millrace {
 
@@ -35,14 +35,14 @@ T block_on(executor& ex, task<T> t, stage_record* stage = nullptr) {
     executor& executor_;
     bool over_ = false;
   } left(ex);
-  started<T> running(ex, std::move(t), stage);
+  spawned<T> running(ex, std::move(t), stage);
   ex.run_until([&] { return running.done(); });
   // The frame is destroyed before what it leaves behind is waited for.
   if constexpr (std::is_void_v<T>) {
-    std::exchange(running, started<T>()).take();
+    std::exchange(running, spawned<T>()).take();
     left.drain();
   } else {
-    T result = std::exchange(running, started<T>()).take();
+    T result = std::exchange(running, spawned<T>()).take();
     left.drain();
     return result;
   }

@@ -101,18 +101,18 @@ class executor {
   stage_record* enter(stage_record* stage) noexcept {
     stage_record* const before = current_;
     if (stage != before) {
-      settle();
+      charge_current();
       current_ = stage;
     }
     return before;
   }
   /// Charges the stage that runs with what it has used so far. Returns the time of the accounts, nanoseconds.
-  std::int64_t settle() noexcept {
+  std::int64_t charge_current() noexcept {
     if (!account_.stands()) charge(account_.read(now_ns()));
     return account_.now_ns();
   }
   /// The same as of the last switch, without a reading.
-  std::int64_t settled_ns() const noexcept { return account_.now_ns(); }
+  std::int64_t charged_ns() const noexcept { return account_.now_ns(); }
 
   /// How exactly the account is kept: one turn of `turns` is measured (see account_clock); with 1, every switch.
   void sample_account(unsigned turns) noexcept { account_.sample(turns); }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 
 namespace millrace {
 
@@ -50,11 +50,13 @@ class basic_root_scope final : public executor_service, private timer_node {
 
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
+  /// How often it has looked at a task so far, to let those go that had ended: what that costs.
+  std::size_t looks() const noexcept { return looks_; }
 
  private:
   struct adopted {
-    adopted(started<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
-    started<void> running;
+    adopted(spawned<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
+    spawned<void> running;
     bool droppable;
     std::unique_ptr<adopted> next;  // of those that are let go together
   };
@@ -77,7 +79,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   };
 
   void add(task<void> t, bool droppable) {
-    tasks_.push_back(std::make_unique<adopted>(started<void>(executor_, run(std::move(t), *this), nullptr), droppable));
+    tasks_.push_back(std::make_unique<adopted>(spawned<void>(executor_, run(std::move(t), *this), nullptr), droppable));
   }
   static task<void> run(task<void> t, basic_root_scope& self) {
     try {
@@ -108,6 +110,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   void sweep() noexcept {
     std::unique_ptr<adopted> ended;  // destroyed last: destructors may adopt
     std::size_t kept = 0;
+    looks_ += tasks_.size();
     for (std::unique_ptr<adopted>& current : tasks_) {
       if (!current->running.done() && !(current->droppable && impatient_)) {
         if (&tasks_[kept] != &current) tasks_[kept] = std::move(current);
@@ -136,6 +139,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   std::vector<std::unique_ptr<adopted>> tasks_;
   std::size_t droppable_ = 0;
   std::size_t failures_ = 0;
+  std::size_t looks_ = 0;
   bool lingering_ = false;  // in a drain, counted as background
   bool impatient_ = false;  // whose patience is at its end
 };

@@ -12,6 +12,7 @@
 namespace millrace {
 
 class cpu_pool;
+class slot_store;
 namespace http {
 struct engine_options;
 }
@@ -32,6 +33,8 @@ class runtime_parts {
   virtual cpu_pool& pool() = 0;
   /// The slabs of that size, kept from one run to the next.
   virtual slab_pool slabs(std::size_t bytes) = 0;
+  /// The memory on devices that runs leave to each other.
+  virtual slot_store& device_slots() noexcept = 0;
   /// The limits of each loop's HTTP engine.
   virtual const http::engine_options& http() const noexcept = 0;
   /// Says one line, without its end, where the runtime's log goes.

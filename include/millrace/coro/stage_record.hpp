@@ -94,7 +94,7 @@ class stage_record {
 
   // ---- what has been since start-up was over
 
-  /// Nanoseconds since mark(), or since ever where nobody marked.
+  /// Nanoseconds since mark(), or in all where it was not called.
   class times {
    public:
     std::int64_t busy = 0, pool = 0, starved = 0, asked = 0, blocked = 0;

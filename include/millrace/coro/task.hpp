@@ -15,7 +15,7 @@
 namespace millrace {
 
 template <class T>
-class started;
+class spawned;
 
 namespace detail {
 
@@ -156,7 +156,7 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
 
  private:
   template <class U>
-  friend class started;
+  friend class spawned;
   template <class U>
   friend class detail::branch;
 

@@ -5,20 +5,12 @@
 #include <memory>
 
 #include <millrace/cuda/event.hpp>
-#include <millrace/cuda/spare_memory.hpp>
 #include <millrace/device/stream_ref.hpp>
 
-namespace millrace {
-
-class MILLRACE_CUDA_DEFAULT_STREAM cuda_device;
-
-namespace cuda {
+namespace millrace::cuda {
 
 /// A CUDA stream: a queue of work on one device. A copy is the same stream; the last one destroys it: the work enqueued
 /// still runs.
-///
-/// Pipelines that copied on it leave their memory to it for the next ones; the last copy frees that, which may wait for
-/// all work on the device. So a program keeps its stream beyond its pipelines.
 ///
 /// The streams made here do not synchronise with the legacy default stream (cudaStreamNonBlocking), so copies overlap
 /// with kernels whatever stream those run on.
@@ -53,13 +45,10 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream {
   }
 
  private:
-  friend class millrace::cuda_device;
   struct state {
     state(cudaStream_t h, device d) noexcept : handle(h), on(d) {}
     cudaStream_t handle;
     device on;
-    detail::spare_memory device_memory{on, [](void* memory) { return cudaFree(memory); }};
-    detail::spare_memory pinned_memory{on, [](void* memory) { return cudaFreeHost(memory); }};
   };
   struct owned : state {
     explicit owned(device d) : state(create(d), d) {}
@@ -82,5 +71,4 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream {
   std::shared_ptr<state> state_;
 };
 
-}  // namespace cuda
-}  // namespace millrace
+}  // namespace millrace::cuda

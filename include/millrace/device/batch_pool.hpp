@@ -51,7 +51,9 @@ auto device_of(const Target& target) {
 ///     mill::batch_layout layout(256, {{"image", mill::dtype::u8, {224, 224, 3}}, {"label", mill::dtype::i64}});
 ///     mill::batch_pool pool(layout, copies);    // page-locked, for the device of that stream
 ///
-/// start() never waits; what bounds the number of batches is whoever holds them (pool.peak() tells how many that were).
+/// It is the program's: made once, for all epochs, since its memory goes with its last copy and last batch (and freeing
+/// page-locked memory may wait for the device). start() never waits: the stages that hold batches bound their number
+/// (pool.peak() tells how many there were).
 template <class = void>
 class basic_batch_pool {
  public:
@@ -62,6 +64,10 @@ class basic_batch_pool {
   template <class Target>
   basic_batch_pool(const batch_layout& layout, const Target& target)
       : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))), pinned_(true) {}
+
+  /// Slabs of another pool, of slab_size(layout) bytes at least.
+  basic_batch_pool(const batch_layout& layout, slab_pool slabs, bool page_locked)
+      : layout_(layout), slabs_(std::move(slabs)), pinned_(page_locked) {}
 
   const batch_layout& layout() const noexcept { return layout_; }
 
@@ -74,10 +80,12 @@ class basic_batch_pool {
   std::size_t live() const { return slabs_.live(); }
   std::size_t peak() const { return slabs_.peak(); }
 
- private:
+  /// The memory of one batch, in bytes.
   static std::size_t slab_size(const batch_layout& layout) noexcept {
     return layout.bytes() == 0 ? batch_layout::alignment : layout.bytes();
   }
+
+ private:
   template <class D>
   static std::shared_ptr<slab_source> source_for(const D& on) {
     if constexpr (std::is_same_v<D, detail::refused>) {

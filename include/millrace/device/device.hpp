@@ -22,7 +22,7 @@ namespace millrace {
 /// - allocate_pinned(n) / free_pinned(p, n): host memory that the device reads directly while a copy is pending.
 /// - allocate_device(n) / free_device(p, n): memory of the device, aligned to 256 bytes at least. The caller frees
 ///   nothing that a pending copy or a user's work still uses: freeing need not wait for it, and should not wait for
-///   other work either, since pipelines end in the middle of it (cudaFree does, so cuda_device keeps freed memory).
+///   other work either; where it does (cudaFree), a runtime frees at its own end.
 /// - copy_to_device(to, from, n): enqueues one copy. Both ranges stay untouched until an event recorded behind it is
 ///   done. `from` may be ordinary memory; then the call itself may take as long as the copy.
 /// - record(e) / record(e, s): marks the end of the copy stream / of the user's stream `s` as they are now.
@@ -31,9 +31,11 @@ namespace millrace {
 /// - synchronize(e): blocks the calling thread until query(e) would say true.
 /// - synchronize(s): the same until the user's stream `s` has done all that is enqueued on it now.
 /// - copies_any_memory (optional, a static bool): copying from ordinary memory costs no more than from pinned memory.
+/// - a == b: whether memory and events of one serve the other as well (two streams of one GPU are equal): what one run
+///   leaves is used by the next one. The copy streams may differ.
 /// - name(): "cuda:0", "host": for reports.
 template <class D>
-concept device = std::copy_constructible<D> && std::movable<typename D::event_type> &&
+concept device = std::copy_constructible<D> && std::equality_comparable<D> && std::movable<typename D::event_type> &&
                  requires(const D& d, void* memory, const void* from, std::size_t n, typename D::event_type& e,
                           const typename D::event_type& recorded, stream_ref s) {
                    { d.allocate_pinned(n) } -> std::same_as<void*>;

@@ -13,7 +13,6 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
-#include <millrace/device/ended_slots.hpp>
 
 namespace millrace {
 
@@ -27,8 +26,8 @@ namespace millrace {
 /// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
 /// streams must be alive at the release, and capture no graph: the calls stand around the launch of one. On the host,
 /// keys, tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
-/// may be another than the pipeline's. It may outlive the pipeline and its loop; what is freed then is freed without
-/// waiting for the device, see free_ended_slots().
+/// may be another than the pipeline's. It may outlive the pipeline, and the runtime: then its release waits for the
+/// device and frees the slot.
 template <class = void>
 class basic_device_batch {
  public:
@@ -44,7 +43,7 @@ class basic_device_batch {
     }
     return *this;
   }
-  /// Releases. Waits for nothing, unless the device fails.
+  /// Releases. Waits for nothing, unless the device fails or the runtime has gone.
   ~basic_device_batch() { MILLRACE_LAUNDER(this)->release(); }
 
   /// False after release() or for a batch that was moved from: there is nothing to look at then.
@@ -95,9 +94,7 @@ class basic_device_batch {
   void release() noexcept {
     if (ring_ == nullptr) return;
     ring_->release(slot_, ring_);
-    const bool ended = ring_->link.ended();
     ring_.reset();
-    if (ended) detail::all_ended_rings.collect();
   }
 
  private:

@@ -16,7 +16,7 @@ namespace millrace {
 
 /// See fill_batches().
 struct fill_batches_options {
-  pool_ref on = nullptr;               ///< where the function runs; needed, and must outlive the pipeline
+  pool_ref on = nullptr;               ///< where the function runs, to outlive the pipeline; none: the runtime's pool
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
@@ -90,7 +90,11 @@ class row_writer {
 };
 
 template <class Rows, class Batch = host_batch>
-async_generator<Batch> seal_batches(Rows source, last_batch last) {
+async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool) {
+  executor& ex = co_await this_executor();
+  if (!has_pool && ex.runtime() == nullptr) {
+    throw configuration_error("fill_batches: the function needs a pool to run on: .on = pool, or a runtime");
+  }
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;
   for (;;) {
@@ -114,14 +118,16 @@ async_generator<Batch> seal_batches(Rows source, last_batch last) {
 template <class = void>
 class seal_batches_stage : public library_stage {
  public:
-  seal_batches_stage(last_batch last, std::size_t items, std::size_t bytes) noexcept
-      : last_(last), items_(items), bytes_(bytes) {}
-  async_generator<host_batch> operator()(async_generator<written> source) && {
-    return seal_batches(std::move(source), last_).named("fill_batches").bounded(items_, bytes_);
+  seal_batches_stage(last_batch last, bool has_pool, std::size_t items, std::size_t bytes) noexcept
+      : last_(last), has_pool_(has_pool), items_(items), bytes_(bytes) {}
+  stream<host_batch> operator()(async_generator<written> source) && {
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_))
+        .named("fill_batches").bounded(items_, bytes_);
   }
 
  private:
   last_batch last_;
+  bool has_pool_;
   std::size_t items_, bytes_;
 };
 
@@ -129,7 +135,7 @@ template <class T>
 class place_items_stage : public library_stage {
  public:
   explicit place_items_stage(batch_pool pool) : pool_(std::move(pool)) {}
-  async_generator<placed<T>> operator()(async_generator<T> source) && {
+  stream<placed<T>> operator()(async_generator<T> source) && {
     return place_items<T>(std::move(source), std::move(pool_));
   }
 
@@ -145,15 +151,12 @@ class fill_batches_stage : public detail::library_stage {
  public:
   fill_batches_stage(batch_pool pool, F f, const fill_batches_options& options)
       : pool_(std::move(pool)), f_(std::move(f)), options_(options) {
-    if (options.on == nullptr)
-      throw configuration_error("fill_batches: the function needs a pool to run on, .on = pool");
-    if (options_.limit == 0) options_.limit = 2 * std::size_t(options_.on->threads());
     if (options_.limit > 1'000'000) throw configuration_error("fill_batches: .limit is beyond a million");
     if (pool_.layout().samples() == 0) throw configuration_error("fill_batches: the layout has no samples");
   }
 
   template <class T>
-  async_generator<host_batch> operator()(async_generator<T> source) && {
+  stream<host_batch> operator()(async_generator<T> source) && {
     if constexpr (!std::is_invocable_v<const F&, T&&, const batch_row&>) {
       static_assert(detail::never_v<F>,
                     "fill_batches calls f(item, row) on several threads at once: it must take the item and a const "
@@ -161,16 +164,20 @@ class fill_batches_stage : public detail::library_stage {
       return {};
     } else {
       const std::size_t samples = pool_.layout().samples();
-      const std::size_t batches = (options_.limit + samples - 1) / samples + 1;
+      // As map_concurrent() has it: a runtime's pool is not known yet.
+      const unsigned threads = options_.on != nullptr ? options_.on->threads() : cpu_pool::usable_cores();
+      const std::size_t limit = options_.limit != 0 ? options_.limit : 2 * std::size_t(threads);
+      const std::size_t batches = (limit + samples - 1) / samples + 1;
       const std::size_t bytes = batches * pool_.layout().bytes();
       map_concurrent_options work;
       work.limit = options_.limit;
       work.on = options_.on;
       work.bytes = options_.bytes;
-      auto placing = detail::apply_stage(std::move(source), detail::place_items_stage<T>(std::move(pool_)));
+      auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing =
           detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
-      return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, batches, bytes));
+      return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, options_.on != nullptr,
+                                                                                  batches, bytes));
     }
   }
 
@@ -181,7 +188,7 @@ class fill_batches_stage : public detail::library_stage {
 };
 
 /// A stage that lets a function write each item straight into its place in a batch, on a pool, and hands on the
-/// batches:
+/// batches. The pool is the runtime's, or that of `.on`:
 ///
 ///     batch_pool pool(layout, copies);                       // page-locked for the device
 ///     jpeg_decoder jpeg;
@@ -191,7 +198,7 @@ class fill_batches_stage : public detail::library_stage {
 ///       row.key(s.key);
 ///       row.tag(s.from);
 ///     };
-///     samples | fill_batches(pool, decode, {.on = cores}) | to_device(copies)
+///     samples | fill_batches(pool, decode) | to_device(copies)
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
 /// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be
@@ -199,7 +206,7 @@ class fill_batches_stage : public detail::library_stage {
 /// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
 /// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
 /// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws
-/// configuration_error without a pool.
+/// configuration_error for a layout without samples and, in the pipeline, where there is no pool (on a bare loop).
 template <class F>
 fill_batches_stage<F> fill_batches(const batch_pool& pool, F f, const fill_batches_options& options = {}) {
   return fill_batches_stage<F>(pool, std::move(f), options);

@@ -48,6 +48,7 @@ class host_device {
   void synchronize(const event_type&) const noexcept {}
   void synchronize(stream_ref s) const { s.as<host_stream_tag>(); }
   std::string name() const { return "host"; }
+  friend bool operator==(const host_device&, const host_device&) noexcept = default;
 };
 
 static_assert(device<host_device>);

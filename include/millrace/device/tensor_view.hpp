@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-/// A dense tensor in somebody else's memory, rows one behind another (row-major): on the host or on a device, as
-/// whoever gives it says. A plain value; it owns nothing.
+/// A dense row-major tensor in memory that it does not own: on the host or on a device, as the function that returns it
+/// says. A plain value.
 class tensor_view {
  public:
   tensor_view() noexcept = default;

@@ -10,12 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/device/detail/batch_stager.hpp>
 #include <millrace/device/detail/slot_patience.hpp>
 #include <millrace/device/detail/slot_ring.hpp>
 #include <millrace/device/device_batch.hpp>
-#include <millrace/device/ended_slots.hpp>
+#include <millrace/device/slot_store.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/sync/channel.hpp>
@@ -27,7 +28,7 @@ struct to_device_options {
   std::size_t slots = 3;       ///< batches in device memory at once, held by the consumer or ahead of it; at least 1
   std::size_t slot_bytes = 0;  ///< device memory of one slot; 0: as much as the first batch's layout needs
   std::size_t samples = 0;     ///< most samples of a batch made of items; 0: as many as the first has
-  pool_ref on = nullptr;       ///< where batches are laid out and staged; null: on the loop's thread
+  pool_ref on = nullptr;       ///< where batches are laid out and staged; none: the runtime's pool
   /// A consumer that keeps every slot and waits this long for one more batch gets an exception. 0: it waits for ever.
   duration slot_wait = std::chrono::seconds(30);
 };
@@ -41,7 +42,6 @@ inline constexpr duration last_look = std::chrono::milliseconds(1);
 /// A free slot, as soon as there is one.
 template <device D>
 task<std::size_t> acquire_slot(slot_ring<D>& ring, slot_patience& patience) {
-  all_ended_rings.collect();
   duration pause = first_look;
   for (;;) {
     ring.bell().muffle();
@@ -60,22 +60,30 @@ task<std::size_t> acquire_slot(slot_ring<D>& ring, slot_patience& patience) {
   }
 }
 
-/// A stage's hold of its slots. Where they are still used at its end, they are left to ended_rings.
+/// A stage's hold of its slots.
 template <device D>
 class slot_ring_user {
  public:
   explicit slot_ring_user(std::shared_ptr<slot_ring<D>> ring) noexcept : ring_(std::move(ring)) {}
   slot_ring_user(const slot_ring_user&) = delete;
   slot_ring_user& operator=(const slot_ring_user&) = delete;
-  ~slot_ring_user() {
-    if (!only_owner(ring_) || !ring_->quiet()) all_ended_rings.add(std::move(ring_));
-  }
+  ~slot_ring_user() { ring_->end(); }
 
   const std::shared_ptr<slot_ring<D>>& ring() const noexcept { return ring_; }
 
  private:
   std::shared_ptr<slot_ring<D>> ring_;
 };
+
+/// What pipelines leave to each other on a loop without a runtime.
+class loop_slots final : public executor_service {
+ public:
+  slot_store store;
+};
+inline slot_store& slot_store_of(executor& ex) {
+  if (ex.runtime() != nullptr) return ex.runtime()->device_slots();
+  return ex.service<loop_slots>([] { return std::make_unique<loop_slots>(); }).store;
+}
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager, class Batch>
@@ -91,7 +99,7 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
       staging_job<Stager, Item> job(stager, std::move(*item));
       item.reset();
       host_batch staged;
-      if (on) {
+      if (on && job.computes()) {
         staged = co_await on.run(std::move(job));
       } else {
         staged = job();
@@ -111,15 +119,17 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   executor& ex = co_await this_executor();
   stage_record* const account = co_await this_stage();
   if (with.slots == 0) with.slots = 1;
+  if (!pool && ex.runtime() != nullptr) pool = cpu_pool::share(ex.runtime()->pool());
   // Goes after everything that releases slots.
-  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, with.slots, with.slot_bytes));
+  const std::shared_ptr<kept_slots<D>> kept = slot_store_of(ex).of(on);
+  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes));
   slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
-  auto stager = std::make_shared<stager_type>(on, with.samples, std::move(how));
+  auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));
   channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
   task<void> filling = fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool),
                                                         patience, ready);
-  started<void> ahead(ex, std::move(filling), account);
+  spawned<void> ahead(ex, std::move(filling), account);
   for (;;) {
     patience.asked(ready.size() == 0);
     auto batch = co_await ready.receive();
@@ -146,11 +156,11 @@ class to_device_stage : public detail::library_stage {
     static_assert(detail::never_v<T>, "to_device copies batches: put batch(n) or fill_batches(pool, f) before it");
   }
 
-  async_generator<device_batch> operator()(async_generator<host_batch> source) && {
+  stream<device_batch> operator()(async_generator<host_batch> source) && {
     return made_of<host_batch>(std::move(source));
   }
   template <class T>
-  async_generator<device_batch> operator()(async_generator<std::vector<T>> source) && {
+  stream<device_batch> operator()(async_generator<std::vector<T>> source) && {
     if constexpr (requires(const Collate& how, const T& item, sample_writer& out) { how(item, out); }) {
       return made_of<std::vector<T>>(std::move(source));
     } else {
@@ -158,15 +168,15 @@ class to_device_stage : public detail::library_stage {
           detail::never_v<T>,
           "the function given to to_device lays one item out: it must be callable, without being changed, with "
           "(const item&, millrace::sample_writer&)");
-      return async_generator<device_batch>();
+      return stream<device_batch>();
     }
   }
 
  private:
   template <class Item>
-  async_generator<device_batch> made_of(async_generator<Item> source) {
-    return detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_, std::move(pool_),
-                                                      std::move(how_))
+  stream<device_batch> made_of(async_generator<Item> source) {
+    return stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
+                                                                           std::move(pool_), std::move(how_)))
         .named("to_device", "raise its .slots")
         .bounded(with_.slots, with_.slots * with_.slot_bytes);
   }
@@ -182,19 +192,19 @@ class to_device_stage : public detail::library_stage {
 /// enqueued; the consumer's stream waits for it, the host never does.
 ///
 /// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one). Concurrency: a
-/// ring of `slots` pieces of device memory at fixed addresses, each allocated at its first use; all of them are filled
-/// ahead. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot is
-/// used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
+/// ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They are the runtime's: what
+/// one run leaves the next one on that device takes over, once the device is done with it, and only what is missing is
+/// allocated. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot
+/// is used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
 /// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer may keep batches, and let them go on
 /// another thread; one that keeps all slots and asks for another batch gets a configuration_error after `slot_wait`,
 /// for nothing else frees a slot then. (In a run() the time counts while the training thread waits, not while it is
-/// busy.) The end of the source needs no slot.
-/// Host memory: a host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's
-/// next use; other batches and items are first copied to page-locked memory of the stage: on the pool `on`, or else on
-/// the loop's thread (about 10 GB/s).
-/// One item more, or host_batch, waits in hand for a slot.
-/// Cancellation and the end: dropping the stage, mid-copy too, frees nothing that the device uses and waits for
-/// nothing; see free_ended_slots(). Batches in the consumer's hands stay valid. Errors: those of the source and of the
+/// busy.) The end of the source needs no slot. Host memory: a host_batch from a batch_pool of this device is copied
+/// from where it lies and dropped with the slot's next use; other batches and items are first copied to page-locked
+/// memory of the runtime, on the pool `on`, or else on the runtime's (on a bare loop on its thread: about 10 GB/s). One
+/// item more, or host_batch, waits in hand for a slot. Cancellation and the end: dropping the stage, mid-copy too,
+/// waits for nothing: its slots are left to the runtime (on a bare loop to the loop), which waits for the device before
+/// it frees them, at its own end. Batches in the consumer's hands stay valid. Errors: those of the source and of the
 /// device, after the batches before them; configuration_error for a batch larger than a slot.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {

@@ -57,8 +57,8 @@ class batch_stage : public detail::library_stage {
   }
 
   template <class T>
-  async_generator<std::vector<T>> operator()(async_generator<T> source) && {
-    return detail::batch_items<T>(std::move(source), size_, options_.last)
+  stream<std::vector<T>> operator()(async_generator<T> source) && {
+    return stream<std::vector<T>>(detail::batch_items<T>(std::move(source), size_, options_.last))
         .named("batch")
         .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }

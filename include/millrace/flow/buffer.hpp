@@ -25,7 +25,7 @@ async_generator<T> buffer_items(async_generator<T> source, buffer_options option
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<T> yielded = co_await this_delivery<T>();
-  signal arrived;
+  notifier arrived;
   puller<T> ahead(ex, stage, std::move(source), options.items, options.bytes, yielded, arrived);
   for (;;) {
     while (!ahead.has_item() && !ahead.ended()) co_await arrived.wait();
@@ -49,8 +49,8 @@ class buffer_stage : public detail::library_stage {
   }
 
   template <class T>
-  async_generator<T> operator()(async_generator<T> source) && {
-    return detail::buffer_items<T>(std::move(source), options_)
+  stream<T> operator()(async_generator<T> source) && {
+    return stream<T>(detail::buffer_items<T>(std::move(source), options_))
         .named("buffer")
         .bounded(options_.items, detail::declared_bytes<T>(options_.items, options_.bytes));
   }

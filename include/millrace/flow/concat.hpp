@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/generators.hpp>
 
 namespace millrace {
@@ -28,28 +27,32 @@ async_generator<T> concatenated(std::vector<async_generator<T>> sources) {
 
 }  // namespace detail
 
-/// A generator of everything from the first source, then everything from the second, and so on. A source is asked when
+/// A stream of everything from the first source, then everything from the second, and so on. A source is asked when
 /// the one before it has ended, and dropped when it has ended itself.
-template <class T>
-async_generator<T> concat(std::vector<async_generator<T>>&& sources) {
-  std::vector<stage_bounds> bounds = detail::take_all_bounds(sources);
-  return detail::concatenated<T>(std::move(sources)).named("concat").inherit(std::move(bounds));
+template <class Source>
+  requires detail::is_source_v<Source>
+stream<typename Source::value_type> concat(std::vector<Source>&& sources) {
+  using T = typename Source::value_type;
+  detail::stream_description all;
+  stream<T> made(detail::concatenated<T>(detail::all_joined(all, std::move(sources))));
+  return detail::stream_door::continued(std::move(all), std::move(made).named("concat"));
 }
-template <class T, class... More>
-  requires(std::is_same_v<More, async_generator<T>> && ...)
-async_generator<T> concat(async_generator<T>&& first, More&&... more) {
-  return concat(detail::generators(std::move(first), std::move(more)...));
+template <class First, class... More>
+  requires detail::alike_sources<First, More...>
+stream<typename First::value_type> concat(First&& first, More&&... more) {
+  return concat(detail::in_a_vector(std::move(first), std::move(more)...));
 }
 /// For the compiler's message: anything else.
 template <class First, class... More>
-  requires(detail::is_generator_v<std::remove_cvref_t<First>>)
+  requires(detail::is_source_v<std::remove_cvref_t<First>> && !detail::alike_sources<First, More...>)
 detail::refused concat(First&&, More&&...) {
   detail::explain_sources<First, More...>();
   return detail::refused();
 }
-template <class T>
-detail::refused concat(const std::vector<async_generator<T>>&) {
-  static_assert(detail::never_v<T>, "concat consumes its sources: write concat(std::move(sources))");
+template <class Source>
+  requires detail::is_source_v<Source>
+detail::refused concat(const std::vector<Source>&) {
+  static_assert(detail::never_v<Source>, "concat consumes its sources: write concat(std::move(sources))");
   return detail::refused();
 }
 

@@ -19,8 +19,8 @@ enum class on_failure {
   stop,     ///< the stream ends before the item, without an exception; reported
 };
 
-/// What a stage does with bad items, and how many of them it bears: `map_concurrent(decode, {.on = cores,
-/// .failures = {.then = on_failure::skip, .limit = 100}})`.
+/// What a stage does with bad items, and how many of them it bears:
+/// `map_concurrent(decode, {.failures = {.then = on_failure::skip, .limit = 100}})`.
 ///
 /// Bad items are judged in the order of delivery, so which items come out, and whether the budget holds, depends
 /// neither on threads nor on the network (with order::arrival, on nothing but the number of bad items). A budget that

@@ -83,11 +83,11 @@ class filter_stage : public detail::library_stage {
 
   template <class T>
     requires detail::tests<F&, const T&>
-  async_generator<T> operator()(async_generator<T> source) && {
+  stream<T> operator()(async_generator<T> source) && {
     if constexpr (detail::is_task_v<detail::call_result_t<F&, const T&>>) {
-      return detail::filter_by_task<T, F>(std::move(source), std::move(predicate_)).named("filter");
+      return stream<T>(detail::filter_by_task<T, F>(std::move(source), std::move(predicate_))).named("filter");
     } else {
-      return detail::filter_items<T, F>(std::move(source), std::move(predicate_)).named("filter");
+      return stream<T>(detail::filter_items<T, F>(std::move(source), std::move(predicate_))).named("filter");
     }
   }
 

@@ -30,9 +30,10 @@ concept plain_range = requires(R& r) {
 
 template <class R>
 struct elements {};
-template <class T>
-struct elements<async_generator<T>> {
-  using type = T;
+template <class R>
+  requires is_source_v<R>
+struct elements<R> {
+  using type = typename R::value_type;
 };
 template <class R>
   requires plain_range<R>
@@ -49,8 +50,8 @@ async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_optio
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
     // The item stays until everything made of it has been handed on: what f returns may refer to it.
-    if constexpr (is_generator_v<call_result_t<F&, T>>) {
-      async_generator<U> inner = detail::call(f, std::move(*item));
+    if constexpr (is_source_v<call_result_t<F&, T>>) {
+      stream<U> inner = detail::call(f, std::move(*item));
       check_inner_bounds(inner, options.inner_bytes, "flat_map");
       for (;;) {
         std::optional<U> element = co_await inner.next();
@@ -97,9 +98,10 @@ class flat_map_stage : public detail::library_stage {
     requires detail::flat_maps<F&, T>
   auto operator()(async_generator<T> source) && {
     using element = detail::element_t<detail::call_result_t<F&, T>>;
-    async_generator<element> made =
-        detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_).named("flat_map");
-    if constexpr (detail::is_generator_v<detail::call_result_t<F&, T>>) {
+    stream<element> made =
+        stream<element>(detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_))
+            .named("flat_map");
+    if constexpr (detail::is_source_v<detail::call_result_t<F&, T>>) {
       return std::move(made).bounded("flat_map, open pipeline", 1, options_.inner_bytes);
     } else {
       return made;
@@ -113,10 +115,10 @@ class flat_map_stage : public detail::library_stage {
 
 /// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
 ///
-/// `f` returns a generator or a range (a container by value is moved from, one by lvalue reference is copied). One
-/// inner generator is open at a time; it is dropped before the next item is asked for. The item lives as long as what
-/// `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare to hold more
-/// than `.inner_bytes` (a configuration_error), where that is stated.
+/// `f` returns a generator, a stream or a range (a container by value is moved from, one by lvalue reference is copied).
+/// One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as long as
+/// what `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare to hold
+/// more than `.inner_bytes` (a configuration_error), where that is stated.
 template <class F>
 flat_map_stage<F> flat_map(F f, flat_map_options options = {}) {
   return flat_map_stage<F>(std::move(f), options);

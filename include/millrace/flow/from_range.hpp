@@ -21,12 +21,12 @@ async_generator<T> range_items(Range range) {
 
 }  // namespace detail
 
-/// A generator of the elements of a container, which it takes over and moves from: `from_range(std::move(urls))`.
+/// A stream of the elements of a container, which it takes over and moves from: `from_range(std::move(urls))`.
 template <class Range>
   requires(!std::is_reference_v<Range> && detail::plain_range<Range>)
 auto from_range(Range range) {
   using element = detail::element_t<Range>;
-  return async_generator<element>(detail::range_items<element, Range>(std::move(range)).named("from_range"));
+  return stream<element>(detail::range_items<element, Range>(std::move(range))).named("from_range");
 }
 
 }  // namespace millrace

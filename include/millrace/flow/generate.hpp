@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/call.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace {
 
@@ -32,12 +32,12 @@ async_generator<T> generated_items(F f) {
 
 }  // namespace detail
 
-/// A generator of what `f()` returns, a std::optional<T> or a task of one, called for each item when it is asked for;
-/// nullopt ends the stream. The generator owns `f`.
+/// A stream of what `f()` returns, a std::optional<T> or a task of one, called for each item when it is asked for;
+/// nullopt ends the stream, which owns `f`.
 template <class F>
 auto generate(F f) {
   using element = typename detail::awaited<std::remove_cvref_t<std::invoke_result_t<F&>>>::type::value_type;
-  return async_generator<element>(detail::generated_items<element, F>(std::move(f)).named("generate"));
+  return stream<element>(detail::generated_items<element, F>(std::move(f))).named("generate");
 }
 
 }  // namespace millrace

@@ -28,13 +28,15 @@ class interleave_stage : public detail::library_stage {
                   "interleave()");
   }
 
-  template <class T>
-  async_generator<T> operator()(async_generator<async_generator<T>> sources) && {
+  template <class Source>
+    requires detail::is_source_v<Source>
+  stream<typename Source::value_type> operator()(async_generator<Source> sources) && {
+    using T = typename Source::value_type;
     const std::size_t items = options_.width * options_.ahead;
     const std::size_t bytes = options_.bytes / options_.width;
-    async_generator<T> made = options_.order == order::ordered
-                                  ? detail::interleaved_in_turn<T>(std::move(sources), options_, bytes)
-                                  : detail::interleaved_as_they_come<T>(std::move(sources), options_, bytes);
+    stream<T> made = options_.order == order::ordered
+                         ? detail::interleaved_in_turn<Source>(std::move(sources), options_, bytes)
+                         : detail::interleaved_as_they_come<Source>(std::move(sources), options_, bytes);
     const std::size_t inner =
         options_.inner_bytes > SIZE_MAX / options_.width ? SIZE_MAX : options_.inner_bytes * options_.width;
     return std::move(made)
@@ -47,7 +49,7 @@ class interleave_stage : public detail::library_stage {
   interleave_options options_;
 };
 
-/// A stage that merges a stream of generators: `shards | map(open) | interleave({.width = 8})`.
+/// A stage that merges a stream of generators, or of streams: `shards | map(open) | interleave({.width = 8})`.
 ///
 /// `width` generators are open at once, each pulled ahead by a task of its own up to `ahead` items and its share of
 /// `bytes`. In order (the default) they are taken from in turn, one item each; one that has ended is replaced, in its

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace {
 
@@ -20,15 +20,15 @@ async_generator<Integer> count_up(Integer first, Integer last) {
 
 }  // namespace detail
 
-/// A generator of first, first + 1, ... up to but not including `last`. Nothing when last <= first.
+/// A stream of first, first + 1, ... up to but not including `last`. Nothing when last <= first.
 template <class Integer>
-async_generator<Integer> iota(Integer first, Integer last) {
-  return detail::count_up<Integer>(first, last < first ? first : last).named("iota");
+stream<Integer> iota(Integer first, Integer last) {
+  return stream<Integer>(detail::count_up<Integer>(first, last < first ? first : last)).named("iota");
 }
 
 /// 0, 1, ... count - 1.
 template <class Integer>
-async_generator<Integer> iota(Integer count) {
+stream<Integer> iota(Integer count) {
   return iota<Integer>(Integer(0), count);
 }
 

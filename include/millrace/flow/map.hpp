@@ -122,14 +122,13 @@ class map_stage : public detail::library_stage {
     using result = detail::mapped_t<F&, T>;
     if (failures_.then == on_failure::rethrow) {
       if constexpr (detail::is_task_v<detail::call_result_t<F&, T>>) {
-        return async_generator<result>(
-            detail::map_by_task<result, T, F>(std::move(source), std::move(f_)).named("map"));
+        return stream<result>(detail::map_by_task<result, T, F>(std::move(source), std::move(f_))).named("map");
       } else {
-        return async_generator<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)).named("map"));
+        return stream<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_))).named("map");
       }
     }
-    return async_generator<result>(
-        detail::try_map_items<result, T, F>(std::move(source), std::move(f_), failures_).named("map"));
+    return stream<result>(detail::try_map_items<result, T, F>(std::move(source), std::move(f_), failures_))
+        .named("map");
   }
 
  private:

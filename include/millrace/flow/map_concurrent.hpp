@@ -36,7 +36,7 @@ class pooled {
  public:
   pooled(F f, cpu_pool::share pool) : f_(std::make_shared<const F>(std::move(f))), pool_(std::move(pool)) {}
   /// Before the first item: work for which no pool was given goes to the runtime's.
-  void settle(executor& ex, map_concurrent_options& options, bool own_limit) {
+  void choose_pool(executor& ex, map_concurrent_options& options, bool own_limit) {
     if (pool_) return;
     if (ex.runtime() == nullptr) {
       throw configuration_error("map_concurrent: a plain function needs a pool to run on: .on = pool, or a runtime");
@@ -65,7 +65,7 @@ template <class U, class T, class F>
 async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options,
                                         bool own_limit) {
   executor& ex = co_await this_executor();
-  if constexpr (requires { f.settle(ex, options, own_limit); }) f.settle(ex, options, own_limit);
+  if constexpr (requires { f.choose_pool(ex, options, own_limit); }) f.choose_pool(ex, options, own_limit);
   stage_record* const stage = co_await this_stage();
   const delivery<U> yielded = co_await this_delivery<U>();
   failures<> bad(options.failures, ex, stage, "map_concurrent");
@@ -120,7 +120,7 @@ class map_concurrent_stage : public detail::library_stage {
         throw configuration_error("map_concurrent: .on is for plain functions, this one returns a task");
       }
       if (!own_limit_) options_.limit = 16;
-      return declare<T>(
+      return declare<T, result>(
           detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_, own_limit_));
     } else if constexpr (!detail::maps<const F&, T>) {
       static_assert(detail::never_v<F>,
@@ -134,14 +134,14 @@ class map_concurrent_stage : public detail::library_stage {
         options_.limit = 2 * std::size_t(threads);
       }
       using pooled = detail::pooled<result, T, F>;
-      return declare<T>(detail::map_concurrent_items<result, T, pooled>(
+      return declare<T, result>(detail::map_concurrent_items<result, T, pooled>(
           std::move(source), pooled(std::move(f_), std::move(pool_)), options_, own_limit_));
     }
   }
 
  private:
   template <class T, class U>
-  async_generator<U> declare(async_generator<U> made) const {
+  stream<U> declare(stream<U> made) const {
     return std::move(made)
         .named("map_concurrent", "raise its .limit")
         .bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));

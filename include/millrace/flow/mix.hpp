@@ -53,15 +53,17 @@ async_generator<T> mixed(std::vector<async_generator<T>> sources, std::vector<st
 
 }  // namespace detail
 
-/// A generator that draws each item from one of several sources, at random in proportion to `weights`:
-/// `mix(generators, {3, 1})` takes three of four items from the first.
+/// A stream that draws each item from one of several sources, at random in proportion to `weights`:
+/// `mix(std::move(sources), {3, 1})` takes three of four items from the first.
 ///
 /// Which source an item comes from is a pure function of seed, epoch, weights and the sources' lengths, the same on
 /// every machine (weights are whole numbers for that reason); a source of weight 0 is never asked. One source is asked
 /// at a time. Throws configuration_error unless there is one weight for each source and one of them is not 0.
-template <class T>
-async_generator<T> mix(std::vector<async_generator<T>> sources, std::vector<std::uint64_t> weights,
-                       mix_options options = {}) {
+template <class Source>
+  requires detail::is_source_v<Source>
+stream<typename Source::value_type> mix(std::vector<Source> sources, std::vector<std::uint64_t> weights,
+                                        mix_options options = {}) {
+  using T = typename Source::value_type;
   if (weights.size() != sources.size()) throw configuration_error("mix: there must be one weight for each source");
   std::uint64_t total = 0;
   for (std::uint64_t w : weights) {
@@ -69,8 +71,10 @@ async_generator<T> mix(std::vector<async_generator<T>> sources, std::vector<std:
     total += w;
   }
   if (total == 0) throw configuration_error("mix: a weight must be larger than 0");
-  std::vector<stage_bounds> bounds = detail::take_all_bounds(sources);
-  return detail::mixed<T>(std::move(sources), std::move(weights), options).named("mix").inherit(std::move(bounds));
+  detail::stream_description all;
+  std::vector<async_generator<T>> generators = detail::all_joined(all, std::move(sources));
+  stream<T> made(detail::mixed<T>(std::move(generators), std::move(weights), options));
+  return detail::stream_door::continued(std::move(all), std::move(made).named("mix"));
 }
 
 }  // namespace millrace

@@ -16,8 +16,7 @@ class named_stage : public detail::library_stage {
 
   template <class T>
   auto operator()(async_generator<T> source) && {
-    auto made = detail::apply_stage(std::move(source), std::move(stage_));
-    return decltype(made)(std::move(made).named(name_));
+    return detail::apply_stage(stream<T>(std::move(source)), std::move(stage_)).named(name_);
   }
 
  private:

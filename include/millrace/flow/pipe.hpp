@@ -7,15 +7,17 @@
 #include <utility>
 
 #include <millrace/base/detail/refused.hpp>
-#include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/detail/call.hpp>
+#include <millrace/flow/stream.hpp>
 
 /// \file
-/// `generator | stage` and `stage | stage`.
+/// `source | stage` and `stage | stage`.
 ///
 /// A stage is any callable from async_generator<T> to async_generator<U>: an object of the library, a function, a
 /// lambda that is a coroutine, captures included (the pipe keeps the function object as long as the generator that it
-/// returned). `generator | stage` consumes the generator and returns the stage's; nothing runs until that is asked.
+/// returned). It may return a stream<U> instead, which says more, and take a stream<T>. `source | stage` consumes the
+/// source, a generator or a stream, and returns a stream; nothing runs until that is asked. The pipe itself takes what
+/// the source says and puts it in front of what the stage's result says: a stage has no part in that.
 /// `stage | stage` is a stage. One side of `|` must be a type of the library: `named("x", mine) | yours`.
 ///
 /// Under g++ 12 a pipeline whose lambdas capture objects must be a statement of its own, not part of a co_await
@@ -56,29 +58,43 @@ template <class Stage>
 refused apply_stage(refused, const Stage&) {
   return refused();
 }
+/// What a stage makes of its source: it takes a generator or, if it will not, a stream.
 template <class T, class Stage>
-auto apply_stage(async_generator<T> source, Stage stage) {
-  if constexpr (!std::is_invocable_v<Stage, async_generator<T>>) {
+decltype(auto) call_stage(Stage&& stage, stream<T>&& source) {
+  if constexpr (std::is_invocable_v<Stage, async_generator<T>>) {
+    return std::move(stage)(std::move(source).generator());
+  } else {
+    return std::move(stage)(std::move(source));
+  }
+}
+template <class T, class Stage>
+auto apply_stage(stream<T> source, Stage stage) {
+  if constexpr (!std::is_invocable_v<Stage, async_generator<T>> && !std::is_invocable_v<Stage, stream<T>>) {
     explain_refusal<T, Stage>();
     return refused();
-  } else if constexpr (std::is_same_v<std::invoke_result_t<Stage, async_generator<T>>, refused>) {
-    return refused();
   } else {
-    using result = std::invoke_result_t<Stage, async_generator<T>>;
-    static_assert(is_generator_v<result>, "the right side of | is not a stage: it does not return an async_generator");
-    if (!source) misused("an empty generator was piped into a stage: it was moved from, or never made");
-    std::vector<stage_bounds> upstream = source.take_bounds();
-    if constexpr (!is_generator_v<result>) {
+    using result = decltype(call_stage<T>(std::move(stage), std::move(source)));
+    if constexpr (std::is_same_v<result, refused>) {
       return refused();
-    } else if constexpr (keeps_state_v<Stage>) {
-      auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
-      result made = std::move(*kept)(std::move(source));
-      made.numbered();
-      return result(std::move(made).inherit(std::move(upstream)).keep(std::move(kept)));
     } else {
-      result made = std::move(stage)(std::move(source));
-      if constexpr (!std::is_base_of_v<library_stage, Stage>) made.numbered();
-      return result(std::move(made).inherit(std::move(upstream)));
+      static_assert(is_source_v<result>, "the right side of | is not a stage: it does not return an async_generator");
+      if (!source) misused("an empty generator was piped into a stage: it was moved from, or never made");
+      if constexpr (!is_source_v<result>) {
+        return refused();
+      } else {
+        using item = typename result::value_type;
+        stream_description upstream = stream_door::take_description(source);
+        if constexpr (keeps_state_v<Stage>) {
+          auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
+          stream<item> made = call_stage<T>(std::move(*kept), std::move(source));
+          stream_door::number(made);
+          return stream_door::continued(std::move(upstream), std::move(made)).keep(std::move(kept));
+        } else {
+          stream<item> made = call_stage<T>(std::move(stage), std::move(source));
+          if constexpr (!std::is_base_of_v<library_stage, Stage>) stream_door::number(made);
+          return stream_door::continued(std::move(upstream), std::move(made));
+        }
+      }
     }
   }
 }
@@ -93,7 +109,8 @@ class composed_stage : public detail::library_stage {
 
   template <class T>
   auto operator()(async_generator<T> source) && {
-    return detail::apply_stage(detail::apply_stage(std::move(source), std::move(first_)), std::move(second_));
+    return detail::apply_stage(detail::apply_stage(stream<T>(std::move(source)), std::move(first_)),
+                               std::move(second_));
   }
 
  private:
@@ -120,17 +137,18 @@ auto operator|(Left&& left, Right&& right) {
   using stage = std::decay_t<Right>;
   if constexpr (std::is_same_v<from, detail::refused> || std::is_same_v<stage, detail::refused>) {
     return detail::refused();
-  } else if constexpr (detail::is_generator_v<from>) {
+  } else if constexpr (detail::is_source_v<from>) {
     static_assert(!std::is_lvalue_reference_v<Left> && !std::is_const_v<std::remove_reference_t<Left>>,
                   "a pipe consumes the generator on its left side: write std::move(generator) | stage");
     if constexpr (std::is_same_v<from, Left>) {
-      left.numbered();
-      return detail::apply_stage(std::move(left), stage(std::forward<Right>(right)));
+      stream<typename from::value_type> source(std::move(left));
+      detail::stream_door::number(source);
+      return detail::apply_stage(std::move(source), stage(std::forward<Right>(right)));
     } else {
       return detail::refused();
     }
   } else {
-    static_assert(!detail::is_generator_v<stage>,
+    static_assert(!detail::is_source_v<stage>,
                   "the generator comes first: write generator | stage, not stage | generator");
     constexpr bool range = requires { left.begin() != left.end(); };
     static_assert(range || std::is_class_v<from> || std::is_function_v<std::remove_pointer_t<std::decay_t<Left>>>,

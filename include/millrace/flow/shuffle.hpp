@@ -84,8 +84,8 @@ class shuffle_stage : public detail::library_stage {
   }
 
   template <class T>
-  async_generator<T> operator()(async_generator<T> source) && {
-    return detail::shuffle_items<T>(std::move(source), options_)
+  stream<T> operator()(async_generator<T> source) && {
+    return stream<T>(detail::shuffle_items<T>(std::move(source), options_))
         .named("shuffle")
         .bounded(options_.window, detail::declared_bytes<T>(options_.window, options_.bytes));
   }

@@ -30,8 +30,8 @@ class take_stage : public detail::library_stage {
   explicit take_stage(std::uint64_t count) noexcept : count_(count) {}
 
   template <class T>
-  async_generator<T> operator()(async_generator<T> source) && {
-    return detail::take_items<T>(std::move(source), count_).named("take");
+  stream<T> operator()(async_generator<T> source) && {
+    return stream<T>(detail::take_items<T>(std::move(source), count_)).named("take");
   }
 
  private:

@@ -4,42 +4,41 @@
 
 #include <tuple>
 #include <utility>
-#include <vector>
 
+#include <millrace/flow/detail/generators.hpp>
 #include <millrace/flow/detail/zipped.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace {
 
 namespace detail {
 
 template <class... Ts>
-async_generator<std::tuple<Ts...>> make_zip(const char* name, bool equal, async_generator<Ts>... sources) {
-  std::vector<stage_bounds> all;
-  auto add = [&all](std::vector<stage_bounds> bounds) { all.insert(all.end(), bounds.begin(), bounds.end()); };
-  (sources.numbered(), ...);
-  (add(sources.take_bounds()), ...);
-  std::tuple<async_generator<Ts>...> together(std::move(sources)...);
-  return zipped<Ts...>(std::move(together), equal).named(name).inherit(std::move(all));
+stream<std::tuple<Ts...>> make_zip(const char* name, bool equal, stream<Ts>... sources) {
+  stream_description all;
+  std::tuple<async_generator<Ts>...> together{joined<Ts>(all, std::move(sources))...};  // braces: in this order
+  stream<std::tuple<Ts...>> rows(zipped<Ts...>(std::move(together), equal));
+  return stream_door::continued(std::move(all), std::move(rows).named(name));
 }
 
 }  // namespace detail
 
-/// A generator of tuples, one item of each source in each: `zip(images, labels)`. It ends with the source that ends
+/// A stream of tuples, one item of each source in each: `zip(images, labels)`. It ends with the source that ends
 /// first; what the sources before it gave for that row is dropped.
 ///
 /// The sources are asked one after the other: where they should work at the same time, give each a buffer(). What a
 /// source throws is thrown.
-template <class... Ts>
-  requires(sizeof...(Ts) > 0)
-async_generator<std::tuple<Ts...>> zip(async_generator<Ts>... sources) {
-  return detail::make_zip<Ts...>("zip", false, std::move(sources)...);
+template <class... Sources>
+  requires(sizeof...(Sources) > 0 && (detail::is_source_v<Sources> && ...))
+stream<std::tuple<typename Sources::value_type...>> zip(Sources... sources) {
+  return detail::make_zip<typename Sources::value_type...>("zip", false, std::move(sources)...);
 }
 
 /// The same for sources that must have the same number of items: throws `error` when one ends before the others.
-template <class... Ts>
-  requires(sizeof...(Ts) > 0)
-async_generator<std::tuple<Ts...>> zip_equal(async_generator<Ts>... sources) {
-  return detail::make_zip<Ts...>("zip_equal", true, std::move(sources)...);
+template <class... Sources>
+  requires(sizeof...(Sources) > 0 && (detail::is_source_v<Sources> && ...))
+stream<std::tuple<typename Sources::value_type...>> zip_equal(Sources... sources) {
+  return detail::make_zip<typename Sources::value_type...>("zip_equal", true, std::move(sources)...);
 }
 
 }  // namespace millrace

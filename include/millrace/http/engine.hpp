@@ -88,8 +88,8 @@ class engine final : public executor_service {
   /// A turn has as many actions as there are sockets that are ready. When it has come to this many bytes, 5 to 20 ms,
   /// the others wait for the next one, so that whoever wants the loop to end, say, need not wait for all of them.
   static constexpr std::size_t turn_limit = 32 * MiB;
-  /// `n` bytes have been handed over. New memory fills a turn: to touch that of a slab for the first time may take
-  /// longer than to receive it (20 ms where the kernel has no huge pages to give).
+  /// `n` bytes have been handed over. The first ones in a new slab fill a turn: the kernel makes a huge page for them,
+  /// which may take longer than to receive all that fits there (5 ms where it gets the memory from its host first).
   void took(std::size_t n, bool new_memory);
 
   /// Calls who->next_turn() in the next turn of the loop.

@@ -28,14 +28,16 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/base/impl/wait_list.ipp>
 #include <millrace/data/impl/origin.ipp>
 #include <millrace/data/impl/rank.ipp>
-#include <millrace/io/detail/impl/errand.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>
+#include <millrace/io/detail/impl/remote_task.ipp>
+#include <millrace/io/detail/impl/shell_process.ipp>
 #include <millrace/io/impl/cpu_pool.ipp>
 #include <millrace/io/impl/file.ipp>
 #include <millrace/io/impl/loop_thread.ipp>
-#include <millrace/io/impl/socket.ipp>
+#include <millrace/io/impl/process.ipp>
+#include <millrace/io/impl/stream_socket.ipp>
 #include <millrace/loop/detail/impl/epoll_set.ipp>
 #include <millrace/loop/detail/impl/file_queue.ipp>
 #include <millrace/loop/detail/impl/file_worker.ipp>
@@ -61,6 +63,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/text/impl/ascii.ipp>
 #include <millrace/text/impl/dates.ipp>
 #include <millrace/text/impl/hex.ipp>
+#include <millrace/text/impl/json_leaves.ipp>
 #include <millrace/text/impl/percent.ipp>
 #include <millrace/text/impl/utf8.ipp>
 

@@ -13,10 +13,20 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/detail/file_part.hpp>
-#include <millrace/io/file_options.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
+
+/// Options of file::open(). By default a file that exists is opened for reading.
+struct file_options {
+  bool write = false;     ///< open for reading and writing
+  bool create = false;    ///< with write: make the file when it does not exist
+  bool truncate = false;  ///< with write: empty it
+  /// Goes past the page cache (O_DIRECT) for the aligned part of each transfer, where the file system allows it: for
+  /// data read once and larger than memory. Buffers of a slab pool are aligned.
+  bool direct = false;
+  unsigned mode = 0644;  ///< permissions of a file that is created, before the umask
+};
 
 /// A regular file (or block device), read and written through the event loop.
 ///
@@ -61,7 +71,7 @@ class file {
   void check_open() const {
     if (plain_ == nullptr) detail::misused("a file was used that is not open: moved from, closed, or never opened");
   }
-  MILLRACE_COROUTINE static task<detail::opened> open_as(const std::string& path, int flags, unsigned mode);
+  MILLRACE_COROUTINE static task<detail::open_result> open_as(const std::string& path, int flags, unsigned mode);
 
   static bool same_file(int a, int b) noexcept;
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include <millrace/base/detail/condition.hpp>
-#include <millrace/io/detail/errand.hpp>
+#include <millrace/io/detail/remote_task.hpp>
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/event_loop.hpp>
 #include <millrace/loop/loop_options.hpp>

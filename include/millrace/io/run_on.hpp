@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/io/detail/errand.hpp>
+#include <millrace/io/detail/remote_task.hpp>
 
 namespace millrace {
 
@@ -23,33 +23,33 @@ template <class Callable>
 class [[nodiscard("nothing runs until it is awaited")]] run_on {
  public:
   run_on(executor& other, Callable make)
-      : other_(other), errand_(std::make_unique<detail::errand_for<Callable>>(std::move(make))) {}
+      : other_(other), task_(std::make_unique<detail::remote_task_for<Callable>>(std::move(make))) {}
 
   class awaiter : private detail::waiting_awaiter {
    public:
-    awaiter(executor& other, std::unique_ptr<detail::errand_for<Callable>> e, promise_base& promise) noexcept
-        : waiting_awaiter(promise), other_(other), errand_(e.release()) {}
-    ~awaiter() { errand_->abandon(away()); }
+    awaiter(executor& other, std::unique_ptr<detail::remote_task_for<Callable>> t, promise_base& promise) noexcept
+        : waiting_awaiter(promise), other_(other), task_(t.release()) {}
+    ~awaiter() { task_->drop(away()); }
 
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
       suspend(handle);
-      errand_->send(home(), other_, node());
+      task_->send(home(), other_, node());
     }
-    typename detail::errand_for<Callable>::result_type await_resume() { return errand_->take(); }
+    typename detail::remote_task_for<Callable>::result_type await_resume() { return task_->take(); }
 
    private:
     executor& other_;
-    detail::errand_for<Callable>* errand_;
+    detail::remote_task_for<Callable>* task_;
   };
   awaiter awaited_by(promise_base& promise) && {
-    if (errand_ == nullptr) detail::misused("run_on() was awaited twice");
-    return awaiter(other_, std::move(errand_), promise);
+    if (task_ == nullptr) detail::misused("run_on() was awaited twice");
+    return awaiter(other_, std::move(task_), promise);
   }
 
  private:
   executor& other_;
-  std::unique_ptr<detail::errand_for<Callable>> errand_;
+  std::unique_ptr<detail::remote_task_for<Callable>> task_;
 };
 
 }  // namespace millrace

@@ -118,7 +118,7 @@ class ring_loop final : public event_loop {
   void finish(file_operation& op, std::int64_t result) noexcept;
 
   // Lets the cancelled polls end, so that their descriptors are really closed when the loop is gone.
-  void settle() noexcept;
+  void end_polls() noexcept;
 
   const loop_options options_;
   const flavour best_;

@@ -17,7 +17,7 @@ namespace millrace {
 ///
 /// Copying and slicing cost one atomic increment. The memory behind it (a slab of the transport, or an allocation of
 /// its own) lives until the last slice goes, on whatever thread that happens. A small slice keeps its whole slab
-/// alive: whoever keeps slices for long calls compact().
+/// alive: to keep slices for long, compact() them.
 class bytes {
  public:
   bytes() noexcept = default;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include <millrace/memory/pixel_buffer.hpp>
@@ -32,13 +32,10 @@ class pixel_pool {
   static constexpr std::size_t default_idle_bytes = std::size_t(64) << 20;
 
   /// 0 keeps nothing.
-  explicit pixel_pool(std::size_t idle_bytes = default_idle_bytes) : state_(new state(idle_bytes)) {}
+  explicit pixel_pool(std::size_t idle_bytes = default_idle_bytes) : state_(std::make_shared<state>(idle_bytes)) {}
   pixel_pool(const pixel_pool&) = delete;
   pixel_pool& operator=(const pixel_pool&) = delete;
-  ~pixel_pool() {
-    state_->close();
-    state_->release();
-  }
+  ~pixel_pool() { state_->close(); }
 
   /// `size` bytes with whatever was in them. Throws std::bad_alloc.
   pixel_buffer acquire(std::size_t size);
@@ -63,7 +60,7 @@ class pixel_pool {
 
   // In front of its memory, in the same allocation.
   struct piece : detail::block {
-    state* home = nullptr;        // set while handed out; then it counts among its references
+    std::shared_ptr<state> home;  // set while handed out, so that it outlives the pool
     std::uint64_t came_back = 0;  // its place in the order of all returns: its age
     piece* newer = nullptr;
     piece* older = nullptr;  // in its class, or in a chain to be freed
@@ -80,12 +77,8 @@ class pixel_pool {
       std::lock_guard lock(mutex);
       return idle_total;
     }
-    void release() noexcept {
-      if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-    }
 
     const std::size_t limit;
-    std::atomic<std::size_t> refs{1};  // the pool, and every buffer that is in use
 
    private:
     struct list {
@@ -115,7 +108,7 @@ class pixel_pool {
   static void unpoison(void*, std::size_t) noexcept {}
 #endif
 
-  state* state_;
+  const std::shared_ptr<state> state_;
 };
 
 }  // namespace millrace

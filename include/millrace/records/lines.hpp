@@ -15,7 +15,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -203,7 +203,9 @@ async_generator<Batch> split_lines(Chunks in, lines_options options) {
 template <class = void>
 auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
-  return [options](async_generator<chunk> in) { return detail::split_lines(std::move(in), options).named("lines"); };
+  return [options](async_generator<chunk> in) {
+    return stream<line_batch>(detail::split_lines(std::move(in), options)).named("lines");
+  };
 }
 
 }  // namespace millrace

@@ -14,8 +14,8 @@ namespace millrace {
 /// for fewer requests, then a token bucket whose rate falls to 0.7 of what was measured and grows back (cubic_rate), to
 /// twice the measured rate at most. Constants, formulas and order of steps are those that botocore
 /// (retries/adaptive.py, bucket.py, throttling.py), aws-sdk-go-v2, smithy-rs and smithy-typescript share. As in
-/// botocore nobody runs up a debt: a token is taken where there is one, and who waits goes by the rate of the day; with
-/// debts, requests that wait go on waiting for minutes after the rate has recovered (smithy-rs, pull request 4632).
+/// botocore there are no debts: a request takes a token when there is one, and a waiting request follows the current
+/// rate. With debts it would go on waiting for minutes after the rate has recovered (smithy-rs, pull request 4632).
 ///
 /// Shared by the requests of a session; thread-safe. Knows no clock: callers give the present moment, which must not
 /// run backwards.

@@ -32,7 +32,7 @@ namespace millrace::s3 {
 /// A way to one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
 /// used on any number of loops. It holds no connection: those belong to the loops.
 ///
-/// Everything returns a lazy task or generator that runs on the executor that awaits it and keeps the client's state
+/// Everything returns a lazy task or stream that runs on the executor that awaits it and keeps the client's state
 /// alive. Failures are s3::error (the store refused) or http::error (the way failed), after the configured attempts.
 class client {
  public:
@@ -54,7 +54,7 @@ class client {
                                                     const config_options& given = config_options());
 
   /// Source: the objects under a prefix, `s3.list("s3://corpus/train/")`. See list_objects.
-  MILLRACE_COROUTINE async_generator<shard> list(std::string_view prefix) const;
+  MILLRACE_COROUTINE stream<shard> list(std::string_view prefix) const;
 
   /// One part of an object; see get_object_range.
   MILLRACE_COROUTINE task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length,
@@ -74,7 +74,7 @@ class client {
   MILLRACE_COROUTINE task<std::string> put(std::string_view object, bytes body, const put_options& options) const;
   /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
-  MILLRACE_COROUTINE task<object_info> put(std::string_view object, async_generator<bytes> content,
+  MILLRACE_COROUTINE task<object_info> put(std::string_view object, stream<bytes> content,
                                            const put_options& options = {}) const;
   /// A URL that lets anybody who has it do `method` with an object for a while; see s3::presign. A secret.
   MILLRACE_COROUTINE task<std::string> presign(std::string_view object, std::int64_t seconds,

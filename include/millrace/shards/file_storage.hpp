@@ -92,8 +92,8 @@ async_generator<shard> glob_files(std::string pattern) {
 
 /// Source: the files that match a pattern of glob(7), in the order of their names. No match is an error.
 template <class = void>
-async_generator<shard> glob(std::string_view pattern) {
-  return detail::glob_files(std::string(pattern)).named("glob");
+stream<shard> glob(std::string_view pattern) {
+  return stream<shard>(detail::glob_files(std::string(pattern))).named("glob");
 }
 
 }  // namespace millrace

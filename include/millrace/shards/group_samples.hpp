@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/shards/detail/handed_on.hpp>
 #include <millrace/shards/member.hpp>
 #include <millrace/shards/sample.hpp>
@@ -98,7 +98,9 @@ async_generator<Sample> group_members(Members in) {
 /// the shard were handed on before; of a sample that was not whole yet nothing is.
 template <class = void>
 auto group_samples() {
-  return [](async_generator<member> in) { return detail::group_members(std::move(in)).named("group_samples"); };
+  return [](async_generator<member> in) {
+    return stream<sample>(detail::group_members(std::move(in))).named("group_samples");
+  };
 }
 
 }  // namespace millrace

@@ -12,17 +12,24 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/detail/part_times.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
-#include <millrace/shards/hedge_options.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/sync/any_of.hpp>
 
 namespace millrace {
+
+/// When a part that is slow to come is asked for a second time.
+struct hedge_options {
+  double factor = 3;                       ///< times the 95th percentile of recent parts of its size; at least 1
+  duration least = duration(100'000'000);  ///< ... and not before this
+  double extra = 0.05;                     ///< second requests per request, at most
+};
 
 /// A store whose slow parts are asked for a second time; what comes first counts, the other request is dropped.
 ///
@@ -33,7 +40,7 @@ template <class Unused = void>
 class basic_hedged_storage final : public storage {
  public:
   basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
-      : inner_(std::move(inner)), times_(options) {}
+      : inner_(std::move(inner)), times_(options.factor, options.least, options.extra) {}
 
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
@@ -52,12 +59,12 @@ class basic_hedged_storage final : public storage {
     // void, by a name that hangs on the class's parameter: for any other, what any_of() makes is emitted wherever this
     // header is included.
     using nothing = std::conditional_t<std::is_void_v<Unused>, void, Unused>;
-    started<nothing> asked(ex, std::move(asking), stage);
+    spawned<nothing> asked(ex, std::move(asking), stage);
     const std::optional<duration> patience = times_.patience(length);
     if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
     if (patience && !asked.done() && times_.take()) {
       asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
-      started<nothing> again(ex, std::move(asking), stage);
+      spawned<nothing> again(ex, std::move(asking), stage);
       co_await any_of(asked.ended(), again.ended());
       if (!first.came && !second.came) co_await all_of(asked.ended(), again.ended());
     } else {

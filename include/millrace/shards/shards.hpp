@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/text/numbers.hpp>
 
@@ -87,17 +87,17 @@ async_generator<shard> shards_of_names(std::vector<std::string> names) {
 /// Source: shards by name, `shards("s3://bucket/train-{0000..1023}.tar")`, https:// URLs and paths alike, in the order
 /// of the expansion. Sizes are learnt when they are read.
 template <class = void>
-async_generator<shard> shards(std::string_view names) {
-  return detail::shards_of_names(expand_braces(names)).named("shards");
+stream<shard> shards(std::string_view names) {
+  return stream<shard>(detail::shards_of_names(expand_braces(names))).named("shards");
 }
 /// The same for several names or brace lists.
 template <class = void>
-async_generator<shard> shards(const std::vector<std::string>& names) {
+stream<shard> shards(const std::vector<std::string>& names) {
   std::vector<std::string> all;
   for (const std::string& n : names) {
     for (std::string& each : expand_braces(n)) all.push_back(std::move(each));
   }
-  return detail::shards_of_names(std::move(all)).named("shards");
+  return stream<shard>(detail::shards_of_names(std::move(all))).named("shards");
 }
 
 }  // namespace millrace

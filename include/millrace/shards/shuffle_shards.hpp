@@ -14,7 +14,7 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 
@@ -70,20 +70,20 @@ async_generator<Shard> take_every(Shards in, rank r) {
 template <class = void>
 auto shuffle_shards(shuffle_shards_options options = {}) {
   return [options](async_generator<shard> in) {
-    return detail::permute_shards(std::move(in), options).named("shuffle_shards");
+    return stream<shard>(detail::permute_shards(std::move(in), options)).named("shuffle_shards");
   };
 }
 
-/// Stage: every world_size-th shard, starting with the rank's own. Ranks that see the same list get disjoint shares
-/// that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own (not
-/// for a single process that says so itself): once in a process as long as the numbers are the same, so not for every
-/// epoch. run() shows the progress of rank 0 only. A rank that would get nothing is an error, not an empty epoch.
+/// Stage: one shard of every `world_size`, starting at the rank's index. Ranks that see the same list get disjoint
+/// shares that cover it; a line on standard error says which rank this is, who said so, and how many shards are its own
+/// (not for a single process that says so itself): once in a process as long as the numbers are the same, so not for
+/// every epoch. run() shows the progress of rank 0 only. A rank that would get nothing is an error, not an empty epoch.
 /// Bound: the list.
 template <class = void>
 auto split_by_rank(rank r) {
   r.check();
   return [r](async_generator<shard> in) {
-    return detail::take_every(std::move(in), r).named("split_by_rank").of_rank(r.index);
+    return stream<shard>(detail::take_every(std::move(in), r)).named("split_by_rank").of_rank(r.index);
   };
 }
 

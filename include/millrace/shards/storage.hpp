@@ -32,28 +32,28 @@ class object_check {
   virtual ~object_check() = default;
   /// The version that it is of; empty when the store has none.
   virtual const std::string& etag() const noexcept = 0;
-  /// The next bytes, in order, with part::crc where they are a part's.
+  /// The next bytes, in order, with storage::part::crc where they are a part's.
   virtual void add(const bytes& data, const running_crc& crc) = 0;
   /// All bytes have been added: throws what the store throws when they are not those that it has. `handed_on` of them
   /// went on to the reader before; the error says so. Must outlive the task.
   virtual task<void> compare(std::uint64_t handed_on) = 0;
 };
 
-/// What reading a part of an object gave.
-class part {
- public:
-  part() = default;
-  bytes data;                          ///< at most what was asked for; shorter only where the object ends
-  std::optional<std::uint64_t> total;  ///< size of the whole object, when the store told
-  std::string etag;                    ///< of the object that was read; empty when the store has none
-  running_crc crc;                     ///< of `data`, where it was computed on the way
-  std::unique_ptr<sequential_rest> rest;         ///< set when the store answered with the whole object instead
-};
-
 /// Reads objects by parts: a store behind `fetch`. Stateless towards its callers: read() may be called from several
 /// loops at once and for many parts at a time; each call runs on the executor that awaits it.
 class storage {
  public:
+  /// What reading a part of an object gave.
+  class part {
+   public:
+    part() = default;
+    bytes data;                          ///< at most what was asked for; shorter only where the object ends
+    std::optional<std::uint64_t> total;  ///< size of the whole object, when the store told
+    std::string etag;                    ///< of the object that was read; empty when the store has none
+    running_crc crc;                     ///< of `data`, where it was computed on the way
+    std::unique_ptr<sequential_rest> rest;         ///< set when the store answered with the whole object instead
+  };
+
   virtual ~storage() = default;
 
   /// Whether URLs like this one are read here.

@@ -30,7 +30,7 @@ auto untar(tar::archive_options options = {}) {
       if (s.size) own.members.object_bytes = *s.size;
       return tar::archive_reader(s.shown(), own, pool);
     };
-    return detail::untar_chunks(std::move(in), std::move(open), options.members.report).named("untar");
+    return stream<member>(detail::untar_chunks(std::move(in), std::move(open), options.members.report)).named("untar");
   };
 }
 

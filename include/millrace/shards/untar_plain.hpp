@@ -19,7 +19,7 @@ auto untar_plain(tar::reader_options options = {}) {
       if (s.size) own.object_bytes = *s.size;
       return tar::reader(s.shown(), own);
     };
-    return detail::untar_chunks(std::move(in), std::move(open), options.report).named("untar");
+    return stream<member>(detail::untar_chunks(std::move(in), std::move(open), options.report)).named("untar");
   };
 }
 

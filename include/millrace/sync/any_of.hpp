@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/sync/detail/branches.hpp>
 
 namespace millrace {
@@ -15,7 +15,7 @@ namespace detail {
 template <class>
 inline constexpr bool is_started = false;
 template <class T>
-inline constexpr bool is_started<started<T>&> = true;
+inline constexpr bool is_started<spawned<T>&> = true;
 
 template <class Branches>
 class [[nodiscard("nothing runs until it is awaited")]] any_awaitable {
@@ -43,7 +43,7 @@ class any_of_function {
   template <class First, class... Rest>
   auto operator()(First&& first, Rest&&... rest) const {
     static_assert(!is_started<First> && !(is_started<Rest> || ...),
-                  "a started task that does not count keeps its result: await its end, any_of(s.ended(), ...)");
+                  "a spawned task that does not count keeps its result: await its end, any_of(s.ended(), ...)");
     using branches = branch_tuple<task_value<First>, task_value<Rest>...>;
     return any_awaitable<branches>(
         branches(as_task(static_cast<First&&>(first)), as_task(static_cast<Rest&&>(rest))...));
@@ -60,7 +60,7 @@ class any_of_function {
 /// Awaits several tasks at once; the first that ends counts, the others are dropped.
 ///
 /// Each argument is a task, moved in, or what else can be awaited: sleep_for(d), e.wait(), g.next(), the end of a
-/// started task. The result is a std::variant with a place for each argument (std::monostate where there is no value),
+/// spawned task. The result is a std::variant with a place for each argument (std::monostate where there is no value),
 /// whose index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and on the account of the

@@ -22,9 +22,9 @@ namespace millrace {
 /// close() ends it: what is queued is still received, then receive() gives nullopt; close(error) makes it throw
 /// instead, each time.
 ///
-/// Concurrency: those who wait are served in the order in which they came, and nobody overtakes them. An item that
+/// Concurrency: coroutines that wait are served in the order in which they came, without exception. An item that
 /// comes wakes one receiver, for whom it is kept; one that goes wakes one sender, for whom its place is kept. All go on
-/// through the run queue; close() wakes everybody. Cancellation: dropping a send() or receive() loses no queued item:
+/// through the run queue; close() wakes all. Cancellation: dropping a send() or receive() loses no queued item:
 /// items are moved only by a coroutine that runs. What was kept for one that is dropped before it runs is the next
 /// one's. Lifetime: the channel must outlive its waiters. Errors: usage_error for a capacity of 0: nothing could be
 /// handed over.
@@ -56,7 +56,7 @@ class channel {
     return item_or_end();
   }
 
-  /// Queues without waiting, true; false when it is full, somebody comes first, or it is closed.
+  /// Queues without waiting, true; false when it is full, another sender waits, or it is closed.
   bool try_send(T item) {
     if (closed_ || !has_place() || kept_places_ > 0) return false;
     add(std::move(item));

@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/sync/further_errors.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace {
 
@@ -84,7 +84,7 @@ class scope {
 
   void start(task<void> t) {
     if (tasks_.size() > 2 * running_ + 8) sweep();
-    tasks_.push_back(started<void>(executor_, std::move(t), stage_));
+    tasks_.push_back(spawned<void>(executor_, std::move(t), stage_));
     ++running_;
   }
   void fail() noexcept {
@@ -100,7 +100,7 @@ class scope {
   }
   // Frames are destroyed outside the list: what they hold may spawn, too.
   void sweep() {
-    std::list<started<void>> ended;
+    std::list<spawned<void>> ended;
     for (auto it = tasks_.begin(); it != tasks_.end();) {
       const auto current = it++;
       if (current->done()) ended.splice(ended.end(), tasks_, current);
@@ -108,7 +108,7 @@ class scope {
   }
   void stop() noexcept {
     while (!tasks_.empty()) {
-      std::list<started<void>> first;
+      std::list<spawned<void>> first;
       first.splice(first.end(), tasks_, tasks_.begin());
     }
   }
@@ -116,10 +116,10 @@ class scope {
   executor& executor_;
   stage_record* stage_;
   further_errors* further_;
-  std::list<started<void>> tasks_;
+  std::list<spawned<void>> tasks_;
   std::size_t running_ = 0;
   std::exception_ptr error_;
-  signal changed_;
+  notifier changed_;
 };
 
 /// See scope. `body(scope&)` is a task<void>.

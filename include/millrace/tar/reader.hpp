@@ -65,6 +65,11 @@ class reader {
   /// yet: then next() hands them out first and throws behind them.
   void finish();
 
+  /// Passes over what next() would pass over without a look at it: the body of a member that is not handed out (with
+  /// reader_options::headers_only: any), and what fills up its last block. Call it when next() wanted more input:
+  /// feed() then goes on at the offset that is returned, which may lie behind the object's end; finish() then.
+  std::uint64_t skip();
+
   /// True once no further member can come: the end-of-archive block has been read, or finish() was called and every
   /// member taken. The rest of the input, if any, need not be fetched.
   bool done() const noexcept { return state_ == state::end && !has_pending_; }
@@ -85,7 +90,7 @@ class reader {
   void on_zero_block(std::uint64_t at);
   bool begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_odd(std::uint64_t size, std::uint64_t at, entry& out);
-  void settle_old_type(std::uint64_t size, std::uint64_t at, entry& out);
+  void resolve_old_type(std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_sparse(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool put_off(state next, entry& out);
   bool read_extended();

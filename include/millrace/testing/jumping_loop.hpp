@@ -31,10 +31,10 @@ struct jumping_loop_options {
 /// descriptors that are waited for.
 ///
 ///     testing::jumping_loop loop;
-///     s3_server::server origin;                                  // both sides live on this loop
-///     const started<void> serving(loop, origin.serve());
-///     origin.faults().add({}, fault::stall_head());
-///     block_on(loop, with_timeout(1h, read(origin.endpoint())));     // half a minute of time-out passes at once
+///     s3_server::server server;                                  // both sides live on this loop
+///     const spawned<void> serving(loop, server.serve());
+///     server.faults().add({}, fault::stall_head());
+///     block_on(loop, with_timeout(1h, read(server.endpoint())));     // half a minute of time-out passes at once
 ///     CHECK(loop.elapsed() == 30s);
 ///
 /// Whatever a descriptor waits for must happen on this loop or in an announced operation: what takes another thread or

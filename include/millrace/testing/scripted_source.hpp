@@ -11,13 +11,13 @@
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/sync/event.hpp>
 
 namespace millrace::testing {
 
-/// A generator that does what a test says: items after delays of the executor's clock, an error, a wait without end.
+/// A source that does what a test says: items after delays of the executor's clock, an error, a wait without end.
 ///
 ///     scripted_source<int> script;
 ///     script.item(1).item(2, 5ms).fail(std::make_exception_ptr(error("no more")));
@@ -42,7 +42,7 @@ class scripted_source {
     return *this;
   }
 
-  async_generator<T> open() { return play(presence(state_)).named("scripted_source"); }
+  stream<T> open() { return stream<T>(play(presence(state_))).named("scripted_source"); }
 
   /// Items handed over so far.
   std::size_t given() const noexcept { return state_->given; }

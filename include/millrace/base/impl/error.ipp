@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/utf8.hpp>
 #include <millrace/base/error.hpp>
 
 namespace millrace {
@@ -27,21 +27,11 @@ MILLRACE_INLINE void error::add_place(where at) {
 }
 
 MILLRACE_INLINE std::size_t error::printable(std::string_view text) noexcept {
-  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned a = at(0);
-  if (a < 0x80) return a >= 0x20 && a != 0x7f ? 1 : 0;
-  const std::size_t length = a >= 0xf0 ? 4 : a >= 0xe0 ? 3 : 2;
-  if (a < 0xc2 || a > 0xf4) return 0;
-  std::uint32_t c = a & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-    c = c << 6 | (at(i) & 0x3f);
-  }
-  static constexpr std::uint32_t first[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (c < first[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return 0;
-  const bool hides = c < 0xa0 || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-                     (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
-  return hides ? 0 : length;
+  const detail::utf8_character c = detail::first_utf8(text);
+  const bool control = c.code < 0x20 || (c.code >= 0x7f && c.code < 0xa0);
+  const bool hides = (c.code >= 0x200b && c.code <= 0x200f) || (c.code >= 0x2028 && c.code <= 0x202e) ||
+                     (c.code >= 0x2060 && c.code <= 0x206f) || c.code == 0xfeff;
+  return control || hides ? 0 : c.length;
 }
 
 MILLRACE_INLINE void error::append_escaped(std::string& out, std::string_view text) {

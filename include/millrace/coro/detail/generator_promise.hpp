@@ -15,7 +15,6 @@
 #include <millrace/coro/give.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/coro/stage_bounds.hpp>
 
 namespace millrace::detail {
 
@@ -68,7 +67,7 @@ class generator_promise_base : public promise_base {
       post_self(self);
     }
     if (on_account() && !starves_) {
-      const std::int64_t t = get_executor().settle();
+      const std::int64_t t = get_executor().charge_current();
       account_wait(t);
       if (queue) account_ask(t);
     }
@@ -76,7 +75,7 @@ class generator_promise_base : public promise_base {
   /// The next() that waits is dropped.
   void wait_no_more() noexcept {
     set_continuation(nullptr, nullptr);
-    if (starves_) account_wait_over(get_executor().settle());
+    if (starves_) account_wait_over(get_executor().charge_current());
   }
 
   void call(const char* name) noexcept {
@@ -87,11 +86,11 @@ class generator_promise_base : public promise_base {
   const char* name_ = nullptr;  // a stage of its own in the account; null: part of its consumer's stage
   const char* advice_ = nullptr;
   std::int64_t named_ns_ = 0;  // when it got the name
-  std::unique_ptr<generator_extras> extras_;
+  std::shared_ptr<void> kept_;  // outlives the coroutine: see async_generator::keep()
 
  protected:
   ~generator_promise_base() {
-    if (asked_ || handed_) stage()->dropped(get_executor().settle(), asked_, handed_);
+    if (asked_ || handed_) stage()->dropped(get_executor().charge_current(), asked_, handed_);
   }
 
   MILLRACE_ALWAYS_INLINE void hand_over(const void* item) noexcept {
@@ -114,18 +113,19 @@ class generator_promise_base : public promise_base {
 
   /// Whether the stage keeps an account of its own, beside its consumer's.
   bool on_account() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
-  void resume_on_account(std::coroutine_handle<> self) noexcept {
+  void resume_on_account(std::coroutine_handle<> self) {
     executor& ex = get_executor();
     stage_record* const before = ex.enter(stage());
-    account_wait(ex.settled_ns());
-    account_ask(ex.settled_ns());
+    if (MILLRACE_UNLIKELY(before != consumer_stage_)) asked_elsewhere(before);
+    account_wait(ex.charged_ns());
+    account_ask(ex.charged_ns());
     self.resume();
     ex.enter(before);
   }
   /// What was asked on account has come: an item of so many bytes, or (less than 0) the end.
   void account_result(std::int64_t bytes) noexcept {
     if (!asked_) return;  // the end is told again
-    const std::int64_t t = get_executor().settled_ns();
+    const std::int64_t t = get_executor().charged_ns();
     asked_ = false;
     handed_ = bytes >= 0;
     stage()->answered(t, bytes);
@@ -144,8 +144,14 @@ class generator_promise_base : public promise_base {
   void check_consumer(promise_base& consumer) const {
     if (awaited()) misused("a generator has one consumer and one outstanding next(), and there is one that waits");
     if (&get_executor() != &consumer.get_executor()) {
-      misused("a generator was moved to another executor: from its first next() on it belongs to one");
+      misused(other_executor);
     }
+  }
+  /// The executor is not in the consumer's stage, so the consumer does not run there.
+  [[noreturn]] MILLRACE_NOINLINE void asked_elsewhere(stage_record* before) {
+    get_executor().enter(before);
+    phase_ = generator_phase::idle;
+    misused(other_executor);
   }
   void account_ask(std::int64_t t) noexcept {
     stage()->asked(t, handed_);
@@ -161,6 +167,9 @@ class generator_promise_base : public promise_base {
     consumer_stage_->wait_ended(t);
     starves_ = false;
   }
+
+  static constexpr const char* other_executor =
+      "a generator was moved to another executor: from its first next() on it belongs to one";
 
   generator_phase phase_ = generator_phase::fresh;
   const void* item_ = nullptr;  // the item that was yielded; null when it is taken
@@ -195,7 +204,7 @@ class generator_promise : public generator_promise_base {
   // These wake the consumer before the generator has suspended; it is resumed after that (executor::transfer()).
   // T may have an operator& of its own.
   std::suspend_always yield_value(given<T> item) noexcept {
-    hand_over(__builtin_addressof(hand<T>::object(item)));
+    hand_over(__builtin_addressof(given_object<T>::at(item)));
     return {};
   }
   std::suspend_always yield_value(T&& item) noexcept {

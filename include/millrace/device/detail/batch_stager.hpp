@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/device/collate.hpp>
+#include <millrace/device/detail/kept_slots.hpp>
 
 namespace millrace::detail {
 
@@ -16,13 +17,22 @@ namespace millrace::detail {
 template <device D, class Collate>
 class batch_stager {
  public:
-  batch_stager(const D& on, std::size_t samples, Collate how) : device_(on), samples_(samples), how_(std::move(how)) {}
+  batch_stager(std::shared_ptr<kept_slots<D>> memory, std::size_t samples, Collate how)
+      : memory_(std::move(memory)), samples_(samples), how_(std::move(how)) {}
+
+  /// Whether there is something to do for it.
+  static bool computes(const host_batch& batch) noexcept {
+    return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory();
+  }
+  template <class T>
+  static bool computes(const std::vector<T>&) noexcept {
+    return true;
+  }
+
 
   host_batch operator()(host_batch batch) {
-    if (batch.pinned() || batch.bytes() == 0 || copies_any_memory()) return batch;
-    if (!slabs_ || slabs_->slab_bytes() < batch.bytes()) {
-      slabs_.emplace(batch.layout().bytes(), std::make_shared<pinned_slab_source<D>>(device_));
-    }
+    if (!computes(batch)) return batch;
+    if (!slabs_ || slabs_->slab_bytes() < batch.bytes()) slabs_.emplace(memory_->pinned(batch.layout().bytes()));
     batch.move_to(slabs_->acquire());
     return batch;
   }
@@ -31,7 +41,8 @@ class batch_stager {
     if (!pool_) {
       if (items.empty()) return batch_pool(batch_layout()).start().seal();
       const std::size_t most = samples_ == 0 ? items.size() : samples_;
-      pool_.emplace(layout_of(items.front(), most, how_), device_);
+      const batch_layout layout = layout_of(items.front(), most, how_);
+      pool_.emplace(layout, memory_->pinned(batch_pool::slab_size(layout)), true);
     }
     return collate_batch(items, *pool_, how_);
   }
@@ -45,7 +56,7 @@ class batch_stager {
     }
   }
 
-  D device_;
+  const std::shared_ptr<kept_slots<D>> memory_;
   std::size_t samples_;
   Collate how_;
   std::optional<slab_pool> slabs_;
@@ -57,6 +68,7 @@ template <class Stager, class Item>
 class staging_job {
  public:
   staging_job(std::shared_ptr<Stager> stager, Item item) : stager_(std::move(stager)), item_(std::move(item)) {}
+  bool computes() const noexcept { return stager_->computes(item_); }
   host_batch operator()() { return (*stager_)(std::move(item_)); }
 
  private:

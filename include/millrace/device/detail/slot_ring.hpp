@@ -11,44 +11,53 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/device/detail/kept_slots.hpp>
 #include <millrace/device/detail/release_bell.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
-#include <millrace/device/device.hpp>
 
 namespace millrace::detail {
 
-/// The slots of one to_device(): device memory at fixed addresses, each with the host batch that it was filled from and
-/// with the events that tell when the copy and its consumers are done.
+/// The slots of one to_device(): device memory at fixed addresses, see device_slot.
 ///
 /// A slot is free, taken by the stage, filled and held by its batch, draining until its events are reached, then free
-/// again. Shared by the stage and its batches, and by ended_rings when the stage is gone. The destructor frees, and
-/// waits for what is pending; ended_rings lets it come when nothing is.
+/// again. Its memory comes from `kept`, and goes back there from whoever has it last: the stage, or the batch that a
+/// consumer keeps beyond the stage's end. Shared by the stage and its batches.
 template <device D>
 class slot_ring final : public slot_ring_base {
  public:
-  slot_ring(const D& on, std::size_t slots, std::size_t slot_bytes)
-      : device_(on), slot_bytes_(slot_bytes), slots_(slots) {
+  slot_ring(const D& on, std::shared_ptr<kept_slots<D>> kept, std::size_t slots, std::size_t slot_bytes)
+      : device_(on), kept_(std::move(kept)), slot_bytes_(slot_bytes), slots_(slots), held_(slots, false) {
     free_.reserve(slots);
     draining_.reserve(slots);  // so that release(), which must not throw, never allocates
     for (std::size_t i = 0; i < slots; ++i) free_.push_back(i);
-  }
-  ~slot_ring() override {
-    for (slot& s : slots_) retire(s);
   }
 
   // ---- the stage's side, on the loop's thread
 
   release_bell& bell() noexcept { return bell_; }
 
-  /// A free slot, if there is one: the one that has been free longest. Throws what the device reports. A slot that is
-  /// not filled then stays with the ring to its end: the stage takes one only while it goes on.
+  /// A free slot, if there is one: the one that has been free longest. A slot without memory gets that of an ended
+  /// stage first, which the device may still use. Throws what the device reports. A slot that is not filled then stays
+  /// with the ring to its end: the stage takes one only while it goes on.
   std::optional<std::size_t> try_acquire() {
     collect();
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::nullopt;
-    const std::size_t i = free_.front();
-    free_.erase(free_.begin());
-    return i;
+    for (;;) {
+      std::size_t i = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        if (free_.empty()) return std::nullopt;
+        i = free_.front();
+        free_.erase(free_.begin());
+      }
+      slot& s = slots_[i];
+      if (s.memory != nullptr || !kept_->take(slot_bytes_, s)) return i;
+      if (s.done(device_)) {
+        s.empty();
+        return i;
+      }
+      const std::lock_guard lock(mutex_);
+      draining_.push_back(i);
+    }
   }
 
   /// Whether slots wait for the device, so that looking again soon makes sense.
@@ -66,8 +75,8 @@ class slot_ring final : public slot_ring_base {
       look = draining_;
     }
     for (const std::size_t i : look) {
-      if (!done_with(slots_[i])) continue;
-      empty(slots_[i]);
+      if (!slots_[i].done(device_)) continue;
+      slots_[i].empty();
       const std::lock_guard lock(mutex_);
       std::size_t at = 0;
       while (draining_[at] != i) ++at;
@@ -77,7 +86,7 @@ class slot_ring final : public slot_ring_base {
   }
 
   /// Enqueues the copy of `batch` into the acquired slot `i`. The device must be able to read the batch's memory later.
-  /// When it throws the slot is lost to the ring, and is freed with it.
+  /// When it throws the slot is lost to the ring until that ends.
   void fill(std::size_t i, host_batch batch) {
     slot& s = slots_[i];
     const std::size_t n = batch.bytes();
@@ -86,16 +95,32 @@ class slot_ring final : public slot_ring_base {
       throw configuration_error("a batch of " + std::to_string(n) + " bytes does not fit the device slots of " +
                                 std::to_string(slot_bytes_) + " bytes; give to_device a larger .slot_bytes");
     }
-    if (!s.copied) s.copied.emplace(device_.make_event());
-    if (s.memory == nullptr && slot_bytes_ != 0) {
-      s.memory = device_.allocate_device(slot_bytes_);
-      s.size = slot_bytes_;
+    if (s.memory != nullptr && s.size != slot_bytes_ && slot_bytes_ != 0) {
+      kept_->keep(std::exchange(s, slot()));  // taken before the size was known
     }
+    if (s.memory == nullptr && slot_bytes_ != 0) kept_->provide(slot_bytes_, s);
+    if (!s.copied) s.copied.emplace(device_.make_event());
     s.host = std::move(batch);
     s.unfenced = true;
     if (n != 0) device_.copy_to_device(s.memory, s.host.data(), n);
     device_.record(*s.copied);
     s.unfenced = false;
+    const std::lock_guard lock(mutex_);
+    held_[i] = true;
+  }
+
+  /// The stage is gone: gives back every slot that no batch holds; the others follow as their batches are released.
+  /// Waits for nothing.
+  void end() noexcept {
+    std::vector<bool> held;
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      held.swap(held_);
+    }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (!held[i]) give_back(std::move(slots_[i]));
+    }
   }
 
   std::size_t size() const noexcept { return slots_.size(); }
@@ -146,45 +171,25 @@ class slot_ring final : public slot_ring_base {
         u.active = false;
       }
     }
+    bool stage_gone = false;
     {
       const std::lock_guard lock(mutex_);
+      stage_gone = ended_;
+      if (!stage_gone) held_[i] = false;
       if (failed) {
         error_ = failed;  // for the stage: a slot fewer, and a device in trouble
-      } else {
+      } else if (!stage_gone) {
         draining_.push_back(i);
       }
     }
+    if (stage_gone) return give_back(std::move(s));
     bell_.ring(std::move(self));
   }
   std::string device_name() const override { return device_.name(); }
-  bool quiet() noexcept override {
-    bool all = true;
-    const bool told = attempt([&all, this] {
-      for (slot& s : slots_) {
-        if (!s.copied) continue;
-        fence(s);
-        all = all && done_with(s);
-      }
-    });
-    return all || !told;
-  }
 
  private:
-  struct user {
-    user(stream_ref s, typename D::event_type e) : stream(s), done(std::move(e)) {}
-    stream_ref stream;
-    typename D::event_type done;
-    bool active = false;  // of the batch in the slot now; the event is kept for the next one
-  };
-  struct slot {
-    void* memory = nullptr;
-    std::size_t size = 0;
-    std::optional<typename D::event_type> copied;
-    std::vector<user> users;
-    host_batch host;
-    std::vector<stream_ref> unmarked;  // use the slot, and could not be marked
-    bool unfenced = false;             // a copy may be enqueued that no event tells about
-  };
+  using slot = device_slot<D>;
+  using user = typename slot::user;
 
   user& find_or_add(slot& s, stream_ref stream) {
     for (user& u : s.users) {
@@ -196,60 +201,27 @@ class slot_ring final : public slot_ring_base {
     s.users.push_back(std::move(made));
     return s.users.back();
   }
-  void fence(slot& s) {
-    if (!s.unfenced) return;
-    device_.record(*s.copied);
-    s.unfenced = false;
-  }
-  bool done_with(const slot& s) const {
-    for (const user& u : s.users) {
-      if (u.active && !device_.query(u.done)) return false;
-    }
-    return device_.query(*s.copied);
-  }
-  static void empty(slot& s) noexcept {
-    s.host = host_batch();
-    for (user& u : s.users) u.active = false;
-    if (s.users.size() > 16) s.users.clear();  // a program that makes a stream for every step would fill it for ever
-  }
-  // Twice, because an error of earlier work may be reported by whatever call comes first. A device that still fails is
-  // broken for good: nothing runs on it any more, so there is nothing to wait for.
-  template <class Wait>
-  static void settle(Wait wait) noexcept {
-    if (!attempt(wait)) static_cast<void>(attempt(wait));
-  }
   void finish(stream_ref stream) noexcept {
-    settle([stream, this] { device_.synchronize(stream); });
+    static_cast<void>(attempt_twice([stream, this] { device_.synchronize(stream); }));
   }
-  void retire(slot& s) noexcept {
-    settle([&s, this] {
-      if (!s.copied) return;
-      fence(s);
-      if (done_with(s)) return;
-      device_.synchronize(*s.copied);
-      for (user& u : s.users) {
-        if (u.active) device_.synchronize(u.done);
-      }
-    });
-    if (s.memory != nullptr) device_.free_device(s.memory, s.size);
-  }
-  template <class Action>
-  static bool attempt(Action action) noexcept {
-    try {
-      action();
-      return true;
-    } catch (...) {
-      return false;
+  void give_back(slot&& s) noexcept {
+    if (attempt_twice([&s, this] { s.fence(device_); })) {
+      kept_->keep(std::move(s));
+    } else {
+      s.retire(device_);
     }
   }
 
   D device_;
+  const std::shared_ptr<kept_slots<D>> kept_;
   std::size_t slot_bytes_;
   std::vector<slot> slots_;
   release_bell bell_;
 
   mutable std::mutex mutex_;
   std::vector<std::size_t> free_, draining_;
+  std::vector<bool> held_;  // by a batch
+  bool ended_ = false;
   std::exception_ptr error_;
 };
 

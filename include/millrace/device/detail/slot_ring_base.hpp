@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,21 +10,6 @@
 #include <millrace/device/stream_ref.hpp>
 
 namespace millrace::detail {
-
-class slot_ring_base;
-
-/// A ring whose pipeline is gone, in the list of them: see ended_slots.hpp.
-class ended_ring_link {
- public:
-  /// Whether it is in the list. Any thread.
-  bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-
- private:
-  friend class ended_rings;
-  std::atomic<bool> ended_{false};
-  slot_ring_base* next_ = nullptr;
-  std::shared_ptr<slot_ring_base> self_;  // the list's hold
-};
 
 /// What a device_batch needs of the ring of slots it came from, whatever the device. A slot that was handed out belongs
 /// to its batch until release(); different slots may be used on different threads.
@@ -48,11 +32,6 @@ class slot_ring_base {
   /// `self` owns this ring: it is kept until the stage has heard of the release.
   virtual void release(std::size_t slot, std::shared_ptr<void> self) noexcept = 0;
   virtual std::string device_name() const = 0;
-
-  /// Whether the device is done with every slot, once the stage and all batches are gone. Does not block. True also
-  /// where the device cannot tell: then the destructor deals with it.
-  virtual bool quiet() noexcept = 0;
-  ended_ring_link link;
 };
 
 }  // namespace millrace::detail

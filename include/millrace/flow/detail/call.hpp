@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/task.hpp>
 
 namespace millrace::detail {
@@ -36,11 +35,6 @@ template <class T>
 inline constexpr bool is_task_v = false;
 template <class T>
 inline constexpr bool is_task_v<task<T>> = true;
-
-template <class T>
-inline constexpr bool is_generator_v = false;
-template <class T>
-inline constexpr bool is_generator_v<async_generator<T>> = true;
 
 template <class T>
 struct awaited {

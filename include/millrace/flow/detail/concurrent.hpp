@@ -10,14 +10,14 @@
 #include <vector>
 
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/detail/call.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
 #include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/order.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
 
@@ -38,7 +38,7 @@ class concurrent {
   concurrent(const concurrent&) = delete;
   concurrent& operator=(const concurrent&) = delete;
 
-  void start(executor& ex, stage_record* stage) { pump_ = started<void>(ex, pump(*this, ex, stage), stage); }
+  void start(executor& ex, stage_record* stage) { pump_ = spawned<void>(ex, pump(*this, ex, stage), stage); }
 
   /// The next slot in the order of delivery has a result or an error.
   bool has_result() const noexcept { return queued_ > 0 && queue_[head_]->done; }
@@ -56,7 +56,7 @@ class concurrent {
   /// The result to yield next.
   U& hand_over() {
     slot& s = *queue_[head_];
-    s.work = started<void>();
+    s.work = spawned<void>();
     handed_ = &s;
     space_.notify();  // the pump runs when the consumer has taken the result
     return *s.result;
@@ -64,9 +64,9 @@ class concurrent {
   /// After the yield, or after a failure: the slot can be used again.
   void pop() noexcept {
     slot& s = *queue_[head_];
-    settle();
+    release_taken();
     if (!s.result) {
-      s.work = started<void>();
+      s.work = spawned<void>();
       window_.remove(s.bytes);
       space_.notify();
     }
@@ -84,7 +84,7 @@ class concurrent {
     std::size_t bytes = 0;
     bool done = false;
     item_place place;
-    started<void> work;
+    spawned<void> work;
   };
 
   static task<void> pump(concurrent& self, executor& ex, stage_record* stage) {
@@ -99,7 +99,7 @@ class concurrent {
         self.kept_input_(*item);
         mine.place.note(*item);
         task<void> work = run_one(self, mine, std::move(item));
-        started<void> running(ex, std::move(work), stage);
+        spawned<void> running(ex, std::move(work), stage);
         mine.work = std::move(running);
         self.begin(mine, bytes);
       }
@@ -129,10 +129,10 @@ class concurrent {
   }
 
   bool room() noexcept {
-    settle();
+    release_taken();
     return window_.room();
   }
-  void settle() noexcept {
+  void release_taken() noexcept {
     if (handed_ == nullptr || yielded_.pending()) return;
     window_.remove(std::exchange(handed_, nullptr)->bytes);
     space_.notify();  // the pump may have found the result still there: a next() was dropped
@@ -178,14 +178,14 @@ class concurrent {
   bool failed_ = false;
   bool pump_ended_ = false;
   std::exception_ptr error_;  // of the source
-  signal progress_;
-  signal space_;
+  notifier progress_;
+  notifier space_;
   std::vector<slot*> queue_;  // a ring: slots in the order of delivery
   std::size_t head_ = 0;
   std::size_t queued_ = 0;
   std::vector<slot*> free_;
   std::deque<slot> slots_;
-  started<void> pump_;  // declared last: destroyed first, then the tasks in the slots
+  spawned<void> pump_;  // declared last: destroyed first, then the tasks in the slots
 };
 
 }  // namespace millrace::detail

@@ -7,27 +7,36 @@
 #include <vector>
 
 #include <millrace/base/detail/refused.hpp>
-#include <millrace/coro/async_generator.hpp>
-#include <millrace/flow/detail/call.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
 
-/// Everything that the sources have declared.
-/// What pipes do with a source, for several: each gets a line in the stage table.
+/// For stages that consume several sources. What pipes do with one, for each: it gets a line in the stage table, and what
+/// it says is joined to what the others say. The generator is left.
 template <class T>
-std::vector<stage_bounds> take_all_bounds(std::vector<async_generator<T>>& sources) {
-  std::vector<stage_bounds> all;
-  for (async_generator<T>& source : sources) {
-    source.numbered();
-    const std::vector<stage_bounds> bounds = source.take_bounds();
-    all.insert(all.end(), bounds.begin(), bounds.end());
-  }
-  return all;
+async_generator<T> joined(stream_description& all, stream<T> source) {
+  stream_door::number(source);
+  all.followed_by(stream_door::take_description(source));
+  return std::move(source).generator();
+}
+template <class Source>
+auto all_joined(stream_description& all, std::vector<Source> sources) {
+  using item = typename Source::value_type;
+  std::vector<async_generator<item>> generators;
+  generators.reserve(sources.size());
+  for (Source& source : sources) generators.push_back(joined<item>(all, std::move(source)));
+  return generators;
 }
 
-template <class T, class... More>
-std::vector<async_generator<T>> generators(async_generator<T>&& first, More&&... more) {
-  std::vector<async_generator<T>> all;
+/// Whether they are sources, given up to be consumed, whose items are of one type.
+template <class First, class... More>
+concept alike_sources = is_source_v<First> && (is_source_v<More> && ...) &&
+                        (std::is_same_v<typename First::value_type, typename More::value_type> && ...);
+
+template <class First, class... More>
+auto in_a_vector(First&& first, More&&... more) {
+  using item = typename First::value_type;
+  std::vector<stream<item>> all;
   all.reserve(1 + sizeof...(more));
   all.push_back(std::move(first));
   (all.push_back(std::move(more)), ...);
@@ -37,7 +46,7 @@ std::vector<async_generator<T>> generators(async_generator<T>&& first, More&&...
 /// Why merge() and concat() do not take these arguments.
 template <class First, class... More>
 constexpr void explain_sources() {
-  constexpr bool alike = (std::is_same_v<std::remove_cvref_t<First>, std::remove_cvref_t<More>> && ...);
+  constexpr bool alike = alike_sources<std::remove_cvref_t<First>, std::remove_cvref_t<More>...>;
   static_assert(alike,
                 "the sources of merge and concat must be generators of one item type: change the others first, as in "
                 "std::move(source) | map(f)");

@@ -6,14 +6,14 @@
 #include <string>
 
 #include <millrace/base/error.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
 
 /// For stages that get generators while they run: throws configuration_error where the stages of `inner` declare more
 /// than `stated` bytes together, or nothing that could be compared. 0: nothing was stated, so no budget counts on it.
 template <class T>
-void check_inner_bounds(const async_generator<T>& inner, std::size_t stated, const char* stage) {
+void check_inner_bounds(const stream<T>& inner, std::size_t stated, const char* stage) {
   if (stated == 0) return;
   std::size_t left = stated;
   for (const stage_bounds& b : inner.bounds()) {

@@ -33,19 +33,20 @@ namespace detail {
 ///
 /// A task of its own (the opener) takes new sources from the stream while fewer than `width` are open, and starts a
 /// puller for each. A source is open until its last item has been taken and its end has been noticed.
-template <class T>
+template <class Source>
 class open_sources {
  public:
+  using T = typename Source::value_type;
   using source = puller<T>;
 
   /// `bytes`: the share of one source.
-  open_sources(async_generator<async_generator<T>>& stream, const interleave_options& options, std::size_t bytes,
+  open_sources(async_generator<Source>& sources, const interleave_options& options, std::size_t bytes,
                delivery<T> yielded)
-      : stream_(stream), options_(options), bytes_(bytes), yielded_(yielded) {}
+      : sources_(sources), options_(options), bytes_(bytes), yielded_(yielded) {}
   open_sources(const open_sources&) = delete;
   open_sources& operator=(const open_sources&) = delete;
 
-  void start(executor& ex, stage_record* stage) { opener_ = started<void>(ex, opener(*this, ex, stage), stage); }
+  void start(executor& ex, stage_record* stage) { opener_ = spawned<void>(ex, opener(*this, ex, stage), stage); }
 
   /// Something has changed: an item, the end of a source, a new source, the end of the stream.
   auto wait() noexcept { return changed_.wait(); }
@@ -92,43 +93,44 @@ class open_sources {
     try {
       for (;;) {
         while (self.all_.size() >= self.options_.width) co_await self.room_.wait();
-        std::optional<async_generator<T>> next = co_await self.stream_.next();
-        if (!next) break;
-        check_inner_bounds(*next, self.options_.inner_bytes, "interleave");
-        self.all_.push_back(std::make_unique<source>(ex, stage, std::move(*next), self.options_.ahead, self.bytes_,
-                                               self.yielded_, self.changed_,
-                                               self.options_.order == order::arrival ? &self.arrivals_ : nullptr));
+        std::optional<Source> given = co_await self.sources_.next();
+        if (!given) break;
+        stream<T> next(std::move(*given));
+        check_inner_bounds(next, self.options_.inner_bytes, "interleave");
+        self.all_.push_back(std::make_unique<source>(ex, stage, std::move(next).generator(), self.options_.ahead,
+                                                     self.bytes_, self.yielded_, self.changed_,
+                                                     self.options_.order == order::arrival ? &self.arrivals_ : nullptr));
         self.changed_.notify();
       }
     } catch (...) {
       self.error_ = std::current_exception();
     }
-    self.stream_ = async_generator<async_generator<T>>();
+    self.sources_ = async_generator<Source>();
     self.stream_ended_ = true;
     self.changed_.notify();
   }
 
-  async_generator<async_generator<T>>& stream_;
+  async_generator<Source>& sources_;
   const interleave_options options_;
   const std::size_t bytes_;
   delivery<T> yielded_;
-  signal changed_;
-  signal room_;
+  notifier changed_;
+  notifier room_;
   bool stream_ended_ = false;
   std::exception_ptr error_;  // of the stream
   std::deque<source*> arrivals_;
   std::vector<std::unique_ptr<source>> all_;  // at most `width`, in the order of their opening
   std::size_t given_ = 0;           // of those, given out by new_source()
-  started<void> opener_;            // declared last: destroyed first
+  spawned<void> opener_;            // declared last: destroyed first
 };
 
-template <class T>
-async_generator<T> interleaved_in_turn(async_generator<async_generator<T>> stream, interleave_options options,
+template <class Source, class T = typename Source::value_type>
+async_generator<T> interleaved_in_turn(async_generator<Source> sources, interleave_options options,
                                        std::size_t bytes) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<T> yielded = co_await this_delivery<T>();
-  open_sources<T> open(stream, options, bytes, yielded);
+  open_sources<Source> open(sources, options, bytes, yielded);
   open.start(ex, stage);
   std::vector<puller<T>*> places(options.width, nullptr);
   for (std::size_t turn = 0; !places.empty();) {
@@ -155,13 +157,13 @@ async_generator<T> interleaved_in_turn(async_generator<async_generator<T>> strea
   }
 }
 
-template <class T>
-async_generator<T> interleaved_as_they_come(async_generator<async_generator<T>> stream, interleave_options options,
+template <class Source, class T = typename Source::value_type>
+async_generator<T> interleaved_as_they_come(async_generator<Source> sources, interleave_options options,
                                             std::size_t bytes) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
   const delivery<T> yielded = co_await this_delivery<T>();
-  open_sources<T> open(stream, options, bytes, yielded);
+  open_sources<Source> open(sources, options, bytes, yielded);
   open.start(ex, stage);
   for (;;) {
     if (puller<T>* const ended = open.find_ended()) {  // first: neither an error nor a new source waits for the others

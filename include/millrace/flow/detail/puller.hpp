@@ -9,11 +9,11 @@
 #include <utility>
 
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
 #include <millrace/flow/detail/window.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
 
@@ -33,9 +33,9 @@ class puller {
   /// Starts at once. `arrived` is notified of every item and of the end; `log`, if given, gets a pointer to this object
   /// for every item, in the order of their coming. Both outlive it.
   puller(executor& ex, stage_record* stage, async_generator<T> source, std::size_t items, std::size_t bytes,
-         delivery<T> yielded, signal& arrived, std::deque<puller*>* log = nullptr)
+         delivery<T> yielded, notifier& arrived, std::deque<puller*>* log = nullptr)
       : source_(std::move(source)), window_(items, bytes), yielded_(yielded), arrived_(arrived), log_(log) {
-    pump_ = started<void>(ex, pump(*this), stage);
+    pump_ = spawned<void>(ex, pump(*this), stage);
   }
   puller(const puller&) = delete;
   puller& operator=(const puller&) = delete;
@@ -55,7 +55,7 @@ class puller {
     space_.notify();  // the task runs when the consumer has taken the item
   }
   void pop() noexcept {
-    settle();
+    release_taken();
     queue_.pop_front();
   }
 
@@ -77,10 +77,10 @@ class puller {
     self.arrived_.notify();
   }
   bool room() noexcept {
-    settle();
+    release_taken();
     return window_.room();
   }
-  void settle() noexcept {
+  void release_taken() noexcept {
     if (!handed_ || yielded_.pending()) return;
     handed_ = false;
     window_.remove(handed_bytes_);
@@ -108,10 +108,10 @@ class puller {
   std::size_t handed_bytes_ = 0;
   bool ended_ = false;
   std::exception_ptr error_;
-  signal& arrived_;
-  signal space_;
+  notifier& arrived_;
+  notifier space_;
   std::deque<puller*>* log_;
-  started<void> pump_;  // declared last: destroyed first, it refers to all of the above
+  spawned<void> pump_;  // declared last: destroyed first, it refers to all of the above
 };
 
 }  // namespace millrace::detail

@@ -20,8 +20,8 @@ struct file_part {
 file_part direct_part(const char* memory, std::size_t length, std::uint64_t offset) noexcept;
 
 /// What an open gave: a descriptor or a negative errno value.
-struct opened {
-  opened() noexcept = default;
+struct open_result {
+  open_result() noexcept = default;
   owned_fd fd;
   std::int64_t error = 0;
 };

@@ -26,13 +26,13 @@ MILLRACE_COROUTINE_BODY task<file> file::open(std::string path, file_options o) 
   const int access = O_CLOEXEC | (o.write ? O_RDWR : O_RDONLY);
   // O_NONBLOCK: opening a pipe must not wait for its other end.
   const int once = O_NONBLOCK | (o.write && o.create ? O_CREAT : 0) | (o.write && o.truncate ? O_TRUNC : 0);
-  detail::opened plain = co_await open_as(f.path_, access | once, o.mode);
+  detail::open_result plain = co_await open_as(f.path_, access | once, o.mode);
   if (plain.error != 0) f.fail(plain.error, "cannot open");
   f.plain_ = std::make_shared<detail::owned_fd>(std::move(plain.fd));
   co_await f.size();
   ::fcntl(f.plain_->get(), F_SETFL, 0);
   if (o.direct) {
-    detail::opened direct = co_await open_as(f.path_, access | O_DIRECT | O_NONBLOCK, 0);
+    detail::open_result direct = co_await open_as(f.path_, access | O_DIRECT | O_NONBLOCK, 0);
     if (direct.error == 0 && same_file(direct.fd.get(), f.plain_->get())) {
       f.direct_ = std::make_shared<detail::owned_fd>(std::move(direct.fd));
       ::posix_fadvise(f.plain_->get(), 0, 0, POSIX_FADV_RANDOM);  // it serves ragged ends only: no read-ahead
@@ -126,7 +126,7 @@ MILLRACE_COROUTINE_BODY task<void> file::close() {
   if (result < 0) fail(result, "cannot close");
 }
 
-MILLRACE_COROUTINE_BODY task<detail::opened> file::open_as(const std::string& path, int flags, unsigned mode) {
+MILLRACE_COROUTINE_BODY task<detail::open_result> file::open_as(const std::string& path, int flags, unsigned mode) {
   detail::file_keep keep(nullptr);
   keep.path = std::make_unique<const std::string>(path);
   file_request r;
@@ -136,7 +136,7 @@ MILLRACE_COROUTINE_BODY task<detail::opened> file::open_as(const std::string& pa
   r.path = keep.path->c_str();
   auto job = std::make_unique<detail::file_job>(r, std::move(keep));
   const std::int64_t result = co_await detail::file_wait(job);
-  detail::opened o;
+  detail::open_result o;
   if (result < 0) {
     o.error = result;
   } else {

@@ -14,9 +14,10 @@
 
 namespace millrace {
 
-template <class T>
-detail::refused run(const async_generator<T>&, const run_options& = {}, const runtime_options& = {}) {
-  static_assert(detail::never_v<T>, "run consumes the pipeline: write run(std::move(pipeline))");
+template <class Pipeline>
+  requires detail::is_source_v<Pipeline>
+detail::refused run(const Pipeline&, const run_options& = {}, const runtime_options& = {}) {
+  static_assert(detail::never_v<Pipeline>, "run consumes the pipeline: write run(std::move(pipeline))");
   return detail::refused();
 }
 

@@ -14,7 +14,7 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/flow/detail/window.hpp>
-#include <millrace/sync/signal.hpp>
+#include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
 
@@ -34,7 +34,7 @@ class handover {
     producer_waits_ = true;
     return false;
   }
-  signal& room() noexcept { return room_; }
+  notifier& room() noexcept { return room_; }
   void push(T item) {
     {
       std::lock_guard lock(mutex_);
@@ -137,7 +137,7 @@ class handover {
   std::exception_ptr error_;
   executor* executor_ = nullptr;
   remote_node* stop_ = nullptr;  // waits for the executor
-  signal room_;                  // the executor's thread only
+  notifier room_;                // the executor's thread only
   wake_producer wake_{*this};
 };
 

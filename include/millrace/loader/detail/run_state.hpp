@@ -11,9 +11,9 @@
 
 #include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/detail/compactor.hpp>
-#include <millrace/io/detail/errand.hpp>
+#include <millrace/io/detail/remote_task.hpp>
 #include <millrace/loader/detail/handover.hpp>
 #include <millrace/loader/detail/progress_line.hpp>
 #include <millrace/loader/detail/run_account.hpp>
@@ -79,7 +79,7 @@ class run_state {
       guest_list& guests = loop_->service<guest_list>([] { return std::make_unique<guest_list>(); });
       if (guests.failure()) std::rethrow_exception(guests.failure());
       line_.emplace(*loop_, account, options.show, rank_);
-      pump_ = started<void>(*loop_, fill(*this), account.sink());
+      pump_ = spawned<void>(*loop_, fill(*this), account.sink());
       guests.add(loop_watch_);
       queue.attach(loop_);
     } catch (...) {
@@ -117,7 +117,7 @@ class run_state {
     queue.attach(nullptr);  // the training thread must not post any more
     queue.clear();          // before the pipeline: items may refer to what its stages own
     account.end();
-    pump_ = started<void>();
+    pump_ = spawned<void>();
     pipeline_ = async_generator<T>();
     line_.reset();
     if (failure) queue.finish(std::move(failure));
@@ -153,7 +153,7 @@ class run_state {
   message<run_state, &run_state::filled> filled_{*this};
   message<run_state, &run_state::stopped> stop_{*this};
   message<run_state, &run_state::leave> leave_{*this};
-  started<void> pump_;  // declared last: it refers to the rest
+  spawned<void> pump_;  // declared last: it refers to the rest
 };
 
 }  // namespace millrace::detail

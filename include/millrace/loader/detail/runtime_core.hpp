@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <millrace/coro/runtime_parts.hpp>
+#include <millrace/device/slot_store.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/loader/runtime_options.hpp>
@@ -75,6 +76,7 @@ class runtime_core final : public runtime_parts {
     slabs_.push_back(slab_pool(bytes));
     return slabs_.back();
   }
+  slot_store& device_slots() noexcept override { return device_slots_; }
   const http::engine_options& http() const noexcept override { return options_.http; }
   void say(const char* line) noexcept override {
     const std::lock_guard lock(said_);
@@ -104,6 +106,7 @@ class runtime_core final : public runtime_parts {
   std::mutex mutex_;
   std::vector<unsigned> runs_;  // on each loop
   std::vector<slab_pool> slabs_;
+  slot_store device_slots_;
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };

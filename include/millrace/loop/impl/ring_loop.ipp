@@ -23,7 +23,7 @@ MILLRACE_INLINE std::unique_ptr<ring_loop> ring_loop::try_make(const loop_option
 MILLRACE_INLINE ring_loop::~ring_loop() {
   shut_down();
   MILLRACE_ASSERT(watches_.live() == 0, "an event loop was destroyed before its watches");
-  settle();
+  end_polls();
 }
 
 MILLRACE_INLINE void ring_loop::watch(fd_watch& w, int fd, unsigned poll_events) {
@@ -271,7 +271,7 @@ MILLRACE_INLINE void ring_loop::finish(file_operation& op, std::int64_t result) 
   detail::file_queue::complete(op, result);
 }
 
-MILLRACE_INLINE void ring_loop::settle() noexcept {
+MILLRACE_INLINE void ring_loop::end_polls() noexcept {
   if (!owned_ || !::pthread_equal(::pthread_self(), owner_)) return;
   while (polls_ > 0) {
     submit_cancels();

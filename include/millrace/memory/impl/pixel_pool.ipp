@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/memory/pixel_pool.hpp>
@@ -21,7 +22,6 @@ MILLRACE_INLINE pixel_buffer pixel_pool::acquire(std::size_t size) {
   if (p == nullptr) p = make_piece(c.capacity);
   p->refs.store(1, std::memory_order_relaxed);
   p->home = state_;
-  state_->refs.fetch_add(1, std::memory_order_relaxed);
   unpoison(p->data, size);
   return pixel_buffer(writable_bytes(p), size);
 }
@@ -110,10 +110,9 @@ MILLRACE_INLINE pixel_pool::piece* pixel_pool::make_piece(std::size_t capacity) 
   p->capacity = capacity;
   p->recycle = [](detail::block* b) noexcept {
     auto* const back = static_cast<piece*>(b);
-    state* const home = back->home;
+    const std::shared_ptr<state> home = std::move(back->home);
     poison(back->data, back->capacity);
     home->put(back);
-    home->release();
   };
   poison(p->data, p->capacity);
   return p;

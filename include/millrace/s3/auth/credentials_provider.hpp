@@ -22,7 +22,7 @@ class credentials_provider {
     static_cast<void>(used);
     return false;
   }
-  /// The region of this machine, asked for when nothing else names one; an empty task: there is nobody to ask.
+  /// The region of this machine, asked for when nothing else names one; an empty task: there is no service to ask.
   virtual task<std::string> region() { return task<std::string>(); }
 };
 

@@ -41,8 +41,8 @@ MILLRACE_COROUTINE_BODY client client::from_environment(const environment& varia
   return client(std::move(c), std::move(who), std::move(transport));
 }
 
-MILLRACE_COROUTINE_BODY async_generator<shard> client::list(std::string_view prefix) const {
-  return list_objects(session_, url::parse(prefix)).named("list", "");
+MILLRACE_COROUTINE_BODY stream<shard> client::list(std::string_view prefix) const {
+  return stream<shard>(list_objects(session_, url::parse(prefix))).named("list", "");
 }
 
 MILLRACE_COROUTINE_BODY task<object_part> client::get(std::string_view object, std::uint64_t offset, std::size_t length,
@@ -81,7 +81,7 @@ MILLRACE_COROUTINE_BODY task<std::string> client::put(std::string_view object, b
   return put_object(session_, u.bucket(), u.key(), std::move(body), detail::put_plan(configuration(), options));
 }
 
-MILLRACE_COROUTINE_BODY task<object_info> client::put(std::string_view object, async_generator<bytes> content,
+MILLRACE_COROUTINE_BODY task<object_info> client::put(std::string_view object, stream<bytes> content,
                                                       const put_options& options) const {
   const url u = object_of(object);
   return put_stream(session_, u.bucket(), u.key(), std::move(content), detail::put_plan(configuration(), options));

@@ -33,7 +33,7 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 
 }  // namespace detail
 
-/// Stores what `content`, an async_generator<bytes>, gives, to its end, as one object: in one request when it fits one
+/// Stores what `content`, a stream<bytes>, gives, to its end, as one object: in one request when it fits one
 /// part (an empty stream makes an empty object), else as a multipart upload. Gives the size and the ETag. See
 /// client::put() for the plan's options.
 ///

@@ -7,7 +7,7 @@
 
 namespace millrace::s3 {
 
-/// A header as it goes over the wire; the views belong to somebody else.
+/// A header as it goes over the wire; the views refer to memory of the caller.
 struct header_field {
   std::string_view name;
   std::string_view value;

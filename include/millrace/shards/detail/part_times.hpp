@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/shards/hedge_options.hpp>
 
 namespace millrace::detail {
 
@@ -21,18 +20,20 @@ class part_times {
   static constexpr std::size_t kept = 64;   ///< of each size
   static constexpr std::size_t least = 20;  ///< with fewer nothing is called slow
 
-  explicit part_times(const hedge_options& options) noexcept : options_(options) {}
+  /// See hedge_options.
+  part_times(double factor, duration soonest, double extra) noexcept
+      : factor_(factor), soonest_(soonest), extra_(extra) {}
 
   /// One more request begins: after which time it is slow; nothing while that is not known.
   template <class = void>
   std::optional<duration> patience(std::size_t length) {
     std::lock_guard lock(mutex_);
-    allowed_ = std::min(allowed_ + options_.extra, most_allowed);
+    allowed_ = std::min(allowed_ + extra_, most_allowed);
     const sizes& s = of(length);
     if (s.count < least) return std::nullopt;
     const duration p95 = s.percentile_95();
-    const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95.count()) * options_.factor));
-    return std::max(slow, options_.least);
+    const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95.count()) * factor_));
+    return std::max(slow, soonest_);
   }
 
   /// The right to a second request.
@@ -83,7 +84,9 @@ class part_times {
     return *by_size_[doublings];
   }
 
-  const hedge_options options_;
+  const double factor_;
+  const duration soonest_;
+  const double extra_;
   std::mutex mutex_;
   std::unique_ptr<sizes> by_size_[64];
   double allowed_ = 0;

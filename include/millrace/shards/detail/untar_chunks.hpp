@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/detail/archive_warnings.hpp>
 #include <millrace/shards/detail/handed_on.hpp>

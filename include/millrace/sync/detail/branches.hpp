@@ -228,7 +228,7 @@ inline constexpr bool is_task<task<T>> = true;
 template <class A>
 using awaited_value = decltype(std::declval<A>().awaited_by(std::declval<promise_base&>()).await_resume());
 
-/// A is an lvalue reference where something that somebody keeps is awaited: a started task, a next().
+/// A is an lvalue reference where something that somebody keeps is awaited: a spawned task, a next().
 template <class T, class A>
 task<T> awaiting(A awaited) {
   co_return co_await static_cast<A&&>(awaited);

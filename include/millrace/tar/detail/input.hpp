@@ -49,6 +49,12 @@ class input {
   /// Passes over up to `most` bytes across pieces; returns how many there were.
   std::uint64_t skip(std::uint64_t most);
 
+  /// Everything fed has been read: goes on `n` bytes further.
+  void jump(std::uint64_t n) noexcept {
+    release_read();
+    base_ += n;
+  }
+
   /// Lets go of everything unread.
   void drop() noexcept;
 

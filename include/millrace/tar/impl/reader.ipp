@@ -28,6 +28,12 @@ MILLRACE_INLINE void reader::finish() {
   has_pending_ = step_or_break(pending_);
 }
 
+MILLRACE_INLINE std::uint64_t reader::skip() {
+  if (state_ == state::skip) in_.jump(body_.jump(in_));
+  if (state_ == state::header && carried_ == 0 && in_.together() == 0) in_.jump(std::exchange(padding_, 0));
+  return in_.offset();
+}
+
 MILLRACE_INLINE std::string_view reader::warning() const noexcept {
   if (state_ != state::end || end_block_seen_ || in_.offset() == 0) return {};
   return lone_zero_block_ ? "only half of the end-of-archive block is there"
@@ -171,7 +177,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
   if (MILLRACE_UNLIKELY(out.name.size() > options_.max_name_bytes)) fail(at, "a name is longer than max_name_bytes");
   if (MILLRACE_UNLIKELY(sparse)) return begin_sparse(block, size, at, out);
   if (MILLRACE_UNLIKELY(!out.is_regular())) {
-    if (out.type == '\0') settle_old_type(size, at, out);
+    if (out.type == '\0') resolve_old_type(size, at, out);
     if (!out.is_regular()) return begin_odd(size, at, out);
   }
   out.size = size;
@@ -179,6 +185,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
   if (MILLRACE_UNLIKELY(size > options_.max_member_bytes)) {
     fail(at, "the member's " + std::to_string(size) + " bytes are more than max_member_bytes", out.name);
   }
+  if (MILLRACE_UNLIKELY(options_.headers_only)) return put_off(state::skip, out);
   const std::size_t together = in_.together();
   if (MILLRACE_UNLIKELY(together < size)) return put_off(state::body, out);
   in_.take(static_cast<std::size_t>(size), out.body);
@@ -192,7 +199,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
 }
 
 /// Old archives tell a directory by its name alone.
-MILLRACE_INLINE MILLRACE_NOINLINE void reader::settle_old_type(std::uint64_t size, std::uint64_t at, entry& out) {
+MILLRACE_INLINE MILLRACE_NOINLINE void reader::resolve_old_type(std::uint64_t size, std::uint64_t at, entry& out) {
   const bool directory = !out.name.empty() && out.name.back() == '/';
   if (directory && size != 0) fail(at, "a directory of the old kind has a body", out.name);
   out.type = directory ? '5' : '0';

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include <millrace/coro/started.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/testing/s3_server/server.hpp>
 
@@ -15,9 +15,9 @@ namespace millrace::s3_server {
 
 /// A server on a thread and a loop of its own: running from the constructor to the destructor.
 ///
-///     s3_server::background origin;
-///     origin.put("corpus", "train/000.tar", tar);
-///     connect_to(origin.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
+///     s3_server::background server;
+///     server.put("corpus", "train/000.tar", tar);
+///     connect_to(server.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
 ///
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
 template <class Unused = void>  // as basic_server
@@ -48,14 +48,14 @@ class basic_background {
 
  private:
   // On the thread of the loop.
-  void start() noexcept { running_ = started<void>(thread_.loop(), server_->serve()); }
+  void start() noexcept { running_ = spawned<void>(thread_.loop(), server_->serve()); }
   void stop() noexcept {
-    running_ = started<void>();
+    running_ = spawned<void>();
     server_.reset();  // here: a socket, which may still be watched, ends before its loop and on its thread
   }
 
   std::unique_ptr<server> server_;
-  started<void> running_;
+  spawned<void> running_;
   millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::start> start_message_{*this};
   millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::stop> stop_message_{*this};
   loop_thread thread_;  // last: it takes the messages, and ends first

@@ -37,7 +37,7 @@ class options {
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;  ///< 0: a free one
   std::string region = "us-east-1";
-  std::map<std::string, access_key> keys{{"origin-key", access_key("origin-secret")}};
+  std::map<std::string, access_key> keys{{"test-key", access_key("test-secret")}};
   anonymous_access anonymous = anonymous_access::none;
   /// Host names under which buckets are parts of the path (`http://name/bucket/key`); `bucket.name` is virtual-hosted
   /// style. IPv4 addresses are always path style. Any other host is refused.

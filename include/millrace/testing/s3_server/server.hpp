@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include <millrace/coro/started.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/testing/s3_server/detail/connection.hpp>
 
@@ -20,7 +20,7 @@ namespace millrace::s3_server {
 ///
 ///     s3_server::server s;                       // listens at once, on a free loopback port
 ///     s.objects().put("corpus", "train/000.tar", tar);
-///     started<void> running(ex, s.serve());          // on an event loop; s3_server::background has its own thread
+///     spawned<void> running(ex, s.serve());          // on an event loop; s3_server::background has its own thread
 ///
 /// Concurrency: objects(), faults(), log(), stats() and clock() are for any thread at any time; serve() and stop() for
 /// the thread of the loop. The server must outlive serve(). Dropping serve() closes every connection at once.
@@ -57,13 +57,13 @@ class basic_server {
   server_clock& clock() noexcept { return state_->clock; }
 
  private:
-  using connections = std::list<started<void>>;
+  using connections = std::list<spawned<void>>;
 
   task<void> accept_all(executor& ex, connections& connected);
-  task<void> serve_connection(socket peer, std::uint64_t number);
+  task<void> serve_connection(stream_socket peer, std::uint64_t number);
 
   std::unique_ptr<detail::shared_state> state_;
-  socket listener_;
+  stream_socket listener_;
   const std::uint16_t port_;
   event stopping_;
 };

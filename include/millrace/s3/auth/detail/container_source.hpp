@@ -9,7 +9,6 @@
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
-#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/s3/error.hpp>
 
@@ -93,7 +92,7 @@ task<credentials> container_credentials(World& world, const settings& s, std::st
   limits.direct = true;
   http::response answer = co_await send_until(world, make, limits, is_overload);
   const wiped_text wiped(answer.body);
-  const std::optional<json_leaves> body = json_leaves::parse(answer.body);
+  const std::optional<text::json_leaves> body = text::json_leaves::parse(answer.body);
   if (answer.head.status != 200) {
     const auto part = [&](const char* name) {
       return std::string(body ? body->find(name).value_or(std::string_view()) : std::string_view());

@@ -218,7 +218,7 @@ class default_chain {
                                                        : "it exited with status " + std::to_string(result.exit_status),
                                 at);
     }
-    const std::optional<json_leaves> body = json_leaves::parse(result.output);
+    const std::optional<text::json_leaves> body = text::json_leaves::parse(result.output);
     if (!body) throw configuration_error("invalid JSON in what it wrote", at);
     if (body->find_number("Version") != std::int64_t(1)) throw configuration_error("its Version is not 1", at);
     std::optional<credentials> who = json_credentials(*body, "SessionToken", at);

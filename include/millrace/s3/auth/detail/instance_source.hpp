@@ -9,11 +9,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/compiler.hpp>
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
-#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/detail/profile_parser.hpp>
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/config/settings.hpp>
@@ -129,7 +127,7 @@ class instance_session {
   }
 
  private:
-  MILLRACE_COROUTINE task<void> fetch_token() {
+  task<void> fetch_token() {
     const std::string url = place_.root + "/latest/api/token";
     const where at{url, std::nullopt, std::string()};
     const auto make = [&] {
@@ -184,13 +182,13 @@ task<credentials> instance_credentials(World& world, instance_place place) {
   const std::string path = folder + text::encode_path(first_line(names));
   const where at{root + path, std::nullopt, std::string()};
   const auto is_answer = [&](std::string_view text) {
-    const std::optional<json_leaves> body = json_leaves::parse(text);
+    const std::optional<text::json_leaves> body = text::json_leaves::parse(text);
     return body && (body->find("Code").value_or("Success") != "Success" || body->find("AccessKeyId"));
   };
   asking = session.get(path, "the role of this instance has no credentials", is_answer);
   std::string text = co_await std::move(asking);
   const wiped_text wiped(text);
-  const std::optional<json_leaves> body = json_leaves::parse(text);
+  const std::optional<text::json_leaves> body = text::json_leaves::parse(text);
   const std::string code(body->find("Code").value_or("Success"));
   if (code != "Success") {
     const std::string why(body->find("Message").value_or("the role of this instance cannot be used"));

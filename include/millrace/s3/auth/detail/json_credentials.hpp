@@ -8,16 +8,17 @@
 #include <string_view>
 
 #include <millrace/base/error.hpp>
-#include <millrace/s3/auth/detail/json_leaves.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 #include <millrace/text/dates.hpp>
+#include <millrace/text/json_leaves.hpp>
 
 namespace millrace::s3::detail {
 
 /// Reads the JSON form of credentials, of instance metadata, containers (`token_name` Token) and processes
 /// (SessionToken). Nothing when `text` is no JSON object with a key and a secret; throws configuration_error when a
 /// part is there and cannot be right. No message repeats a value.
-inline std::optional<credentials> json_credentials(const json_leaves& answer, const char* token_name, const where& at) {
+inline std::optional<credentials> json_credentials(const text::json_leaves& answer, const char* token_name,
+                                                   const where& at) {
   const auto part = [&](std::string_view name) { return answer.find(name).value_or(std::string_view()); };
   const std::string_view key = part("AccessKeyId");
   const std::string_view secret = part("SecretAccessKey");

@@ -16,8 +16,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/s3/auth/detail/remote_waiters.hpp>
 #include <millrace/s3/sign/credentials.hpp>
+#include <millrace/sync/remote_waiters.hpp>
 
 namespace millrace::s3::detail {
 

@@ -12,7 +12,7 @@
 
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/s3/auth/detail/remote_waiters.hpp>
+#include <millrace/sync/remote_waiters.hpp>
 
 namespace millrace::s3::detail {
 

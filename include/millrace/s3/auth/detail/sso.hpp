@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/s3/auth/detail/json_leaves.hpp>
 #include <millrace/s3/auth/detail/sts.hpp>
 #include <millrace/text/dates.hpp>
+#include <millrace/text/json_leaves.hpp>
 #include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
@@ -50,7 +50,7 @@ task<credentials> sso_credentials(World& world, const settings& s, sso_request w
   {
     const file_text file = world.read_file(path);
     if (file.error != 0) throw configuration_error("failed to read the SSO token: " + file.reason() + remedy, at);
-    const std::optional<json_leaves> token = json_leaves::parse(file.text);
+    const std::optional<text::json_leaves> token = text::json_leaves::parse(file.text);
     const std::optional<std::string_view> text = token ? token->find("accessToken") : std::nullopt;
     const std::optional<std::int64_t> end =
         token ? text::parse_iso8601(token->find("expiresAt").value_or(std::string_view())) : std::nullopt;
@@ -65,12 +65,12 @@ task<credentials> sso_credentials(World& world, const settings& s, sso_request w
   const where portal{http::displayed(wanted.url), std::nullopt, std::string()};
   if (answer.head.status == 401) throw configuration_error("the SSO token is not accepted" + remedy, portal);
   if (answer.head.status != 200) {
-    const std::optional<json_leaves> body = json_leaves::parse(answer.body);
+    const std::optional<text::json_leaves> body = text::json_leaves::parse(answer.body);
     const std::string why(body ? body->find("message").value_or(std::string_view()) : std::string_view());
     throw error(answer.head.status, std::string(), why.empty() ? "SSO gave no credentials" : why, std::string(),
                 portal);
   }
-  const std::optional<json_leaves> body = json_leaves::parse(answer.body);
+  const std::optional<text::json_leaves> body = text::json_leaves::parse(answer.body);
   const auto part = [&](const char* name) {
     return body ? body->find(std::string("roleCredentials/") + name).value_or(std::string_view()) : std::string_view();
   };

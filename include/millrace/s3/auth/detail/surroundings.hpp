@@ -17,7 +17,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/http/response.hpp>
-#include <millrace/io/detail/run_process.hpp>
+#include <millrace/io/process.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/read_small_file.hpp>
@@ -43,8 +43,8 @@ class surroundings {
     return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
   }
 
-  MILLRACE_COROUTINE task<millrace::detail::process_result> run(std::string command, duration longest, std::size_t limit) const {
-    return millrace::detail::run_process(std::move(command), longest, limit);
+  MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const {
+    return millrace::run_process(std::move(command), longest, limit);
   }
 
   /// Unix seconds.

@@ -40,7 +40,7 @@ class open_upload {
 
   /// The id, once the store has given it; throws what creating it has thrown. The upload must outlive the task.
   task<std::string> id() const {
-    co_await state_->settled.wait();
+    co_await state_->created.wait();
     if (state_->error) std::rethrow_exception(state_->error);
     co_return state_->id;
   }
@@ -49,7 +49,7 @@ class open_upload {
 
  private:
   struct state {
-    event settled;
+    event created;
     std::string id;
     std::exception_ptr error;
     bool abandoned = false;
@@ -65,7 +65,7 @@ class open_upload {
     }
     if (!st->abandoned) {
       st->id = std::move(id);
-      st->settled.set();
+      st->created.set();
     } else if (!id.empty()) {
       co_await abort_upload(s, std::move(bucket), std::move(key), std::move(id));
     }

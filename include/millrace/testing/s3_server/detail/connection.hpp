@@ -40,7 +40,7 @@ class shared_state {
 /// One connection from its first byte to its end. Dropping its task closes it.
 class connection {
  public:
-  connection(shared_state& s, socket peer, std::uint64_t number)
+  connection(shared_state& s, stream_socket peer, std::uint64_t number)
       : state_(s), stream_(std::move(peer), s.tls.get()), input_(stream_, s.settings.max_head_size), number_(number) {
     stream_.raw().set_no_delay();
     ++state_.counts.open_connections;

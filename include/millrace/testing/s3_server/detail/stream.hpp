@@ -10,7 +10,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/testing/s3_server/detail/tls_session.hpp>
 
 namespace millrace::s3_server::detail {
@@ -19,7 +19,7 @@ namespace millrace::s3_server::detail {
 class stream {
  public:
   /// `context` null: plain. It must outlive the stream.
-  stream(socket s, tls_context* context) : socket_(std::move(s)) {
+  stream(stream_socket s, tls_context* context) : socket_(std::move(s)) {
     if (context != nullptr) tls_ = std::make_unique<tls_session>(socket_, *context);
   }
   stream(const stream&) = delete;
@@ -29,10 +29,10 @@ class stream {
   MILLRACE_COROUTINE task<std::size_t> read_some(std::span<char> memory);
   MILLRACE_COROUTINE task<void> write_all(std::span<const std::string_view> pieces);
   /// Below TLS.
-  socket& raw() noexcept { return socket_; }
+  stream_socket& raw() noexcept { return socket_; }
 
  private:
-  socket socket_;
+  stream_socket socket_;
   std::unique_ptr<tls_session> tls_;
 };
 

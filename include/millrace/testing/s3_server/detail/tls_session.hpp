@@ -13,7 +13,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/io/socket.hpp>
+#include <millrace/io/stream_socket.hpp>
 #include <millrace/testing/s3_server/detail/tls_context.hpp>
 
 namespace millrace::s3_server::detail {
@@ -22,7 +22,7 @@ namespace millrace::s3_server::detail {
 /// outlive it.
 class tls_session {
  public:
-  tls_session(socket& s, tls_context& context);
+  tls_session(stream_socket& s, tls_context& context);
 
   /// As socket::read_some(); makes the handshake on the way. A clean end and a bare FIN are both 0.
   MILLRACE_COROUTINE task<std::size_t> read_some(std::span<char> memory);
@@ -33,7 +33,7 @@ class tls_session {
  private:
   MILLRACE_COROUTINE task<void> flush();
 
-  socket& socket_;
+  stream_socket& socket_;
   tls_handle<SSL> ssl_;
   BIO* in_ = nullptr;  // both belong to ssl_
   BIO* out_ = nullptr;

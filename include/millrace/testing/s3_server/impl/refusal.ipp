@@ -14,7 +14,7 @@ MILLRACE_INLINE std::string refusal::document(const std::string& resource, const
   detail::xml out;
   out.open("Error").element("Code", code).element("Message", message);
   for (const auto& [name, value] : details) out.element(name, value);
-  out.element("Resource", resource).element("RequestId", request_id).element("HostId", "origin").close("Error");
+  out.element("Resource", resource).element("RequestId", request_id).element("HostId", "server").close("Error");
   return out.take();
 }
 

@@ -18,7 +18,7 @@ namespace millrace::s3_server {
 template <class Unused>
 basic_server<Unused>::basic_server(options o)
     : state_(std::make_unique<detail::shared_state>(std::move(o))),
-      listener_(socket::listen(state_->settings.address.c_str(), state_->settings.port)),
+      listener_(stream_socket::listen(state_->settings.address.c_str(), state_->settings.port)),
       port_(listener_.port()) {}
 
 template <class Unused>
@@ -28,7 +28,7 @@ template <class Unused>
 task<void> basic_server<Unused>::serve() {
   executor& ex = co_await this_executor();
   connections connected;
-  const started<void> accepting(ex, accept_all(ex, connected));
+  const spawned<void> accepting(ex, accept_all(ex, connected));
   co_await stopping_.wait();
 }
 
@@ -37,8 +37,8 @@ task<void> basic_server<Unused>::accept_all(executor& ex, connections& connected
   for (std::uint64_t number = 1;;) {
     bool exhausted = false;
     try {
-      socket peer = co_await listener_.accept();
-      std::erase_if(connected, [](const started<void>& c) { return c.done(); });
+      stream_socket peer = co_await listener_.accept();
+      std::erase_if(connected, [](const spawned<void>& c) { return c.done(); });
       ++state_->counts.connections;
       connected.emplace_back(ex, serve_connection(std::move(peer), number++));
     } catch (const io_error&) {
@@ -49,7 +49,7 @@ task<void> basic_server<Unused>::accept_all(executor& ex, connections& connected
 }
 
 template <class Unused>
-task<void> basic_server<Unused>::serve_connection(socket peer, std::uint64_t number) {
+task<void> basic_server<Unused>::serve_connection(stream_socket peer, std::uint64_t number) {
   detail::connection c(*state_, std::move(peer), number);
   co_await c.run();
 }

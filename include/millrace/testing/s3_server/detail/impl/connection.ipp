@@ -69,7 +69,7 @@ MILLRACE_COROUTINE_BODY task<bool> connection::serve_one(bool last) {
       unread = true;
     }
   }
-  const std::string id = "origin-" + std::to_string(number_) + '-' + std::to_string(++requests_);
+  const std::string id = "server-" + std::to_string(number_) + '-' + std::to_string(++requests_);
   caller who;
   if (!wrong) {
     try {
@@ -149,7 +149,7 @@ MILLRACE_INLINE void connection::finish_head(reply& a, const request& r, const s
   const std::string* wish = r.field("connection");
   a.close = last || r.minor_version == 0 || (wish != nullptr && equal_ignoring_case(*wish, "close"));
   if (a.status != 204 && a.status != 304) a.add("Content-Length", std::to_string(a.size));
-  a.add("x-amz-request-id", id).add("x-amz-id-2", "origin").add("Date", http_date(state_.clock.now()));
+  a.add("x-amz-request-id", id).add("x-amz-id-2", "server").add("Date", http_date(state_.clock.now()));
   if (a.close) a.add("Connection", "close");
 }
 

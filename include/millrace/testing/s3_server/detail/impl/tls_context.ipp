@@ -37,7 +37,7 @@ MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o) const {
   X509_gmtime_adj(X509_getm_notAfter(x.get()), o.expired ? -day : 365 * day);
   X509_set_pubkey(x.get(), key_.get());
   X509_NAME* name = X509_get_subject_name(x.get());
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("millrace origin"), -1,
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("millrace server"), -1,
                              -1, 0);
   X509_set_issuer_name(x.get(), name);
   const std::string names =
@@ -54,7 +54,7 @@ MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o) const {
 MILLRACE_INLINE void tls_context::write(X509& certificate) {
   int fd = -1;
   if (path_.empty()) {
-    path_ = process_environment().get("TMPDIR").value_or("/tmp") + "/millrace-origin-XXXXXX";
+    path_ = process_environment().get("TMPDIR").value_or("/tmp") + "/millrace-server-XXXXXX";
     fd = ::mkstemp(path_.data());
     temporary_ = fd >= 0;
   }

@@ -13,7 +13,7 @@
 
 namespace millrace::s3_server::detail {
 
-MILLRACE_INLINE tls_session::tls_session(socket& s, tls_context& context)
+MILLRACE_INLINE tls_session::tls_session(stream_socket& s, tls_context& context)
     : socket_(s), ssl_(SSL_new(context.get())), memory_(64 * 1024) {
   in_ = BIO_new(BIO_s_mem());
   out_ = BIO_new(BIO_s_mem());

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <coroutine>
+#include <cstddef>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/loop/event_loop.hpp>
+
+namespace millrace::detail {
+
+/// Waits until one of two descriptors can be read or the time has come.
+class either_readable {
+ public:
+  either_readable(int a, int b, time_point due) noexcept : a_(a), b_(b), due_(due) {}
+
+  class awaiter : private timer_node {
+   public:
+    awaiter(int a, int b, time_point due, promise_base& promise);
+    ~awaiter() override { stop(); }
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle);
+    void await_resume() noexcept { stop(); }
+
+   private:
+    class watch final : public fd_watch {
+     public:
+      explicit watch(awaiter& a) noexcept : awaiter_(a) {}
+
+     protected:
+      void ready(unsigned) noexcept override { awaiter_.wake(); }
+
+     private:
+      awaiter& awaiter_;
+    };
+    void fire() noexcept override { wake(); }
+    void wake() noexcept {
+      stop();
+      loop_.post(node_);
+    }
+    void stop() noexcept;
+
+    event_loop& loop_;
+    promise_base& promise_;
+    int a_;
+    int b_;
+    time_point due_;
+    watch first_;
+    watch second_;
+    ready_node node_;
+  };
+  awaiter awaited_by(promise_base& promise) const { return awaiter(a_, b_, due_, promise); }
+
+ private:
+  int a_;
+  int b_;
+  time_point due_;
+};
+
+/// A process of ours that has been killed, or is about to end: until it is reaped its number is its own.
+class child_process {
+ public:
+  child_process() noexcept = default;
+  /// Takes over `pidfd`, -1 where the kernel gave none.
+  child_process(pid_t pid, int pidfd) noexcept : pid_(pid), pidfd_(pidfd) {}
+  child_process(child_process&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), pidfd_(std::exchange(other.pidfd_, -1)) {}
+  child_process& operator=(child_process&&) = delete;
+  ~child_process() {
+    reap();
+    if (pidfd_ >= 0) ::close(pidfd_);
+  }
+
+  pid_t pid() const noexcept { return pid_; }
+  int pidfd() const noexcept { return pidfd_; }
+  /// False when it has not ended yet: killed, it may still wait for a disk. Never blocks.
+  bool reap() noexcept;
+
+ private:
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+};
+
+/// Reaps `ending` when it has ended.
+MILLRACE_COROUTINE task<void> reap(child_process ending);
+
+/// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
+/// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end,
+/// and what does not end at once is reaped by the executor's root scope, which lets go of it where the executor ends
+/// before.
+class shell_process {
+ public:
+  shell_process(executor& ex, const std::string& command);
+  shell_process(const shell_process&) = delete;
+  shell_process& operator=(const shell_process&) = delete;
+  ~shell_process();
+
+  int output() const noexcept { return output_; }
+  int pidfd() const noexcept { return pidfd_; }
+
+  /// Appends what is there. False at the end of the output, and where it is longer than `limit`.
+  bool read_into(std::string& to, std::size_t limit, bool& too_long);
+
+  /// True when it has ended. It stays a zombie until the destructor has killed its group: the number of the group
+  /// cannot have become somebody else's by then.
+  bool ended(int& exit_status) const noexcept;
+
+ private:
+  [[noreturn]] static void fail(int error) {
+    throw io_error(error, "cannot start a process: " + std::generic_category().message(error));
+  }
+
+  int spawn(const std::string& command, int output);
+
+  executor& executor_;
+  int output_ = -1;
+  int pidfd_ = -1;
+  pid_t pid_ = -1;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/detail/impl/shell_process.ipp>
+#endif

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <millrace/flow/detail/window.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/loader/budget.hpp>
+#include <millrace/loader/detail/item_samples.hpp>
+#include <millrace/loader/detail/run_state.hpp>
+#include <millrace/loader/detail/runtime_core.hpp>
+#include <millrace/loader/run_options.hpp>
+#include <millrace/loader/run_stats.hpp>
+
+namespace millrace {
+
+namespace detail {
+inline constexpr const char* empty_run = "an empty pipeline was run: it was moved from, or has been run before";
+}  // namespace detail
+
+/// A pipeline that runs on a loop of a runtime, seen from the training thread: a range for one pass.
+///
+///     for (auto& batch : rt.run(std::move(pipeline), {.prefetch = 2})) train_step(batch);
+///
+/// The pipeline starts with the object. At most `prefetch` items wait for the training thread; the item in hand is
+/// dropped before the next one is asked for, and does not count.
+///
+/// Concurrency: all calls are for one thread at a time, except stats(). Several runs of a runtime may be on several
+/// threads. Cancellation: dropping it mid-way destroys the pipeline on its loop's thread at once, transfers in flight
+/// included, and waits for that, and for the program's functions that other threads have begun for it (jobs of a pool);
+/// not for other runs. Lifetime: it keeps the runtime's loops and pool alive, also when the runtime object has gone.
+/// Errors: exceptions of the pipeline are thrown here, after the items that came before them, once; so is the failure
+/// of a loop. An empty pipeline, and a run that was moved from, are usage_error.
+template <class T>
+class pipeline_run {
+  using core = detail::runtime_core<>;
+  using state = detail::run_state<T>;
+
+ public:
+  /// See runtime::run().
+  pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline, const run_options& options)
+      : core_(std::move(parts)) {
+    if (!pipeline) detail::misused(detail::empty_run);
+    if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
+    detail::stream_door::number(pipeline);
+    const std::optional<std::uint32_t> declared = pipeline.declared_rank();
+    const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
+    const std::uint32_t rank = given ? given->index : declared.value_or(0);
+    state_ = std::make_shared<state>(std::move(pipeline).generator(), options, rank);
+    state_->account.begin();
+    home_ = core_->move_in();
+    state::start(state_, core_->loop(home_));
+  }
+  pipeline_run(pipeline_run&&) noexcept = default;
+  pipeline_run& operator=(pipeline_run&&) = delete;
+  ~pipeline_run() { stop(); }
+
+  /// The next item; nullopt at the end. Drops the item in hand first, unless no iterator has shown it yet: then that is
+  /// the next one.
+  std::optional<T> next() {
+    check();
+    if (current_ && !seen_) return std::exchange(current_, std::nullopt);
+    return fetch();
+  }
+
+  class iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    iterator() = default;
+    explicit iterator(pipeline_run& r) noexcept : run_(&r) {}
+    T& operator*() const noexcept { return run_->look(); }
+    T* operator->() const noexcept { return __builtin_addressof(run_->look()); }
+    iterator& operator++() {
+      run_->advance();
+      return *this;
+    }
+    void operator++(int) { run_->advance(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !run_->current_.has_value(); }
+
+   private:
+    pipeline_run* run_ = nullptr;
+  };
+  /// At the item in hand if no iterator has shown it yet, else at the next one: several loops in a row, and next()
+  /// between them, get every item once.
+  iterator begin() {
+    check();
+    if (!current_ || seen_) advance();
+    return iterator(*this);
+  }
+  std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
+
+  /// What has happened so far; thread-safe. Valid after the end too.
+  run_stats stats() const {
+    check();
+    return state_->account.snapshot();
+  }
+
+  /// Ends the run early: as the destructor, but stats() stay readable.
+  void stop() noexcept {
+    if (core_ == nullptr) return;
+    current_.reset();
+    state_->stop();
+    finish();
+  }
+
+ private:
+  static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
+    const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
+    const std::size_t stated = options.prefetch_bytes;
+    if (stated == 0 && detail::declared_before_v<T>) return bounds;
+    // Where sizes are not counted, they are that of the type.
+    const bool fixed = stated == 0 && !detail::counts_bytes_v<T>;
+    bounds.push_back(stage_bounds{"run", items, detail::declared_bytes<T>(items, fixed ? SIZE_MAX : stated)});
+    return bounds;
+  }
+
+  void check() const {
+    if (state_ == nullptr) detail::misused("a run was used that was moved from");
+  }
+  /// The next item from the loop. Drops the item in hand first.
+  std::optional<T> fetch() {
+    current_.reset();
+    if (ended_) return std::nullopt;
+    const std::int64_t asked = monotonic_ns();
+    state_->account.asks(asked);
+    std::optional<T> item;
+    try {
+      item = state_->queue.pop(
+          [&](const T& taken) { state_->account.got_item(asked, monotonic_ns(), detail::item_samples(taken)); });
+    } catch (...) {
+      state_->account.got_none(asked, monotonic_ns());
+      stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
+      throw;
+    }
+    if (!item) {
+      state_->account.got_none(asked, monotonic_ns());
+      finish();
+    }
+    return item;
+  }
+  void advance() {
+    current_ = fetch();
+    seen_ = false;
+  }
+  T& look() noexcept {
+    seen_ = true;
+    return *current_;
+  }
+  void finish() noexcept {
+    ended_ = true;
+    if (core_ == nullptr) return;
+    state_->wait();
+    core_->move_out(home_);
+    core_.reset();
+  }
+
+  std::shared_ptr<core> core_;  // until the run has ended
+  std::shared_ptr<state> state_;
+  std::size_t home_ = 0;  // the number of its loop
+  std::optional<T> current_;
+  bool seen_ = false;  // whether an iterator has shown the item in hand
+  bool ended_ = false;
+};
+
+}  // namespace millrace

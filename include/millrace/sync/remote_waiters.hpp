@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <millrace/coro/promise_base.hpp>
+
+namespace millrace {
+
+/// Coroutines of any number of executors that wait until a counter has gone up: the owner's counter, under the owner's
+/// mutex.
+///
+/// Each waiter leaves a ticket on the heap. Going up posts the tickets to their executors; a waiter that is dropped
+/// takes its ticket back, or, when that is on its way, leaves it to its own arrival. No executor counts a waiter as an
+/// operation: it may be destroyed as soon as its waiters are.
+class remote_waiters {
+  class ticket;
+
+ public:
+  remote_waiters() noexcept = default;
+  remote_waiters(const remote_waiters&) = delete;
+  remote_waiters& operator=(const remote_waiters&) = delete;
+
+  /// `counter` must be above `seen` at some time; mutex, counter and this object must outlive the await.
+  class awaitable;
+  awaitable until_above(std::uint64_t seen, const std::uint64_t& counter, std::mutex& mutex) noexcept;
+
+  /// Wakes every waiter. With the mutex held, after the counter has gone up.
+  void wake_all() noexcept;
+
+ private:
+  class ticket final : public remote_node {
+   public:
+    explicit ticket(executor& e) noexcept : home(e) {}
+
+    executor& home;
+    ready_node* waiter = nullptr;  // the executor's thread
+    bool on_way = false;
+    ticket* next = nullptr;  // under the mutex
+    ticket* prev = nullptr;
+    bool listed = false;
+
+   private:
+    friend class remote_waiters;
+    void run() noexcept override {
+      on_way = false;
+      if (waiter != nullptr) {
+        home.post(*waiter);
+      } else {
+        delete this;
+      }
+    }
+  };
+
+  void add(ticket& t) noexcept {
+    t.prev = nullptr;
+    t.next = first_;
+    if (first_ != nullptr) first_->prev = &t;
+    first_ = &t;
+    t.listed = true;
+  }
+  void remove(ticket& t) noexcept {
+    (t.prev != nullptr ? t.prev->next : first_) = t.next;
+    if (t.next != nullptr) t.next->prev = t.prev;
+    t.listed = false;
+  }
+
+  ticket* first_ = nullptr;
+};
+
+class remote_waiters::awaitable {
+ public:
+  awaitable(remote_waiters& list, std::uint64_t seen, const std::uint64_t& counter, std::mutex& mutex) noexcept
+      : list_(list), seen_(seen), counter_(counter), mutex_(mutex) {}
+
+  class awaiter : private detail::waiting_awaiter {
+   public:
+    awaiter(const awaitable& a, promise_base& promise) noexcept
+        : waiting_awaiter(promise), list_(a.list_), seen_(a.seen_), counter_(a.counter_), mutex_(a.mutex_) {}
+    ~awaiter() {
+      if (ticket_ == nullptr) return;
+      {
+        std::lock_guard lock(mutex_);
+        if (ticket_->listed) list_.remove(*ticket_);
+      }
+      if (!ticket_->on_way) {
+        delete ticket_;
+      } else {
+        ticket_->waiter = nullptr;
+      }
+    }
+    bool await_ready() noexcept {
+      std::lock_guard lock(mutex_);
+      return counter_ > seen_;
+    }
+    bool await_suspend(std::coroutine_handle<> handle) {
+      auto made = std::make_unique<ticket>(home());
+      suspend(handle);
+      made->waiter = &node();
+      std::lock_guard lock(mutex_);
+      if (counter_ > seen_) return false;
+      ticket_ = made.release();
+      list_.add(*ticket_);
+      return true;
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    remote_waiters& list_;
+    const std::uint64_t seen_;
+    const std::uint64_t& counter_;
+    std::mutex& mutex_;
+    ticket* ticket_ = nullptr;
+  };
+  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(*this, promise); }
+
+ private:
+  remote_waiters& list_;
+  std::uint64_t seen_;
+  const std::uint64_t& counter_;
+  std::mutex& mutex_;
+};
+
+inline remote_waiters::awaitable remote_waiters::until_above(std::uint64_t seen, const std::uint64_t& counter,
+                                                             std::mutex& mutex) noexcept {
+  return awaitable(*this, seen, counter, mutex);
+}
+
+inline void remote_waiters::wake_all() noexcept {
+  while (first_ != nullptr) {
+    ticket& t = *first_;
+    remove(t);
+    t.on_way = true;
+    t.home.post_remote(t);  // its waiter is there: dropping it would have needed the mutex
+  }
+}
+
+}  // namespace millrace
