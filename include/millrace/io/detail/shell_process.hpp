@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <coroutine>
 #include <cstddef>
 #include <string>
@@ -18,6 +20,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/loop/event_loop.hpp>
 
@@ -102,29 +105,114 @@ MILLRACE_COROUTINE task<void> reap(child_process ending);
 /// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end,
 /// and what does not end at once is reaped by the executor's root scope, which lets go of it where the executor ends
 /// before.
+template <class = void>  // its destructor names a coroutine: see MILLRACE_COROUTINE
 class shell_process {
  public:
-  shell_process(executor& ex, const std::string& command);
+  shell_process(executor& ex, const std::string& command) : executor_(ex) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail(errno);
+    output_ = ends[0];
+    ::fcntl(output_, F_SETFL, O_NONBLOCK);
+    const int error = spawn(command, ends[1]);
+    ::close(ends[1]);
+    if (error != 0) {
+      ::close(output_);
+      fail(error);
+    }
+#ifdef SYS_pidfd_open
+    pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));  // close-on-exec; none before Linux 5.3
+#endif
+  }
   shell_process(const shell_process&) = delete;
   shell_process& operator=(const shell_process&) = delete;
-  ~shell_process();
+  ~shell_process() {
+    ::kill(-pid_, SIGKILL);
+    ::close(output_);
+    child_process ending(pid_, pidfd_);
+    if (ending.reap()) return;
+    try {
+      root_scope::of(executor_).adopt_droppable(detail::reap(std::move(ending)));
+    } catch (...) {  // no memory for it: the process stays a zombie
+    }
+  }
 
   int output() const noexcept { return output_; }
   int pidfd() const noexcept { return pidfd_; }
 
   /// Appends what is there. False at the end of the output, and where it is longer than `limit`.
-  bool read_into(std::string& to, std::size_t limit, bool& too_long);
+  template <class = void>
+  bool read_into(std::string& to, std::size_t limit, bool& too_long) {
+    char buffer[4096];
+    bool open = true;
+    for (;;) {
+      const ssize_t n = ::read(output_, buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        open = n < 0 && errno == EAGAIN;
+        break;
+      }
+      if (static_cast<std::size_t>(n) > limit - to.size()) {
+        too_long = true;
+        open = false;
+        break;
+      }
+      to.append(buffer, static_cast<std::size_t>(n));
+    }
+    ::explicit_bzero(buffer, sizeof buffer);
+    return open;
+  }
 
   /// True when it has ended. It stays a zombie until the destructor has killed its group: the number of the group
   /// cannot have become somebody else's by then.
-  bool ended(int& exit_status) const noexcept;
+  template <class = void>
+  bool ended(int& exit_status) const noexcept {
+    siginfo_t info;
+    info.si_pid = 0;
+    const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (rc < 0 && errno == EINTR) return false;
+    if (rc == 0 && info.si_pid == 0) return false;
+    // Where SIGCHLD is ignored no status is left behind (ECHILD): what it wrote has to tell then.
+    exit_status = rc < 0 ? 0 : info.si_code == CLD_EXITED ? info.si_status : -1;
+    return true;
+  }
 
  private:
   [[noreturn]] static void fail(int error) {
     throw io_error(error, "cannot start a process: " + std::generic_category().message(error));
   }
 
-  int spawn(const std::string& command, int output);
+  template <class = void>
+  int spawn(const std::string& command, int output) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    if (::posix_spawn_file_actions_init(&files) != 0) return ENOMEM;
+    if (::posix_spawnattr_init(&attributes) != 0) {
+      ::posix_spawn_file_actions_destroy(&files);
+      return ENOMEM;
+    }
+    sigset_t none;
+    sigset_t all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setsigdefault(&attributes, &all);
+    ::posix_spawnattr_setpgroup(&attributes, 0);
+    ::posix_spawnattr_setflags(
+        &attributes, static_cast<short>(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+    int error = ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&files, output, 1);
+    if (error == 0) {
+      std::string shell = "sh";
+      std::string flag = "-c";
+      std::string text = command;
+      char* arguments[] = {shell.data(), flag.data(), text.data(), nullptr};
+      error = ::posix_spawn(&pid_, "/bin/sh", &files, &attributes, arguments, environ);
+      ::explicit_bzero(text.data(), text.size());
+    }
+    ::posix_spawnattr_destroy(&attributes);
+    ::posix_spawn_file_actions_destroy(&files);
+    return error;
+  }
 
   executor& executor_;
   int output_ = -1;

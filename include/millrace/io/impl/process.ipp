@@ -19,7 +19,7 @@ MILLRACE_COROUTINE_BODY task<process_result> run_process(std::string command, du
   executor& ex = co_await this_executor();
   const time_point due = ex.now() + longest;
   process_result result;
-  detail::shell_process process(ex, command);
+  detail::shell_process<> process(ex, command);
   detail::wipe(command);
   bool open = true;
   for (;;) {
