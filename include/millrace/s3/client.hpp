@@ -12,9 +12,9 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -25,6 +25,7 @@
 #include <millrace/s3/ops/put_options.hpp>
 #include <millrace/s3/presign.hpp>
 #include <millrace/s3/url.hpp>
+#include <millrace/s3/wire/checksum_error.hpp>
 #include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {

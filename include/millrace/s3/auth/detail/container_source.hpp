@@ -9,6 +9,7 @@
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
+#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/s3/error.hpp>
 

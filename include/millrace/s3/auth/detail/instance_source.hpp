@@ -12,6 +12,7 @@
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
+#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/detail/profile_parser.hpp>
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/config/settings.hpp>
