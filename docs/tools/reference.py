@@ -118,7 +118,7 @@ def public_names(root):
     documented, bare = {}, {}
     for path in sorted(base.rglob("*.hpp")):
         header = path.relative_to(base).as_posix()
-        if "detail" in header.split("/"):
+        if "detail" in header.split("/") or header == "impl/src.hpp":
             continue
         found, aliases = {}, {}
         for scope, declaration, doc in declarations(path.read_text(encoding="utf-8")):

@@ -24,7 +24,7 @@ void require(bool condition) {
 }
 
 void read_answer(std::string_view text, const http::request& asked, std::uint64_t received) {
-  http::detail::head_parser<> parser(asked);
+  http::detail::head_parser parser(asked);
   try {
     while (!text.empty()) {
       const std::size_t end = text.find('\n');

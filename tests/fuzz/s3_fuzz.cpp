@@ -82,7 +82,7 @@ void configuration(std::string_view text) {
       const std::string& name = one->name;
       require(file.find(name) == &one->value);
       allow<mill::configuration_error>([&] {
-        const auto chain = s3::detail::profile_chain<>::of(file, name, "config");
+        const auto chain = s3::detail::profile_chain::of(file, name, "config");
         if (chain) require(!chain->description().empty());
       });
     }

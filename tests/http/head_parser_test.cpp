@@ -17,7 +17,7 @@ namespace {
 /// Whether a body of so many bytes is one behind such a head.
 bool whole(const std::string& method, const std::string& field, std::uint64_t received) {
   const http::request asked(method, "http://h/object");
-  http::detail::head_parser<> parser(asked);
+  http::detail::head_parser parser(asked);
   parser.line("HTTP/1.1 200 OK\r\n");
   parser.line(field + "\r\n");
   REQUIRE(parser.line("\r\n"));

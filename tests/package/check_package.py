@@ -5,6 +5,7 @@
 
 install          what is installed: every header, the package files, documents and examples, nothing else
 find_package     a program against the installed package, every component found here
+compiled         the same program with millrace::compiled, installed and as a subfolder, and one of the core alone
 pkg_config       the same program with pkg-config alone, and an installed example
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
@@ -78,11 +79,13 @@ class package:
         self.run(self.o.cmake, "--install", self.o.build, "--prefix", str(self.prefix))
         files = {p.relative_to(self.prefix).as_posix() for p in self.prefix.rglob("*") if p.is_file()}
         source = pathlib.Path(self.o.source, "include")
-        headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.hpp")}
+        headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
-        parts = ("config", "config-version", "dependencies", "core", "http", "s3", "tar", "jpeg", "png", "webp", "s3_server", "cuda")
+        parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
+                 "s3_server", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[3:-1]))}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-1]))}
+        others.add("share/millrace/millrace.cpp")
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
         documents |= {p for p in root.glob("docs/**/*") if p.is_file() and "tools" not in p.parts}
@@ -96,6 +99,21 @@ class package:
     def case_find_package(self):
         folder, _ = self.configure("find_package", f"-DCOMPONENTS={';'.join(self.components)}")
         self.build_and_run(folder)
+
+    def case_compiled(self):
+        folder, _ = self.configure("compiled", f"-DCOMPONENTS={';'.join(self.components)}", "-DCOMPILED=ON")
+        self.build_and_run(folder)
+        folder, _ = self.configure("compiled_subdirectory", f"-DSUBDIRECTORY={self.o.source}", "-DCOMPILED=ON")
+        self.build_and_run(folder)
+        # What was not asked for is neither compiled nor linked.
+        core = pathlib.Path(self.o.work, "core_alone")
+        core.mkdir(parents=True, exist_ok=True)
+        included = ("base/rng.hpp", "memory/bytes.hpp", "version.hpp")
+        (core / "everything.hpp").write_text("".join(f"#include <millrace/{name}>\n" for name in included))
+        folder, _ = self.configure("compiled_core", "-DCOMPONENTS=core", "-DCOMPILED=ON", f"-DEVERYTHING={core}")
+        self.build_and_run(folder)
+        linked = self.run("readelf", "--dynamic", str(folder / "consumer"))
+        expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
 
     def case_pkg_config(self):
         modules = [f"millrace-{c}" for c in self.components if c != "cuda"]

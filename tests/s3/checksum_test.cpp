@@ -18,7 +18,7 @@
 using namespace millrace;
 using Catch::Matchers::Contains;
 using s3_server::fault;
-using body_checksum = s3::detail::body_checksum<>;
+using body_checksum = s3::detail::body_checksum;
 
 namespace {
 

@@ -140,7 +140,7 @@ TEST_CASE("requests are anonymous only when that is asked for", "[s3][client]") 
 
 TEST_CASE("silence where credentials are asked for ends after seconds, not minutes", "[s3][client]") {
   scripted_server silent({{"", scripted_answer::then::stall}});
-  s3::detail::surroundings<> world{http::transport_options()};
+  s3::detail::surroundings world{http::transport_options()};
   s3::detail::request_limits limits;
   limits.total = std::chrono::milliseconds(5);
   limits.connect = std::chrono::seconds(100);
@@ -158,7 +158,7 @@ TEST_CASE("what is asked of this machine goes past the proxy", "[s3][client]") {
   scripted_server proxy({ok("by proxy")});
   http::transport_options services;
   services.proxy = proxy.url("");
-  const s3::detail::surroundings<> world(services);
+  const s3::detail::surroundings world(services);
   const auto loop = make_event_loop();
   s3::detail::request_limits limits;
   CHECK(block_on(*loop, world.send(http::request(target.url()), limits)).body == "by proxy");

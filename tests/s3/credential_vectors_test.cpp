@@ -147,7 +147,7 @@ std::string config_text(const json& input) {
 }
 
 /// One link of a chain in the form of the table.
-json link_of(const s3::detail::profile_chain<>& chain) {
+json link_of(const s3::detail::profile_chain& chain) {
   json out;
   const auto put = [&out](const char* kind, const char* name, const std::string& value) {
     if (!value.empty()) out[kind][name] = value;
@@ -208,7 +208,7 @@ TEST_CASE("profiles are followed as the AWS SDKs follow them", "[s3][credentials
     // Not applicable: a profile that gives a bearer token, for services that take one. S3 takes none.
     if (c.at("docs") == "SSO token profile selected") {
       CHECK_THROWS_WITH(
-          s3::detail::profile_chain<>::of(s3::profile_file::parse(config_text(c.at("input")), ""),
+          s3::detail::profile_chain::of(s3::profile_file::parse(config_text(c.at("input")), ""),
                                           c.at("input").at("selected_profile").get<std::string>(), "config"),
           Contains("an access token instead of credentials"));
       continue;
@@ -217,7 +217,7 @@ TEST_CASE("profiles are followed as the AWS SDKs follow them", "[s3][credentials
     try {
       const s3::profile_file files = s3::profile_file::parse(config_text(c.at("input")), "");
       const std::string selected = c.at("input").at("selected_profile").get<std::string>();
-      const auto chain = s3::detail::profile_chain<>::of(files, selected, "config");
+      const auto chain = s3::detail::profile_chain::of(files, selected, "config");
       if (!chain) {
         // Not configured is not an error here: the search goes on.
         failure = files.find(selected) == nullptr ? "No profiles were defined"
@@ -299,5 +299,5 @@ TEST_CASE("profiles of aws login are refused", "[s3][credentials]") {
   // login-provider-test-cases.json is not run: that provider exchanges the token of `aws login` and signs a proof of
   // possession with a key of the user's. It belongs to a person's machine; what it would be for says so.
   const s3::profile_file files = s3::profile_file::parse("[profile A]\nlogin_session = arn:aws:sts::1:x\n", "");
-  CHECK_THROWS_WITH(s3::detail::profile_chain<>::of(files, "A", "config"), Contains("login_session"));
+  CHECK_THROWS_WITH(s3::detail::profile_chain::of(files, "A", "config"), Contains("login_session"));
 }

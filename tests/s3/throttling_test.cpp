@@ -125,7 +125,7 @@ TEST_CASE("a grant that is dropped before it runs goes to the next", "[s3][throt
 }
 
 TEST_CASE("gates are told apart by endpoint, bucket and first component; idle ones are forgotten", "[s3][throttling]") {
-  s3::detail::prefix_gates<prefix_gate> gates;
+  s3::detail::prefix_gates gates;
   prefix_gate& a = gates.gate("e", "b", "train/000.tar");
   CHECK(&a == &gates.gate("e", "b", "train/999/x.tar"));
   CHECK(&a != &gates.gate("e", "b", "test/000.tar"));
@@ -157,7 +157,7 @@ TEST_CASE("SlowDown is heard by the gate of the prefix", "[s3][throttling]") {
     const s3::client c(s3::config(o), s3::credentials("test-key", "test-secret"));
     const auto loop = make_event_loop();
     CHECK(block_on(*loop, c.get("s3://b/train/k", 0, 4096, "", slab_pool(64 * KiB))).data.size() == 1000);
-    const prefix_gate& gate = s3::detail::prefix_gates<prefix_gate>::of(*loop).gate(endpoint, "b", "train/");
+    const prefix_gate& gate = s3::detail::prefix_gates::of(*loop).gate(endpoint, "b", "train/");
     CHECK(gate.refusals() == (mode == millrace::s3::retry_mode::standard ? 2 : 0));
     CHECK(gate.under_way() == 0);
   }

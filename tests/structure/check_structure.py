@@ -7,7 +7,7 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy, mutable-global,
-conditional-await, curl-waits, environment, self-include, sleep. Each is explained where it is checked.
+bodies, conditional-await, curl-waits, environment, self-include, sleep. Each is explained where it is checked.
 """
 
 import pathlib
@@ -30,7 +30,10 @@ TOP_FLOOR = 8  # the headers of include/millrace/ itself
 # Rooms of one folder, lowest first: a file in one includes only from its own room or from those before it. What stands
 # in the folder itself is for all of them.
 ROOMS = {"s3": ["sign", "wire", "config", "auth", "ops"]}
+# Lines of a header that declare or define: without comments, blank lines and what stands in its impl/<name>.ipp.
 LINE_CAP = 400
+# What compiles every body: it includes them all, the test kit's too.
+ALL_BODIES = "impl/src.hpp"
 # The variables that live as long as the program, each with its reason in docs/decisions/.
 GLOBALS = {
     ("base/detail/first_time.hpp", "lines_said"),  # "What is true of the process is said once"
@@ -68,6 +71,8 @@ def code_of(text):
 
 def floor_of(relative):
     parts = relative.split("/")
+    if relative == ALL_BODIES:
+        return TOP_FLOOR
     if len(parts) == 1:
         return 0 if relative == "version.hpp" else TOP_FLOOR
     return FLOORS.get(parts[0])
@@ -99,7 +104,7 @@ def mutable_globals(code):
 
 
 def check_header(relative, text, report):
-    """One file of include/millrace/."""
+    """One file of include/millrace/: a header, or the bodies of one."""
     folder = relative.split("/")[0] if "/" in relative else ""
     own = floor_of(relative)
     lines = text.splitlines()
@@ -107,8 +112,9 @@ def check_header(relative, text, report):
 
     if "#pragma once" not in code:
         report(1, "pragma-once", "the header has no #pragma once")
-    if len(lines) > LINE_CAP:
-        report(LINE_CAP + 1, "line-cap", f"{len(lines)} lines; split the file by idea (at most {LINE_CAP})")
+    count = sum(1 for line in code.splitlines() if line.strip())
+    if count > LINE_CAP and relative.endswith(".hpp"):
+        report(1, "line-cap", f"{count} lines of code; split the file by idea (at most {LINE_CAP})")
     if own is None:
         report(1, "floor", f"{folder}/ has no floor; name it in FLOORS")
 
@@ -131,7 +137,7 @@ def check_header(relative, text, report):
             # A machine without the toolkit must be able to include everything else.
             if target_folder == "cuda" and folder != "cuda" and relative != "millrace_cuda.hpp":
                 report(number, "cuda-apart", f"only cuda/ and millrace_cuda.hpp include <{path}>")
-            if target_folder in TEST_KIT and folder not in TEST_KIT:
+            if target_folder in TEST_KIT and folder not in TEST_KIT and relative != ALL_BODIES:
                 report(number, "test-kit", f"the library does not include its test kit (<{path}>)")
             # Stages of flow/ run on any executor: no kernel, no network.
             if folder == "flow" and target_folder in ("loop", "http"):
@@ -162,6 +168,24 @@ def check_header(relative, text, report):
         number = code.count("\n", 0, offset) + 1
         report(number, "mutable-global", f"{name} is mutable and lives as long as the program")
     check_conditional_await(code, report)
+
+
+def check_bodies(root, findings):
+    """Every <folder>/impl/<name>.ipp is included by <folder>/<name>.hpp, header-only, and by the source of all bodies."""
+    base = root / "include/millrace"
+    source = base / ALL_BODIES
+    compiled = source.read_text(encoding="utf-8") if source.exists() else ""
+    for path in sorted(base.rglob("*.ipp")):
+        name = path.relative_to(base).as_posix()
+        line = f"#include <millrace/{name}>\n"
+        header = path.parent.parent / f"{path.stem}.hpp"
+        here = f"include/millrace/{name}"
+        if path.parent.name != "impl" or not header.exists():
+            findings.append((here, 1, "bodies", "bodies stand in impl/, under the name of their header"))
+        elif f"#if !defined(MILLRACE_SEPARATE_COMPILATION)\n{line}#endif\n" not in header.read_text(encoding="utf-8"):
+            findings.append((here, 1, "bodies", f"{header.name} does not include them where they are compiled with it"))
+        if line not in compiled:
+            findings.append((here, 1, "bodies", f"{ALL_BODIES} does not include them"))
 
 
 def check_conditional_await(code, report):
@@ -202,11 +226,11 @@ def check_tree(root):
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root).as_posix()
         top = relative.split("/")[0]
-        if top not in ("include", "tests", "examples", "bench", "cmake", ".ci") and relative != "CMakeLists.txt":
+        if top not in ("include", "src", "tests", "examples", "bench", "cmake", ".ci") and relative != "CMakeLists.txt":
             continue
         if not path.is_file():
             continue
-        source = path.suffix in (".hpp", ".cpp", ".h", ".cu", ".py", ".sh", ".cmake", ".in") or path.name in (
+        source = path.suffix in (".hpp", ".ipp", ".cpp", ".h", ".cu", ".py", ".sh", ".cmake", ".in") or path.name in (
             "CMakeLists.txt", "run")
         if not source:
             continue
@@ -214,10 +238,11 @@ def check_tree(root):
         report = lambda line, rule, message: findings.append((relative, line, rule, message))
         if not spdx_ok(text):
             report(1, "spdx", "the first two lines are not the SPDX lines")
-        if relative.startswith("include/millrace/") and path.suffix == ".hpp":
+        if relative.startswith("include/millrace/") and path.suffix in (".hpp", ".ipp"):
             check_header(relative[len("include/millrace/"):], text, report)
         if re.fullmatch(r"tests/[^/]+/[^/]+_test\.cpp", relative):
             check_test(relative, text, report)
+    check_bodies(root, findings)
     return findings
 
 
@@ -236,6 +261,11 @@ GOOD = {
     "include/millrace/loop/ring.hpp": SPDX + "#pragma once\n#include <liburing.h>\n#include <millrace/sync/x.hpp>\n",
     "include/millrace/http/client.hpp": SPDX + "#pragma once\n#include <curl/curl.h>\n#include <millrace/io/x.hpp>\n",
     "include/millrace/cuda/stream.hpp": SPDX + "#pragma once\n#include <cuda_runtime_api.h>\n#include <memory>\n",
+    "include/millrace/http/whole.hpp": SPDX + "#pragma once\nvoid f();\n#if !defined(MILLRACE_SEPARATE_COMPILATION)\n"
+    "#include <millrace/http/impl/whole.ipp>\n#endif\n" + "// a comment\n\n" * 400,
+    "include/millrace/http/impl/whole.ipp": SPDX + "#pragma once\n#include <curl/curl.h>\ninline void f() {}\n" + "f();\n" * 400,
+    "include/millrace/impl/src.hpp": SPDX + "#pragma once\n#include <millrace/http/impl/whole.ipp>\n"
+    "#include <millrace/testing/x.hpp>\n",
     "include/millrace/millrace.hpp": SPDX + "#pragma once\n#include <millrace/loader/x.hpp>\n",
     "tests/base/a_test.cpp": SPDX + "#include <millrace/base/a.hpp>\n#include <vector>\n",
     "tests/coro/b_test.cpp": SPDX + "#include <millrace/coro/b.hpp>\ntask<void> f() { co_await sleep_for(1ms); }\n",
@@ -247,7 +277,7 @@ BAD = [
     ("spdx", "include/millrace/base/bad.hpp", "#pragma once\n"),
     ("spdx", "tests/x/bad.py", "print()\n"),
     ("pragma-once", "include/millrace/base/bad.hpp", SPDX + "// #pragma once\n"),
-    ("line-cap", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n" + "\n" * 398),
+    ("line-cap", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n" + "int f();\n" * 400),
     ("quotes", "include/millrace/base/bad.hpp", SPDX + '#pragma once\n#include "a.hpp"\n'),
     ("floor", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n#include <millrace/coro/b.hpp>\n"),
     ("floor", "include/millrace/sync/bad.hpp", SPDX + "#pragma once\n# include  <millrace/flow/b.hpp>\n"),
@@ -269,6 +299,11 @@ BAD = [
     ("test-kit", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/s3_server/x.hpp>\n"),
     ("floor", "include/millrace/s3/sign/bad.hpp", SPDX + "#pragma once\n#include <millrace/s3/ops/detail/x.hpp>\n"),
     ("confinement", "include/millrace/testing/bad.hpp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
+    ("bodies", "include/millrace/http/impl/bad.ipp", SPDX + "#pragma once\n"),
+    ("bodies", "include/millrace/http/whole.hpp", SPDX + "#pragma once\nvoid f();\n"),
+    ("bodies", "include/millrace/impl/src.hpp", SPDX + "#pragma once\n"),
+    ("confinement", "include/millrace/http/impl/whole.ipp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
+    ("floor", "include/millrace/http/impl/whole.ipp", SPDX + "#pragma once\n#include <millrace/s3/x.hpp>\n"),
     ("flow-io", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/loop/ring.hpp>\n"),
     ("heavy", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <iostream>\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nthread_local int x = 0;\n"),
@@ -302,7 +337,8 @@ def self_test():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(good)
             found = {(f, r) for f, _, r, _ in check_tree(folder)}
-            expected = {(name, rule)} if name else set()
+            # What is wrong between bodies, their header and the source is reported at the bodies.
+            expected = {("include/millrace/http/impl/whole.ipp" if rule == "bodies" and "bad" not in name else name, rule)} if name else set()
             if found != expected:
                 failures.append(f"expected {sorted(expected)}, found {sorted(found)} for:\n{text}")
     rules = set(re.findall(r"^Rules: (.*?)\. Each", __doc__, re.M | re.S)[0].replace("\n", " ").split(", "))

@@ -3,4 +3,6 @@
 
 #include <millrace/testing/s3_server/server.hpp>
 
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
 template class millrace::s3_server::basic_server<>;
+#endif

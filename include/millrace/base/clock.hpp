@@ -20,10 +20,10 @@ using clock = std::chrono::steady_clock;
 using time_point = std::chrono::time_point<clock, duration>;
 
 /// Nanoseconds of CLOCK_MONOTONIC: the time base of loops and of stage accounting.
-inline std::int64_t monotonic_ns() noexcept {
-  timespec t;
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec;
-}
+std::int64_t monotonic_ns() noexcept;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/clock.ipp>
+#endif

@@ -43,6 +43,14 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
               std::swappable<std::size_t> && std::swappable<std::ptrdiff_t>);
 #endif
 
+/// Before the bodies that one source compiles: g++ (seen in 12.2) warns about the frame of every coroutine that keeps a
+/// closure and does not stand in the source itself, as if the frame were a class that others know (-Wsubobject-linkage).
+#if defined(__GNUC__) && !defined(__clang__)
+#define MILLRACE_QUIET_FRAMES _Pragma("GCC diagnostic ignored \"-Wsubobject-linkage\"")
+#else
+#define MILLRACE_QUIET_FRAMES
+#endif
+
 /// 1 under AddressSanitizer, whichever compiler.
 #if defined(__SANITIZE_ADDRESS__)
 #define MILLRACE_ASAN 1
@@ -78,6 +86,23 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// For the few functions that every item passes through: g++ stops inlining them where a translation unit uses them
 /// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
+
+/// Two ways to compile the bodies of what is no template. Without MILLRACE_SEPARATE_COMPILATION (header-only) every header
+/// brings its bodies, impl/<name>.ipp. With it (the CMake target millrace::compiled, which says so to who links it), headers
+/// declare and src/millrace.cpp holds the bodies, once.
+///
+/// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a coroutine
+/// that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits every inline
+/// coroutine that it reads, used or not, except a template.
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+#define MILLRACE_INLINE
+#define MILLRACE_COROUTINE
+#define MILLRACE_COROUTINE_BODY
+#else
+#define MILLRACE_INLINE inline
+#define MILLRACE_COROUTINE template <class = void>
+#define MILLRACE_COROUTINE_BODY template <class>
+#endif
 
 /// A broken invariant of the library, or a misuse that only a destructor finds: says so and aborts, in every build.
 /// Other misuse is usage_error. Used only off the per-item paths.

@@ -20,15 +20,7 @@ class environment {
   environment(getter lookup, void* context) noexcept : get_(lookup), context_(context) {}
 
   /// The value of `name`; a variable that is empty or holds nothing but white space counts as unset.
-  template <class = void>
-  std::optional<std::string> get(const char* name) const {
-    const char* value = get_(context_, name);
-    if (value == nullptr) return std::nullopt;
-    for (const char* c = value; *c != '\0'; ++c) {
-      if (*c != ' ' && *c != '\t' && *c != '\r' && *c != '\n' && *c != '\v' && *c != '\f') return std::string(value);
-    }
-    return std::nullopt;
-  }
+  std::optional<std::string> get(const char* name) const;
 
  private:
   getter get_;
@@ -42,3 +34,7 @@ inline environment process_environment() noexcept {
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/environment.ipp>
+#endif

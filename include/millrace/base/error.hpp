@@ -12,7 +12,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/error_notes.hpp>
-#include <millrace/base/detail/utf8.hpp>
 #include <millrace/base/where.hpp>
 
 namespace millrace {
@@ -44,19 +43,11 @@ class error : public std::runtime_error {
   /// Completes the message of an error that passes by (`catch (error& e) { e.add_note(..); throw; }`): circumstances
   /// that only a later stage knows, as a clause. The type and all else stay. Escaped as the rest of what() is;
   /// thread-safe.
-  void add_note(std::string_view note) {
-    std::string text;
-    append_escaped(text, note);
-    notes_.add(std::runtime_error::what(), text);
-  }
+  void add_note(std::string_view note);
   /// Tells an error that passes by and has no place where it happened: what() and the rest are then what they were if
   /// the constructor had been given it. An error that has a place keeps its own; of several, the first stays.
   /// Thread-safe.
-  void add_place(where at) {
-    if (!at_.empty() || at.empty()) return;
-    std::string text = compose(std::string(), at);
-    notes_.place(std::runtime_error::what(), text, std::move(at));
-  }
+  void add_place(where at);
 
  private:
   const where& place() const noexcept {
@@ -65,43 +56,9 @@ class error : public std::runtime_error {
   }
   /// Bytes of the printable character at the start of `text`; 0 where there is none. Controls, and the characters that
   /// reorder or hide text on a terminal, count as none.
-  static std::size_t printable(std::string_view text) noexcept {
-    const detail::utf8_character c = detail::first_utf8(text);
-    const bool control = c.code < 0x20 || (c.code >= 0x7f && c.code < 0xa0);
-    const bool hides = (c.code >= 0x200b && c.code <= 0x200f) || (c.code >= 0x2028 && c.code <= 0x202e) ||
-                       (c.code >= 0x2060 && c.code <= 0x206f) || c.code == 0xfeff;
-    return control || hides ? 0 : c.length;
-  }
-  static void append_escaped(std::string& out, std::string_view text) {
-    static const char* const hex = "0123456789abcdef";
-    while (!text.empty()) {
-      const std::size_t n = printable(text);
-      if (n > 0) {
-        out.append(text.substr(0, n));
-      } else {
-        const auto u = static_cast<unsigned char>(text.front());
-        out += "\\x";
-        out += hex[u >> 4];
-        out += hex[u & 15];
-      }
-      text.remove_prefix(n > 0 ? n : 1);
-    }
-  }
-  static std::string compose(const std::string& reason, const where& at) {
-    std::string text;
-    append_escaped(text, at.object);
-    if (at.offset) {
-      text += text.empty() ? "at byte " : " at byte ";
-      text += std::to_string(*at.offset);
-    }
-    if (!at.key.empty()) {
-      if (!text.empty()) text += ", ";
-      append_escaped(text, at.key);
-    }
-    if (!text.empty()) text += ": ";
-    append_escaped(text, reason);
-    return text;
-  }
+  static std::size_t printable(std::string_view text) noexcept;
+  static void append_escaped(std::string& out, std::string_view text);
+  static std::string compose(const std::string& reason, const where& at);
 
   std::string reason_;
   where at_;
@@ -155,3 +112,7 @@ class io_error : public error {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/error.ipp>
+#endif

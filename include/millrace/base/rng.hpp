@@ -19,28 +19,14 @@ namespace millrace {
 /// library's contract: the order of an epoch depends on it.
 class rng {
  public:
-  explicit rng(std::uint64_t seed) noexcept {
-    for (std::uint64_t& word : state_) {
-      word = detail::mix64(seed);
-      seed += 0x9e3779b97f4a7c15u;
-    }
-  }
+  explicit rng(std::uint64_t seed) noexcept;
 
   /// A generator for one purpose of one epoch: independent sequences from one user seed.
-  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept : rng(detail::key_of(seed, epoch, purpose)) {}
+  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept
+      : rng(detail::key_of(seed, epoch, purpose)) {}
 
   /// The next 64 random bits.
-  std::uint64_t next() noexcept {
-    const std::uint64_t result = rotate(state_[1] * 5, 7) * 9;
-    const std::uint64_t t = state_[1] << 17;
-    state_[2] ^= state_[0];
-    state_[3] ^= state_[1];
-    state_[1] ^= state_[2];
-    state_[0] ^= state_[3];
-    state_[2] ^= t;
-    state_[3] = rotate(state_[3], 45);
-    return result;
-  }
+  std::uint64_t next() noexcept;
 
   /// Uniform in [0, bound); `bound` must not be 0.
   std::uint64_t below(std::uint64_t bound) noexcept { return detail::draw_below(*this, bound); }
@@ -67,3 +53,7 @@ void permute(Container& items, rng& random) {
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/rng.ipp>
+#endif

@@ -33,16 +33,14 @@ class type_id {
   static const char* name() noexcept {
     return __PRETTY_FUNCTION__;  // "... [with T = the type]", "... [T = the type]"
   }
-  static bool is_unique(const char* text) noexcept {
-    const char* const type = std::strstr(text, "T = ");
-    for (const char* const part : {"{anonymous}", "(anonymous", "<lambda", "(lambda", ")::"}) {
-      if (type == nullptr || std::strstr(type, part) != nullptr) return false;
-    }
-    return true;
-  }
+  static bool is_unique(const char* text) noexcept;
 
   const char* place_;
   const char* name_;
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/type_id.ipp>
+#endif

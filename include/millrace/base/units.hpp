@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 namespace millrace {
@@ -16,29 +15,14 @@ inline constexpr std::size_t MiB = std::size_t(1) << 20;
 /// 1024 MiB, in bytes.
 inline constexpr std::size_t GiB = std::size_t(1) << 30;
 
-namespace detail {
-// Three digits of a number below 999.5, unless it is a whole number of the smallest unit.
-inline std::string three_digits(double value, bool whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, whole || value >= 99.95 ? "%.0f" : value >= 9.995 ? "%.1f" : "%.2f", value);
-  return text;
-}
-}  // namespace detail
-
 /// "512 B", "16.0 MB", "1.84 GB": decimal units, as disks and networks count.
-inline std::string format_bytes(double bytes) {
-  static const char* const units[] = {" B", " kB", " MB", " GB", " TB", " PB"};
-  int unit = 0;
-  for (; bytes >= 999.5 && unit < 5; ++unit) bytes /= 1000;
-  return detail::three_digits(bytes, unit == 0) + units[unit];
-}
+std::string format_bytes(double bytes);
 
 /// "950", "12.3k", "4.56M": counts and rates.
-inline std::string format_count(double count) {
-  static const char* const units[] = {"", "k", "M", "G", "T"};
-  int unit = 0;
-  for (; count >= 999.5 && unit < 4; ++unit) count /= 1000;
-  return detail::three_digits(count, unit == 0) + units[unit];
-}
+std::string format_count(double count);
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/units.ipp>
+#endif

@@ -16,12 +16,7 @@ class waiter {
   ~waiter() { unlink(); }
 
   bool linked() const noexcept { return next_ != nullptr; }
-  void unlink() noexcept {
-    if (next_ == nullptr) return;
-    prev_->next_ = next_;
-    next_->prev_ = prev_;
-    prev_ = next_ = nullptr;
-  }
+  void unlink() noexcept;
 
  private:
   template <class Waiter>
@@ -73,3 +68,7 @@ class wait_list {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/impl/wait_list.ipp>
+#endif

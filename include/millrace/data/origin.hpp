@@ -22,9 +22,9 @@ class origin {
   origin(std::shared_ptr<const shard> source, std::uint64_t byte_offset, std::uint64_t ordinal_in_shard)
       : from(std::move(source)), offset(byte_offset), ordinal(ordinal_in_shard) {}
 
-  std::shared_ptr<const shard> from;   ///< the object, with the ETag that was read
-  std::uint64_t offset = 0;   ///< of the item's first byte: in the object, or in the decompressed stream
-  std::uint64_t ordinal = 0;  ///< 0 for the first item of the shard
+  std::shared_ptr<const shard> from;  ///< the object, with the ETag that was read
+  std::uint64_t offset = 0;           ///< of the item's first byte: in the object, or in the decompressed stream
+  std::uint64_t ordinal = 0;          ///< 0 for the first item of the shard
 
   explicit operator bool() const noexcept { return from != nullptr; }
   const std::string& url() const noexcept {
@@ -40,16 +40,11 @@ class origin {
   }
 
   /// The location for an error about `key`.
-  template <class = void>
-  where at(std::string key = std::string()) const {
-    where w;
-    if (from != nullptr) {
-      w.object = from->shown();
-      w.offset = offset;
-    }
-    w.key = std::move(key);
-    return w;
-  }
+  where at(std::string key = std::string()) const;
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/data/impl/origin.ipp>
+#endif

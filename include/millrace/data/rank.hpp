@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-
-#include <millrace/base/error.hpp>
 
 namespace millrace {
 
@@ -18,12 +15,11 @@ struct rank {
   const char* source = "explicit";     ///< who said so; a literal
 
   /// Throws configuration_error for numbers that contradict each other.
-  void check() const {
-    if (world_size == 0 || index >= world_size) {
-      throw configuration_error("rank " + std::to_string(index) + " does not exist among " +
-                                std::to_string(world_size) + " processes (" + source + ")");
-    }
-  }
+  void check() const;
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/data/impl/rank.ipp>
+#endif

@@ -27,7 +27,6 @@ class shard {
 
   /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
   /// objects in S3 and of files are shown whole: there `?` and `#` are part of the name.
-  template <class = void>
   std::string shown() const {
     return detail::shown_url(url);
   }

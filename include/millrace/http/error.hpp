@@ -32,19 +32,7 @@ class error : public millrace::error {
   /// HTTP status, 0 when none was received.
   int status() const noexcept { return status_; }
   /// True for faults of the way rather than of the request: trying again may help.
-  bool transient() const noexcept {
-    switch (kind_) {
-      case failure::resolve:
-      case failure::connect:
-      case failure::timeout:
-      case failure::broken:
-        return true;
-      case failure::status:
-        return status_ == 408 || status_ == 429 || status_ == 500 || status_ == 502 || status_ == 503 || status_ == 504;
-      default:
-        return false;
-    }
-  }
+  bool transient() const noexcept;
 
  private:
   failure kind_;
@@ -52,9 +40,10 @@ class error : public millrace::error {
 };
 
 /// `url` up to its query string or fragment, without user information: fit for messages.
-template <class = void>
-std::string displayed(const std::string& url) {
-  return millrace::detail::without_secrets(url);
-}
+inline std::string displayed(const std::string& url) { return millrace::detail::without_secrets(url); }
 
 }  // namespace millrace::http
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/http/impl/error.ipp>
+#endif

@@ -25,35 +25,28 @@ namespace millrace::http {
 /// One coroutine may wait at a time. Dropping it, in any state, ends the transfer at once; an unfinished one closes its
 /// connection. Errors are thrown by head(), where no head is to be had, and, after the pieces that did arrive, by
 /// read().
-template <class T = void>
-class basic_exchange {
+class exchange {
  public:
-  basic_exchange(basic_engine<T>& e, request r, std::shared_ptr<const transport_options> transport,
-                 body_options body = body_options())
-      : transfer_(
-            std::make_unique<detail::basic_transfer<T>>(e, std::move(r), std::move(transport), std::move(body))) {}
-  basic_exchange(basic_exchange&&) noexcept = default;
-  basic_exchange& operator=(basic_exchange&&) noexcept = default;
+  exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
+      : transfer_(std::make_unique<detail::transfer>(e, std::move(r), std::move(transport), std::move(body))) {}
+  exchange(exchange&&) noexcept = default;
+  exchange& operator=(exchange&&) noexcept = default;
 
   class waiting : private millrace::detail::waiting_awaiter {
    public:
-    waiting(detail::basic_transfer<T>& t, promise_base& promise, bool for_head) noexcept
+    waiting(detail::transfer& t, promise_base& promise, bool for_head) noexcept
         : waiting_awaiter(promise), transfer_(t), for_head_(for_head) {}
     ~waiting() {
       if (suspended_) transfer_.set_waiter(nullptr, for_head_);
     }
-    void await_suspend(std::coroutine_handle<> handle) noexcept {
-      suspend(handle);
-      transfer_.set_waiter(&node(), for_head_, stage());
-      suspended_ = true;
-    }
+    void await_suspend(std::coroutine_handle<> handle) noexcept;
 
    protected:
     void resumed() noexcept {
       if (suspended_) transfer_.set_waiter(nullptr, for_head_);
       suspended_ = false;
     }
-    detail::basic_transfer<T>& transfer_;
+    detail::transfer& transfer_;
 
    private:
     const bool for_head_;
@@ -61,17 +54,13 @@ class basic_exchange {
   };
   class head_awaiter : public waiting {
    public:
-    head_awaiter(detail::basic_transfer<T>& t, promise_base& promise) noexcept : waiting(t, promise, true) {}
+    head_awaiter(detail::transfer& t, promise_base& promise) noexcept : waiting(t, promise, true) {}
     bool await_ready() const noexcept { return this->transfer_.head_ready(); }
-    const response_head& await_resume() {
-      this->resumed();
-      if (!this->transfer_.head_complete()) this->transfer_.rethrow_if_failed();
-      return this->transfer_.head();
-    }
+    const response_head& await_resume();
   };
   class read_awaiter : public waiting {
    public:
-    read_awaiter(detail::basic_transfer<T>& t, promise_base& promise) noexcept : waiting(t, promise, false) {}
+    read_awaiter(detail::transfer& t, promise_base& promise) noexcept : waiting(t, promise, false) {}
     bool await_ready() const noexcept { return this->transfer_.body_ready(); }
     bytes await_resume() {
       this->resumed();
@@ -79,7 +68,7 @@ class basic_exchange {
     }
   };
   template <class Awaiter>
-  using awaitable = millrace::detail::awaitable_of<Awaiter, detail::basic_transfer<T>>;
+  using awaitable = millrace::detail::awaitable_of<Awaiter, detail::transfer>;
 
   awaitable<head_awaiter> head() noexcept { return awaitable<head_awaiter>(*transfer_); }
   awaitable<read_awaiter> read() noexcept { return awaitable<read_awaiter>(*transfer_); }
@@ -89,8 +78,11 @@ class basic_exchange {
   const request& asked() const noexcept { return transfer_->asked(); }
 
  private:
-  std::unique_ptr<detail::basic_transfer<T>> transfer_;
+  std::unique_ptr<detail::transfer> transfer_;
 };
-using exchange = basic_exchange<>;
 
 }  // namespace millrace::http
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/http/impl/exchange.ipp>
+#endif

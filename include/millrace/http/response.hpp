@@ -4,8 +4,8 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/http/exchange.hpp>
 
@@ -20,30 +20,14 @@ class response {
 
 /// Reads what is left of `x` into memory. More than `limit` bytes throws http::error (too_large): nothing that a server
 /// sends may exhaust memory.
-template <class T>
-task<std::string> read_all(basic_exchange<T>& x, std::size_t limit) {
-  std::string text;
-  for (;;) {
-    const bytes piece = co_await x.read();
-    if (piece.empty()) break;
-    if (piece.size() > limit - text.size()) {
-      throw error(failure::too_large, "the answer is longer than " + std::to_string(limit) + " bytes",
-                  where{displayed(x.asked().url), std::nullopt, std::string()});
-    }
-    text.append(piece.data(), piece.size());
-  }
-  co_return text;
-}
+MILLRACE_COROUTINE task<std::string> read_all(exchange& x, std::size_t limit);
 
 /// Sends `r` and reads the whole answer, whatever its status.
-template <class T = void>
-task<response> send(request r, std::shared_ptr<const transport_options> transport, std::size_t limit) {
-  executor& ex = co_await this_executor();
-  basic_exchange<T> x(basic_engine<T>::of(ex), std::move(r), std::move(transport));
-  response answer;
-  answer.head = co_await x.head();
-  answer.body = co_await read_all(x, limit);
-  co_return answer;
-}
+MILLRACE_COROUTINE task<response> send(request r, std::shared_ptr<const transport_options> transport,
+                                       std::size_t limit);
 
 }  // namespace millrace::http
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/http/impl/response.ipp>
+#endif

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include <millrace/http/headers.hpp>
-#include <millrace/text/numbers.hpp>
 
 namespace millrace::http {
 
@@ -20,40 +19,13 @@ struct content_range {
   bool satisfied = false;  ///< false for the "*" of a 416
 
   /// Strict: anything but the grammar, overflow, first > last or last >= total gives nullopt.
-  template <class = void>
-  static std::optional<content_range> parse(std::string_view text) noexcept {
-    content_range r;
-    if (text.substr(0, 6) != "bytes ") return std::nullopt;
-    text.remove_prefix(6);
-    if (!text.empty() && text[0] == '*') {
-      text.remove_prefix(1);
-    } else {
-      if (!number(text, r.first) || !literal(text, '-') || !number(text, r.last) || r.first > r.last)
-        return std::nullopt;
-      r.satisfied = true;
-    }
-    if (!literal(text, '/')) return std::nullopt;
-    if (text == "*") return r.satisfied ? std::optional<content_range>(r) : std::nullopt;
-    std::uint64_t total = 0;
-    if (!number(text, total) || !text.empty()) return std::nullopt;
-    if (r.satisfied && r.last >= total) return std::nullopt;
-    r.total = total;
-    return r;
-  }
+  static std::optional<content_range> parse(std::string_view text) noexcept;
 
   /// Decimal digits at the front of `text`, which loses them; false when there are none or they overflow.
-  static bool number(std::string_view& text, std::uint64_t& value) noexcept {
-    const std::optional<std::uint64_t> digits = text::take_decimal<std::uint64_t>(text);
-    value = digits.value_or(0);
-    return digits.has_value();
-  }
+  static bool number(std::string_view& text, std::uint64_t& value) noexcept;
 
  private:
-  static bool literal(std::string_view& text, char c) noexcept {
-    if (text.empty() || text[0] != c) return false;
-    text.remove_prefix(1);
-    return true;
-  }
+  static bool literal(std::string_view& text, char c) noexcept;
 };
 
 /// Status and fields of an answer whose head arrived completely.
@@ -74,3 +46,7 @@ class response_head {
 };
 
 }  // namespace millrace::http
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/http/impl/response_head.ipp>
+#endif

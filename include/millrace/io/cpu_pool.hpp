@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <millrace/base/detail/refused.hpp>
 #include <millrace/coro/promise_base.hpp>
@@ -32,19 +31,7 @@ class cpu_pool {
  public:
   /// `threads` 0: as many as the cores that this process may run on (sched_getaffinity(2); a CPU quota of a container
   /// does not show there). Throws std::system_error when a thread cannot be started.
-  template <class = void>
-  explicit cpu_pool(unsigned threads = 0) {
-    if (threads == 0) threads = usable_cores();
-    threads_.reserve(threads);
-    try {
-      while (threads_.size() < threads) {
-        threads_.emplace_back("millrace-pool", [state = state_.get()] { state->work(); });
-      }
-    } catch (...) {
-      join();
-      throw;
-    }
-  }
+  explicit cpu_pool(unsigned threads = 0);
   cpu_pool(const cpu_pool&) = delete;
   cpu_pool& operator=(const cpu_pool&) = delete;
   ~cpu_pool() { join(); }
@@ -52,12 +39,7 @@ class cpu_pool {
   unsigned threads() const noexcept { return static_cast<unsigned>(threads_.size()); }
 
   /// Cores that this process may run on.
-  static unsigned usable_cores() noexcept {
-    cpu_set_t set;
-    if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
-    const long all = ::sysconf(_SC_NPROCESSORS_ONLN);  // more cores than a cpu_set_t has room for
-    return all < 1 ? 1 : static_cast<unsigned>(all);
-  }
+  static unsigned usable_cores() noexcept;
 
   template <class Function>
   class awaitable;
@@ -98,7 +80,8 @@ class pool_ref {
   constexpr pool_ref(cpu_pool& pool) noexcept : pool_(&pool) {}
   template <class T = void>
   pool_ref(cpu_pool&&) noexcept : pool_(nullptr) {
-    static_assert(detail::never_v<T>, "a temporary pool ends before the pipeline that works on it: give the pool a name");
+    static_assert(detail::never_v<T>,
+                  "a temporary pool ends before the pipeline that works on it: give the pool a name");
   }
 
   constexpr operator cpu_pool*() const noexcept { return pool_; }
@@ -187,10 +170,10 @@ class cpu_pool::awaiter {
 template <class Function>
 class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitable {
  public:
-  awaitable(std::shared_ptr<detail::pool_state> pool, Function&& f)
+  awaitable(std::shared_ptr<detail::pool_state> pool, Function && f)
       : pool_(std::move(pool)), job_(std::make_unique<job<Function>>(std::move(f))) {}
 
-  awaiter<Function> awaited_by(promise_base& promise) && {
+  awaiter<Function> awaited_by(promise_base & promise)&& {
     if (job_ == nullptr) detail::misused("a job of a cpu_pool was awaited twice");
     return awaiter<Function>(std::move(pool_), std::move(job_), promise);
   }
@@ -201,3 +184,7 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/impl/cpu_pool.ipp>
+#endif

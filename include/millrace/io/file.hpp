@@ -2,21 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/io/detail/file_job.hpp>
 #include <millrace/io/detail/file_part.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
@@ -47,27 +42,7 @@ class file {
   file& operator=(file&&) noexcept = default;
 
   /// Opens `path`. Directories, pipes and the like are refused (EISDIR, EINVAL).
-  template <class = void>
-  static task<file> open(std::string path, file_options o = {}) {
-    file f;
-    f.path_ = std::move(path);
-    const int access = O_CLOEXEC | (o.write ? O_RDWR : O_RDONLY);
-    // O_NONBLOCK: opening a pipe must not wait for its other end.
-    const int once = O_NONBLOCK | (o.write && o.create ? O_CREAT : 0) | (o.write && o.truncate ? O_TRUNC : 0);
-    detail::open_result plain = co_await open_as(f.path_, access | once, o.mode);
-    if (plain.error != 0) f.fail(plain.error, "cannot open");
-    f.plain_ = std::make_shared<detail::owned_fd>(std::move(plain.fd));
-    co_await f.size();
-    ::fcntl(f.plain_->get(), F_SETFL, 0);
-    if (o.direct) {
-      detail::open_result direct = co_await open_as(f.path_, access | O_DIRECT | O_NONBLOCK, 0);
-      if (direct.error == 0 && same_file(direct.fd.get(), f.plain_->get())) {
-        f.direct_ = std::make_shared<detail::owned_fd>(std::move(direct.fd));
-        ::posix_fadvise(f.plain_->get(), 0, 0, POSIX_FADV_RANDOM);  // it serves ragged ends only: no read-ahead
-      }
-    }
-    co_return std::move(f);
-  }
+  MILLRACE_COROUTINE static task<file> open(std::string path, file_options o = {});
 
   explicit operator bool() const noexcept { return plain_ != nullptr; }
   const std::string& path() const noexcept { return path_; }
@@ -75,152 +50,40 @@ class file {
   bool direct() const noexcept { return direct_ != nullptr; }
 
   /// Size in bytes, as the file system says now (0 for a block device).
-  template <class = void>
-  task<std::uint64_t> size() {
-    check_open();
-    detail::file_keep keep(plain_);
-    keep.status = std::make_unique<struct ::statx>();
-    const struct ::statx* const status = keep.status.get();
-    file_request r;
-    r.what = file_request::kind::stat;
-    r.fd = plain_->get();
-    r.status = keep.status.get();
-    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
-    const std::int64_t result = co_await detail::file_wait(job);
-    if (result < 0) fail(result, "cannot read its size");
-    if (S_ISDIR(status->stx_mode)) fail(-EISDIR, "cannot open");
-    if (!S_ISREG(status->stx_mode) && !S_ISBLK(status->stx_mode)) fail(-EINVAL, "not a regular file");
-    co_return status->stx_size;
-  }
+  MILLRACE_COROUTINE task<std::uint64_t> size();
 
   /// Reads `length` bytes at `offset` of the file into `to`, from position `at` of the buffer on, and gives how many:
   /// fewer only at the end of the file. Nothing beyond `at + length` is touched.
-  template <class = void>
-  task<std::size_t> read_at(writable_bytes& to, std::size_t at, std::size_t length, std::uint64_t offset) {
-    if (at > to.capacity() || length > to.capacity() - at) detail::misused("file::read_at outside the buffer");
-    check_open();
-    std::size_t done = 0;
-    while (done < length) {
-      char* const memory = to.data() + at + done;
-      const detail::file_part p = part(memory, length - done, offset + done);
-      detail::file_keep keep(p.direct ? direct_ : plain_);
-      keep.memory = to.share(0, to.capacity());
-      file_request r;
-      r.what = file_request::kind::read;
-      r.fd = keep.descriptor->get();
-      r.data = memory;
-      r.size = p.size;
-      r.offset = offset + done;
-      auto job = std::make_unique<detail::file_job>(r, std::move(keep));
-      const std::int64_t result = co_await detail::file_wait(job);
-      if (result == 0) break;
-      if (result > 0) done += static_cast<std::size_t>(result);
-      if (result < 0 && !again(result, p)) fail(result, "cannot read", offset + done);
-    }
-    co_return done;
-  }
+  MILLRACE_COROUTINE task<std::size_t> read_at(writable_bytes& to, std::size_t at, std::size_t length,
+                                               std::uint64_t offset);
 
   /// Writes all of `data` at `offset`.
-  template <class = void>
-  task<void> write_at(bytes data, std::uint64_t offset) {
-    check_open();
-    std::size_t done = 0;
-    while (done < data.size()) {
-      const char* const memory = data.data() + done;
-      const detail::file_part p = part(memory, data.size() - done, offset + done);
-      detail::file_keep keep(p.direct ? direct_ : plain_);
-      keep.memory = data;
-      file_request r;
-      r.what = file_request::kind::write;
-      r.fd = keep.descriptor->get();
-      r.data = const_cast<char*>(memory);
-      r.size = p.size;
-      r.offset = offset + done;
-      auto job = std::make_unique<detail::file_job>(r, std::move(keep));
-      const std::int64_t result = co_await detail::file_wait(job);
-      if (result > 0) done += static_cast<std::size_t>(result);
-      if (result <= 0 && !again(result, p)) fail(result == 0 ? -EIO : result, "cannot write", offset + done);
-    }
-  }
+  MILLRACE_COROUTINE task<void> write_at(bytes data, std::uint64_t offset);
 
   /// Waits until what was written has reached the device (fdatasync(2)).
-  template <class = void>
-  task<void> sync() {
-    check_open();
-    file_request r;
-    r.what = file_request::kind::sync;
-    r.fd = plain_->get();
-    auto job = std::make_unique<detail::file_job>(r, detail::file_keep(plain_));
-    const std::int64_t result = co_await detail::file_wait(job);
-    if (result < 0) fail(result, "cannot bring it to the device");
-  }
+  MILLRACE_COROUTINE task<void> sync();
 
   /// Closes the file and reports what the system finds wrong with what was written. Where a dropped operation is still
   /// under way, the file is closed, without a report, when that has ended.
-  template <class = void>
-  task<void> close() {
-    direct_.reset();
-    const std::shared_ptr<detail::owned_fd> last = std::exchange(plain_, nullptr);
-    if (last == nullptr || last.use_count() > 1) co_return;
-    file_request r;
-    r.what = file_request::kind::close;
-    r.fd = last->get();
-    auto job = std::make_unique<detail::file_job>(r, detail::file_keep(last));
-    const std::int64_t result = co_await detail::file_wait(job);
-    if (result < 0) fail(result, "cannot close");
-  }
+  MILLRACE_COROUTINE task<void> close();
 
  private:
   void check_open() const {
     if (plain_ == nullptr) detail::misused("a file was used that is not open: moved from, closed, or never opened");
   }
-  template <class = void>
-  static task<detail::open_result> open_as(const std::string& path, int flags, unsigned mode) {
-    detail::file_keep keep(nullptr);
-    keep.path = std::make_unique<const std::string>(path);
-    file_request r;
-    r.what = file_request::kind::open;
-    r.flags = flags;
-    r.mode = mode;
-    r.path = keep.path->c_str();
-    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
-    const std::int64_t result = co_await detail::file_wait(job);
-    detail::open_result o;
-    if (result < 0) {
-      o.error = result;
-    } else {
-      o.fd = job->take_opened();
-    }
-    co_return std::move(o);
-  }
+  MILLRACE_COROUTINE static task<detail::open_result> open_as(const std::string& path, int flags, unsigned mode);
 
-  static bool same_file(int a, int b) noexcept {
-    struct ::stat sa;
-    struct ::stat sb;
-    return ::fstat(a, &sa) == 0 && ::fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-  }
+  static bool same_file(int a, int b) noexcept;
 
   detail::file_part part(const char* memory, std::size_t length, std::uint64_t offset) const noexcept {
     return direct_ == nullptr ? detail::file_part{length, false} : detail::direct_part(memory, length, offset);
   }
 
   /// Whether to try once more: interrupted, or a file system that takes O_DIRECT for opening but not for this transfer.
-  bool again(std::int64_t result, const detail::file_part& p) noexcept {
-    if (result == -EINVAL && p.direct) {
-      direct_.reset();
-      return true;
-    }
-    return result == -EINTR || result == -EAGAIN;
-  }
+  bool again(std::int64_t result, const detail::file_part& p) noexcept;
 
   [[noreturn]] void fail(std::int64_t result, const char* what,
-                         std::optional<std::uint64_t> offset = std::nullopt) const {
-    const int code = static_cast<int>(-result);
-    where at;
-    at.object = path_;
-    at.offset = offset;
-    throw io_error(code, std::string(what) + ": " + std::strerror(code), std::move(at));
-  }
+                         std::optional<std::uint64_t> offset = std::nullopt) const;
 
   std::string path_;
   std::shared_ptr<detail::owned_fd> plain_;
@@ -228,3 +91,7 @@ class file {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/impl/file.ipp>
+#endif

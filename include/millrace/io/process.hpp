@@ -2,16 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <string>
-#include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/wipe.hpp>
-#include <millrace/base/error.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/io/detail/shell_process.hpp>
 
 namespace millrace {
 
@@ -35,30 +31,10 @@ class process_result {
 /// a real one, is never held up: the end is reported by the kernel (a pidfd; asked for by a timer before Linux 5.3),
 /// and nothing waits for a process that has been killed and has not ended yet. Any number may run at once. Throws
 /// io_error where it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
-template <class = void>
-task<process_result> run_process(std::string command, duration longest, std::size_t limit) {
-  executor& ex = co_await this_executor();
-  const time_point due = ex.now() + longest;
-  process_result result;
-  detail::shell_process<> process(ex, command);
-  detail::wipe(command);
-  bool open = true;
-  for (;;) {
-    const bool ended = process.ended(result.exit_status);  // before the last look: what it wrote is in the pipe by then
-    if (open) open = process.read_into(result.output, limit, result.too_long);
-    if (ended || result.too_long) break;
-    const time_point now = ex.now();
-    if (now >= due) {
-      throw io_error(ETIMEDOUT, "the process was not done within " +
-                                    std::to_string(longest / std::chrono::milliseconds(1)) + " ms");
-    }
-    time_point wake = due;
-    // Without a descriptor for its end, a closed output says that the end is near, and then time is asked.
-    if (process.pidfd() < 0) wake = std::min(due, now + duration(10'000'000));
-    const detail::either_readable wait(open ? process.output() : -1, process.pidfd(), wake);
-    co_await wait;
-  }
-  co_return std::move(result);
-}
+MILLRACE_COROUTINE task<process_result> run_process(std::string command, duration longest, std::size_t limit);
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/impl/process.ipp>
+#endif

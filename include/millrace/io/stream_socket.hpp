@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
 #include <coroutine>
 #include <cstddef>
@@ -23,6 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -55,32 +55,13 @@ class stream_socket {
 
   /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control where it
   /// exists: a default of bbr paces loopback traffic and moves the sender's work to the receiver's core.
-  static stream_socket listen(const char* address, std::uint16_t port, int backlog = 1024) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) throw_errno(errno, "socket");
-    stream_socket s(fd);
-    const int on = 1;
-    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(port);
-    if (::inet_pton(AF_INET, address, &name.sin_addr) != 1) throw_errno(EINVAL, "the address to listen on");
-    if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) throw_errno(errno, "bind");
-    if (::listen(fd, backlog) != 0) throw_errno(errno, "listen");
-    return s;
-  }
+  static stream_socket listen(const char* address, std::uint16_t port, int backlog = 1024);
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
   int fd() const noexcept { return state_ == nullptr ? -1 : state_->fd; }
 
   /// The local port of an IPv4 socket.
-  std::uint16_t port() const {
-    sockaddr_in name{};
-    socklen_t size = sizeof name;
-    if (::getsockname(fd(), reinterpret_cast<sockaddr*>(&name), &size) != 0) throw_errno(errno, "getsockname");
-    return ntohs(name.sin_port);
-  }
+  std::uint16_t port() const;
 
   /// Small writes go out at once.
   void set_no_delay() noexcept {
@@ -129,12 +110,7 @@ class stream_socket {
       if (loop == nullptr) loop = &event_loop::of(ex);
       if (loop != &ex) detail::misused("a socket was awaited on two loops: from its first wait on it belongs to one");
     }
-    void wait() {
-      const unsigned wanted = events();
-      if (watched() && (interest_ & wanted) == wanted) return;
-      loop->watch(*this, fd, wanted | (watched() ? interest_ : 0));
-      interest_ = wanted | (watched() ? interest_ : 0);
-    }
+    void wait();
     void stop() noexcept {
       if (watched()) loop->unwatch(*this);
       interest_ = 0;
@@ -142,7 +118,7 @@ class stream_socket {
     void dropped() noexcept {
       if (reader == nullptr && writer == nullptr) stop();
     }
-    void ready(unsigned reported) noexcept override;
+    MILLRACE_INLINE void ready(unsigned reported) noexcept override;
 
     const int fd;
     event_loop* loop = nullptr;
@@ -165,24 +141,10 @@ class stream_socket::operation {
   }
   operation(const operation&) = delete;
   operation& operator=(const operation&) = delete;
-  virtual ~operation() {
-    if (place_ != this) return;
-    place_ = nullptr;
-    state_.dropped();
-  }
+  MILLRACE_INLINE virtual ~operation();
 
   bool await_ready() noexcept { return attempt(); }
-  void await_suspend(std::coroutine_handle<> handle) {
-    if (place_ != nullptr) detail::misused("two operations of one kind wait for a socket");
-    node_.set(handle, promise_.stage());
-    place_ = this;
-    try {
-      state_.wait();
-    } catch (...) {
-      place_ = nullptr;
-      throw;
-    }
-  }
+  void await_suspend(std::coroutine_handle<> handle);
 
  protected:
   static state& state_of(const stream_socket& s) {
@@ -192,11 +154,7 @@ class stream_socket::operation {
   virtual bool attempt() noexcept = 0;
   int fd() const noexcept { return state_.fd; }
   /// Takes the result of the call: true when it is over, false when it would block.
-  bool over(std::ptrdiff_t result) noexcept {
-    result_ = result;
-    error_ = result < 0 ? errno : 0;
-    return error_ != EAGAIN && error_ != EWOULDBLOCK;
-  }
+  bool over(std::ptrdiff_t result) noexcept;
   std::ptrdiff_t result(const char* what) const {
     if (error_ != 0) throw_errno(error_, what);
     return result_;
@@ -204,17 +162,8 @@ class stream_socket::operation {
 
  private:
   friend class stream_socket::state;
-  bool step() noexcept {
-    if (!attempt()) return false;
-    place_ = nullptr;
-    state_.loop->post(node_);
-    return true;
-  }
-  void fail(int code) noexcept {
-    error_ = code;
-    place_ = nullptr;
-    state_.loop->post(node_);
-  }
+  bool step() noexcept;
+  void fail(int code) noexcept;
 
   state& state_;
   operation*& place_;
@@ -224,29 +173,6 @@ class stream_socket::operation {
   int error_ = 0;
 };
 
-inline void stream_socket::state::ready(unsigned reported) noexcept {
-  const bool broken = (reported & (POLLERR | POLLHUP | POLLNVAL)) != 0;
-  bool woken = false;
-  if (reader != nullptr && (broken || (reported & POLLIN) != 0)) woken |= reader->step();
-  if (writer != nullptr && (broken || (reported & POLLOUT) != 0)) woken |= writer->step();
-  const bool refused = (reported & POLLNVAL) != 0;  // the loop cannot watch it: who still waits would wait for ever
-  if (!refused && (woken || (events() == interest_ && !broken))) return;
-  if (refused || events() == 0) {
-    stop();
-    if (reader != nullptr) reader->fail(ENOMEM);
-    if (writer != nullptr) writer->fail(ENOMEM);
-    return;
-  }
-  try {
-    interest_ = events();
-    loop->watch(*this, fd, interest_);
-  } catch (...) {
-    stop();
-    if (reader != nullptr) reader->fail(ENOMEM);
-    if (writer != nullptr) writer->fail(ENOMEM);
-  }
-}
-
 class stream_socket::reading final : public operation {
  public:
   reading(stream_socket& s, std::span<char> memory, promise_base& promise)
@@ -254,13 +180,7 @@ class stream_socket::reading final : public operation {
   std::size_t await_resume() const { return static_cast<std::size_t>(result("reading from a socket")); }
 
  private:
-  bool attempt() noexcept override {
-    std::ptrdiff_t n;
-    do {
-      n = ::recv(fd(), memory_.data(), memory_.size(), 0);
-    } while (n < 0 && errno == EINTR);
-    return over(n);
-  }
+  MILLRACE_INLINE bool attempt() noexcept override;
   std::span<char> memory_;
 };
 
@@ -270,20 +190,10 @@ class stream_socket::accepting final : public operation {
   ~accepting() override {
     if (accepted_ >= 0) ::close(accepted_);
   }
-  stream_socket await_resume() {
-    result("accepting a connection");
-    const int fd = accepted_;
-    accepted_ = -1;  // first: a socket that cannot be made closes it
-    return stream_socket(fd);
-  }
+  stream_socket await_resume();
 
  private:
-  bool attempt() noexcept override {
-    do {
-      accepted_ = ::accept4(fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    } while (accepted_ < 0 && (errno == EINTR || errno == ECONNABORTED));
-    return over(accepted_);
-  }
+  MILLRACE_INLINE bool attempt() noexcept override;
   int accepted_ = -1;
 };
 
@@ -297,37 +207,8 @@ class stream_socket::writing final : public operation {
   static constexpr int batch = 64;                            // pieces per call
   static constexpr std::size_t turn = std::size_t(16) << 20;  // bytes before other sockets get their turn
 
-  bool attempt() noexcept override {
-    std::size_t sent = 0;
-    while (!pieces_.empty() && sent < turn) {
-      iovec parts[batch];
-      std::size_t count = 0;
-      std::size_t skipped = done_;
-      for (const std::string_view piece : pieces_.first(std::min<std::size_t>(pieces_.size(), batch))) {
-        parts[count].iov_base = const_cast<char*>(piece.data()) + skipped;
-        parts[count].iov_len = piece.size() - skipped;
-        skipped = 0;
-        ++count;
-      }
-      msghdr message{};
-      message.msg_iov = parts;
-      message.msg_iovlen = count;
-      const std::ptrdiff_t n = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return over(n);
-      sent += static_cast<std::size_t>(n);
-      advance(static_cast<std::size_t>(n));
-    }
-    if (pieces_.empty()) return over(0);
-    return false;
-  }
-  void advance(std::size_t n) noexcept {
-    done_ += n;
-    while (!pieces_.empty() && done_ >= pieces_.front().size()) {
-      done_ -= pieces_.front().size();
-      pieces_ = pieces_.subspan(1);
-    }
-  }
+  MILLRACE_INLINE bool attempt() noexcept override;
+  void advance(std::size_t n) noexcept;
 
   std::span<const std::string_view> pieces_;
   std::size_t done_ = 0;  // of the first piece
@@ -336,22 +217,16 @@ class stream_socket::writing final : public operation {
 template <class Awaiter, class Argument>
 class [[nodiscard("a socket operation does nothing until it is awaited")]] stream_socket::awaitable {
  public:
-  awaitable(stream_socket& s, Argument argument) noexcept : socket_(&s), argument_(argument) {}
-  Awaiter awaited_by(promise_base& promise) const { return Awaiter(*socket_, argument_, promise); }
+  awaitable(stream_socket & s, Argument argument) noexcept : socket_(&s), argument_(argument) {}
+  Awaiter awaited_by(promise_base & promise) const { return Awaiter(*socket_, argument_, promise); }
 
  private:
   stream_socket* socket_;
   Argument argument_;
 };
 
-inline stream_socket::awaitable<stream_socket::reading, std::span<char>> stream_socket::read_some(
-    std::span<char> memory) noexcept {
-  return {*this, memory};
-}
-inline stream_socket::awaitable<stream_socket::accepting, int> stream_socket::accept() noexcept { return {*this, 0}; }
-inline stream_socket::awaitable<stream_socket::writing, std::span<const std::string_view>> stream_socket::write_all(
-    std::span<const std::string_view> pieces) noexcept {
-  return {*this, pieces};
-}
-
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/impl/stream_socket.ipp>
+#endif

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/loop/fd_watch.hpp>
 #include <millrace/loop/file_operation.hpp>
@@ -18,13 +17,7 @@ namespace millrace {
 class event_loop : public executor {
  public:
   /// The loop behind `ex`; throws configuration_error when `ex` is none (a virtual-time loop, say).
-  static event_loop& of(executor& ex) {
-    event_loop* loop = ex.as_event_loop();
-    if (loop == nullptr) {
-      throw configuration_error("files and sockets need a real event loop: make one with millrace::make_event_loop()");
-    }
-    return *loop;
-  }
+  static event_loop& of(executor& ex);
 
   event_loop* as_event_loop() noexcept final { return this; }
 
@@ -51,3 +44,7 @@ class event_loop : public executor {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/impl/event_loop.ipp>
+#endif

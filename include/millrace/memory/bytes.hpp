@@ -9,8 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/compiler.hpp>
-#include <millrace/base/error.hpp>
 #include <millrace/memory/detail/block.hpp>
 
 namespace millrace {
@@ -39,12 +37,7 @@ class bytes {
   }
 
   /// A slice with memory of its own holding a copy of `text`.
-  static bytes copy(std::string_view text) {
-    if (text.empty()) return bytes();
-    detail::block* b = detail::allocate_block(text.size());
-    std::memcpy(b->data, text.data(), text.size());
-    return bytes(b, b->data, text.size());
-  }
+  static bytes copy(std::string_view text);
 
   const char* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
@@ -55,26 +48,11 @@ class bytes {
   const char* end() const noexcept { return data_ + size_; }
 
   /// The part [offset, offset + length), sharing the memory. usage_error where that is not inside.
-  bytes slice(std::size_t offset, std::size_t length) const {
-    if (MILLRACE_UNLIKELY(offset > size_ || length > size_ - offset)) detail::misused("bytes::slice outside the slice");
-    if (length == 0) return bytes();
-    if (owner_ != nullptr) owner_->add_ref();
-    return bytes(owner_, data_ + offset, length);
-  }
+  bytes slice(std::size_t offset, std::size_t length) const;
 
   /// Becomes what whole.slice(offset, length) is. No count is touched where this is a slice of the same memory already,
   /// as one that wanders over a slab is.
-  void assign_slice(const bytes& whole, std::size_t offset, std::size_t length) {
-    if (MILLRACE_UNLIKELY(owner_ != whole.owner_ || owner_ == nullptr || length == 0)) {
-      *this = whole.slice(offset, length);
-      return;
-    }
-    if (MILLRACE_UNLIKELY(offset > whole.size_ || length > whole.size_ - offset)) {
-      detail::misused("bytes::assign_slice outside the slice");
-    }
-    data_ = whole.data_ + offset;
-    size_ = length;
-  }
+  void assign_slice(const bytes& whole, std::size_t offset, std::size_t length);
 
   /// Bytes that this slice keeps from being reused: the capacity of the memory behind it.
   std::size_t retained() const noexcept { return owner_ == nullptr ? 0 : owner_->capacity; }
@@ -95,11 +73,7 @@ class bytes {
   /// Takes over one reference to `owner`. For the library's own buffers.
   bytes(detail::block* owner, const char* data, std::size_t size) noexcept : owner_(owner), data_(data), size_(size) {}
 
-  void swap(bytes& other) noexcept {
-    std::swap(owner_, other.owner_);
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-  }
+  void swap(bytes& other) noexcept;
 
  private:
   detail::block* owner_ = nullptr;
@@ -108,3 +82,7 @@ class bytes {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/memory/impl/bytes.ipp>
+#endif

@@ -52,11 +52,7 @@ class pixel_buffer {
   pixel_buffer(const pixel_buffer& other) : pixel_buffer(allocate(other.size_)) {
     if (size_ != 0) std::memcpy(data(), other.data(), size_);
   }
-  pixel_buffer& operator=(pixel_buffer other) noexcept {
-    memory_ = std::move(other.memory_);
-    size_ = other.size_;
-    return *this;
-  }
+  pixel_buffer& operator=(pixel_buffer other) noexcept;
   ~pixel_buffer() = default;
 
   std::uint8_t* data() noexcept { return reinterpret_cast<std::uint8_t*>(memory_.data()); }
@@ -80,3 +76,7 @@ class pixel_buffer {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/memory/impl/pixel_buffer.ipp>
+#endif

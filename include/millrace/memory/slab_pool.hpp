@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
 
 #include <sys/mman.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace {
@@ -25,16 +25,11 @@ class slab_source {
   virtual void free(void* memory, std::size_t size) noexcept = 0;
 };
 
-/// Anonymous pages, huge where the kernel gives them. The kernel makes each when the first byte lands on it: what nobody
-/// fills takes no memory, and a slab that has been filled once makes no more page faults.
+/// Anonymous pages, huge where the kernel gives them. The kernel makes each when the first byte lands on it: what
+/// nobody fills takes no memory, and a slab that has been filled once makes no more page faults.
 class plain_slab_source final : public slab_source {
  public:
-  void* allocate(std::size_t size) override {
-    void* p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) throw std::bad_alloc();
-    ::madvise(p, size, MADV_HUGEPAGE);
-    return p;
-  }
+  MILLRACE_INLINE void* allocate(std::size_t size) override;
   void free(void* memory, std::size_t size) noexcept override { ::munmap(memory, size); }
 };
 
@@ -43,42 +38,16 @@ class plain_slab_source final : public slab_source {
 /// acquire() hands out a free slab or allocates one: it never waits, so a pool cannot deadlock a pipeline. How many
 /// slabs exist at once is bounded by the stages that hold them; peak() tells how many that were. A copy of the pool is
 /// the same pool. Slabs may outlive every copy; they are then freed when dropped. Thread-safe.
-template <class = void>
-class basic_slab_pool {
+class slab_pool {
  public:
   static constexpr std::size_t default_slab_bytes = std::size_t(8) << 20;
 
-  explicit basic_slab_pool(std::size_t slab_bytes = default_slab_bytes,
-                           std::shared_ptr<slab_source> source = std::make_shared<plain_slab_source>())
+  explicit slab_pool(std::size_t slab_bytes = default_slab_bytes,
+                     std::shared_ptr<slab_source> source = std::make_shared<plain_slab_source>())
       : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
-  writable_bytes acquire() {
-    state& s = *state_;
-    slab* free_slab = nullptr;
-    {
-      std::lock_guard lock(s.mutex);
-      if (s.free != nullptr) {
-        free_slab = s.free;
-        s.free = free_slab->next_free;
-      }
-      ++s.live;
-      if (s.live > s.peak) s.peak = s.live;
-    }
-    if (free_slab == nullptr) {
-      try {
-        free_slab = make_slab(s);
-      } catch (...) {
-        std::lock_guard lock(s.mutex);
-        --s.live;
-        throw;
-      }
-    }
-    free_slab->home = state_;
-    ++free_slab->use;
-    free_slab->refs.store(1, std::memory_order_relaxed);
-    return writable_bytes(free_slab);
-  }
+  writable_bytes acquire();
 
   /// Whether a slab is free, for the moment: acquire() need not allocate one.
   bool has_free() const {
@@ -106,12 +75,7 @@ class basic_slab_pool {
   };
   struct state {
     state(std::size_t bytes, std::shared_ptr<slab_source> from) : slab_bytes(bytes), source(std::move(from)) {}
-    ~state() {
-      while (slab* s = free) {
-        free = s->next_free;
-        destroy(s);
-      }
-    }
+    ~state();
     void destroy(slab* s) noexcept {
       source->free(s->data, s->capacity);
       delete s;
@@ -124,23 +88,13 @@ class basic_slab_pool {
     std::size_t peak = 0;
   };
 
-  static slab* make_slab(state& s) {
-    auto made = std::make_unique<slab>();
-    made->data = static_cast<char*>(s.source->allocate(s.slab_bytes));
-    made->capacity = s.slab_bytes;
-    made->recycle = [](detail::block* b) noexcept {
-      auto* self = static_cast<slab*>(b);
-      const std::shared_ptr<state> home = std::move(self->home);
-      std::lock_guard lock(home->mutex);
-      --home->live;
-      self->next_free = home->free;
-      home->free = self;
-    };
-    return made.release();
-  }
+  static slab* make_slab(state& s);
 
   std::shared_ptr<state> state_;
 };
-using slab_pool = basic_slab_pool<>;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/memory/impl/slab_pool.ipp>
+#endif

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <utility>
 
-#include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace {
@@ -18,11 +17,7 @@ class writable_bytes {
  public:
   writable_bytes() noexcept = default;
   writable_bytes(writable_bytes&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
-  writable_bytes& operator=(writable_bytes&& other) noexcept {
-    writable_bytes taken(std::move(other));  // not a plain swap: what was held here goes now, not when `other` does
-    std::swap(owner_, taken.owner_);
-    return *this;
-  }
+  writable_bytes& operator=(writable_bytes&& other) noexcept;
   ~writable_bytes() {
     if (owner_ != nullptr) owner_->release();
   }
@@ -36,12 +31,7 @@ class writable_bytes {
   std::size_t capacity() const noexcept { return owner_ == nullptr ? 0 : owner_->capacity; }
 
   /// The filled part [offset, offset + length) as an immutable slice.
-  bytes share(std::size_t offset, std::size_t length) const {
-    if (offset > capacity() || length > capacity() - offset) detail::misused("writable_bytes::share outside the buffer");
-    if (length == 0) return bytes();
-    owner_->add_ref();
-    return bytes(owner_, owner_->data + offset, length);
-  }
+  bytes share(std::size_t offset, std::size_t length) const;
 
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
@@ -51,3 +41,7 @@ class writable_bytes {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/memory/impl/writable_bytes.ipp>
+#endif

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,19 +23,8 @@ class aimd_limit {
   std::uint64_t generation() const noexcept { return generation_; }
 
   /// A request of that generation was refused while `under_way` were, itself included.
-  void refused(std::uint64_t generation, std::size_t under_way) noexcept {
-    if (generation != generation_) return;
-    ++generation_;
-    const auto most = static_cast<double>(under_way);
-    if (!limited_) lift_at_ = 2 * most;
-    limit_ = std::max(1.0, (limited_ ? std::min(limit_, most) : most) / 2);
-    limited_ = true;
-  }
-  void succeeded() noexcept {
-    if (!limited_) return;
-    limit_ += 1 / limit_;
-    if (limit_ >= lift_at_) limited_ = false;
-  }
+  void refused(std::uint64_t generation, std::size_t under_way) noexcept;
+  void succeeded() noexcept;
 
  private:
   bool limited_ = false;
@@ -46,3 +34,7 @@ class aimd_limit {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/retry/impl/aimd_limit.ipp>
+#endif

@@ -24,35 +24,10 @@ class rate_limiter {
   /// Asks for the right to one request. Zero: it is given. Otherwise nothing was taken, and the caller is to ask again
   /// after that pause, of two seconds at the most; on one loop those who wait for the same token get it in the order of
   /// asking.
-  duration acquire(time_point now) {
-    std::lock_guard lock(mutex_);
-    const double t = seconds(now);
-    if (!enabled_) return duration(0);
-    refill(t);
-    if (tokens_ < 1 - tolerance) {
-      return duration(static_cast<duration::rep>(__builtin_ceil((1 - tokens_) / rate_ * 1e9)));
-    }
-    tokens_ = std::max(tokens_ - 1, 0.0);
-    return duration(0);
-  }
+  duration acquire(time_point now);
 
   /// Tells how a request ended: whether the store asked for fewer.
-  void ended(time_point now, bool throttled) {
-    std::lock_guard lock(mutex_);
-    const double t = seconds(now);
-    measure(t);
-    double wanted;
-    if (throttled) {
-      wanted = cubic_.throttled(enabled_ ? std::min(measured_, rate_) : measured_, t);
-      enabled_ = true;
-    } else {
-      wanted = cubic_.grown(t);
-    }
-    refill(t);
-    rate_ = std::max(std::min(wanted, 2 * measured_), 0.5);
-    capacity_ = std::max(rate_, 1.0);
-    tokens_ = std::min(tokens_, capacity_);
-  }
+  void ended(time_point now, bool throttled);
 
   /// Requests per second that are let through; nothing is held back before the first throttling.
   double rate() const {
@@ -69,26 +44,12 @@ class rate_limiter {
   static constexpr double smooth = 0.8;
   static constexpr double tolerance = 1e-6;  // of a request: moments are rounded
 
-  double seconds(time_point now) {
-    if (!begun_) {
-      begun_ = true;
-      start_ = now;
-    }
-    return static_cast<double>((now - start_).count()) * 1e-9;
-  }
+  double seconds(time_point now);
   void refill(double t) {
     tokens_ = std::min(capacity_, tokens_ + (t - filled_at_) * rate_);
     filled_at_ = t;
   }
-  void measure(double t) {
-    const double bucket = __builtin_floor(t * 2) / 2;
-    requests_ += 1;
-    if (bucket <= last_bucket_) return;
-    const double present = requests_ / (bucket - last_bucket_);
-    measured_ = present * smooth + measured_ * (1 - smooth);
-    requests_ = 0;
-    last_bucket_ = bucket;
-  }
+  void measure(double t);
 
   mutable std::mutex mutex_;
   time_point start_{};
@@ -105,3 +66,7 @@ class rate_limiter {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/retry/impl/rate_limiter.ipp>
+#endif

@@ -20,97 +20,13 @@ enum class retry_class {
 
 /// The class of an answer, by its HTTP status (0: none arrived, whatever the transport's reason) and S3's error code
 /// (empty: none). A failed precondition (412), a range that is not there (416) and everything unknown are permanent.
-template <class = void>
-retry_class classify(int status, std::string_view code) noexcept {
-  struct row {
-    std::string_view code;
-    retry_class what;
-  };
-  static constexpr row table[] = {
-      // "Standard" retry mode of the AWS SDKs (botocore/retries/standard.py): throttling.
-      {"SlowDown", retry_class::throttling},
-      {"Throttling", retry_class::throttling},
-      {"ThrottlingException", retry_class::throttling},
-      {"ThrottledException", retry_class::throttling},
-      {"RequestThrottled", retry_class::throttling},
-      {"RequestThrottledException", retry_class::throttling},
-      {"RequestLimitExceeded", retry_class::throttling},
-      {"BandwidthLimitExceeded", retry_class::throttling},
-      {"TooManyRequestsException", retry_class::throttling},
-      {"LimitExceededException", retry_class::throttling},
-      {"ProvisionedThroughputExceededException", retry_class::throttling},
-      {"TransactionInProgressException", retry_class::throttling},
-      {"EC2ThrottledException", retry_class::throttling},
-      {"PriorRequestNotComplete", retry_class::throttling},
-      // ... and transient.
-      {"RequestTimeout", retry_class::transient},
-      {"RequestTimeoutException", retry_class::transient},
-      // S3 and its C client (aws-c-s3) add these; the last is what STS says while an identity provider is away.
-      {"InternalError", retry_class::transient},
-      {"InternalErrors", retry_class::transient},
-      {"ServiceUnavailable", retry_class::transient},
-      {"IDPCommunicationError", retry_class::transient},
-      // S3 accepts signatures within 15 minutes of its own clock.
-      {"RequestTimeTooSkewed", retry_class::skew},
-      // The redirector of botocore; the new region is in x-amz-bucket-region or in <Region>.
-      {"PermanentRedirect", retry_class::region},
-      {"TemporaryRedirect", retry_class::region},
-      {"AuthorizationHeaderMalformed", retry_class::region},
-      {"IllegalLocationConstraintException", retry_class::region},
-      // Session tokens that ran out or were revoked.
-      {"ExpiredToken", retry_class::expired},
-      {"ExpiredTokenException", retry_class::expired},
-      {"InvalidToken", retry_class::expired},
-      {"RequestExpired", retry_class::expired},
-      {"TokenRefreshRequired", retry_class::expired},
-  };
-  for (const row& r : table) {
-    if (r.code == code) return r.what;
-  }
-  // An answer that began as a success and is an error document or cut short: S3 failed half-way (botocore takes it
-  // for a 500).
-  if (status >= 200 && status < 300) return retry_class::transient;
-  switch (status) {
-    case 0:    // refused, reset, timed out, cut short
-    case 408:  // request timeout
-    case 500:
-    case 502:
-    case 503:
-    case 504:
-      return retry_class::transient;
-    case 429:
-      return retry_class::throttling;
-    case 301:
-    case 302:
-    case 307:
-      return retry_class::region;
-    default:
-      return retry_class::permanent;
-  }
-}
+retry_class classify(int status, std::string_view code) noexcept;
 
 /// The class of a failure of the way: there was no answer, or none that can be believed.
-inline retry_class classify(http::failure kind) noexcept {
-  using k = http::failure;
-  struct row {
-    k kind;
-    retry_class what;
-  };
-  static constexpr row table[] = {
-      {k::resolve, retry_class::transient},  // connector errors of smithy-rs; resolvers fail for seconds at a time
-      {k::connect, retry_class::transient},  // botocore: ConnectionError, ConnectTimeoutError; a broken handshake too
-      {k::timeout, retry_class::transient},  // botocore: ReadTimeoutError; aws-c-s3: a connection below 1 B/s for 30 s
-      {k::broken, retry_class::transient},   // botocore: ConnectionClosedError, IncompleteReadError
-      {k::protocol,
-       retry_class::transient},          // botocore: any HTTPClientError; the next connection may have no such proxy
-      {k::tls, retry_class::permanent},  // a certificate does not become right by asking again
-      {k::too_large, retry_class::permanent},  // our own limit
-      {k::status, retry_class::permanent},     // not S3's: those are judged by status and code
-  };
-  for (const row& r : table) {
-    if (r.kind == kind) return r.what;
-  }
-  return retry_class::permanent;
-}
+retry_class classify(http::failure kind) noexcept;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/retry/impl/retry_class.ipp>
+#endif

@@ -18,22 +18,10 @@ class retry_quota {
   retry_quota(int capacity, int tokens) noexcept : capacity_(capacity), tokens_(std::clamp(tokens, 0, capacity)) {}
 
   /// Takes `cost` tokens, or none and returns false when there are fewer.
-  bool take(int cost) noexcept {
-    int have = tokens_.load(std::memory_order_relaxed);
-    do {
-      if (have < cost) return false;
-    } while (!tokens_.compare_exchange_weak(have, have - cost, std::memory_order_relaxed));
-    return true;
-  }
+  bool take(int cost) noexcept;
 
   /// Puts tokens back, up to the capacity.
-  void give(int tokens) noexcept {
-    int have = tokens_.load(std::memory_order_relaxed);
-    int then;
-    do {
-      then = std::min(capacity_, have + tokens);
-    } while (!tokens_.compare_exchange_weak(have, then, std::memory_order_relaxed));
-  }
+  void give(int tokens) noexcept;
 
   int tokens() const noexcept { return tokens_.load(std::memory_order_relaxed); }
 
@@ -43,3 +31,7 @@ class retry_quota {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/retry/impl/retry_quota.ipp>
+#endif

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
@@ -19,12 +18,7 @@ class error : public millrace::error {
  public:
   /// `status` is the HTTP status, 0 when there was no answer; `code` and `message` are S3's own and may be empty.
   error(int status, std::string code, std::string message, std::string request_id, where at = where(),
-        std::optional<duration> pause = std::nullopt)
-      : millrace::error(describe(status, code, message, request_id), std::move(at)),
-        status_(status),
-        code_(std::move(code)),
-        request_id_(std::move(request_id)),
-        retry_after_(pause) {}
+        std::optional<duration> pause = std::nullopt);
 
   /// HTTP status; 200 for an error document in an answer that began as a success.
   int status() const noexcept { return status_; }
@@ -37,25 +31,7 @@ class error : public millrace::error {
 
  private:
   static std::string describe(int status, const std::string& code, const std::string& message,
-                              const std::string& request_id) {
-    std::string text;
-    const bool succeeded = status / 100 == 2 && code.empty();  // the fault is what we found in the answer
-    if (status != 0 && !succeeded) text = std::to_string(status);
-    if (!code.empty()) {
-      if (!text.empty()) text += ' ';
-      text += code;
-    }
-    if (!message.empty()) {
-      if (!text.empty()) text += ": ";
-      text += message;
-    }
-    if (!request_id.empty()) {
-      text += " (request id ";
-      text += request_id;
-      text += ')';
-    }
-    return text;
-  }
+                              const std::string& request_id);
 
   int status_;
   std::string code_;
@@ -64,3 +40,7 @@ class error : public millrace::error {
 };
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/impl/error.ipp>
+#endif

@@ -8,7 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/s3/ops/send.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/s3/session.hpp>
 
 namespace millrace::s3 {
 
@@ -18,27 +20,11 @@ namespace millrace::s3 {
 ///
 /// Throws configuration_error for a time that is out of bounds, for anonymous credentials and when `key` is empty;
 /// nothing is sent but what credentials and region may need.
-template <class Session>
-task<std::string> presign(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string method,
-                          std::int64_t seconds) {
-  if (key.empty()) throw configuration_error("a presigned URL is for an object: expected s3://bucket/key");
-  executor& ex = co_await this_executor();
-  const credentials who = co_await s->provider().get();
-  if (s->lacks_region(bucket)) co_await detail::learn_own_region(*s);
-  const endpoint to(s->for_bucket(bucket), bucket);
-  const std::string path = to.path(key);
-  signing_request q;
-  q.method = method;
-  q.host = to.host();
-  q.path = path;
-  if (s->base().requester_pays) q.query = "x-amz-request-payer=requester";
-  q.region = to.region();
-  q.service = to.service();
-  q.payload = unsigned_payload;
-  std::string url = to.url(key);
-  url += '?';
-  url += detail::loop_signer<std::void_t<Session>>::of(ex).presign(q, who, s->now(), seconds);
-  co_return url;
-}
+MILLRACE_COROUTINE task<std::string> presign(std::shared_ptr<const session> s, std::string bucket, std::string key,
+                                             std::string method, std::int64_t seconds);
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/impl/presign.ipp>
+#endif

@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/http/options.hpp>
@@ -25,19 +24,9 @@ namespace millrace::s3 {
 
 /// What the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from the
 /// store (regions of buckets, the offset of its clock). Thread-safe.
-template <class T = void>
-class basic_session {
+class session {
  public:
-  basic_session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport)
-      : config_(std::move(c)),
-        provider_(std::move(provider)),
-        transport_(std::make_shared<const http::transport_options>(std::move(transport))),
-        retries_(config_.retry),
-        jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
-        quota_(config_.retry.quota) {
-    retries_.max_attempts = config_.max_attempts;
-    if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
-  }
+  session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport);
 
   const config& base() const noexcept { return config_; }
   credentials_provider& provider() const noexcept { return *provider_; }
@@ -53,12 +42,7 @@ class basic_session {
 
   /// True while nothing names the region that requests for `bucket` go to. A custom endpoint needs none, and the name
   /// of an access point has its own.
-  bool lacks_region(const std::string& bucket) const {
-    if (!config_.region.empty() || !config_.endpoint_url.empty() || bucket.rfind("arn:", 0) == 0) return false;
-    std::lock_guard lock(mutex_);
-    const std::string* const found = regions_.find(bucket);
-    return own_region_.empty() && (found == nullptr || found->empty());
-  }
+  bool lacks_region(const std::string& bucket) const;
   /// Remembers the region of this machine, for when nothing else names one.
   void learn_own_region(std::string region) const {
     std::lock_guard lock(mutex_);
@@ -66,23 +50,9 @@ class basic_session {
   }
 
   /// The configuration for one bucket: with the region that the store named for it, once it has.
-  config for_bucket(const std::string& bucket) const {
-    config c = config_;
-    std::lock_guard lock(mutex_);
-    if (c.region.empty()) c.region = own_region_;
-    const std::string* const found = regions_.find(bucket);
-    if (found != nullptr && !found->empty()) c.region = *found;
-    return c;
-  }
+  config for_bucket(const std::string& bucket) const;
   /// Remembers a bucket's region; false when that is the one in use already.
-  bool learn_region(const std::string& bucket, const std::string& region) const {
-    std::lock_guard lock(mutex_);
-    std::string& known = regions_[bucket];
-    const std::string& default_region = config_.region.empty() ? own_region_ : config_.region;
-    if (region.empty() || (known.empty() ? default_region : known) == region) return false;
-    known = region;
-    return true;
-  }
+  bool learn_region(const std::string& bucket, const std::string& region) const;
 
   /// The CRC that objects of the store are likely to have, since another one has it: computed while bytes arrive.
   crc_kind expected_crc() const noexcept { return expected_crc_.load(std::memory_order_relaxed); }
@@ -110,6 +80,9 @@ class basic_session {
   mutable std::atomic<std::int64_t> skew_{0};
   mutable std::atomic<crc_kind> expected_crc_{crc_kind::none};
 };
-using session = basic_session<>;
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/impl/session.ipp>
+#endif

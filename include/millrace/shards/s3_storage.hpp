@@ -10,6 +10,7 @@
 
 #include <millrace/base/running_crc.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/error.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -49,19 +50,19 @@ class basic_s3_storage final : public storage {
  private:
   class comparison final : public object_check {
    public:
-    explicit comparison(std::unique_ptr<s3::object_checksum<s3::session>> c) noexcept : checksum_(std::move(c)) {}
+    explicit comparison(std::unique_ptr<s3::object_checksum> c) noexcept : checksum_(std::move(c)) {}
     const std::string& etag() const noexcept override { return checksum_->etag(); }
     void add(const bytes& data, const running_crc& crc) override { checksum_->add(data, crc); }
     task<void> compare(std::uint64_t handed_on) override { return checksum_->compare(handed_on); }
 
    private:
-    const std::unique_ptr<s3::object_checksum<s3::session>> checksum_;
+    const std::unique_ptr<s3::object_checksum> checksum_;
   };
 
   task<std::unique_ptr<object_check>> ask(shard object, std::string etag) const {
     std::unique_ptr<object_check> result;
     try {
-      std::unique_ptr<s3::object_checksum<s3::session>> kept = co_await client_.checksum(object.url, etag);
+      std::unique_ptr<s3::object_checksum> kept = co_await client_.checksum(object.url, etag);
       if (kept != nullptr) result = std::make_unique<comparison>(std::move(kept));
     } catch (const s3::error& e) {
       if (e.status() != 412) throw;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,155 +36,51 @@ namespace millrace::tar {
 /// it seems to be made of several streams and does not fit, which warning() then says.
 ///
 /// Use it on one thread only. Moving it is possible, dropping it at any time too.
-template <class = void>
-class basic_archive_reader {
+class archive_reader {
  public:
   /// `object` names the archive in errors. `pool` is used for compressed archives; slabs that hold several members
   /// spare copies.
-  explicit basic_archive_reader(std::string object, archive_options options = archive_options(),
-                                slab_pool pool = slab_pool(MiB))
+  explicit archive_reader(std::string object, archive_options options = archive_options(),
+                          slab_pool pool = slab_pool(MiB))
       : object_(std::move(object)), options_(options), pool_(std::move(pool)), reader_(object_, options.members) {
     // In the middle there is nothing to recognise, and only a plain tar can be entered there.
     if (options_.members.start != 0) decide(format::tar);
   }
 
   /// Gives the next piece of the archive, of any size.
-  void feed(bytes piece) {
-    if (piece.empty() || closed_) return;
-    if (decided_) {
-      forward(std::move(piece));
-      return;
-    }
-    head_.append(piece.data(), std::min(piece.size(), detect_bytes - head_.size()));
-    waiting_.push_back(std::move(piece));
-    if (head_.size() == detect_bytes) decide(detect(head_));
-  }
+  void feed(bytes piece);
 
   /// Hands out the next member. False: more input is needed, or done().
-  bool next(entry& out) {
-    if (MILLRACE_UNLIKELY(has_pending_)) {
-      std::swap(out, pending_);
-      has_pending_ = false;
-      return true;
-    }
-    return step(out);
-  }
+  bool next(entry& out);
 
   /// Says that no more input comes. Throws where the archive is cut short or broken, unless members have not been taken
   /// yet: then next() hands them out first and throws behind them.
-  void finish() {
-    if (ended_) return;
-    ended_ = true;
-    if (!decided_) decide(head_.empty() ? format::tar : detect(head_));
-    if (unpacker_ != nullptr) {
-      unpacker_->end_input();
-    } else if (kind_ == format::tar) {
-      reader_.finish();
-    }
-    has_pending_ = step(pending_);
-  }
+  void finish();
 
   /// True once no further member can come. A compressed archive is read to the end of its compression first, and a zip
   /// to the end of its directory, to check them.
-  bool done() const noexcept {
-    return !has_pending_ &&
-           (unpacker_ == nullptr ? reader_.done()
-                                 : closed_ && !failed_ && (!detail::is_compression(kind_) || reader_.done()));
-  }
+  bool done() const noexcept;
 
   /// What is unusual about the end of the archive, as a sentence; empty when nothing is, or before done().
-  std::string_view warning() const noexcept {
-    if (!done()) return {};
-    if (unpacker_ != nullptr && unpacker_->unverified()) {
-      return "the gzip data seems to be several streams, whose checksums could not be verified";
-    }
-    return unpacker_ == nullptr || detail::is_compression(kind_) ? reader_.warning() : std::string_view();
-  }
+  std::string_view warning() const noexcept;
 
   /// What the archive is; unknown until its first bytes have been fed.
   format kind() const noexcept { return kind_; }
 
  private:
-  void decide(format kind) {
-    decided_ = true;
-    kind_ = kind;
-    if (kind == format::unknown || kind == format::seven_zip) {
-      waiting_.clear();
-      return;
-    }
-    if (kind != format::tar) {
-      unpacker_ = std::make_unique<detail::unpacker>(kind, options_, pool_);
-      reader_options inner = options_.members;
-      inner.object_bytes = 0;
-      reader_ = reader(object_, inner);
-    }
-    for (bytes& piece : waiting_) forward(std::move(piece));
-    waiting_.clear();
-  }
+  void decide(format kind);
 
-  void forward(bytes piece) {
-    if (unpacker_ != nullptr) {
-      unpacker_->feed(std::move(piece));
-    } else if (kind_ == format::tar) {
-      reader_.feed(std::move(piece));
-    }
-  }
+  void forward(bytes piece);
 
-  bool step(entry& out) {
-    if (!decided_) return false;
-    if (kind_ == format::unknown || kind_ == format::seven_zip) refuse();
-    if (unpacker_ == nullptr) return reader_.next(out);
-    if (!detail::is_compression(kind_)) return step_members(out);
-    for (;;) {
-      if (reader_.next(out)) return true;
-      if (failed_) throw_failure();
-      if (closed_) {
-        if (inner_finished_) return false;
-        inner_finished_ = true;
-        reader_.finish();
-        continue;
-      }
-      const detail::unpacker::event event = unpacker_->run();
-      bytes data = unpacker_->take_data();
-      const bool some = !data.empty();
-      reader_.feed(std::move(data));
-      if (event == detail::unpacker::event::hungry && !some) return false;
-      closed_ = event == detail::unpacker::event::done || event == detail::unpacker::event::failed;
-      failed_ = event == detail::unpacker::event::failed;
-    }
-  }
+  bool step(entry& out);
 
-  bool step_members(entry& out) {
-    if (failed_) throw_failure();
-    if (closed_) return false;
-    switch (unpacker_->run()) {
-      case detail::unpacker::event::member:
-        unpacker_->take_member(out);
-        return true;
-      case detail::unpacker::event::done:
-        closed_ = true;
-        return false;
-      case detail::unpacker::event::failed:
-        closed_ = failed_ = true;
-        throw_failure();
-      default:
-        return false;
-    }
-  }
+  bool step_members(entry& out);
 
   [[noreturn]] void throw_failure() const {
     throw archive_error(unpacker_->reason(), where{object_, unpacker_->offset(), unpacker_->failed_name()});
   }
 
-  [[noreturn]] void refuse() const {
-    if (kind_ == format::seven_zip) {
-      throw archive_error("7z archives are not supported: their directory is at the end", where{object_, 0, {}});
-    }
-    std::string reason = "not an archive of a known kind";
-    const std::string_view text = std::string_view(head_).substr(0, 24);
-    if (!text.empty() && text[0] == '<') reason += ", but XML or HTML, perhaps a server's error message";
-    throw archive_error(reason + ": it begins with \"" + std::string(text) + "\"", where{object_, 0, {}});
-  }
+  [[noreturn]] void refuse() const;
 
   std::string object_;
   archive_options options_;
@@ -203,6 +98,9 @@ class basic_archive_reader {
   std::unique_ptr<detail::unpacker> unpacker_;
   entry pending_;  // found by finish(), not taken yet
 };
-using archive_reader = basic_archive_reader<>;
 
 }  // namespace millrace::tar
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/impl/archive_reader.ipp>
+#endif

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
@@ -14,7 +12,6 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
@@ -39,19 +36,10 @@ class census {
  public:
   /// Counts what it is told to count.
   census() = default;
-  explicit census(executor& ex) noexcept
-      : executor_(&ex),
-        frames_(ex.frames()),
-        operations_(ex.operations()),
-        background_(ex.background()),
-        timers_(ex.timers()) {}
+  explicit census(executor& ex) noexcept;
   census(const census&) = delete;
   census& operator=(const census&) = delete;
-  ~census() {
-    if (asked_ || std::uncaught_exceptions() > exceptions_) return;
-    const std::string left = difference();
-    MILLRACE_ASSERT(left.empty(), left.c_str());
-  }
+  ~census();
 
   /// From now on also the slabs of `pool` that are out.
   census& count_slabs(const slab_pool& pool) {
@@ -59,67 +47,19 @@ class census {
     return *this;
   }
   /// From now on also the open descriptors of the process. Throws io_error where there is no /proc.
-  census& count_descriptors() {
-    descriptors_ = open_descriptors();
-    counts_descriptors_ = true;
-    return *this;
-  }
+  census& count_descriptors();
 
   /// "" when nothing is left; otherwise what there is too much of, as in "2 frames, 1 timers, 1 descriptors (7:
   /// /tmp/x)".
-  std::string difference() {
-    asked_ = true;
-    std::string text;
-    if (executor_ != nullptr) {
-      compare(text, executor_->frames(), frames_, "frames");
-      compare(text, executor_->operations(), operations_, "operations");
-      compare(text, executor_->background(), background_, "background clean-ups");
-      compare(text, executor_->timers(), timers_, "timers");
-    }
-    for (const auto& [pool, before] : pools_) compare(text, pool.live(), before, "slabs");
-    if (counts_descriptors_) compare_descriptors(text);
-    return text;
-  }
+  std::string difference();
 
  private:
-  static void compare(std::string& text, std::size_t now, std::size_t before, const char* what) {
-    if (now == before) return;
-    if (!text.empty()) text += ", ";
-    const auto more = static_cast<std::ptrdiff_t>(now) - static_cast<std::ptrdiff_t>(before);
-    text += std::to_string(more) + " " + what;
-  }
+  static void compare(std::string& text, std::size_t now, std::size_t before, const char* what);
 
-  void compare_descriptors(std::string& text) const {
-    const std::vector<int> now = open_descriptors();
-    std::string names;
-    std::size_t added = 0;
-    for (const int fd : now) {
-      if (std::binary_search(descriptors_.begin(), descriptors_.end(), fd)) continue;
-      ++added;
-      names += (names.empty() ? "" : ", ") + std::to_string(fd) + ": " + name_of(fd);
-    }
-    compare(text, added, 0, "descriptors");
-    if (added > 0) text += " (" + names + ")";
-    compare(text, now.size() - added, descriptors_.size(), "descriptors");
-  }
+  void compare_descriptors(std::string& text) const;
   /// In ascending order.
-  static std::vector<int> open_descriptors() {
-    DIR* const folder = ::opendir("/proc/self/fd");
-    if (folder == nullptr) throw io_error(errno, "/proc/self/fd cannot be read");
-    std::vector<int> open;
-    while (const dirent* entry = ::readdir(folder)) {
-      const int fd = std::atoi(entry->d_name);
-      if (entry->d_name[0] != '.' && fd != ::dirfd(folder)) open.push_back(fd);
-    }
-    ::closedir(folder);
-    std::sort(open.begin(), open.end());
-    return open;
-  }
-  static std::string name_of(int fd) {
-    char target[256];
-    const ssize_t n = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target, sizeof target);
-    return n > 0 ? std::string(target, static_cast<std::size_t>(n)) : "?";
-  }
+  static std::vector<int> open_descriptors();
+  static std::string name_of(int fd);
 
   executor* const executor_ = nullptr;
   const std::size_t frames_ = 0;
@@ -134,3 +74,7 @@ class census {
 };
 
 }  // namespace millrace::testing
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/impl/census.ipp>
+#endif

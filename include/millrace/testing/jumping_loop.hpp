@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include <poll.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/loop/epoll_loop.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/detail/seed_note.hpp>
 
 namespace millrace::testing {
@@ -62,17 +61,7 @@ class jumping_loop final : public epoll_loop {
   void advance(duration d) noexcept { now_ += d.count(); }
 
  protected:
-  void poll(bool block, std::optional<time_point> deadline) override {
-    if (!block || (deadline && *deadline <= now())) {
-      epoll_loop::poll(false, std::nullopt);
-    } else if (operations() > 0) {  // real time first, or a virtual time-out could overtake a real job
-      if (!something_within(options_.patience))
-        throw deadlock(seed_.behind("an announced operation did not report back in time"));
-    } else if (!something_within(deadline ? options_.grace : patience_without_timer())) {
-      if (!deadline) throw deadlock(seed_.behind(reproach().c_str()));
-      now_ = std::max<std::int64_t>(now_, deadline->time_since_epoch().count());
-    }
-  }
+  MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
 
  private:
   /// Asks a second time, without waiting: this thread may have been kept from running while the time ran out.
@@ -80,19 +69,7 @@ class jumping_loop final : public epoll_loop {
 
   duration patience_without_timer() noexcept { return watches().live() == 0 ? options_.grace : options_.patience; }
 
-  std::string reproach() {
-    std::string text = "nothing is ready, no timer is armed, and somebody still waits";
-    const char* separator = ": for descriptor ";
-    for (std::uint32_t i = 0; i < watches().size(); ++i) {
-      const millrace::detail::watch_table::slot& s = watches().at(i);
-      if (s.owner == nullptr) continue;
-      text += separator + std::to_string(s.fd);
-      if (s.events & POLLIN) text += " to be readable";
-      if (s.events & POLLOUT) text += s.events & POLLIN ? " or writable" : " to be writable";
-      separator = ", ";
-    }
-    return text;
-  }
+  std::string reproach();
 
   static constexpr std::int64_t start = 1'000'000'000;  // not 0: code that treats 0 as "no time" must not pass by luck
   const jumping_loop_options options_;
@@ -101,3 +78,7 @@ class jumping_loop final : public epoll_loop {
 };
 
 }  // namespace millrace::testing
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/impl/jumping_loop.ipp>
+#endif

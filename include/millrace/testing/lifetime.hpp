@@ -7,8 +7,6 @@
 #include <mutex>
 #include <set>
 
-#include <millrace/base/compiler.hpp>
-
 namespace millrace::testing {
 
 /// Counts the life of the `tracked` objects of one test: how many live, how often they were copied and moved, and
@@ -34,19 +32,8 @@ class lifetime {
     std::lock_guard lock(mutex_);
     return counter;
   }
-  void add(const void* object, const void* from, std::size_t* counter) {
-    std::lock_guard lock(mutex_);
-    if (from != nullptr && objects_.count(from) == 0) ++errors_;
-    if (!objects_.insert(object).second) ++errors_;
-    ++*counter;
-    live_set_size_ = objects_.size();
-    if (live_set_size_ > peak_) peak_ = live_set_size_;
-  }
-  void remove(const void* object) noexcept {
-    std::lock_guard lock(mutex_);
-    if (objects_.erase(object) == 0) ++errors_;
-    live_set_size_ = objects_.size();
-  }
+  void add(const void* object, const void* from, std::size_t* counter);
+  void remove(const void* object) noexcept;
 
   mutable std::mutex mutex_;
   std::set<const void*> objects_;
@@ -79,3 +66,7 @@ class tracked {
 };
 
 }  // namespace millrace::testing
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/impl/lifetime.ipp>
+#endif

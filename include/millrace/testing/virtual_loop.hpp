@@ -2,18 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
 #include <millrace/coro/executor.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/detail/seed_note.hpp>
 
 namespace millrace::testing {
@@ -46,33 +43,12 @@ class virtual_loop final : public executor {
 
   /// The seed of this run: MILLRACE_SEED or `fallback`; printed to standard error when it comes from the environment.
   static std::uint64_t seed_from_environment(std::uint64_t fallback,
-                                             const environment& variables = process_environment()) {
-    const std::optional<std::string> set = variables.get("MILLRACE_SEED");
-    if (!set) return fallback;
-    std::fprintf(stderr, "MILLRACE_SEED=%s\n", set->c_str());
-    return std::strtoull(set->c_str(), nullptr, 0);
-  }
+                                             const environment& variables = process_environment());
 
  protected:
-  void poll(bool block, std::optional<time_point> deadline) override {
-    if (!block || !inbox_empty()) return;
-    if (operations() > 0) {  // real time first, or a virtual time-out could overtake a real job
-      std::unique_lock lock(mutex_);
-      if (!woken_ && !condition_.wait_for(lock, std::chrono::seconds(10), [this] { return woken_; })) {
-        throw deadlock(seed_.behind("an announced operation did not report back within 10 s"));
-      }
-      woken_ = false;
-      return;
-    }
-    if (!deadline) throw deadlock(seed_.behind("nothing is ready, no timer is armed, and somebody still waits"));
-    now_ = std::max<std::int64_t>(now_, deadline->time_since_epoch().count());
-  }
+  MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
   std::int64_t preemptions() const noexcept override { return 0; }
-  void wake() noexcept override {
-    std::lock_guard lock(mutex_);
-    woken_ = true;
-    condition_.notify_one();
-  }
+  MILLRACE_INLINE void wake() noexcept override;
 
  private:
   static constexpr std::int64_t start = 1'000'000'000;  // not 0: code that treats 0 as "no time" must not pass by luck
@@ -84,3 +60,7 @@ class virtual_loop final : public executor {
 };
 
 }  // namespace millrace::testing
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/impl/virtual_loop.ipp>
+#endif

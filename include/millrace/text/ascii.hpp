@@ -15,11 +15,7 @@ inline constexpr bool is_alphanumeric(char c) noexcept { return is_letter(c) || 
 
 /// ASCII letters in lower case; every other byte as it is.
 inline constexpr char to_lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-inline std::string to_lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = to_lower(c);
-  return lower;
-}
+std::string to_lower(std::string_view text);
 
 /// Whether two texts are equal but for the case of ASCII letters.
 inline constexpr bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
@@ -31,3 +27,7 @@ inline constexpr bool equal_ignoring_case(std::string_view a, std::string_view b
 }
 
 }  // namespace millrace::text
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/text/impl/ascii.ipp>
+#endif

@@ -7,8 +7,6 @@
 #include <optional>
 #include <string_view>
 
-#include <millrace/text/ascii.hpp>
-
 // The proleptic Gregorian calendar without the C library: gmtime and strptime bring time zones, locales and buffers of
 // their own, and <chrono>'s calendar a fifth of a second of compile time.
 namespace millrace::text {
@@ -64,13 +62,7 @@ inline constexpr civil_time civil_from_unix(std::int64_t seconds) noexcept {
 namespace detail {
 
 /// Nothing for dates that do not exist and for years before 1970. A leap second counts as the second before it.
-inline std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept {
-  if (t.year < 1970 || t.year > 9999 || t.month < 1 || t.month > 12 || t.day < 1) return std::nullopt;
-  if (t.day > days_in_month(t.year, t.month) || t.hour > 23 || t.minute > 59 || t.second > 60) return std::nullopt;
-  std::int64_t days = days_before_year(t.year) + t.day - 1;
-  for (int month = 1; month < t.month; ++month) days += days_in_month(t.year, month);
-  return days * 86400 + t.hour * 3600 + t.minute * 60 + (t.second == 60 ? 59 : t.second);
-}
+std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept;
 
 inline constexpr std::string_view month_names = "JanFebMarAprMayJunJulAugSepOctNovDec";
 inline constexpr std::string_view day_names = "MonTueWedThuFriSatSun";
@@ -84,36 +76,13 @@ class date_cursor {
   char peek() const noexcept { return rest_.empty() ? '\0' : rest_.front(); }
   void skip(std::size_t count) noexcept { rest_.remove_prefix(count); }
 
-  bool literal(char c) noexcept {
-    if (rest_.empty() || rest_.front() != c) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
+  bool literal(char c) noexcept;
 
-  bool text(std::string_view expected) noexcept {
-    if (rest_.substr(0, expected.size()) != expected) return false;
-    rest_.remove_prefix(expected.size());
-    return true;
-  }
+  bool text(std::string_view expected) noexcept;
 
-  bool number(int& value, std::size_t digits) noexcept {
-    if (rest_.size() < digits) return false;
-    int read = 0;
-    for (std::size_t i = 0; i < digits; ++i) {
-      if (!is_digit(rest_[i])) return false;
-      read = read * 10 + (rest_[i] - '0');
-    }
-    value = read;
-    rest_.remove_prefix(digits);
-    return true;
-  }
+  bool number(int& value, std::size_t digits) noexcept;
 
-  bool skip_digits() noexcept {
-    std::size_t count = 0;
-    while (count < rest_.size() && is_digit(rest_[count])) ++count;
-    rest_.remove_prefix(count);
-    return count > 0;
-  }
+  bool skip_digits() noexcept;
 
   /// One of the three-letter words in `names`.
   bool word_of(std::string_view names) noexcept {
@@ -127,16 +96,7 @@ class date_cursor {
   }
 
  private:
-  bool word_of(std::string_view names, int& position) noexcept {
-    if (rest_.size() < 3) return false;
-    for (std::size_t i = 0; i < names.size(); i += 3) {
-      if (names.substr(i, 3) != rest_.substr(0, 3)) continue;
-      position = static_cast<int>(i / 3) + 1;
-      rest_.remove_prefix(3);
-      return true;
-    }
-    return false;
-  }
+  bool word_of(std::string_view names, int& position) noexcept;
 
   std::string_view rest_;
 };
@@ -146,64 +106,14 @@ class date_cursor {
 /// Unix seconds of an HTTP date, the `Date` header of a server: IMF-fixdate, and the two obsolete forms that every
 /// recipient must accept (RFC 9110, section 5.6.7). Nothing when the text is none of them. `now` (unix seconds) decides
 /// the century of the obsolete two-digit years.
-inline std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0) {
-  detail::date_cursor in(text);
-  civil_time t;
-  const std::size_t comma = text.find(',');
-  if (comma == std::string_view::npos) {  // asctime: Sun Nov  6 08:49:37 1994
-    if (!in.word_of(detail::day_names) || !in.literal(' ')) return std::nullopt;
-    if (!in.month(t.month) || !in.literal(' ')) return std::nullopt;
-    const bool padded = in.literal(' ');
-    if (!in.number(t.day, padded ? 1 : 2) || !in.literal(' ')) return std::nullopt;
-    if (!in.time_of_day(t) || !in.literal(' ') || !in.number(t.year, 4) || !in.at_end()) return std::nullopt;
-    return detail::checked_unix_from_civil(t);
-  }
-  in.skip(comma + 1);
-  if (!in.literal(' ') || !in.number(t.day, 2)) return std::nullopt;
-  const char separator = in.peek();
-  if (separator == ' ') {  // Sun, 06 Nov 1994 08:49:37 GMT
-    in.skip(1);
-    if (!in.month(t.month) || !in.literal(' ') || !in.number(t.year, 4)) return std::nullopt;
-  } else if (separator == '-') {  // Sunday, 06-Nov-94 08:49:37 GMT
-    in.skip(1);
-    int short_year = 0;
-    if (!in.month(t.month) || !in.literal('-') || !in.number(short_year, 2)) return std::nullopt;
-    // A year that looks more than 50 years ahead is one of the last century.
-    const int this_year = civil_from_unix(now).year;
-    t.year = this_year / 100 * 100 + short_year;
-    if (t.year > this_year + 50) t.year -= 100;
-  } else {
-    return std::nullopt;
-  }
-  if (!in.literal(' ') || !in.time_of_day(t) || !in.literal(' ')) return std::nullopt;
-  if (!in.text("GMT") || !in.at_end()) return std::nullopt;
-  return detail::checked_unix_from_civil(t);
-}
+std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0);
 
 /// Unix seconds of `2013-01-10T21:45:09.000Z` or with an offset `+01:00`; fractions of a second are dropped (RFC 3339).
 /// S3 writes it in listings, credential services in `Expiration`.
-inline std::optional<std::int64_t> parse_iso8601(std::string_view text) {
-  detail::date_cursor in(text);
-  civil_time t;
-  if (!in.number(t.year, 4) || !in.literal('-') || !in.number(t.month, 2) || !in.literal('-')) return std::nullopt;
-  if (!in.number(t.day, 2) || !(in.literal('T') || in.literal('t') || in.literal(' '))) return std::nullopt;
-  if (!in.time_of_day(t)) return std::nullopt;
-  if (in.literal('.') && !in.skip_digits()) return std::nullopt;
-  std::int64_t offset = 0;
-  if (!in.literal('Z') && !in.literal('z')) {
-    const bool west = in.peek() == '-';
-    if (!in.literal('+') && !in.literal('-')) return std::nullopt;
-    int hours = 0;
-    int minutes = 0;
-    if (!in.number(hours, 2)) return std::nullopt;
-    in.literal(':');
-    if (!in.number(minutes, 2) || hours > 23 || minutes > 59) return std::nullopt;
-    offset = (west ? -1 : 1) * (std::int64_t(hours) * 3600 + std::int64_t(minutes) * 60);
-  }
-  if (!in.at_end()) return std::nullopt;
-  const std::optional<std::int64_t> local = detail::checked_unix_from_civil(t);
-  if (!local) return std::nullopt;
-  return *local - offset;
-}
+std::optional<std::int64_t> parse_iso8601(std::string_view text);
 
 }  // namespace millrace::text
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/text/impl/dates.ipp>
+#endif

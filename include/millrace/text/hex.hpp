@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <string>
 
@@ -17,18 +16,10 @@ inline constexpr int hex_digit(char c) noexcept {
 }
 
 /// Appends lower-case hexadecimal, two digits a byte.
-inline void append_hex(std::string& out, std::span<const unsigned char> bytes) {
-  const std::size_t begin = out.size();
-  out.resize(begin + 2 * bytes.size());
-  // Digits are computed, not looked up: that the compiler does for sixteen of them at once.
-  const auto digit = [](unsigned value) {
-    return static_cast<char>(value + '0' + (value > 9 ? 'a' - '0' - 10 : 0));
-  };
-  char* to = out.data() + begin;
-  for (const unsigned char byte : bytes) {
-    *to++ = digit(byte >> 4);
-    *to++ = digit(byte & 15u);
-  }
-}
+void append_hex(std::string& out, std::span<const unsigned char> bytes);
 
 }  // namespace millrace::text
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/text/impl/hex.ipp>
+#endif

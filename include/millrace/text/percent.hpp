@@ -2,12 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include <millrace/text/hex.hpp>
 
 namespace millrace::text {
 
@@ -28,20 +25,7 @@ inline constexpr unreserved_bytes unreserved;
 /// The bytes that S3 never percent-encodes: `unreserved` of RFC 3986, section 2.3.
 inline bool is_unreserved(char c) noexcept { return unreserved.at[static_cast<unsigned char>(c)]; }
 
-inline void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
-  static constexpr char hex[] = "0123456789ABCDEF";
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (is_unreserved(c) || (keep_slash && c == '/')) continue;
-    out.append(text, begin, i - begin);
-    begin = i + 1;
-    const auto u = static_cast<unsigned char>(c);
-    const char escaped[3] = {'%', hex[u >> 4], hex[u & 15]};
-    out.append(escaped, 3);
-  }
-  out.append(text, begin, text.size() - begin);
-}
+void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash);
 
 }  // namespace detail
 
@@ -56,25 +40,12 @@ inline void append_encoded_query(std::string& out, std::string_view text) {
   detail::append_uri_encoded(out, text, false);
 }
 
-inline std::string encode_path(std::string_view text) {
-  std::string out;
-  append_encoded_path(out, text);
-  return out;
-}
+std::string encode_path(std::string_view text);
 
-inline std::string encode_query(std::string_view text) {
-  std::string out;
-  append_encoded_query(out, text);
-  return out;
-}
+std::string encode_query(std::string_view text);
 
 /// Appends `name=value` to a query string, both encoded, with `&` when something is there already.
-inline void append_query_parameter(std::string& query, std::string_view name, std::string_view value) {
-  if (!query.empty()) query += '&';
-  append_encoded_query(query, name);
-  query += '=';
-  append_encoded_query(query, value);
-}
+void append_query_parameter(std::string& query, std::string_view name, std::string_view value);
 
 /// What a `+` means to uri_decode.
 enum class plus_sign {
@@ -83,24 +54,10 @@ enum class plus_sign {
 };
 
 /// The bytes behind percent-encoded text; nothing when a `%` is not followed by two hexadecimal digits.
-inline std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (c == '%') {
-      if (text.size() - i < 3) return std::nullopt;
-      const int high = hex_digit(text[i + 1]);
-      const int low = hex_digit(text[i + 2]);
-      if (high < 0 || low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
-      i += 2;
-    } else if (c == '+' && plus == plus_sign::space) {
-      c = ' ';
-    }
-    out += c;
-  }
-  return out;
-}
+std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal);
 
 }  // namespace millrace::text
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/text/impl/percent.ipp>
+#endif

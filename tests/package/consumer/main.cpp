@@ -5,6 +5,10 @@
 
 #include "everything.hpp"
 
+#if defined(EXPECT_SEPARATE_COMPILATION) != defined(MILLRACE_SEPARATE_COMPILATION)
+#error the target decides how its users compile
+#endif
+
 unsigned long long second(millrace::rng& random);
 
 int main() {

@@ -37,34 +37,9 @@ class error_notes {
   }
 
   /// `bare` is the message without notes.
-  void add(std::string_view bare, std::string_view note) {
-    publish([&](state& next, const state* before) {
-      const bool first = before == nullptr || !before->noted;
-      next.text = before == nullptr ? std::string(bare) : before->text;
-      if (first) {
-        next.text += " (";
-      } else {
-        next.text.replace(next.text.size() - 1, 1, "; ");
-      }
-      next.text += note;
-      next.text += ')';
-      next.noted = true;
-      next.at = before == nullptr ? nullptr : before->at;
-      return true;
-    });
-  }
+  void add(std::string_view bare, std::string_view note);
   /// `text`, which names `at`, goes before the message. Nothing where it has been given a place before.
-  void place(std::string_view bare, std::string_view text, where at) {
-    const auto shared = std::make_shared<const where>(std::move(at));
-    publish([&](state& next, const state* before) {
-      if (before != nullptr && before->at != nullptr) return false;
-      next.text = text;
-      next.text += before == nullptr ? bare : std::string_view(before->text);
-      next.noted = before != nullptr && before->noted;
-      next.at = shared;
-      return true;
-    });
-  }
+  void place(std::string_view bare, std::string_view text, where at);
 
  private:
   struct state {
@@ -97,3 +72,7 @@ class error_notes {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/detail/impl/error_notes.ipp>
+#endif

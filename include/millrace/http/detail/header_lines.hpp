@@ -4,7 +4,6 @@
 
 #include <curl/curl.h>
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,13 +24,7 @@ class header_lines {
   }
 
   /// "name: value"; a field without a value is sent as one.
-  void add(std::string_view name, std::string_view value) {
-    std::string& line = lines_.emplace_back();
-    line.reserve(name.size() + 2 + value.size());  // grown, it would leave its beginning behind
-    line += name;
-    line += value.empty() ? ";" : ": ";
-    line += value;
-  }
+  void add(std::string_view name, std::string_view value);
   /// libcurl leaves out the field that it would add.
   void suppress(std::string_view name) {
     std::string& line = lines_.emplace_back(name);
@@ -39,14 +32,7 @@ class header_lines {
   }
 
   /// Valid until the next line is added.
-  curl_slist* list() {
-    nodes_.resize(lines_.size());
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i].data = lines_[i].data();
-      nodes_[i].next = i + 1 < nodes_.size() ? &nodes_[i + 1] : nullptr;
-    }
-    return nodes_.empty() ? nullptr : nodes_.data();
-  }
+  curl_slist* list();
 
  private:
   std::vector<std::string> lines_;
@@ -54,3 +40,7 @@ class header_lines {
 };
 
 }  // namespace millrace::http::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/http/detail/impl/header_lines.ipp>
+#endif

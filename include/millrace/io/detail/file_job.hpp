@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cerrno>
 #include <coroutine>
 #include <cstdint>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -33,36 +33,15 @@ class file_job final : public file_operation {
  public:
   file_job(file_request r, file_keep keep) noexcept : file_operation(r), keep_(std::move(keep)) {}
 
-  void start(event_loop& loop, ready_node& waiter) noexcept {
-    loop_ = &loop;
-    waiter_ = &waiter;
-    loop.start(*this);
-  }
-  void abandon() noexcept {
-    if (loop_ == nullptr || done_) {
-      delete this;
-      return;
-    }
-    waiter_ = nullptr;
-    loop_->cancel(*this);  // deletes the job here or later
-  }
+  void start(event_loop& loop, ready_node& waiter) noexcept;
+  void abandon() noexcept;
   /// Bytes, 0, or a negative errno value.
   std::int64_t result() const noexcept { return result_; }
   /// What an open gave.
   owned_fd take_opened() noexcept { return std::move(opened_); }
 
  private:
-  void complete(std::int64_t result) noexcept override {
-    result_ = result;
-    done_ = true;
-    if (request().what == file_request::kind::open && result >= 0) opened_ = owned_fd(static_cast<int>(result));
-    if (request().what == file_request::kind::close && result != -ECANCELED) keep_.descriptor->release();
-    if (waiter_ != nullptr) {
-      loop_->post(*waiter_);
-    } else {
-      delete this;
-    }
-  }
+  MILLRACE_INLINE void complete(std::int64_t result) noexcept override;
 
   file_keep keep_;
   event_loop* loop_ = nullptr;
@@ -86,11 +65,7 @@ class file_wait {
       if (waiting_) job_.release()->abandon();
     }
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) noexcept {
-      suspend(handle);
-      waiting_ = true;
-      job_->start(loop_, node());
-    }
+    void await_suspend(std::coroutine_handle<> handle) noexcept;
     std::int64_t await_resume() noexcept {
       waiting_ = false;
       return job_->result();
@@ -108,3 +83,7 @@ class file_wait {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/detail/impl/file_job.ipp>
+#endif

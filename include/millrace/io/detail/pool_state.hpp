@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/detail/away_count.hpp>
 #include <millrace/coro/executor.hpp>
@@ -36,17 +37,7 @@ class pool_job : public remote_node {
  private:
   friend class pool_state;
 
-  void run() noexcept override {
-    executor_->operation_finished();
-    done_ = true;
-    if (waiter_ != nullptr) {
-      executor_->post(*waiter_);
-    } else {
-      const std::shared_ptr<away_count> away = std::move(away_);
-      delete this;  // the function too: only then is nothing left
-      away->came_home();
-    }
-  }
+  MILLRACE_INLINE void run() noexcept override;
 
   std::shared_ptr<away_count> away_;  // of one that nobody waits for
   std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
@@ -66,63 +57,23 @@ class pool_state {
   pool_state& operator=(const pool_state&) = delete;
 
   /// False when the pool has ended: there may be no thread any more.
-  bool submit(pool_job& job) noexcept {
-    {
-      std::lock_guard lock(mutex_);
-      if (stopping_) return false;
-      job.prev_ = head_.prev_;
-      job.next_ = &head_;
-      head_.prev_->next_ = &job;
-      head_.prev_ = &job;
-    }
-    changed_.notify_one();
-    return true;
-  }
+  bool submit(pool_job& job) noexcept;
 
   /// Takes a job back that no thread has begun; false when it is too late.
-  bool withdraw(pool_job& job) noexcept {
-    std::lock_guard lock(mutex_);
-    if (job.next_ == nullptr) return false;
-    unlink(job);
-    return true;
-  }
+  bool withdraw(pool_job& job) noexcept;
 
   /// From now on no job is taken, and threads leave when the queue is empty.
-  void stop() noexcept {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-  }
+  void stop() noexcept;
 
   /// The body of a pool thread.
-  void work() noexcept {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      while (head_.next_ == &head_ && !stopping_) changed_.wait(lock);
-      if (head_.next_ == &head_) return;
-      pool_job& job = *head_.next_;
-      unlink(job);
-      lock.unlock();
-      const std::int64_t begun = monotonic_ns();
-      job.execute();
-      job.spent_ns_ = monotonic_ns() - begun;
-      job.executor_->post_remote(job);  // the job may be gone from here on
-      lock.lock();
-    }
-  }
+  void work() noexcept;
 
  private:
   class list_head final : public pool_job {
     void execute() noexcept override {}
   };
 
-  static void unlink(pool_job& job) noexcept {
-    job.prev_->next_ = job.next_;
-    job.next_->prev_ = job.prev_;
-    job.prev_ = job.next_ = nullptr;
-  }
+  static void unlink(pool_job& job) noexcept;
 
   std::mutex mutex_;
   condition changed_;
@@ -130,28 +81,8 @@ class pool_state {
   bool stopping_ = false;
 };
 
-inline bool pool_job::start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept {
-  pool_ = std::move(pool);
-  executor_ = &ex;
-  waiter_ = &waiter;
-  ex.operation_started();
-  if (pool_->submit(*this)) return true;
-  ex.operation_finished();
-  executor_ = nullptr;
-  return false;
-}
-
-inline void pool_job::abandon(const std::shared_ptr<away_count>& away) noexcept {
-  if (executor_ != nullptr && !done_) {
-    if (!pool_->withdraw(*this)) {
-      waiter_ = nullptr;
-      away_ = away;
-      away_->left();
-      return;
-    }
-    executor_->operation_finished();
-  }
-  delete this;
-}
-
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/detail/impl/pool_state.ipp>
+#endif

@@ -69,25 +69,9 @@ class remote_task : public guest {
 
   // ---- at home
 
-  void send(executor& home, executor& away, ready_node& sender) noexcept {
-    home_ = &home;
-    away_ = &away;
-    waiter_ = &sender;
-    home.operation_started();
-    away.post_remote(start_);
-  }
+  void send(executor& home, executor& away, ready_node& sender) noexcept;
   /// Counts as `away` until it has ended.
-  void drop(const std::shared_ptr<away_count>& away) noexcept {
-    waiter_ = nullptr;
-    if (has_result_ || home_ == nullptr) {
-      delete this;
-    } else {
-      cancelling_ = true;
-      dropped_by_ = away;
-      dropped_by_->left();
-      away_->post_remote(cancel_);
-    }
-  }
+  void drop(const std::shared_ptr<away_count>& away) noexcept;
 
  protected:
   remote_task() noexcept = default;
@@ -108,18 +92,7 @@ class remote_task : public guest {
   std::exception_ptr error_;
 
  private:
-  void on_start() noexcept {
-    away_->operation_started();
-    guest_list* const all = away_->find_service<guest_list>();
-    if (all != nullptr && all->failure()) return fail(all->failure());
-    if (all != nullptr) all->add(*this);
-    try {
-      start_task(*away_);
-    } catch (...) {
-      failed();
-      return_result();
-    }
-  }
+  void on_start() noexcept;
   void on_end() noexcept { return_result(); }
   void on_cancel() noexcept {
     if (!returned_ && !ended_) return_result();
@@ -133,14 +106,7 @@ class remote_task : public guest {
     return_result();
   }
   // Unless it is being cancelled, home may delete this from the post on.
-  void return_result() noexcept {
-    returned_ = true;
-    unlink();
-    destroy_task();
-    executor& away = *away_;
-    home_->post_remote(result_message_);
-    away.operation_finished();
-  }
+  void return_result() noexcept;
 
   // ---- at home
 
@@ -152,16 +118,7 @@ class remote_task : public guest {
     has_answer_ = true;
     if (has_result_) complete();
   }
-  void complete() noexcept {
-    home_->operation_finished();
-    if (waiter_ != nullptr) {
-      home_->post(*waiter_);
-    } else {
-      const std::shared_ptr<away_count> away = std::move(dropped_by_);
-      delete this;
-      away->came_home();
-    }
-  }
+  void complete() noexcept;
 
   message<remote_task, &remote_task::on_start> start_{*this};
   message<remote_task, &remote_task::on_end> end_{*this};
@@ -217,3 +174,7 @@ class remote_task_for final : public remote_task {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/detail/impl/remote_task.ipp>
+#endif

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <coroutine>
 #include <cstddef>
@@ -19,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/task.hpp>
@@ -33,27 +33,10 @@ class either_readable {
 
   class awaiter : private timer_node {
    public:
-    awaiter(int a, int b, time_point due, promise_base& promise)
-        : loop_(event_loop::of(promise.get_executor())),
-          promise_(promise),
-          a_(a),
-          b_(b),
-          due_(due),
-          first_(*this),
-          second_(*this) {}
+    awaiter(int a, int b, time_point due, promise_base& promise);
     ~awaiter() override { stop(); }
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      node_.set(handle, promise_.stage());
-      loop_.add_timer(*this, due_);
-      try {
-        if (a_ >= 0) loop_.watch(first_, a_, POLLIN);
-        if (b_ >= 0) loop_.watch(second_, b_, POLLIN);
-      } catch (...) {
-        stop();
-        throw;
-      }
-    }
+    void await_suspend(std::coroutine_handle<> handle);
     void await_resume() noexcept { stop(); }
 
    private:
@@ -72,11 +55,7 @@ class either_readable {
       stop();
       loop_.post(node_);
     }
-    void stop() noexcept {
-      loop_.remove_timer(*this);
-      if (first_.watched()) loop_.unwatch(first_);
-      if (second_.watched()) loop_.unwatch(second_);
-    }
+    void stop() noexcept;
 
     event_loop& loop_;
     promise_base& promise_;
@@ -112,13 +91,7 @@ class child_process {
   pid_t pid() const noexcept { return pid_; }
   int pidfd() const noexcept { return pidfd_; }
   /// False when it has not ended yet: killed, it may still wait for a disk. Never blocks.
-  bool reap() noexcept {
-    if (pid_ < 0) return true;
-    const pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
-    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
-    pid_ = -1;
-    return true;
-  }
+  bool reap() noexcept;
 
  private:
   pid_t pid_ = -1;
@@ -126,23 +99,13 @@ class child_process {
 };
 
 /// Reaps `ending` when it has ended.
-template <class = void>
-task<void> reap(child_process ending) {
-  executor& ex = co_await this_executor();
-  constexpr duration longest(1'000'000'000);
-  duration pause = ending.pidfd() < 0 ? duration(1'000'000) : longest;  // without a descriptor time is asked
-  while (!ending.reap()) {
-    const either_readable wait(ending.pidfd(), -1, ex.now() + pause);
-    co_await wait;
-    pause = std::min(2 * pause, longest);
-  }
-}
+MILLRACE_COROUTINE task<void> reap(child_process ending);
 
 /// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
 /// error is ours (so what it says is seen by a person and gets into no message). The whole group is killed at the end,
 /// and what does not end at once is reaped by the executor's root scope, which lets go of it where the executor ends
 /// before.
-template <class = void>
+template <class = void>  // its destructor names a coroutine: see MILLRACE_COROUTINE
 class shell_process {
  public:
   shell_process(executor& ex, const std::string& command) : executor_(ex) {
@@ -258,3 +221,7 @@ class shell_process {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/io/detail/impl/shell_process.ipp>
+#endif

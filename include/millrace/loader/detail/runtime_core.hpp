@@ -35,12 +35,12 @@ class runtime_core final : public runtime_parts {
     do {
       const bool refused = !loops_.empty() && std::strcmp(loops_.back()->loop().backend(), "epoll") == 0;
       if (refused) how.log = &say_nothing;  // it has been said
-      loops_.push_back(std::make_unique<basic_loop_thread<Unused>>(how, this));
+      loops_.push_back(std::make_unique<loop_thread>(how, this));
     } while (loops_.size() < o.loops);
     runs_.resize(loops_.size());
   }
   ~runtime_core() {
-    for (const std::unique_ptr<basic_loop_thread<Unused>>& each : loops_) each->drain();
+    for (const std::unique_ptr<loop_thread>& each : loops_) each->drain();
   }
 
   /// The loop that has the fewest runs gets one more; its number.
@@ -108,7 +108,7 @@ class runtime_core final : public runtime_parts {
   std::vector<slab_pool> slabs_;
   slot_store device_slots_;
   std::unique_ptr<cpu_pool> pool_;
-  std::vector<std::unique_ptr<basic_loop_thread<Unused>>> loops_;  // declared last: they use the rest
+  std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };
 
 }  // namespace millrace::detail

@@ -22,7 +22,6 @@ static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLERR == EPOLLERR &&
               "epoll and poll name the same events with the same bits");
 
 /// A level-triggered epoll set whose events carry a tag.
-template <class = void>
 class epoll_set {
  public:
   epoll_set() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -32,12 +31,7 @@ class epoll_set {
   int fd() const noexcept { return fd_.get(); }
 
   /// Registers `fd`, or changes its registration. Throws io_error (EPERM: a descriptor that cannot be polled).
-  void set(int fd, unsigned events, std::uint64_t tag, bool registered) {
-    epoll_event e{};
-    e.events = events;
-    e.data.u64 = tag;
-    if (::epoll_ctl(fd_.get(), registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl(2)");
-  }
+  void set(int fd, unsigned events, std::uint64_t tag, bool registered);
   void remove(int fd) noexcept { ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
   /// Waits (nullopt: for ever; not positive: not at all) and calls `visit(tag, events)` for a bounded number of events.
@@ -54,20 +48,7 @@ class epoll_set {
  private:
   static constexpr int batch = 128;
 
-  int wait_for(epoll_event* events, std::optional<duration> timeout) noexcept {
-    if (!timeout) return ::epoll_wait(fd_.get(), events, batch, -1);
-    const std::int64_t ns = timeout->count();
-    if (ns <= 0) return ::epoll_wait(fd_.get(), events, batch, 0);
-    if (precise_) {
-      const timespec t{ns / 1000000000, ns % 1000000000};
-      const int n = ::epoll_pwait2(fd_.get(), events, batch, &t, nullptr);
-      if (n >= 0 || (errno != ENOSYS && errno != EPERM)) return n;
-      precise_ = false;  // before Linux 5.11, or filtered
-    }
-    constexpr std::int64_t longest = 3600 * std::int64_t(1000);  // the caller asks again
-    const std::int64_t ms = (ns - 1) / 1000000 + 1;
-    return ::epoll_wait(fd_.get(), events, batch, static_cast<int>(ms < longest ? ms : longest));
-  }
+  int wait_for(epoll_event* events, std::optional<duration> timeout) noexcept;
 
   [[noreturn]] static void fail(const char* call) {
     const int code = errno;
@@ -79,3 +60,7 @@ class epoll_set {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/detail/impl/epoll_set.ipp>
+#endif

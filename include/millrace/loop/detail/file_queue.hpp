@@ -22,38 +22,11 @@ class file_queue {
   bool empty() const noexcept { return head_ == nullptr; }
   std::size_t size() const noexcept { return size_; }
 
-  void push(file_operation& op, place where) noexcept {
-    op.place_ = where;
-    op.prev_ = tail_;
-    op.next_ = nullptr;
-    (tail_ == nullptr ? head_ : tail_->next_) = &op;
-    tail_ = &op;
-    ++size_;
-  }
-  file_operation& pop() noexcept {
-    file_operation& op = *head_;
-    remove(op);
-    return op;
-  }
-  void remove(file_operation& op) noexcept {
-    (op.prev_ == nullptr ? head_ : op.prev_->next_) = op.next_;
-    (op.next_ == nullptr ? tail_ : op.next_->prev_) = op.prev_;
-    op.prev_ = op.next_ = nullptr;
-    op.place_ = place::outside;
-    --size_;
-  }
+  void push(file_operation& op, place where) noexcept;
+  file_operation& pop() noexcept;
+  void remove(file_operation& op) noexcept;
 
-  void swap(file_queue& other) noexcept {
-    file_operation* const head = head_;
-    file_operation* const tail = tail_;
-    const std::size_t size = size_;
-    head_ = other.head_;
-    tail_ = other.tail_;
-    size_ = other.size_;
-    other.head_ = head;
-    other.tail_ = tail;
-    other.size_ = size;
-  }
+  void swap(file_queue& other) noexcept;
 
   static place place_of(const file_operation& op) noexcept { return op.place_; }
   static void set_result(file_operation& op, std::int64_t result) noexcept { op.result_ = result; }
@@ -69,3 +42,7 @@ class file_queue {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/detail/impl/file_queue.ipp>
+#endif

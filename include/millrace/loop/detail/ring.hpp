@@ -2,17 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 
 #include <liburing.h>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/compiler.hpp>
-#include <millrace/base/error.hpp>
 
 #if MILLRACE_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -21,7 +17,6 @@
 namespace millrace::detail {
 
 /// An io_uring: setting it up as the kernel allows, entering the kernel as seldom as possible.
-template <class = void>
 class ring {
  public:
   /// Ways to set a ring up, best first. `deferred` (Linux 6.1): one thread submits, completions are prepared when it
@@ -34,21 +29,8 @@ class ring {
   ~ring() { close(); }
 
   /// 0, or the errno value with which the kernel refuses. A `deferred` ring belongs to the thread that calls enable().
-  int open(unsigned entries, unsigned completions, flavour best) noexcept {
-    int error = EINVAL;
-    for (int f = static_cast<int>(best); f <= static_cast<int>(flavour::plain) && error == EINVAL; ++f) {
-      error = open_as(entries, completions, static_cast<flavour>(f));
-    }
-    return error;
-  }
-  void close() noexcept {
-    if (!open_) return;
-#if MILLRACE_TSAN
-    __tsan_release(const_cast<char*>(&addresses_));
-#endif
-    io_uring_queue_exit(&ring_);
-    open_ = false;
-  }
+  int open(unsigned entries, unsigned completions, flavour best) noexcept;
+  void close() noexcept;
 
   /// Makes the calling thread the ring's. Once, before the first entry.
   int enable() noexcept {
@@ -62,68 +44,23 @@ class ring {
   unsigned overflows() const noexcept { return *ring_.cq.koverflow; }
 
   /// A free submission entry; null when the kernel takes no more at the moment.
-  io_uring_sqe* entry() noexcept {
-    io_uring_sqe* e = io_uring_get_sqe(&ring_);
-    if (e != nullptr) return e;
-    io_uring_submit(&ring_);  // what it could not take stays; the next wait() or poke() tells why
-    return io_uring_get_sqe(&ring_);
-  }
+  io_uring_sqe* entry() noexcept;
 
   /// Submits, and lets completions come in. No system call when there is nothing to submit and nothing to fetch.
-  int poke() noexcept {
-    if (io_uring_sq_ready(&ring_) > 0) return io_uring_submit_and_get_events(&ring_);
-    const unsigned flags = IO_URING_READ_ONCE(*ring_.sq.kflags);
-    if ((flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0) return io_uring_get_events(&ring_);
-    return 0;
-  }
+  int poke() noexcept;
 
   /// Submits and waits for a completion, at most for `timeout`.
-  int wait(std::optional<duration> timeout) noexcept {
-    io_uring_cqe* unused = nullptr;
-    if (!timeout) return io_uring_submit_and_wait_timeout(&ring_, &unused, 1, nullptr, nullptr);
-    __kernel_timespec t{timeout->count() / 1000000000, timeout->count() % 1000000000};
-    return io_uring_submit_and_wait_timeout(&ring_, &unused, 1, &t, nullptr);
-  }
+  int wait(std::optional<duration> timeout) noexcept;
 
   /// Takes one completion, which must be there.
   struct completion {
     std::uint64_t data;
     int result;
   };
-  completion take() noexcept {
-    io_uring_cqe* cqe = nullptr;
-    io_uring_peek_cqe(&ring_, &cqe);
-    const completion c{cqe->user_data, cqe->res};
-    io_uring_cqe_seen(&ring_, cqe);
-    return c;
-  }
+  completion take() noexcept;
 
  private:
-  int open_as(unsigned entries, unsigned completions, flavour f) noexcept {
-    io_uring_params p;
-    std::memset(&p, 0, sizeof p);
-    p.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
-    p.cq_entries = completions;
-    if (f == flavour::deferred) {
-      p.flags |= IORING_SETUP_SUBMIT_ALL | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SINGLE_ISSUER |
-                 IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_R_DISABLED;
-    } else if (f == flavour::cooperative) {
-      p.flags |= IORING_SETUP_SUBMIT_ALL | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_COOP_TASKRUN;
-    }
-    const int rc = io_uring_queue_init_params(entries, &ring_, &p);
-    if (rc < 0) return -rc;
-#if MILLRACE_TSAN
-    __tsan_acquire(const_cast<char*>(&addresses_));
-#endif
-    constexpr unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG | IORING_FEAT_SUBMIT_STABLE;
-    if ((p.features & needed) != needed) {
-      io_uring_queue_exit(&ring_);
-      return ENOSYS;
-    }
-    open_ = true;
-    flavour_ = f;
-    return 0;
-  }
+  int open_as(unsigned entries, unsigned completions, flavour f) noexcept;
 
 #if MILLRACE_TSAN
   // liburing maps rings by system calls of its own, which the thread sanitizer does not see: it would take a ring for
@@ -136,3 +73,7 @@ class ring {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/detail/impl/ring.ipp>
+#endif

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include <pthread.h>
@@ -13,18 +12,6 @@
 #include <millrace/base/compiler.hpp>
 
 namespace millrace::detail {
-
-/// Takes a thread's right to preempt the thread that wakes it (SCHED_BATCH, sched(7)). Otherwise a training thread that
-/// takes a batch, and thereby wakes the loop, loses its core for a slice or two: at the 99th percentile it got its next
-/// batch after 5.4 ms, now after 0.03 ms (two cores, both busy). The share of the cores stays the same. A policy that
-/// the program has chosen is left alone, and so is the thread where the kernel refuses.
-inline void let_waker_run(pthread_t thread) noexcept {
-  int policy = 0;
-  sched_param parameters{};
-  if (::pthread_getschedparam(thread, &policy, &parameters) == 0 && policy == SCHED_OTHER) {
-    ::pthread_setschedparam(thread, SCHED_BATCH, &parameters);
-  }
-}
 
 /// One of the library's own threads: it runs with every signal blocked but those that it raises by a fault of its own,
 /// so that the program's handlers run on the program's threads; with a name for top(1) and debuggers; and behind the
@@ -44,23 +31,12 @@ class thread {
     static_cast<void>(all_of_it.release());  // the thread's own now
   }
   thread(thread&& other) noexcept : id_(other.id_), joinable_(other.joinable_) { other.joinable_ = false; }
-  thread& operator=(thread&& other) noexcept {
-    MILLRACE_ASSERT(!joinable_, "a thread was replaced that nobody has joined");
-    id_ = other.id_;
-    joinable_ = other.joinable_;
-    other.joinable_ = false;
-    return *this;
-  }
+  thread& operator=(thread&& other) noexcept;
   ~thread() { MILLRACE_ASSERT(!joinable_, "a thread was dropped that nobody has joined"); }
 
   bool joinable() const noexcept { return joinable_; }
   /// Waits for the end of the body.
-  void join() noexcept {
-    MILLRACE_ASSERT(joinable_, "there is no thread to be joined");
-    const int failed = ::pthread_join(id_, nullptr);
-    MILLRACE_ASSERT(failed == 0, "a thread was to wait for its own end");
-    joinable_ = false;
-  }
+  void join() noexcept;
 
  private:
   template <class Body>
@@ -70,23 +46,14 @@ class thread {
     return nullptr;
   }
 
-  void start(const char* name, void* (*entry)(void*), void* argument) {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    // Not those that a thread raises by what it does itself: blocked, they end the program past its crash handler.
-    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) ::sigdelset(&all, own);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread begins with the mask of its maker
-    const int failed = ::pthread_create(&id_, nullptr, entry, argument);
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (failed != 0) throw std::system_error(failed, std::generic_category(), "no thread could be started");
-    joinable_ = true;
-    ::pthread_setname_np(id_, name);
-    let_waker_run(id_);
-  }
+  void start(const char* name, void* (*entry)(void*), void* argument);
 
   pthread_t id_{};
   bool joinable_ = false;
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/detail/impl/thread.ipp>
+#endif

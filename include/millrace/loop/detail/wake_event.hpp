@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
 
 #include <sys/eventfd.h>
 
@@ -29,18 +28,9 @@ class wake_event {
   void sleep_ends() noexcept { sleeping_.store(false, std::memory_order_relaxed); }
 
   /// Any thread, after it has locked the inbox.
-  void wake() noexcept {
-    if (!sleeping_.load(std::memory_order_relaxed)) return;
-    const std::uint64_t one = 1;
-    while (::write(fd_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-    }
-  }
+  void wake() noexcept;
   /// After the kernel said that the descriptor is readable.
-  void clear() noexcept {
-    std::uint64_t count;
-    while (::read(fd_.get(), &count, sizeof count) < 0 && errno == EINTR) {
-    }
-  }
+  void clear() noexcept;
 
  private:
   owned_fd fd_;
@@ -48,3 +38,7 @@ class wake_event {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/detail/impl/wake_event.ipp>
+#endif

@@ -48,42 +48,13 @@ class watch_table {
     return w.slot_;
   }
 
-  template <class = void>
-  std::uint32_t attach(fd_watch& w) {
-    if (free_ == no_slot) {
-      MILLRACE_ASSERT(slots_.size() < max_slots, "too many watches");
-      slots_.emplace_back();
-      free_ = static_cast<std::uint32_t>(slots_.size() - 1);
-    }
-    const std::uint32_t index = free_;
-    free_ = slots_[index].next_free;
-    slots_[index].owner = &w;
-    ++live_;
-    w.slot_ = index;
-    return index;
-  }
+  std::uint32_t attach(fd_watch& w);
 
   /// Frees the slot; everything under way for it is stale from now on.
-  void detach(fd_watch& w) noexcept {
-    slot& s = slots_[w.slot_];
-    const std::uint32_t generation = s.generation + 1;
-    const bool listed = s.listed;
-    s = slot();
-    s.generation = generation;
-    s.listed = listed;
-    s.next_free = free_;
-    free_ = w.slot_;
-    --live_;
-    w.slot_ = fd_watch::none;
-  }
+  void detach(fd_watch& w) noexcept;
 
   /// The slot that a completion is for; null when it is stale.
-  slot* find(std::uint64_t tag_of_completion) noexcept {
-    const auto index = static_cast<std::uint32_t>(tag_of_completion);
-    if (index >= slots_.size()) return nullptr;
-    slot& s = slots_[index];
-    return s.owner != nullptr && s.generation == static_cast<std::uint32_t>(tag_of_completion >> 32) ? &s : nullptr;
-  }
+  slot* find(std::uint64_t tag_of_completion) noexcept;
 
   std::size_t size() const noexcept { return slots_.size(); }
   static void report(fd_watch& w, unsigned poll_events) noexcept { w.ready(poll_events); }
@@ -97,3 +68,7 @@ class watch_table {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loop/detail/impl/watch_table.ipp>
+#endif

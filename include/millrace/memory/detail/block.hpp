@@ -5,10 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
-
-#include <millrace/base/compiler.hpp>
 
 namespace millrace::detail {
 
@@ -28,18 +24,10 @@ struct block {
 };
 
 /// One allocation holding the block and its payload.
-inline block* allocate_block(std::size_t capacity) {
-  if (capacity > SIZE_MAX - sizeof(block)) throw std::bad_alloc();
-  void* memory = std::malloc(sizeof(block) + capacity);
-  if (memory == nullptr) throw std::bad_alloc();
-  auto* b = new (memory) block();
-  b->data = static_cast<char*>(memory) + sizeof(block);
-  b->capacity = capacity;
-  b->recycle = [](block* self) noexcept {
-    self->~block();
-    std::free(self);
-  };
-  return b;
-}
+block* allocate_block(std::size_t capacity);
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/memory/detail/impl/block.ipp>
+#endif

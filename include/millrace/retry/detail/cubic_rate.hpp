@@ -10,11 +10,7 @@ namespace millrace::detail {
 class cubic_rate {
  public:
   /// The limit was met at `rate`; gives the rate from now on.
-  double throttled(double rate, double now) noexcept {
-    met_at_rate_ = rate;
-    met_at_ = now;
-    return rate * beta;
-  }
+  double throttled(double rate, double now) noexcept;
   /// The rate at `now`, when the limit has not been met since.
   double grown(double now) const noexcept {
     const double x = now - met_at_ - window();
@@ -32,3 +28,7 @@ class cubic_rate {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/retry/detail/impl/cubic_rate.ipp>
+#endif

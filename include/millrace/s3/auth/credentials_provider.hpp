@@ -27,7 +27,7 @@ class credentials_provider {
 };
 
 /// Always the same credentials.
-template <class = void>
+template <class = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
 class basic_fixed_credentials final : public credentials_provider {
  public:
   explicit basic_fixed_credentials(credentials value) : value_(std::move(value)) {}

@@ -24,7 +24,7 @@ namespace millrace::s3 {
 /// The variables are copied now; files are read at every refresh, and nothing is asked before the first request.
 /// `services` is how STS and SSO are reached (proxy, certificate authorities); instance and container are always asked
 /// directly. A template so that programs that do not use it do not pay for it.
-template <class Surroundings = detail::surroundings<>>
+template <class Surroundings = detail::surroundings>
 std::shared_ptr<credentials_provider> default_credentials(const environment& variables = process_environment(),
                                                  http::transport_options services = http::transport_options()) {
   using chain = detail::default_chain<Surroundings>;

@@ -2,19 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
-#include <millrace/base/error.hpp>
-#include <millrace/s3/arn.hpp>
 #include <millrace/s3/config/config.hpp>
-#include <millrace/s3/config/detail/endpoint_url.hpp>
-#include <millrace/s3/config/detail/host_name.hpp>
-#include <millrace/s3/config/detail/partition.hpp>
 #include <millrace/text/ascii.hpp>
-#include <millrace/text/percent.hpp>
 
 namespace millrace::s3 {
 
@@ -27,8 +19,7 @@ class endpoint {
   /// `bucket` is a name or the ARN of an access point; empty for the service itself. Throws configuration_error for
   /// what cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
   /// supported: directory buckets (S3 Express), Outposts, Object Lambda and multi-region access points.
-  template <class Config>
-  endpoint(const Config& c, std::string_view bucket);
+  endpoint(const config& c, std::string_view bucket);
 
   /// `http` or `https`.
   std::string_view scheme() const noexcept { return scheme_; }
@@ -40,46 +31,18 @@ class endpoint {
   std::string_view service() const noexcept { return "s3"; }
 
   /// The encoded path of an object, given its raw key; of the bucket for an empty key.
-  std::string path(std::string_view key) const {
-    std::string out;
-    out.reserve(base_.size() + 1 + key.size() + key.size() / 8);
-    out += base_;
-    if (out.empty() || !key.empty()) out += '/';
-    text::append_encoded_path(out, key);
-    return out;
-  }
+  std::string path(std::string_view key) const;
 
   /// scheme://host/path of an object, without a query.
-  std::string url(std::string_view key) const {
-    std::string out(scheme_);
-    out += "://";
-    out += host_;
-    out += path(key);
-    return out;
-  }
+  std::string url(std::string_view key) const;
 
  private:
-  template <class Config>
-  void use_access_point(const Config& c, std::string_view text);
+  void use_access_point(const config& c, std::string_view text);
   static void refuse_unsupported(std::string_view bucket);
-  [[noreturn]] static void refuse(std::string why, std::string_view bucket = {}) {
-    where at;
-    at.object = bucket;
-    throw configuration_error(std::move(why), at);
-  }
+  [[noreturn]] static void refuse(std::string why, std::string_view bucket = {});
 
   /// `s3.us-east-1.amazonaws.com`, `s3-accesspoint-fips.dualstack.eu-west-1.amazonaws.com`.
-  template <class Config>
-  static std::string regional_host(const Config& c, std::string_view service, std::string_view region) {
-    std::string host(service);
-    if (c.fips) host += "-fips";
-    if (c.dual_stack) host += ".dualstack";
-    host += '.';
-    host += region;
-    host += '.';
-    host += detail::partition_of(region).dns_suffix;
-    return host;
-  }
+  static std::string regional_host(const config& c, std::string_view service, std::string_view region);
 
   /// Host names are signed in lower case; regions (of S3-alikes, say) keep theirs in the scope.
   void lower_host() noexcept {
@@ -92,106 +55,8 @@ class endpoint {
   std::string base_;  // encoded path in front of the key, no slash at its end
 };
 
-// ---------------------------------------------------------------------------------------------- implementation
-
-template <class Config>
-endpoint::endpoint(const Config& c, std::string_view bucket) {
-  const bool custom = !c.endpoint_url.empty();
-  region_ = c.region;
-  if (region_.empty() && custom) region_ = "us-east-1";  // what S3-alikes without regions expect
-  if (region_.empty()) refuse("no region is set: set AWS_REGION or pass one");
-  if (!detail::is_host_labels(region_)) refuse("not a region name: \"" + region_ + "\"");
-  if (custom && c.dual_stack) refuse("dual-stack cannot be combined with a custom endpoint");
-  if (custom && c.fips) refuse("FIPS cannot be combined with a custom endpoint");
-  if (c.fips && detail::partition_of(region_).name == "aws-cn") {
-    refuse("there are no FIPS endpoints in the region " + region_);
-  }
-  refuse_unsupported(bucket);
-  if (bucket.substr(0, 4) == "arn:") {
-    use_access_point(c, bucket);
-    return;
-  }
-
-  // The pseudo region aws-global, and us-east-1 on demand, stand for the one host that has no region in its name.
-  const bool global = region_ == "aws-global" || (c.global_us_east_1 && region_ == "us-east-1");
-  if (region_ == "aws-global") region_ = "us-east-1";
-
-  bool address = false;
-  std::string port;
-  if (custom) {
-    const detail::endpoint_url url = detail::endpoint_url::parse(c.endpoint_url);
-    scheme_ = url.scheme();
-    host_ = url.host();
-    port = url.port();
-    base_ = url.prefix();
-    address = url.is_address();
-  } else if (global && !c.fips && !c.dual_stack) {
-    host_ = "s3.amazonaws.com";
-  } else {
-    host_ = regional_host(c, "s3", region_);
-  }
-  const bool in_host = !bucket.empty() && !address && c.style != addressing::path &&
-                       !(custom && c.style == addressing::automatic) &&
-                       detail::is_virtual_hostable_bucket(bucket, scheme_ == "http");
-  if (in_host) {
-    host_.insert(0, 1, '.');
-    host_.insert(0, bucket);
-  } else if (!bucket.empty()) {
-    base_ += '/';
-    text::append_encoded_query(base_, bucket);
-  }
-  host_ += port;
-  lower_host();
-}
-
-template <class Config>
-void endpoint::use_access_point(const Config& c, std::string_view text) {
-  const std::optional<arn> name = arn::parse(text);
-  if (!name) refuse("not a complete ARN: expected arn:partition:s3:region:account:accesspoint:name", text);
-  if (name->service == "s3-outposts") refuse("S3 on Outposts is not supported", text);
-  if (name->service == "s3-object-lambda") refuse("S3 Object Lambda is not supported", text);
-  if (name->service != "s3") refuse("the ARN is not of S3", text);
-  if (name->resource_part(0) != std::string_view("accesspoint")) refuse("the ARN is not of an access point", text);
-  const std::string_view point = name->resource_part(1).value_or(std::string_view());
-  if (point.empty() || name->resource_part(2)) refuse("the ARN must name one access point", text);
-  if (name->region.empty()) refuse("multi-region access points are not supported (they need SigV4A)", text);
-  if (c.style == addressing::path) refuse("an access point cannot be addressed in the path", text);
-  if (!detail::is_host_labels(name->region)) refuse("the ARN's region is not a region name", text);
-  if (!detail::is_host_label(point)) refuse("the ARN's access point name may only have letters, digits and -", text);
-  if (!detail::is_host_label(name->account)) refuse("the ARN's account may only have letters, digits and -", text);
-  const detail::partition there = detail::partition_of(name->region);
-  if (there.name != detail::partition_of(region_).name || there.name != name->partition) {
-    refuse("the ARN is of another AWS partition than the region " + region_, text);
-  }
-  if (name->region != region_ && !c.use_arn_region) {
-    refuse("the ARN's region is not " + region_ + ", and the use of other regions is switched off", text);
-  }
-  host_ = point;
-  host_ += '-';
-  host_ += name->account;
-  host_ += '.';
-  if (c.endpoint_url.empty()) {
-    host_ += regional_host(c, "s3-accesspoint", name->region);
-  } else {
-    const detail::endpoint_url url = detail::endpoint_url::parse(c.endpoint_url);
-    if (url.is_address()) refuse("an access point cannot be reached at an address", text);
-    scheme_ = url.scheme();
-    host_ += url.host();
-    host_ += url.port();
-    base_ = url.prefix();
-  }
-  lower_host();
-  region_ = name->region;
-}
-
-inline void endpoint::refuse_unsupported(std::string_view bucket) {
-  const auto ends_with = [&](std::string_view suffix) {
-    return bucket.size() > suffix.size() && bucket.substr(bucket.size() - suffix.size()) == suffix;
-  };
-  if (ends_with("--x-s3") || ends_with("--xa-s3")) {
-    refuse("directory buckets (S3 Express One Zone) are not supported", bucket);
-  }
-  if (ends_with("--op-s3")) refuse("S3 on Outposts is not supported", bucket);
-}
-
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/config/impl/endpoint.ipp>
+#endif

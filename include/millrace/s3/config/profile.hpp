@@ -4,7 +4,6 @@
 
 #include <openssl/crypto.h>
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,57 +18,38 @@ namespace millrace::s3 {
 /// Names are lower case. Values may be secrets: they are overwritten on destruction, and nothing here prints them.
 ///
 /// A template, as all of this floor that few programs use: it is compiled where it is used.
-template <class = void>
-class basic_profile {
+class profile {
  public:
   using table = detail::name_table<std::string>;
 
-  basic_profile() = default;
-  basic_profile(basic_profile&&) noexcept = default;
-  basic_profile& operator=(basic_profile&&) noexcept = default;
-  basic_profile(const basic_profile&) = delete;
-  basic_profile& operator=(const basic_profile&) = delete;
-  ~basic_profile() {
+  profile() = default;
+  profile(profile&&) noexcept = default;
+  profile& operator=(profile&&) noexcept = default;
+  profile(const profile&) = delete;
+  profile& operator=(const profile&) = delete;
+  ~profile() {
     for (const auto& p : properties_.entries()) OPENSSL_cleanse(p->value.data(), p->value.size());
   }
 
   /// The value of a property (name in lower case); nothing when absent. A value of several lines has `\n` between
   /// them. Valid as long as the profile.
-  std::optional<std::string_view> find(std::string_view name) const noexcept {
-    const std::string* const found = properties_.find(name);
-    if (found == nullptr) return std::nullopt;
-    return std::string_view(*found);
-  }
+  std::optional<std::string_view> find(std::string_view name) const noexcept;
 
   /// A sub-property, `name` below `property` (`s3` and `addressing_style`); the last one wins.
-  std::optional<std::string_view> find(std::string_view property, std::string_view name) const noexcept {
-    std::optional<std::string_view> result;
-    std::string_view rest = find(property).value_or(std::string_view());
-    while (!rest.empty()) {
-      const std::size_t end = rest.find('\n');
-      const std::string_view line = rest.substr(0, end);
-      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-      const std::size_t equals = line.find('=');
-      if (equals != std::string_view::npos && trimmed(line.substr(0, equals)) == name) {
-        result = trimmed(line.substr(equals + 1));
-      }
-    }
-    return result;
-  }
+  std::optional<std::string_view> find(std::string_view property, std::string_view name) const noexcept;
 
   void set(std::string_view name, std::string value) { properties_[name] = std::move(value); }
   bool empty() const noexcept { return properties_.empty(); }
   const table& properties() const noexcept { return properties_; }
 
  private:
-  static std::string_view trimmed(std::string_view text) noexcept {
-    const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-  }
+  static std::string_view trimmed(std::string_view text) noexcept;
 
   table properties_;
 };
-using profile = basic_profile<>;
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/config/impl/profile.ipp>
+#endif

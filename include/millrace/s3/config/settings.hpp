@@ -21,24 +21,23 @@ namespace millrace::s3 {
 /// A file that is not there counts as empty, and so does one in its default place that may not be read (a container
 /// whose HOME is another user's). One that a variable names must be readable, and a file that cannot be parsed is an
 /// error that names file and line: configured but broken is not the same as not configured.
-template <class T = void>
-class basic_settings {
+class settings {
  public:
   /// `read_file(path)` gives a detail::file_text. `variables` must outlive the settings. Throws configuration_error.
   template <class ReadFile>
-  basic_settings(const environment& variables, ReadFile&& read_file)
+  settings(const environment& variables, ReadFile&& read_file)
       : variables_(variables), location_(profile_location::from_environment(variables)) {
     const detail::file_text config = text_of(location_.config_path, "AWS_CONFIG_FILE", read_file);
     const detail::file_text keys = text_of(location_.credentials_path, "AWS_SHARED_CREDENTIALS_FILE", read_file);
-    files_ = basic_profile_file<T>::parse(config.text, keys.text, location_.config_path, location_.credentials_path);
+    files_ = profile_file::parse(config.text, keys.text, location_.config_path, location_.credentials_path);
     named_ = variables.get("AWS_PROFILE").has_value();
   }
   /// From the files of this machine.
-  explicit basic_settings(const environment& variables) : basic_settings(variables, detail::read_small_file<>) {}
+  explicit settings(const environment& variables) : settings(variables, detail::read_small_file) {}
 
   std::optional<std::string> variable(const char* name) const { return variables_.get(name); }
   const environment& variables() const noexcept { return variables_; }
-  const basic_profile_file<T>& files() const noexcept { return files_; }
+  const profile_file& files() const noexcept { return files_; }
   const profile_location& location() const noexcept { return location_; }
 
   /// AWS_PROFILE, or `default`.
@@ -46,29 +45,19 @@ class basic_settings {
   /// True when AWS_PROFILE names it: then it has to be there.
   bool profile_named() const noexcept { return named_; }
   /// Null when there is no such profile.
-  const basic_profile<T>* selected() const noexcept { return files_.find(location_.profile_name); }
+  const profile* selected() const noexcept { return files_.find(location_.profile_name); }
 
   /// A property of the selected profile, of its `s3 =` block, and of its services section (`services = x`, the block
   /// `service` of `[services x]`); blank values count as absent. A services section that is named but missing throws.
   std::optional<std::string_view> property(std::string_view name) const noexcept {
-    const basic_profile<T>* p = selected();
+    const profile* p = selected();
     return p == nullptr ? std::nullopt : filled(p->find(name));
   }
   std::optional<std::string_view> property(std::string_view block, std::string_view name) const noexcept {
-    const basic_profile<T>* p = selected();
+    const profile* p = selected();
     return p == nullptr ? std::nullopt : filled(p->find(block, name));
   }
-  std::optional<std::string_view> service_property(std::string_view service, std::string_view name) const {
-    const std::optional<std::string_view> section = property("services");
-    if (!section) return std::nullopt;
-    const basic_profile<T>* services = files_.find_services(*section);
-    if (services == nullptr) {
-      throw configuration_error(
-          "profile " + profile_name() + " names the services section " + std::string(*section) + ", which is not there",
-          where{location_.config_path, std::nullopt, std::string()});
-    }
-    return filled(services->find(service, name));
-  }
+  std::optional<std::string_view> service_property(std::string_view service, std::string_view name) const;
 
   /// Files that could not be read and were passed over, for explanations.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
@@ -95,10 +84,13 @@ class basic_settings {
 
   environment variables_;
   profile_location location_;
-  basic_profile_file<T> files_;
+  profile_file files_;
   bool named_ = false;
   std::vector<std::string> notes_;
 };
-using settings = basic_settings<>;
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/config/impl/settings.ipp>
+#endif

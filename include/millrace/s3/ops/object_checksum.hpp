@@ -6,28 +6,21 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/s3/ops/detail/upload_parts.hpp>
-#include <millrace/s3/wire/checksum_error.hpp>
+#include <millrace/s3/session.hpp>
 #include <millrace/s3/wire/detail/body_checksum.hpp>
 #include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {
 
 /// What a store keeps of an object, to compare with the bytes of all its parts: see checksum_of(). For one loop.
-template <class Session>
 class object_checksum {
  public:
-  object_checksum(std::shared_ptr<const Session> s, std::string bucket, std::string key, std::string etag,
-                  detail::body_checksum<> sum)
-      : session_(std::move(s)),
-        bucket_(std::move(bucket)),
-        key_(std::move(key)),
-        etag_(std::move(etag)),
-        sum_(std::move(sum)) {}
+  object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key, std::string etag,
+                  detail::body_checksum sum);
 
   /// The version that it is of; may be empty.
   const std::string& etag() const noexcept { return etag_; }
@@ -37,24 +30,14 @@ class object_checksum {
 
   /// When all bytes have been added: throws checksum_error when they are not those of the store. `handed_on` goes into
   /// it. The object must outlive the task.
-  task<void> compare(std::uint64_t handed_on) {
-    if (sum_.matches()) co_return;
-    if (sum_.parts() > 0) {
-      const bool alike = co_await detail::parts_alike(*session_, sum_, bucket_, key_, etag_);
-      if (!alike) co_return;  // it is of parts whose ends were taken for others
-    }
-    std::string reason = "the bytes do not have the " + std::string(sum_.name()) + " of the object";
-    if (handed_on > 0) reason += "; " + std::to_string(handed_on) + " of them were handed on before this was known";
-    throw checksum_error(std::move(reason), where{"s3://" + bucket_ + "/" + key_, std::nullopt, std::string()},
-                         handed_on);
-  }
+  MILLRACE_COROUTINE task<void> compare(std::uint64_t handed_on);
 
  private:
-  const std::shared_ptr<const Session> session_;
+  const std::shared_ptr<const session> session_;
   const std::string bucket_;
   const std::string key_;
   const std::string etag_;
-  detail::body_checksum<> sum_;
+  detail::body_checksum sum_;
 };
 
 namespace detail {
@@ -62,47 +45,20 @@ namespace detail {
 struct declared_checksum {
   declared_checksum() {}
   object_info object;
-  std::optional<body_checksum<>> sum;
+  std::optional<body_checksum> sum;
 };
-
-template <class T>
-task<declared_checksum> checksum_once(const basic_session<T>& s, const operation& op) {
-  declared_checksum result;
-  http::body_options none;
-  http::exchange x = co_await send(s, op, std::move(none));
-  const http::response_head& head = co_await x.head();
-  result.object.size = head.length.value_or(0);
-  result.object.etag = head.etag();
-  result.sum = body_checksum<>::of(head.fields);
-  co_return std::move(result);
-}
 
 }  // namespace detail
 
 /// Asks, by a HEAD, what the store keeps of an object, of the version `if_match` when that is not empty. Null where it
 /// keeps nothing that its bytes could be compared with: no checksum; one of an upload whose parts differ in size; a
 /// store that does not serve HEAD (405, 501).
-template <class Session>
-task<std::unique_ptr<object_checksum<Session>>> checksum_of(std::shared_ptr<const Session> s, std::string bucket,
-                                                            std::string key, std::string if_match) {
-  operation op = detail::head_of(bucket, key, if_match);
-  op.fields.add("x-amz-checksum-mode", "ENABLED");
-  auto attempt = [&] { return detail::checksum_once(*s, op); };
-  detail::declared_checksum declared;
-  try {
-    declared = co_await with_retries<detail::declared_checksum>(*s, attempt);
-  } catch (const error& e) {
-    if (e.status() != 405 && e.status() != 501) throw;
-  }
-  s->expect_crc(declared.sum ? declared.sum->crc() : crc_kind::none);
-  if (!declared.sum) co_return nullptr;
-  std::string etag = declared.object.etag;
-  if (declared.sum->parts() > 0) {
-    const bool found = co_await detail::find_parts(*s, *declared.sum, bucket, key, etag, declared.object.size);
-    if (!found) co_return nullptr;
-  }
-  co_return std::make_unique<object_checksum<Session>>(std::move(s), std::move(bucket), std::move(key), std::move(etag),
-                                                 std::move(*declared.sum));
-}
+MILLRACE_COROUTINE task<std::unique_ptr<object_checksum>> checksum_of(std::shared_ptr<const session> s,
+                                                                      std::string bucket, std::string key,
+                                                                      std::string if_match);
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/ops/impl/object_checksum.ipp>
+#endif

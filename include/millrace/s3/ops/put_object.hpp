@@ -4,32 +4,25 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
-#include <millrace/s3/ops/detail/upload_requests.hpp>
-#include <millrace/s3/ops/send.hpp>
-#include <millrace/s3/ops/with_retries.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/s3/ops/detail/put_plan.hpp>
+#include <millrace/s3/session.hpp>
 
 namespace millrace::s3 {
 
 /// Stores `body` as an object, in one request whose signature covers the payload or its checksum; gives the ETag. At
 /// most 5 GiB (PutObject's limit); the bytes must not change until it is done. Retried as a whole.
-template <class Session>
-task<std::string> put_object(std::shared_ptr<const Session> s, std::string bucket, std::string key, bytes body,
-                             detail::put_plan plan) {
-  co_return co_await detail::store_whole(s, std::move(bucket), std::move(key), std::move(body), plan);
-}
+MILLRACE_COROUTINE task<std::string> put_object(std::shared_ptr<const session> s, std::string bucket, std::string key,
+                                                bytes body, detail::put_plan plan);
 
 /// Creates a bucket; one that is ours already is fine.
-template <class Session>
-task<void> create_bucket(std::shared_ptr<const Session> s, std::string bucket) {
-  const operation op("PUT", std::move(bucket), std::string());
-  auto attempt = [&] { return detail::discard_once(*s, op); };
-  try {
-    co_await with_retries<void>(*s, attempt);
-  } catch (const error& e) {
-    if (e.code() != "BucketAlreadyOwnedByYou") throw;
-  }
-}
+MILLRACE_COROUTINE task<void> create_bucket(std::shared_ptr<const session> s, std::string bucket);
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/ops/impl/put_object.ipp>
+#endif

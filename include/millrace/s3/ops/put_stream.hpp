@@ -11,7 +11,10 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/s3/ops/detail/cut_parts.hpp>
 #include <millrace/s3/ops/detail/open_upload.hpp>
+#include <millrace/s3/ops/detail/upload_requests.hpp>
+#include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {
 
@@ -43,8 +46,8 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 /// while the last request is on its way, the object may be there or not. An upload is left behind only when the answer
 /// to its creation was lost: its id is known to nobody, and stores have a lifecycle rule for these. With only_new, a
 /// retry whose first attempt had succeeded is refused as any other: PreconditionFailed.
-template <class Session, class Content>
-task<object_info> put_stream(std::shared_ptr<const Session> s, std::string bucket, std::string key, Content content,
+template <class Content>
+task<object_info> put_stream(std::shared_ptr<const session> s, std::string bucket, std::string key, Content content,
                              detail::put_plan plan) {
   executor& ex = co_await this_executor();
   where at;
@@ -57,7 +60,7 @@ task<object_info> put_stream(std::shared_ptr<const Session> s, std::string bucke
     stored.etag = co_await detail::store_whole(s, bucket, key, std::move(first->data), plan);
     co_return stored;
   }
-  detail::open_upload<Session> upload(ex, s, bucket, key, plan);
+  detail::open_upload<> upload(ex, s, bucket, key, plan);
   const std::string id = co_await upload.id();
   auto store = [&](detail::object_chunk chunk) {
     return detail::store_part(s, bucket, key, id, std::move(chunk), plan.checksums);

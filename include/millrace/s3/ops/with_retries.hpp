@@ -21,23 +21,10 @@ namespace millrace::s3 {
 
 namespace detail {
 
-template <class = void>
-failed_attempt attempt_that(const error& e) noexcept {
-  failed_attempt failed;
-  failed.what = classify(e.status(), e.code());
-  failed.hint = e.retry_after();
-  return failed;
-}
-template <class = void>
-failed_attempt attempt_that(const http::error& e) noexcept {
-  failed_attempt failed;
-  failed.what = classify(e.kind());
-  failed.timed_out = e.kind() == http::failure::timeout;
-  return failed;
-}
+failed_attempt attempt_that(const error& e) noexcept;
+failed_attempt attempt_that(const http::error& e) noexcept;
 
-template <class T>
-void succeeded(const basic_session<T>& s, retry_policy& policy, const executor& ex) {
+inline void succeeded(const session& s, retry_policy& policy, const executor& ex) {
   policy.after_success();
   if (s.limiter() != nullptr) s.limiter()->ended(ex.now(), false);
 }
@@ -52,8 +39,8 @@ void succeeded(const basic_session<T>& s, retry_policy& policy, const executor& 
 /// attempt with a member progressed() that is true after a failure has brought a good part of the answer, which the
 /// next call goes on from: it does not count (its cost does). The callable lives in the coroutine. Dropping the task
 /// drops the attempt, or the pause, where it stands.
-template <class T, class Attempt, class U>
-task<T> with_retries(const basic_session<U>& s, Attempt attempt) {
+template <class T, class Attempt>
+task<T> with_retries(const session& s, Attempt attempt) {
   retry_policy policy(s.retries(), s.quota());
   bool damaged = false;
   executor& ex = co_await this_executor();
@@ -95,3 +82,7 @@ task<T> with_retries(const basic_session<U>& s, Attempt attempt) {
 }
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/ops/impl/with_retries.ipp>
+#endif

@@ -22,12 +22,7 @@ class signed_headers {
   bool empty() const noexcept { return size_ == 0; }
 
   /// The value of one of them, by lower-case name; empty when absent.
-  std::string_view operator[](std::string_view name) const noexcept {
-    for (const header_field& field : *this) {
-      if (field.name == name) return field.value;
-    }
-    return {};
-  }
+  std::string_view operator[](std::string_view name) const noexcept;
 
   void add(std::string_view name, std::string_view value) noexcept { fields_[size_++] = header_field{name, value}; }
 
@@ -37,3 +32,7 @@ class signed_headers {
 };
 
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/sign/impl/signed_headers.ipp>
+#endif

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include <millrace/s3/wire/detail/xml_legal.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/s3/wire/detail/xml_reader.hpp>
 
 namespace millrace::s3 {
@@ -19,7 +18,6 @@ class error_document {
 
   /// Nothing when `body` is not an intact error document with a code: empty (HEAD), a proxy's HTML page, cut short.
   /// Never throws for the sake of the body. Texts are cut to 1 KiB.
-  template <class = void>
   static std::optional<error_document> parse(std::string_view body);
 
   std::string code;
@@ -42,17 +40,7 @@ class error_document_handler final : public xml_handler {
   void enter(std::string_view path) override {
     if (path == "Error" || path == "ErrorResponse/Error") is_error_ = true;
   }
-  void leaf(std::string_view path, const std::string& text) override {
-    if (path == "ErrorResponse/RequestId") return assign(out_.request_id, text);
-    static constexpr std::string_view outer = "ErrorResponse/";
-    if (path.substr(0, outer.size()) == outer) path.remove_prefix(outer.size());
-    if (path == "Error/Code") return assign(out_.code, text);
-    if (path == "Error/Message") return assign(out_.message, text);
-    if (path == "Error/Region") return assign(out_.region, text);
-    if (path == "Error/Endpoint") return assign(out_.endpoint, text);
-    if (path == "Error/Resource") return assign(out_.resource, text);
-    if (path == "Error/RequestId") return assign(out_.request_id, text);
-  }
+  MILLRACE_INLINE void leaf(std::string_view path, const std::string& text) override;
 
  private:
   static void assign(std::string& to, const std::string& text) { to.assign(text, 0, 1024); }
@@ -63,16 +51,8 @@ class error_document_handler final : public xml_handler {
 
 }  // namespace detail
 
-template <class T>
-std::optional<error_document> error_document::parse(std::string_view body) {
-  error_document out;
-  detail::error_document_handler handler(out);
-  detail::xml_limits limits;
-  limits.document = std::size_t(1) << 20;
-  if (body.size() > limits.document) return std::nullopt;
-  detail::xml_reader<T> reader(handler, limits);
-  if (!reader.read(detail::xml_legal(body)).empty() || !handler.is_error() || out.code.empty()) return std::nullopt;
-  return out;
-}
-
 }  // namespace millrace::s3
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/wire/impl/error_document.ipp>
+#endif

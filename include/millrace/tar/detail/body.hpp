@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -22,23 +21,7 @@ class body_collector {
   }
 
   /// True when `out` is the whole body; false: more input is needed.
-  bool collect(input& in, bytes& out) {
-    const auto wanted = static_cast<std::size_t>(wanted_);
-    if (!memory_) {
-      const std::size_t together = in.together();
-      if (together == 0 && wanted != 0) return false;
-      if (together >= wanted) {
-        in.take(wanted, out);
-        return true;
-      }
-      memory_ = writable_bytes::allocate(wanted);
-    }
-    done_ += in.copy(memory_.data() + done_, wanted - static_cast<std::size_t>(done_));
-    if (done_ != wanted_) return false;
-    out = memory_.share(0, wanted);
-    memory_ = writable_bytes();
-    return true;
-  }
+  bool collect(input& in, bytes& out);
 
   /// True when the whole body has been passed over.
   bool skip(input& in) {
@@ -61,3 +44,7 @@ class body_collector {
 };
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/body.ipp>
+#endif

@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
-#include <millrace/base/compiler.hpp>
 #include <millrace/tar/detail/header.hpp>
 #include <millrace/tar/detail/input.hpp>
 #include <millrace/tar/detail/pax.hpp>
@@ -24,17 +22,7 @@ class extended_headers {
   }
 
   /// Starts on a header with a payload of `size` bytes. False: it is refused, see refusal().
-  bool begin(char type, std::uint64_t size, const reader_options& options) noexcept {
-    const bool is_name = type == 'L' || type == 'K';
-    if (MILLRACE_UNLIKELY(size > (is_name ? options.max_name_bytes + std::uint64_t(1) : options.max_pax_bytes))) {
-      return false;
-    }
-    if (type != 'g') pending_ = true;
-    type_ = type;
-    wanted_ = static_cast<std::size_t>(size);
-    gathered_.clear();
-    return true;
-  }
+  bool begin(char type, std::uint64_t size, const reader_options& options) noexcept;
 
   /// Why begin() refused the header.
   static std::string refusal(char type, std::uint64_t size) {
@@ -43,21 +31,7 @@ class extended_headers {
   }
 
   /// Reads and applies the payload. False: more input is needed. What is wrong with it goes to `problem`.
-  bool read(input& in, const reader_options& options, pax_problem& problem) {
-    if (MILLRACE_LIKELY(gathered_.empty() && in.together() >= wanted_)) {
-      const char* payload = in.here();
-      in.advance(wanted_);
-      problem = apply({payload, wanted_}, options.max_name_bytes);
-      return true;
-    }
-    const std::size_t had = gathered_.size();
-    gathered_.resize(wanted_);
-    const std::size_t got = in.copy(gathered_.data() + had, wanted_ - had);
-    gathered_.resize(had + got);
-    if (gathered_.size() != wanted_) return false;
-    problem = apply(gathered_, options.max_name_bytes);
-    return true;
-  }
+  bool read(input& in, const reader_options& options, pax_problem& problem);
 
   /// Bytes of the payload.
   std::size_t size() const noexcept { return wanted_; }
@@ -66,54 +40,15 @@ class extended_headers {
   bool pending() const noexcept { return pending_; }
 
   /// The member's name, which `block` has when no extended header says otherwise.
-  void assign_name(std::string& name, const char* block) {
-    std::string* own = has_long_name_                        ? &long_name_
-                       : !pax_.sparse_name.empty()           ? &pax_.sparse_name
-                       : MILLRACE_LIKELY(!pax_.path.empty()) ? &pax_.path
-                                                             : nullptr;
-    if (own == nullptr) {
-      detail::assign_name(name, block);
-    } else {
-      std::swap(name, *own);
-    }
-  }
+  void assign_name(std::string& name, const char* block);
 
   /// Applies the rest to the member and forgets it.
-  void finish_member(std::uint64_t& size, bool& sparse) noexcept {
-    if (pax_.size) size = *pax_.size;
-    if (pax_.sparse) sparse = true;
-    pax_.clear();
-    has_long_name_ = false;
-    pending_ = false;
-  }
+  void finish_member(std::uint64_t& size, bool& sparse) noexcept;
 
  private:
-  pax_problem apply(std::string_view payload, std::size_t max_name) {
-    if (MILLRACE_UNLIKELY(type_ != 'x' && type_ != 'X')) return apply_other(payload, max_name);
-    pax_.clear();  // of several headers before one member the last counts
-    return parse_pax(payload, false, max_name, pax_);
-  }
+  pax_problem apply(std::string_view payload, std::size_t max_name);
 
-  MILLRACE_NOINLINE pax_problem apply_other(std::string_view payload, std::size_t max_name) {
-    switch (type_) {
-      case 'L':
-      case 'K': {
-        const std::string_view name = payload.substr(0, payload.find('\0'));
-        if (name.size() > max_name) return {0, "a name is longer than max_name_bytes"};
-        if (type_ == 'K') return {};  // a link's target, which is not reported
-        long_name_.assign(name.data(), name.size());
-        has_long_name_ = true;
-        return {};
-      }
-      default: {  // 'g'
-        // Nothing that a global header may say has a bearing on a body or a name; it is checked, not kept.
-        pax_records global;
-        const pax_problem problem = parse_pax(payload, true, max_name, global);
-        if (problem.reason == nullptr && global.sparse) return {0, "a global pax header makes every member sparse"};
-        return problem;
-      }
-    }
-  }
+  pax_problem apply_other(std::string_view payload, std::size_t max_name);
 
   char type_ = 0;
   bool pending_ = false;
@@ -125,3 +60,7 @@ class extended_headers {
 };
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/extended.ipp>
+#endif

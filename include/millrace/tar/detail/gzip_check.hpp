@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,18 +22,7 @@ class gzip_check {
   enum class verdict : unsigned char { right, wrong, unknown };
 
   /// The next compressed bytes.
-  void input(std::string_view piece) noexcept {
-    if (!further_member_ && !piece.empty()) {
-      char joint[2 * overlap];  // headers that straddle pieces
-      std::memcpy(joint, edge_, edge_size_);
-      const std::size_t first = std::min(piece.size(), overlap);
-      std::memcpy(joint + edge_size_, piece.data(), first);
-      search(std::string_view(static_cast<const char*>(joint), edge_size_ + first), fed_ - edge_size_);
-      search(piece, fed_);
-      keep_edge(piece);
-    }
-    fed_ += piece.size();
-  }
+  void input(std::string_view piece) noexcept;
 
   /// The next decompressed bytes.
   void output(std::string_view piece) noexcept {
@@ -51,11 +39,7 @@ class gzip_check {
  private:
   static constexpr std::size_t overlap = 9;  // one byte less than a header
 
-  static std::uint32_t number(std::string_view four) noexcept {
-    std::uint32_t value = 0;
-    for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(four[i]);
-    return value;
-  }
+  static std::uint32_t number(std::string_view four) noexcept;
 
   /// Magic, deflate, no reserved flag, and one of the three "extra flags" that exist: by chance once in ten gigabytes.
   static bool is_header(const char* p) noexcept {
@@ -63,23 +47,9 @@ class gzip_check {
            (p[8] == 0 || p[8] == 2 || p[8] == 4);
   }
 
-  void search(std::string_view text, std::uint64_t at) noexcept {
-    for (std::size_t i = 0; (i = text.find('\x1f', i)) != std::string_view::npos && i + overlap < text.size(); ++i) {
-      if (at + i != 0 && is_header(text.data() + i)) further_member_ = true;
-    }
-  }
+  void search(std::string_view text, std::uint64_t at) noexcept;
 
-  void keep_edge(std::string_view piece) noexcept {
-    if (piece.size() >= overlap) {
-      std::memcpy(edge_, piece.data() + piece.size() - overlap, overlap);
-      edge_size_ = overlap;
-      return;
-    }
-    const std::size_t keep = std::min(edge_size_, overlap - piece.size());
-    std::memmove(edge_, edge_ + edge_size_ - keep, keep);
-    std::memcpy(edge_ + keep, piece.data(), piece.size());
-    edge_size_ = keep + piece.size();
-  }
+  void keep_edge(std::string_view piece) noexcept;
 
   std::uint32_t crc_ = 0;
   std::uint32_t length_ = 0;
@@ -90,3 +60,7 @@ class gzip_check {
 };
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/gzip_check.ipp>
+#endif

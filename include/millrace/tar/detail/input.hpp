@@ -2,11 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
@@ -20,14 +17,7 @@ class input {
  public:
   explicit input(std::uint64_t start) noexcept : base_(start) {}
 
-  void push(bytes piece) {
-    if (piece.empty()) return;
-    if (used_ == current_.size() && next_ == queue_.size()) {
-      become_current(std::move(piece));
-    } else {
-      queue_.push_back(std::move(piece));
-    }
-  }
+  void push(bytes piece);
 
   /// Offset of the next unread byte.
   std::uint64_t offset() const noexcept { return base_ + used_; }
@@ -54,33 +44,10 @@ class input {
   }
 
   /// Copies up to `most` bytes across pieces; returns how many there were.
-  std::size_t copy(char* to, std::size_t most) {
-    std::size_t done = 0;
-    while (done < most) {
-      const std::size_t n = std::min(together(), most - done);
-      if (n == 0) break;
-      std::memcpy(to + done, here(), n);
-      advance(n);
-      done += n;
-    }
-    return done;
-  }
+  std::size_t copy(char* to, std::size_t most);
 
   /// Passes over up to `most` bytes across pieces; returns how many there were.
-  std::uint64_t skip(std::uint64_t most) {
-    if (MILLRACE_LIKELY(together() >= most)) {
-      advance(static_cast<std::size_t>(most));
-      return most;
-    }
-    std::uint64_t done = 0;
-    while (done < most) {
-      const std::uint64_t n = std::min<std::uint64_t>(together(), most - done);
-      if (n == 0) break;
-      advance(static_cast<std::size_t>(n));
-      done += n;
-    }
-    return done;
-  }
+  std::uint64_t skip(std::uint64_t most);
 
   /// Everything fed has been read: goes on `n` bytes further, but not beyond `limit`, where the input ends.
   void jump(std::uint64_t n, std::uint64_t limit) noexcept {
@@ -89,37 +56,14 @@ class input {
   }
 
   /// Lets go of everything unread.
-  void drop() noexcept {
-    base_ += current_.size();
-    used_ = 0;
-    current_ = bytes();
-    for (; next_ != queue_.size(); ++next_) base_ += queue_[next_].size();
-    queue_.clear();
-    next_ = 0;
-  }
+  void drop() noexcept;
 
   /// Frees the current piece as soon as it has been read, so that its slab can be used again.
-  void release_read() noexcept {
-    if (used_ != current_.size()) return;
-    base_ += used_;
-    used_ = 0;
-    current_ = bytes();
-  }
+  void release_read() noexcept;
 
  private:
-  MILLRACE_NOINLINE void next_piece() noexcept {
-    if (next_ == queue_.size()) return;
-    become_current(std::move(queue_[next_]));
-    if (++next_ == queue_.size()) {
-      queue_.clear();
-      next_ = 0;
-    }
-  }
-  void become_current(bytes piece) noexcept {
-    base_ += current_.size();
-    used_ = 0;
-    current_ = std::move(piece);
-  }
+  void next_piece() noexcept;
+  void become_current(bytes piece) noexcept;
 
   bytes current_;
   std::size_t used_ = 0;
@@ -129,3 +73,7 @@ class input {
 };
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/input.ipp>
+#endif

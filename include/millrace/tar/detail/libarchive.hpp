@@ -31,30 +31,7 @@ inline std::string archive_words(::archive* a) {
 /// its output for a further layer, again and again and inside the call that opens, where nothing bounds what a few
 /// hundred bytes become. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
 /// Returns false where libarchive lacks it (it would run a program).
-inline bool enable(::archive* a, format kind) {
-  const auto unpack = [a](int filter) {
-    return ::archive_read_append_filter(a, filter) == ARCHIVE_OK &&
-           ::archive_read_support_format_raw(a) == ARCHIVE_OK && ::archive_read_support_format_empty(a) == ARCHIVE_OK;
-  };
-  switch (kind) {
-    case format::gzip:
-      return unpack(ARCHIVE_FILTER_GZIP);
-    case format::bzip2:
-      return unpack(ARCHIVE_FILTER_BZIP2);
-    case format::xz:
-      return unpack(ARCHIVE_FILTER_XZ);
-    case format::zstd:
-      return unpack(ARCHIVE_FILTER_ZSTD);
-    case format::lz4:
-      return unpack(ARCHIVE_FILTER_LZ4);
-    case format::zip:
-      return ::archive_read_support_format_zip_streamable(a) == ARCHIVE_OK;
-    case format::cpio:
-      return ::archive_read_support_format_cpio(a) == ARCHIVE_OK;
-    default:
-      return false;
-  }
-}
+bool enable(::archive* a, format kind);
 
 inline bool is_compression(format kind) noexcept { return kind >= format::gzip && kind <= format::lz4; }
 
@@ -65,3 +42,7 @@ inline bool is_about_charset(std::string_view words) noexcept {
 }
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/libarchive.ipp>
+#endif

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,7 +17,6 @@ inline bool is_zero(std::string_view text) noexcept { return text.find_first_not
 
 /// The pieces fed to a library that wants one whole piece at a time and keeps looking at it until it asks for the next.
 /// Remembers a little of what went before, to look at what the library left unread at its end.
-template <class = void>
 class packed_input {
  public:
   packed_input() { before_.reserve(2 * remembered); }
@@ -32,62 +30,22 @@ class packed_input {
   bool starved() const noexcept { return next_ == queue_.size() && !ended_; }
 
   /// The next piece, valid until the next call; empty at the end. The one before is let go.
-  std::string_view next() noexcept {
-    remember(current_.view());
-    given_ += current_.size();
-    current_ = bytes();
-    if (next_ == queue_.size()) return {};
-    current_ = std::move(queue_[next_]);
-    if (++next_ == queue_.size()) {
-      queue_.clear();
-      next_ = 0;
-    }
-    return current_.view();
-  }
+  std::string_view next() noexcept;
 
   /// Bytes of the pieces before the current one.
   std::uint64_t before() const noexcept { return given_; }
 
   /// The bytes given from offset `consumed` on. False when they are not all remembered: read that far ahead, what
   /// follows can be nothing good.
-  bool unread(std::uint64_t consumed, std::string& out) const {
-    const std::uint64_t left = given_ + current_.size() - consumed;
-    if (left <= current_.size()) {
-      out = current_.view().substr(current_.size() - static_cast<std::size_t>(left));
-      return true;
-    }
-    const std::uint64_t earlier = left - current_.size();
-    if (earlier > before_.size()) return false;
-    out = before_.substr(before_.size() - static_cast<std::size_t>(earlier));
-    out += current_.view();
-    return true;
-  }
+  bool unread(std::uint64_t consumed, std::string& out) const;
 
   /// The `count` bytes before offset `consumed`; fewer when they are no longer remembered.
-  std::string last_bytes(std::uint64_t consumed, std::size_t count) const {
-    std::string text = before_;
-    const std::uint64_t current_used = consumed > given_ ? consumed - given_ : 0;
-    text.append(current_.view()
-                    .substr(0, static_cast<std::size_t>(current_used))
-                    .substr(current_used > count ? static_cast<std::size_t>(current_used) - count : 0));
-    if (consumed < given_) {
-      const std::uint64_t unread = given_ - consumed;
-      text.resize(text.size() - static_cast<std::size_t>(std::min<std::uint64_t>(unread, text.size())));
-    }
-    return text.size() > count ? text.substr(text.size() - count) : text;
-  }
+  std::string last_bytes(std::uint64_t consumed, std::size_t count) const;
 
  private:
   static constexpr std::size_t remembered = 4096;
 
-  void remember(std::string_view piece) noexcept {
-    if (piece.size() >= remembered) {
-      before_.assign(piece.data() + piece.size() - remembered, remembered);
-      return;
-    }
-    if (before_.size() + piece.size() > 2 * remembered) before_.erase(0, before_.size() - remembered);
-    before_.append(piece.data(), piece.size());  // within what the constructor reserved: allocates nothing
-  }
+  void remember(std::string_view piece) noexcept;
 
   std::vector<bytes> queue_;
   std::size_t next_ = 0;
@@ -98,3 +56,7 @@ class packed_input {
 };
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/packed_input.ipp>
+#endif

@@ -3,17 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -52,30 +49,14 @@ class unpacker {
     if (fiber_.started() && !fiber_.done()) fiber_.resume();
   }
 
-  void feed(bytes piece) {
-    for (std::size_t at = 0; at < piece.size(); at += most_piece) {
-      input_.push(piece.slice(at, std::min(most_piece, piece.size() - at)));
-    }
-  }
+  void feed(bytes piece);
   void end_input() noexcept { input_.end(); }
 
   /// Runs until there is something to say.
-  event run() {
-    if (event_ == event::hungry && fiber_.started() && input_.starved()) return event::hungry;
-    if (!fiber_.done()) fiber_.resume();
-    if (exception_) {
-      reason_ = "unpacking has failed before";
-      std::rethrow_exception(std::exchange(exception_, nullptr));
-    }
-    return event_;
-  }
+  event run();
 
   /// Decompressed bytes that have not been taken yet; may be empty.
-  bytes take_data() {
-    bytes data = slab_ ? slab_.share(taken_, filled_ - taken_) : bytes();
-    taken_ = filled_;
-    return data;
-  }
+  bytes take_data();
   /// The member of event::member.
   void take_member(entry& out) { std::swap(out, member_); }
 
@@ -96,43 +77,17 @@ class unpacker {
   /// Most bytes that libarchive may gather before it does something with them. A block of lz4 has 8 MiB at most.
   static constexpr std::uint64_t most_held = 16 * MiB;
 
-  static void enter(void* self) {
-    auto& u = *static_cast<unpacker*>(self);
-    try {
-      u.event_ = u.unpack() ? event::done : event::failed;
-    } catch (...) {
-      u.exception_ = std::current_exception();
-      u.event_ = event::failed;
-    }
-  }
+  static void enter(void* self);
 
   /// libarchive's read callback: nothing may be thrown through it.
-  static la_ssize_t give(::archive* a, void* self, const void** data) noexcept {
-    auto& u = *static_cast<unpacker*>(self);
-    while (!u.cancelled_ && u.input_.starved()) u.pause(event::hungry);
-    if (u.cancelled_) {
-      ::archive_set_error(a, ECANCELED, "dropped");
-      return ARCHIVE_FATAL;
-    }
-    const std::string_view piece = u.input_.next();
-    if (u.input_.before() > consumed(a) + most_held) u.refused_ = "has a name or header without an end";
-    if (u.input_.before() > u.most_read_) u.refused_ = "has a folder with a body";
-    if (u.refused_ != nullptr) return ARCHIVE_FATAL;
-    if (u.kind_ == format::gzip) u.gzip_.input(piece);
-    *data = piece.data();
-    return static_cast<la_ssize_t>(piece.size());
-  }
+  static la_ssize_t give(::archive* a, void* self, const void** data) noexcept;
 
   void pause(event why) noexcept {
     event_ = why;
     fiber_.suspend();
   }
 
-  bool fail(std::string reason, std::uint64_t at) {
-    reason_ = std::move(reason);
-    offset_ = at;
-    return false;
-  }
+  bool fail(std::string reason, std::uint64_t at);
 
   /// Asked behind every call of libarchive, which may take an error of give() for the end of the input.
   bool stopped(std::uint64_t at) {
@@ -140,97 +95,26 @@ class unpacker {
     return cancelled_ || refused_ != nullptr;
   }
 
-  bool unpack() {
-    const archive_handle a(::archive_read_new());
-    if (a == nullptr) throw std::bad_alloc();
-    if (!enable(a.get(), kind_)) return fail(std::string("this libarchive cannot read ") + format_name(kind_), 0);
-    const int opened = ::archive_read_open(a.get(), this, nullptr, &unpacker::give, nullptr);
-    if (stopped(0)) return false;
-    if (opened != ARCHIVE_OK) return broken(a.get(), 0);
-    return is_compression(kind_) ? decompress(a.get()) : read_members(a.get());
-  }
+  bool unpack();
 
   static std::uint64_t consumed(::archive* a) noexcept {
     return static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
   }
 
-  bool broken(::archive* a, std::uint64_t at) {
-    return fail(std::string("the ") + format_name(kind_) + " data is broken or cut near its byte " +
-                    std::to_string(consumed(a)) + ": " + archive_words(a),
-                at);
-  }
+  bool broken(::archive* a, std::uint64_t at);
 
-  bool within_limits(::archive* a, std::uint64_t at) {
-    if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
-      return fail("the object unpacks to more than max_output_bytes", at);
-    }
-    if (output_ > options_.free_bytes && output_ / std::max<std::uint64_t>(1, consumed(a)) > options_.max_ratio) {
-      return fail("the object unpacks to more than max_ratio times its size", at);
-    }
-    return true;
-  }
+  bool within_limits(::archive* a, std::uint64_t at);
 
-  bool decompress(::archive* a) {
-    ::archive_entry* unused = nullptr;
-    int result = ::archive_read_next_header(a, &unused);
-    if (stopped(0)) return false;
-    if (result != ARCHIVE_OK && result != ARCHIVE_EOF) return broken(a, 0);
-    while (result != ARCHIVE_EOF) {
-      const void* data = nullptr;
-      std::size_t size = 0;
-      la_int64_t at = 0;
-      result = ::archive_read_data_block(a, &data, &size, &at);
-      if (stopped(output_)) return false;
-      if (result != ARCHIVE_OK && result != ARCHIVE_EOF) return broken(a, output_);
-      const std::string_view text(static_cast<const char*>(data), result == ARCHIVE_OK ? size : 0);
-      if (is_packed_again(text, result == ARCHIVE_EOF)) return fail("the object is compressed more than once", 0);
-      if (!put(text)) return false;
-      if (!within_limits(a, output_)) return false;
-    }
-    const std::uint64_t consumed = this->consumed(a);
-    // What is no whole header libarchive takes for what follows the data.
-    if (consumed == 0) return fail(std::string("the ") + format_name(kind_) + " data is broken or cut", 0);
-    return check_end(consumed);
-  }
+  bool decompress(::archive* a);
 
   /// Whether what comes out is compressed too; asked when there is enough to tell. One layer is taken off, no more.
-  bool is_packed_again(std::string_view text, bool at_end) {
-    if (output_ >= detect_bytes) return false;
-    begin_.append(text.substr(0, detect_bytes - begin_.size()));
-    return (at_end || begin_.size() == detect_bytes) && is_compression(detect(begin_));
-  }
+  bool is_packed_again(std::string_view text, bool at_end);
 
   /// Copies decompressed bytes into slabs. False: dropped.
-  bool put(std::string_view data) {
-    if (kind_ == format::gzip) gzip_.output(data);
-    output_ += data.size();
-    while (!data.empty()) {
-      if (!slab_ || filled_ == slab_.capacity()) {
-        if (taken_ != filled_) pause(event::data);
-        if (cancelled_) return false;
-        slab_ = pool_.acquire();
-        filled_ = taken_ = 0;
-      }
-      const std::size_t n = std::min(data.size(), slab_.capacity() - filled_);
-      std::memcpy(slab_.data() + filled_, data.data(), n);
-      filled_ += n;
-      data.remove_prefix(n);
-    }
-    return true;
-  }
+  bool put(std::string_view data);
 
   /// Behind the compressed data there may be zeros (tapes and some stores pad), nothing else.
-  bool check_end(std::uint64_t consumed) {
-    const std::string trailer = input_.last_bytes(consumed, 8);
-    bool clean = true;
-    if (!for_rest(consumed, clean, [&clean](std::string_view piece) { clean = clean && is_zero(piece); })) return false;
-    if (!clean) return fail(std::string("something else follows the ") + format_name(kind_) + " data", output_);
-    if (kind_ != format::gzip) return true;
-    const gzip_check::verdict verdict = gzip_.judge(trailer);
-    unverified_ = verdict == gzip_check::verdict::unknown;
-    if (verdict == gzip_check::verdict::wrong) return fail("the gzip data's checksum or length is wrong", output_);
-    return true;
-  }
+  bool check_end(std::uint64_t consumed);
 
   /// Gives all input from offset `consumed` to its end, read ahead or not, to `look`. False: dropped.
   template <class Look>
@@ -255,7 +139,7 @@ class unpacker {
   format kind_;
   archive_options options_;
   slab_pool pool_;
-  packed_input<> input_;
+  packed_input input_;
   gzip_check gzip_;
   event event_ = event::hungry;
   bool cancelled_ = false;
@@ -278,3 +162,7 @@ class unpacker {
 }  // namespace millrace::tar::detail
 
 #include <millrace/tar/detail/unpack_members.hpp>
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/unpacker.ipp>
+#endif

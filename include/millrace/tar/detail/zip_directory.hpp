@@ -16,33 +16,12 @@ namespace millrace::tar::detail {
 class zip_directory {
  public:
   /// The next bytes, from the first behind the last member.
-  void feed(std::string_view piece) {
-    if (ended_) return;
-    text_.append(piece.data(), piece.size());
-    std::size_t at = 0;
-    while (text_.size() - at >= record_bytes) {
-      const std::string_view record = std::string_view(text_).substr(at);
-      if (record.substr(0, 4) != "PK\x01\x02") {
-        ended_ = true;
-        break;
-      }
-      const std::size_t size = record_bytes + number(record, 28) + number(record, 30) + number(record, 32);
-      if (record.size() < size) break;
-      at += size;
-      ++records_;
-    }
-    text_.erase(0, at);
-  }
+  void feed(std::string_view piece);
 
   std::uint64_t records() const noexcept { return records_; }
 
   /// Whether the directory is followed by its end record, which every zip has. Asked when all has been fed.
-  bool complete() const noexcept {
-    const std::string_view rest = text_;
-    if (rest.size() < end_bytes) return false;
-    return rest.substr(0, 4) == "PK\x05\x06" ||  // or its 64-bit form
-           rest.substr(0, 4) == "PK\x06\x06";
-  }
+  bool complete() const noexcept;
 
  private:
   static constexpr std::size_t record_bytes = 46;  // without name, extra field and comment
@@ -59,3 +38,7 @@ class zip_directory {
 };
 
 }  // namespace millrace::tar::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/tar/detail/impl/zip_directory.ipp>
+#endif

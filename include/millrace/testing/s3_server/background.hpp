@@ -20,7 +20,7 @@ namespace millrace::s3_server {
 ///     connect_to(server.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
 ///
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
-template <class Unused = void>
+template <class Unused = void>  // as basic_server
 class basic_background {
  public:
   explicit basic_background(options o = options(), const loop_options& l = {})

@@ -116,24 +116,11 @@ class fault {
 
   // ---- other answers
   /// An S3 error document; the request is not served.
-  static fault refuse(int status, std::string code) {
-    fault f(kind::refuse);
-    f.status = status;
-    f.text = std::move(code);
-    return f;
-  }
+  static fault refuse(int status, std::string code);
   /// The same document with status 200, as S3 does for operations that had begun to answer.
-  static fault error_in_success(std::string code) {
-    fault f(kind::error_in_success);
-    f.text = std::move(code);
-    return f;
-  }
+  static fault error_in_success(std::string code);
   /// A web page with `status` instead of the answer: a proxy, a captive portal.
-  static fault page(int status = 200) {
-    fault f(kind::page);
-    f.status = status;
-    return f;
-  }
+  static fault page(int status = 200);
 
   /// The same fault with one more field in the answer ("Retry-After", "x-amz-retry-after", "Location"). A fault() alone
   /// with fields changes nothing else.
@@ -160,3 +147,7 @@ class fault {
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/fault.ipp>
+#endif

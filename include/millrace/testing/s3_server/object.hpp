@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,29 +36,14 @@ class object {
   std::vector<std::uint64_t> parts;  ///< sizes of those of the upload that made it; empty: it came in one request
 
   /// The checksum with that field name; empty when there is none.
-  std::string checksum(std::string_view name) const {
-    for (const field& f : checksums) {
-      if (f.first == name) return f.second;
-    }
-    return std::string();
-  }
+  std::string checksum(std::string_view name) const;
 
   /// The slices of [first, first + length), sharing the memory. The range must lie inside.
-  std::vector<bytes> range(std::uint64_t first, std::uint64_t length) const {
-    std::vector<bytes> out;
-    for (const bytes& piece : content) {
-      if (length == 0) break;
-      if (first >= piece.size()) {
-        first -= piece.size();
-        continue;
-      }
-      const std::uint64_t taken = std::min<std::uint64_t>(length, piece.size() - first);
-      out.push_back(piece.slice(static_cast<std::size_t>(first), static_cast<std::size_t>(taken)));
-      first = 0;
-      length -= taken;
-    }
-    return out;
-  }
+  std::vector<bytes> range(std::uint64_t first, std::uint64_t length) const;
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/object.ipp>
+#endif

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/testing/s3_server/detail/xml.hpp>
-
 namespace millrace::s3_server {
 
 /// A request that is answered with one of S3's errors: thrown by whatever judges it, sent as the error document.
@@ -28,13 +26,7 @@ class refusal {
   }
 
   /// The body of the answer, as S3 writes it.
-  std::string document(const std::string& resource, const std::string& request_id) const {
-    detail::xml out;
-    out.open("Error").element("Code", code).element("Message", message);
-    for (const auto& [name, value] : details) out.element(name, value);
-    out.element("Resource", resource).element("RequestId", request_id).element("HostId", "server").close("Error");
-    return out.take();
-  }
+  std::string document(const std::string& resource, const std::string& request_id) const;
 
   int status;
   std::string code;
@@ -44,3 +36,7 @@ class refusal {
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/refusal.ipp>
+#endif

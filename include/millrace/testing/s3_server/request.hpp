@@ -34,26 +34,12 @@ class request {
   }
 
   /// The first field of that lower-case name, null when there is none.
-  const std::string* field(std::string_view name) const noexcept {
-    for (const pair& f : fields) {
-      if (f.first == name) return &f.second;
-    }
-    return nullptr;
-  }
-  std::size_t count(std::string_view name) const noexcept {
-    std::size_t n = 0;
-    for (const pair& f : fields) n += f.first == name ? 1U : 0U;
-    return n;
-  }
+  const std::string* field(std::string_view name) const noexcept;
+  std::size_t count(std::string_view name) const noexcept;
 
   /// The parameters of the query; filled by the parser.
   std::vector<pair> query;
-  const std::string* parameter_value(std::string_view name) const noexcept {
-    for (const pair& p : query) {
-      if (p.first == name) return &p.second;
-    }
-    return nullptr;
-  }
+  const std::string* parameter_value(std::string_view name) const noexcept;
   bool has(std::string_view name) const noexcept { return parameter_value(name) != nullptr; }
 
   /// Filled by routing: decoded, `bucket` empty for the service itself.
@@ -62,3 +48,7 @@ class request {
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/request.ipp>
+#endif

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <millrace/testing/s3_server/fault.hpp>
@@ -18,20 +17,7 @@ namespace millrace::s3_server {
 class logged_request {
  public:
   logged_request() = default;
-  logged_request(const request& r, int answered, fault::kind what_went_wrong)
-      : method(r.method),
-        bucket(r.bucket),
-        key(r.key),
-        status(answered),
-        fault(what_went_wrong),
-        connection(r.connection) {
-    if (const std::string* value = r.field("range")) range = *value;
-    if (const std::string* value = r.field("if-match")) if_match = *value;
-    if (const std::string* value = r.field("x-amz-content-sha256")) payload = *value;
-    for (const auto& [name, value] : r.query) {
-      if (name.compare(0, 6, "X-Amz-") != 0) query += (query.empty() ? "" : "&") + name + '=' + value;
-    }
-  }
+  logged_request(const request& r, int answered, fault::kind what_went_wrong);
 
   std::string method;
   std::string bucket;
@@ -51,11 +37,7 @@ class request_log {
  public:
   explicit request_log(std::size_t limit) : limit_(limit) {}
 
-  void add(logged_request r) {
-    std::lock_guard lock(mutex_);
-    ++count_;
-    if (entries_.size() < limit_) entries_.push_back(std::move(r));
-  }
+  void add(logged_request r);
   std::vector<logged_request> entries() const {
     std::lock_guard lock(mutex_);
     return entries_;
@@ -65,11 +47,7 @@ class request_log {
     std::lock_guard lock(mutex_);
     return count_;
   }
-  void clear() {
-    std::lock_guard lock(mutex_);
-    entries_.clear();
-    count_ = 0;
-  }
+  void clear();
 
  private:
   const std::size_t limit_;
@@ -79,3 +57,7 @@ class request_log {
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/request_log.ipp>
+#endif

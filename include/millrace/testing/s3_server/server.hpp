@@ -7,10 +7,8 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <millrace/coro/spawned.hpp>
-#include <millrace/io/sleep.hpp>
 #include <millrace/io/stream_socket.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/testing/s3_server/detail/connection.hpp>
@@ -27,12 +25,12 @@ namespace millrace::s3_server {
 /// Concurrency: objects(), faults(), log(), stats() and clock() are for any thread at any time; serve() and stop() for
 /// the thread of the loop. The server must outlive serve(). Dropping serve() closes every connection at once.
 ///
-/// A template, so that a program of several files compiles the server once: every file but one declares
+/// A program of several files that does not link millrace::compiled compiles the server once if every file but one declares
 ///
 ///     extern template class millrace::s3_server::basic_server<>;
 ///
 /// and one defines it, without `extern`.
-template <class Unused = void>
+template <class Unused = void>  // it names coroutines: see MILLRACE_COROUTINE
 class basic_server {
  public:
   /// Throws io_error when it cannot listen, configuration_error when the certificate cannot be made.
@@ -71,45 +69,12 @@ class basic_server {
 };
 using server = basic_server<>;
 
-// Outside of the class: g++ compiles what stands in it in every file, whatever is declared `extern`.
-
-template <class Unused>
-basic_server<Unused>::basic_server(options o)
-    : state_(std::make_unique<detail::shared_state>(std::move(o))),
-      listener_(stream_socket::listen(state_->settings.address.c_str(), state_->settings.port)),
-      port_(listener_.port()) {}
-
-template <class Unused>
-basic_server<Unused>::~basic_server() = default;
-
-template <class Unused>
-task<void> basic_server<Unused>::serve() {
-  executor& ex = co_await this_executor();
-  connections connected;
-  const spawned<void> accepting(ex, accept_all(ex, connected));
-  co_await stopping_.wait();
-}
-
-template <class Unused>
-task<void> basic_server<Unused>::accept_all(executor& ex, connections& connected) {
-  for (std::uint64_t number = 1;;) {
-    bool exhausted = false;
-    try {
-      stream_socket peer = co_await listener_.accept();
-      std::erase_if(connected, [](const spawned<void>& c) { return c.done(); });
-      ++state_->counts.connections;
-      connected.emplace_back(ex, serve_connection(std::move(peer), number++));
-    } catch (const io_error&) {
-      exhausted = true;  // of descriptors or memory: others have to end first
-    }
-    if (exhausted) co_await sleep_for(std::chrono::milliseconds(10));
-  }
-}
-
-template <class Unused>
-task<void> basic_server<Unused>::serve_connection(stream_socket peer, std::uint64_t number) {
-  detail::connection c(*state_, std::move(peer), number);
-  co_await c.run();
-}
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+extern template class basic_server<>;
+#endif
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/server.ipp>
+#endif

@@ -19,12 +19,12 @@ class statistics {
   counter in_flight{0};         ///< requests between their head and the end of their answer
   counter peak_in_flight{0};
 
-  void request_begins() noexcept {
-    requests.fetch_add(1, std::memory_order_relaxed);
-    const std::uint64_t now = in_flight.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (now > peak_in_flight.load(std::memory_order_relaxed)) peak_in_flight.store(now, std::memory_order_relaxed);
-  }
+  void request_begins() noexcept;
   void request_ends() noexcept { in_flight.fetch_sub(1, std::memory_order_relaxed); }
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/statistics.ipp>
+#endif

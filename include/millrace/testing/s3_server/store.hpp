@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -40,14 +39,7 @@ class store {
   }
 
   /// Stores an object and makes its bucket where there is none. Returns the ETag.
-  std::string put(const std::string& bucket, const std::string& key, object o) {
-    o.modified = clock_.now();
-    auto stored = std::make_shared<const object>(std::move(o));
-    std::string etag = stored->etag;
-    std::lock_guard lock(mutex_);
-    buckets_[bucket][key] = std::move(stored);
-    return etag;
-  }
+  std::string put(const std::string& bucket, const std::string& key, object o);
   std::string put(const std::string& bucket, const std::string& key, bytes content) {
     return put(bucket, key, object(std::move(content)));
   }
@@ -56,64 +48,20 @@ class store {
   }
 
   /// Null when there is no such bucket or key.
-  std::shared_ptr<const object> find(std::string_view bucket, std::string_view key) const {
-    std::lock_guard lock(mutex_);
-    const auto b = buckets_.find(bucket);
-    if (b == buckets_.end()) return nullptr;
-    const auto o = b->second.find(key);
-    return o == b->second.end() ? nullptr : o->second;
-  }
+  std::shared_ptr<const object> find(std::string_view bucket, std::string_view key) const;
   /// Number of objects in a bucket.
-  std::size_t size(std::string_view bucket) const {
-    std::lock_guard lock(mutex_);
-    const auto b = buckets_.find(bucket);
-    return b == buckets_.end() ? 0 : b->second.size();
-  }
+  std::size_t size(std::string_view bucket) const;
   /// False when it was not there.
-  bool erase(std::string_view bucket, std::string_view key) {
-    std::lock_guard lock(mutex_);
-    const auto b = buckets_.find(bucket);
-    if (b == buckets_.end()) return false;
-    const auto o = b->second.find(key);
-    if (o == b->second.end()) return false;
-    b->second.erase(o);
-    return true;
-  }
+  bool erase(std::string_view bucket, std::string_view key);
   /// Gives an object a new ETag and date, the content unchanged: as if somebody had replaced it.
-  void replace(const std::string& bucket, const std::string& key) {
-    const std::shared_ptr<const object> before = find(bucket, key);
-    if (before == nullptr) return;
-    object after = *before;
-    after.etag = '"' + detail::to_hex(detail::digest_of("MD5", before->etag)) + '"';
-    put(bucket, key, std::move(after));
-  }
+  void replace(const std::string& bucket, const std::string& key);
 
   // ---- for requests
 
   /// Stores `o`; with `only_new`, refuses when the key exists; with `expected`, when it does not have that ETag.
   std::string put_checked(const std::string& bucket, const std::string& key, object o, bool only_new,
-                          const std::string* expected) {
-    o.modified = clock_.now();
-    auto stored = std::make_shared<const object>(std::move(o));
-    std::lock_guard lock(mutex_);
-    detail::object_map& objects = existing(bucket);
-    const auto found = objects.find(key);
-    if (only_new && found != objects.end()) throw failed_condition("If-None-Match");
-    if (expected != nullptr) {
-      if (found == objects.end()) throw no_such_key(key);
-      if (found->second->etag != *expected) throw failed_condition("If-Match");
-    }
-    std::string etag = stored->etag;
-    objects[key] = std::move(stored);
-    return etag;
-  }
-  std::shared_ptr<const object> get(const std::string& bucket, const std::string& key) {
-    std::lock_guard lock(mutex_);
-    detail::object_map& objects = existing(bucket);
-    const auto found = objects.find(key);
-    if (found == objects.end()) throw no_such_key(key);
-    return found->second;
-  }
+                          const std::string* expected);
+  std::shared_ptr<const object> get(const std::string& bucket, const std::string& key);
   detail::list_page list(const std::string& bucket, const std::string& prefix, std::string_view delimiter,
                          const detail::list_position& from, std::size_t limit) {
     std::lock_guard lock(mutex_);
@@ -122,44 +70,17 @@ class store {
 
   // ---- multipart uploads
 
-  std::string start_upload(upload u) {
-    std::lock_guard lock(mutex_);
-    existing(u.bucket);
-    std::string id = "upload-" + std::to_string(++last_upload_);
-    uploads_.emplace(id, std::move(u));
-    return id;
-  }
+  std::string start_upload(upload u);
   void put_part(const std::string& id, const std::string& bucket, const std::string& key, std::uint64_t number,
-                object part) {
-    part.modified = clock_.now();
-    std::lock_guard lock(mutex_);
-    upload& u = existing_upload(id, bucket, key);
-    if (!u.algorithm.empty() && part.checksum(u.checksum_field()).empty()) {
-      throw refusal(400, "InvalidRequest", "the upload was created with a checksum that this part does not have");
-    }
-    u.parts[number] = std::make_shared<const object>(std::move(part));
-  }
+                object part);
   /// A copy, to look at.
   upload find_upload(const std::string& id, const std::string& bucket, const std::string& key) {
     std::lock_guard lock(mutex_);
     return existing_upload(id, bucket, key);
   }
-  void abort_upload(const std::string& id, const std::string& bucket, const std::string& key) {
-    std::lock_guard lock(mutex_);
-    existing_upload(id, bucket, key);
-    uploads_.erase(id);
-  }
+  void abort_upload(const std::string& id, const std::string& bucket, const std::string& key);
   /// (key, id) of the open uploads of a bucket whose keys begin with `prefix`, in the order of the keys.
-  std::vector<std::pair<std::string, std::string>> list_uploads(const std::string& bucket, const std::string& prefix) {
-    std::lock_guard lock(mutex_);
-    existing(bucket);
-    std::vector<std::pair<std::string, std::string>> found;
-    for (const auto& [id, u] : uploads_) {
-      if (u.bucket == bucket && u.key.compare(0, prefix.size(), prefix) == 0) found.emplace_back(u.key, id);
-    }
-    std::sort(found.begin(), found.end());
-    return found;
-  }
+  std::vector<std::pair<std::string, std::string>> list_uploads(const std::string& bucket, const std::string& prefix);
   /// Uploads neither completed nor aborted: what a client that cleans up leaves at 0.
   std::size_t open_uploads() const {
     std::lock_guard lock(mutex_);
@@ -174,20 +95,8 @@ class store {
   static refusal no_such_key(const std::string& key) {
     return refusal(404, "NoSuchKey", "The specified key does not exist.").with("Key", key);
   }
-  detail::object_map& existing(const std::string& bucket) {
-    const auto found = buckets_.find(bucket);
-    if (found == buckets_.end()) {
-      throw refusal(404, "NoSuchBucket", "The specified bucket does not exist").with("BucketName", bucket);
-    }
-    return found->second;
-  }
-  upload& existing_upload(const std::string& id, const std::string& bucket, const std::string& key) {
-    const auto found = uploads_.find(id);
-    if (found == uploads_.end() || found->second.bucket != bucket || found->second.key != key) {
-      throw refusal(404, "NoSuchUpload", "The specified upload does not exist.").with("UploadId", id);
-    }
-    return found->second;
-  }
+  detail::object_map& existing(const std::string& bucket);
+  upload& existing_upload(const std::string& id, const std::string& bucket, const std::string& key);
 
   const server_clock& clock_;
   mutable std::mutex mutex_;
@@ -197,3 +106,7 @@ class store {
 };
 
 }  // namespace millrace::s3_server
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/impl/store.ipp>
+#endif

@@ -9,6 +9,7 @@
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
+#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/s3/error.hpp>
 
@@ -17,8 +18,7 @@ namespace millrace::s3::detail {
 /// Where the agent of this container gives credentials (ECS tasks, EKS Pod Identity and others of that form); nothing
 /// when neither variable is set. AWS_CONTAINER_CREDENTIALS_RELATIVE_URI wins over ..._FULL_URI, which must be https or
 /// lead to this machine or one of the agents' addresses: its answer is a secret, and a token may go there.
-template <class T>
-std::optional<std::string> container_url(const basic_settings<T>& s) {
+inline std::optional<std::string> container_url(const settings& s) {
   static constexpr const char* relative = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
   static constexpr const char* full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
   const auto printable = [](const std::string& text, const char* name) {
@@ -52,8 +52,8 @@ std::optional<std::string> container_url(const basic_settings<T>& s) {
 
 /// What the agent wants to see in Authorization; empty when nothing. The file (EKS) wins and is read now: it is
 /// replaced from time to time.
-template <class World, class T>
-std::string container_token(World& world, const basic_settings<T>& s) {
+template <class World>
+std::string container_token(World& world, const settings& s) {
   static constexpr const char* file_name = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
   static constexpr const char* name = "AWS_CONTAINER_AUTHORIZATION_TOKEN";
   std::string token;
@@ -78,8 +78,8 @@ std::string container_token(World& world, const basic_settings<T>& s) {
 }
 
 /// Asks the container's agent at `url`.
-template <class World, class T>
-task<credentials> container_credentials(World& world, const basic_settings<T>& s, std::string url) {
+template <class World>
+task<credentials> container_credentials(World& world, const settings& s, std::string url) {
   http::request wanted(url);
   wanted.fields.add("accept", "application/json");
   {

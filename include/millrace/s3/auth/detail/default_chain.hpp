@@ -42,10 +42,9 @@ class sourced_credentials {
 template <class World>
 class default_chain {
  public:
-  using settings = basic_settings<std::void_t<World>>;
 
   default_chain(std::shared_ptr<World> world, const environment& variables)
-      : world_(std::move(world)), variables_(std::make_unique<environment_copy<std::void_t<World>>>(variables)) {}
+      : world_(std::move(world)), variables_(std::make_unique<environment_copy>(variables)) {}
 
   World& world() const noexcept { return *world_; }
   std::int64_t now() const noexcept { return world_->now(); }
@@ -105,8 +104,8 @@ class default_chain {
 
   /// The selected profile alone. Nothing when it says nothing of credentials.
   task<std::optional<sourced_credentials>> from_profile(const settings& s) {
-    std::optional<profile_chain<std::void_t<World>>> chain =
-        profile_chain<std::void_t<World>>::of(s.files(), s.profile_name(), s.location().config_path);
+    std::optional<profile_chain> chain =
+        profile_chain::of(s.files(), s.profile_name(), s.location().config_path);
     if (!chain) {
       if (s.profile_named() && s.selected() == nullptr) {
         throw configuration_error("AWS_PROFILE is \"" + s.profile_name() + "\", but there is no such profile",
@@ -162,7 +161,7 @@ class default_chain {
   }
 
  private:
-  task<credentials> base_of(const settings& s, const profile_chain<std::void_t<World>>& chain) {
+  task<credentials> base_of(const settings& s, const profile_chain& chain) {
     task<credentials> asking;
     switch (chain.base) {
       case profile_base::keys:
@@ -209,7 +208,7 @@ class default_chain {
   }
 
   /// credential_process: a shell command that writes JSON of version 1 within a minute.
-  task<credentials> process_credentials(const profile_chain<std::void_t<World>>& chain) {
+  task<credentials> process_credentials(const profile_chain& chain) {
     const where at{"credential_process of profile " + chain.base_profile, std::nullopt, std::string()};
     auto running = world_->run(chain.command, duration(60'000'000'000), 64 * KiB);
     const auto result = co_await std::move(running);
@@ -228,7 +227,7 @@ class default_chain {
   }
 
   const std::shared_ptr<World> world_;
-  const std::unique_ptr<environment_copy<std::void_t<World>>> variables_;
+  const std::unique_ptr<environment_copy> variables_;
 };
 
 }  // namespace millrace::s3::detail

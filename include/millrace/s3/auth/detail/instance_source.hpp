@@ -12,6 +12,7 @@
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/endpoint_url.hpp>
+#include <millrace/s3/config/detail/host_name.hpp>
 #include <millrace/s3/config/detail/profile_parser.hpp>
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/config/settings.hpp>
@@ -31,8 +32,7 @@ class no_instance_metadata : public millrace::error {
 /// How the instance metadata service is reached.
 class instance_place {
  public:
-  template <class Settings>
-  explicit instance_place(const Settings& s) {
+  explicit instance_place(const settings& s) {
     disabled = text::equal_ignoring_case(s.variable("AWS_EC2_METADATA_DISABLED").value_or(std::string()), "true");
     const auto find = [&s](const char* variable, const char* property) {
       std::optional<std::string> value = s.variable(variable);
@@ -72,7 +72,6 @@ class instance_place {
   request_limits limits;
 
  private:
-  template <class = void>
   static int number(const std::string& text, const char* name) {
     const std::optional<int> value = text::parse_decimal<int>(text, 1, 100);
     if (!value) throw configuration_error(std::string(name) + " is not a number from 1 to 100");
@@ -129,7 +128,6 @@ class instance_session {
   }
 
  private:
-  template <class = void>
   task<void> fetch_token() {
     const std::string url = place_.root + "/latest/api/token";
     const where at{url, std::nullopt, std::string()};

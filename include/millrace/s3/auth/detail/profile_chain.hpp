@@ -43,12 +43,11 @@ enum class profile_base { keys, environment, instance, container, web_identity, 
 /// The rules are those of the AWS SDKs: a profile with role_arn takes its base from exactly one of source_profile and
 /// credential_source; static keys in a profile that is somebody's source end the chain there; a profile may name itself
 /// as source for its own keys; loops are errors.
-template <class T = void>
 class profile_chain {
  public:
   /// Nothing when there is no such profile or it says nothing about credentials; configuration_error when it does and
   /// cannot work. `file` is for messages.
-  static std::optional<profile_chain> of(const basic_profile_file<T>& files, std::string_view name,
+  static std::optional<profile_chain> of(const profile_file& files, std::string_view name,
                                          std::string_view file) {
     profile_chain out;
     out.file_ = file;
@@ -104,16 +103,16 @@ class profile_chain {
     throw configuration_error(why, where{file_, std::nullopt, std::string()});
   }
 
-  static std::optional<std::string> text(const basic_profile<T>& p, std::string_view name) {
+  static std::optional<std::string> text(const profile& p, std::string_view name) {
     const std::optional<std::string_view> value = p.find(name);
     if (!value || value->find_first_not_of(" \t\n") == std::string_view::npos) return std::nullopt;
     return std::string(*value);
   }
 
-  bool follow(const basic_profile_file<T>& files, std::string name) {
+  bool follow(const profile_file& files, std::string name) {
     std::vector<std::string> visited;
     for (;;) {
-      const basic_profile<T>* p = files.find(name);
+      const profile* p = files.find(name);
       if (p == nullptr) {
         if (visited.empty()) return false;
         refuse("could not find source profile " + name + " referenced from " + visited.back());
@@ -144,7 +143,7 @@ class profile_chain {
     }
   }
 
-  role_request role_of(const basic_profile<T>& p, const std::string& arn) const {
+  role_request role_of(const profile& p, const std::string& arn) const {
     role_request r;
     r.arn = arn;
     r.session_name = text(p, "role_session_name").value_or(std::string());
@@ -175,7 +174,7 @@ class profile_chain {
   }
 
   /// What stands in the profile itself. A source profile must have something.
-  bool take_base(const basic_profile<T>& p, bool is_source) {
+  bool take_base(const profile& p, bool is_source) {
     if (take_web_identity(p) || take_sso_session(p) || take_old_sso(p)) return true;
     if (take_keys(p, true)) return true;
     if (std::optional<std::string> line = text(p, "credential_process")) {
@@ -191,7 +190,7 @@ class profile_chain {
   }
 
   /// `strict`: half a pair is an error; without, only a whole pair counts.
-  bool take_keys(const basic_profile<T>& p, bool strict) {
+  bool take_keys(const profile& p, bool strict) {
     const std::optional<std::string_view> key = p.find("aws_access_key_id");
     const std::optional<std::string_view> secret = p.find("aws_secret_access_key");
     if (!key && !secret) return false;
@@ -209,7 +208,7 @@ class profile_chain {
     return true;
   }
 
-  bool take_web_identity(const basic_profile<T>& p) {
+  bool take_web_identity(const profile& p) {
     const std::optional<std::string> token = text(p, "web_identity_token_file");
     if (!token) return false;
     const std::optional<std::string> role = text(p, "role_arn");
@@ -222,7 +221,7 @@ class profile_chain {
     return true;
   }
 
-  bool take_sso_session(const basic_profile<T>& p) {
+  bool take_sso_session(const profile& p) {
     const std::optional<std::string> session = text(p, "sso_session");
     if (!session) return false;
     for (const char* name : {"sso_region", "sso_start_url"}) {
@@ -231,23 +230,23 @@ class profile_chain {
                "` can only be specified in the [sso-session] config when a session name is given");
       }
     }
-    const basic_profile<T>* s = sessions_->find_sso_session(*session);
+    const profile* s = sessions_->find_sso_session(*session);
     if (s == nullptr) {
       refuse("sso-session named `" + *session + "` (referenced by profile `" + base_profile + "`) was not found");
     }
     sso.session = *session;
     return take_sso(p, *s);
   }
-  bool take_old_sso(const basic_profile<T>& p) {
+  bool take_old_sso(const profile& p) {
     bool any = false;
     for (const char* name : {"sso_start_url", "sso_region", "sso_account_id", "sso_role_name"}) {
       any = any || text(p, name).has_value();
     }
     return any && take_sso(p, p);
   }
-  bool take_sso(const basic_profile<T>& p, const basic_profile<T>& where_from) {
+  bool take_sso(const profile& p, const profile& where_from) {
     base = profile_base::sso;
-    const auto need = [&](const basic_profile<T>& from, const char* name) {
+    const auto need = [&](const profile& from, const char* name) {
       std::optional<std::string> value = text(from, name);
       if (!value) refuse("SSO of profile " + base_profile + ": `" + name + "` is missing");
       return std::move(*value);
@@ -272,7 +271,7 @@ class profile_chain {
   }
 
   std::string file_;
-  const basic_profile_file<T>* sessions_ = nullptr;  // while it is followed
+  const profile_file* sessions_ = nullptr;  // while it is followed
 };
 
 }  // namespace millrace::s3::detail

@@ -16,8 +16,7 @@
 
 namespace millrace::s3::detail {
 
-template <class = void>
-std::string sha1_hex(std::string_view text) {
+inline std::string sha1_hex(std::string_view text) {
   unsigned char hash[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   if (EVP_Digest(text.data(), text.size(), hash, &size, EVP_sha1(), nullptr) != 1) {
@@ -34,8 +33,8 @@ std::string sha1_hex(std::string_view text) {
 
 /// The credentials of a role of IAM Identity Center, by the token that `aws sso login` has left in
 /// ~/.aws/sso/cache. Nobody is asked to log in: without a good token this throws and says what to run.
-template <class World, class T>
-task<credentials> sso_credentials(World& world, const basic_settings<T>& s, sso_request what) {
+template <class World>
+task<credentials> sso_credentials(World& world, const settings& s, sso_request what) {
   const std::string remedy =
       ": run `aws sso login" + (s.profile_name() == "default" ? std::string() : " --profile " + s.profile_name()) + "`";
   const std::optional<std::string> home = s.variable("HOME");

@@ -14,6 +14,7 @@
 #include <millrace/memory/writable_bytes.hpp>
 #include <millrace/s3/auth/detail/profile_chain.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
+#include <millrace/s3/config/detail/choices.hpp>
 #include <millrace/s3/config/detail/service_endpoint.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/sign/credentials.hpp>
@@ -26,7 +27,6 @@
 namespace millrace::s3::detail {
 
 /// Collects the credentials of an answer of STS.
-template <class = void>
 class sts_answer final : public xml_handler {
  public:
   sts_answer() = default;
@@ -51,13 +51,12 @@ class sts_answer final : public xml_handler {
   std::string expiration;
 };
 
-template <class T = void>
-credentials credentials_of_sts(std::string_view body, const std::string& url) {
+inline credentials credentials_of_sts(std::string_view body, const std::string& url) {
   const where at{url, std::nullopt, std::string()};
-  sts_answer<T> answer;
+  sts_answer answer;
   xml_limits limits;
   limits.document = 64 * KiB;
-  xml_reader<T> reader(answer, limits);
+  xml_reader reader(answer, limits);
   const std::string wrong = reader.read(body);
   if (!wrong.empty()) throw error(200, std::string(), wrong, std::string(), at);
   const std::optional<std::int64_t> end = text::parse_iso8601(answer.expiration);
@@ -67,8 +66,7 @@ credentials credentials_of_sts(std::string_view body, const std::string& url) {
   return credentials(answer.key, answer.secret, answer.token, end);
 }
 
-template <class = void>
-error refusal_of_sts(const http::response& answer, const std::string& url) {
+inline error refusal_of_sts(const http::response& answer, const std::string& url) {
   error_document document = error_document::parse(answer.body).value_or(error_document());
   // Some refusals repeat what was signed, with the session token in it.
   document.message.resize(std::min(document.message.size(), document.message.find("\n")));
@@ -79,8 +77,7 @@ error refusal_of_sts(const http::response& answer, const std::string& url) {
 }
 
 /// The form that STS is sent; in the order of its documentation.
-template <class = void>
-std::string sts_form(std::string_view action, const role_request& role, std::int64_t now) {
+inline std::string sts_form(std::string_view action, const role_request& role, std::int64_t now) {
   std::string form;
   text::append_query_parameter(form, "Action", action);
   text::append_query_parameter(form, "Version", "2011-06-15");
@@ -93,8 +90,7 @@ std::string sts_form(std::string_view action, const role_request& role, std::int
   return form;
 }
 
-template <class = void>
-http::request sts_request(const service_endpoint& to, std::string_view form) {
+inline http::request sts_request(const service_endpoint& to, std::string_view form) {
   http::request r("POST", to.url("/"));
   r.fields.add("content-type", "application/x-www-form-urlencoded");
   writable_bytes body = writable_bytes::allocate(form.size());
@@ -104,15 +100,14 @@ http::request sts_request(const service_endpoint& to, std::string_view form) {
 }
 
 /// The region whose STS is asked. Without any, the one that is always there.
-template <class T>
-std::string sts_region(const basic_settings<T>& s) {
+inline std::string sts_region(const settings& s) {
   std::string region = choose_region(s).value_or_empty();
   return region.empty() ? "us-east-1" : region;
 }
 
 /// AssumeRole, signed with `base`. Throws s3::error when STS refuses, http::error when the way fails.
-template <class World, class T>
-task<credentials> assume_role(World& world, const basic_settings<T>& s, role_request role, credentials base) {
+template <class World>
+task<credentials> assume_role(World& world, const settings& s, role_request role, credentials base) {
   const std::string region = sts_region(s);
   const service_endpoint to(s, "sts", "AWS_ENDPOINT_URL_STS", "sts", region);
   const std::string url = to.url("/");
@@ -120,7 +115,7 @@ task<credentials> assume_role(World& world, const basic_settings<T>& s, role_req
   style.encode_path = true;
   style.normalize_path = true;
   style.send_content_sha256 = false;
-  basic_signer<T> sign(style);
+  signer sign(style);
   const std::string path = to.prefix + "/";
   std::int64_t skew = 0;
   const auto make = [&] {
@@ -160,8 +155,8 @@ task<credentials> assume_role(World& world, const basic_settings<T>& s, role_req
 
 /// AssumeRoleWithWebIdentity: unsigned; the token file is read now, since whoever keeps it replaces it. STS is asked
 /// again while it cannot reach the identity provider, and while it does not know a token that is new.
-template <class World, class T>
-task<credentials> assume_web_identity(World& world, const basic_settings<T>& s, role_request role) {
+template <class World>
+task<credentials> assume_web_identity(World& world, const settings& s, role_request role) {
   const where at{role.token_file, std::nullopt, std::string()};
   const service_endpoint to(s, "sts", "AWS_ENDPOINT_URL_STS", "sts", sts_region(s));
   const std::string url = to.url("/");

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/process.hpp>
@@ -25,7 +26,6 @@ namespace millrace::s3::detail {
 
 /// What the sources of credentials see of the world: the files of this machine, HTTP on the awaiting loop, processes,
 /// the clock. Tests put recordings in its place. Thread-safe. A template, so that only programs that use it pay for it.
-template <class = void>
 class surroundings {
  public:
   /// `services` is how STS and SSO are reached: proxy and certificate authorities.
@@ -35,7 +35,7 @@ class surroundings {
 
   file_text read_file(const std::string& path) const { return read_small_file(path); }
 
-  task<http::response> send(http::request r, request_limits limits) const {
+  MILLRACE_COROUTINE task<http::response> send(http::request r, request_limits limits) const {
     http::transport_options options = services_;
     if (limits.direct) options.proxy.clear();  // whatever the variables say
     options.connect_timeout = limits.connect;
@@ -43,7 +43,7 @@ class surroundings {
     return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
   }
 
-  task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const {
+  MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const {
     return millrace::run_process(std::move(command), longest, limit);
   }
 
@@ -54,7 +54,7 @@ class surroundings {
 
  private:
   /// As http::send(), but nothing of the answer is left behind in memory that has been freed: it may be a secret.
-  static task<http::response> send_wiped(http::request r, std::shared_ptr<const http::transport_options> options,
+  MILLRACE_COROUTINE static task<http::response> send_wiped(http::request r, std::shared_ptr<const http::transport_options> options,
                                          std::size_t limit) {
     executor& ex = co_await this_executor();
     http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
@@ -78,7 +78,7 @@ class surroundings {
   }
 
   /// An answer that drips is no answer.
-  static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
+  MILLRACE_COROUTINE static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
                                           request_limits limits) {
     const std::string url = http::displayed(r.url);
     try {

@@ -4,9 +4,7 @@
 
 #include <openssl/crypto.h>
 
-#include <optional>
 #include <string>
-#include <utility>
 
 #include <millrace/base/environment.hpp>
 #include <millrace/s3/config/detail/name_table.hpp>
@@ -15,45 +13,9 @@ namespace millrace::s3::detail {
 
 /// The variables that credentials may come from, as they were when this was made: what is refreshed hours later must
 /// neither depend on a table that has gone nor call getenv(3) beside threads. Overwritten on destruction.
-template <class = void>
 class environment_copy {
  public:
-  explicit environment_copy(const environment& from) {
-    static constexpr const char* names[] = {
-        "HOME",
-        "AWS_PROFILE",
-        "AWS_CONFIG_FILE",
-        "AWS_SHARED_CREDENTIALS_FILE",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_SECURITY_TOKEN",
-        "AWS_CREDENTIAL_EXPIRATION",
-        "AWS_REGION",
-        "AWS_DEFAULT_REGION",
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_SSO",
-        "AWS_ENDPOINT_URL_STS",
-        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-        "AWS_USE_DUALSTACK_ENDPOINT",
-        "AWS_USE_FIPS_ENDPOINT",
-        "AWS_ROLE_ARN",
-        "AWS_ROLE_SESSION_NAME",
-        "AWS_WEB_IDENTITY_TOKEN_FILE",
-        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-        "AWS_EC2_METADATA_DISABLED",
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE",
-        "AWS_METADATA_SERVICE_TIMEOUT",
-        "AWS_METADATA_SERVICE_NUM_ATTEMPTS",
-    };
-    for (const char* name : names) {
-      if (std::optional<std::string> value = from.get(name)) values_[name] = std::move(*value);
-    }
-  }
+  explicit environment_copy(const environment& from);
   environment_copy(const environment_copy&) = delete;
   environment_copy& operator=(const environment_copy&) = delete;
   ~environment_copy() {
@@ -73,3 +35,7 @@ class environment_copy {
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/config/detail/impl/environment_copy.ipp>
+#endif

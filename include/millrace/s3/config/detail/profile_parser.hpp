@@ -8,9 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/error.hpp>
-#include <millrace/text/ascii.hpp>
-
 namespace millrace::s3::detail {
 
 /// A property as it stands in a file: name and value. The name is lower case and empty when it is none that anything
@@ -26,99 +23,31 @@ struct raw_section {
 
 inline bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
-inline std::string_view trim_blanks(std::string_view text) noexcept {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
+std::string_view trim_blanks(std::string_view text) noexcept;
 
 /// Characters of the names of profiles and properties.
-inline bool is_profile_name(std::string_view text) noexcept {
-  static constexpr std::string_view punctuation = "-/.%@_:+";
-  for (char c : text) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!letter && punctuation.find(c) == std::string_view::npos) return false;
-  }
-  return !text.empty();
-}
+bool is_profile_name(std::string_view text) noexcept;
 
 /// Reads one AWS configuration or credentials file into its sections, in the order and with the repetitions of the
 /// file. Errors name the file and the line, never what stands there: it may be a secret.
-template <class = void>
 class profile_parser {
  public:
   explicit profile_parser(std::string_view file) : file_(file) {}
 
-  std::vector<raw_section> parse(std::string_view text) {
-    if (text.substr(0, 3) == "\xef\xbb\xbf") text.remove_prefix(3);  // a byte order mark
-    while (!text.empty()) {
-      ++line_number_;
-      const std::size_t end = text.find('\n');
-      std::string_view line = text.substr(0, end);
-      text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-      if (trim_blanks(line).empty() || line.front() == '#' || line.front() == ';') continue;
-      if (is_blank(line.front())) {
-        continuation(trim_blanks(line));
-      } else if (line.front() == '[') {
-        title(line);
-      } else {
-        property(line);
-      }
-    }
-    return std::move(sections_);
-  }
+  std::vector<raw_section> parse(std::string_view text);
 
  private:
-  [[noreturn]] void refuse(const char* why) const {
-    where at;
-    at.object = file_;
-    throw configuration_error("line " + std::to_string(line_number_) + ": " + why, at);
-  }
+  [[noreturn]] void refuse(const char* why) const;
 
-  void title(std::string_view line) {
-    line = trim_blanks(line.substr(0, line.find_first_of("#;")));
-    if (line.back() != ']') refuse("Profile definition must end with ']'");
-    sections_.emplace_back(std::string(trim_blanks(line.substr(1, line.size() - 2))));
-  }
+  void title(std::string_view line);
 
-  void property(std::string_view line) {
-    if (sections_.empty()) refuse("Expected a profile definition");
-    line = without_comment(line);
-    const std::size_t equals = line.find('=');
-    if (equals == std::string_view::npos) refuse("Expected an '=' sign defining a property");
-    const std::string_view name = trim_blanks(line.substr(0, equals));
-    if (name.empty()) refuse("Property did not have a name");
-    std::string lower;
-    if (is_profile_name(name)) {
-      for (char c : name) lower += text::to_lower(c);
-    }
-    const std::string_view value = trim_blanks(line.substr(equals + 1));
-    has_sub_properties_ = value.empty();
-    sections_.back().properties.emplace_back(std::move(lower), std::string(value));
-  }
+  void property(std::string_view line);
 
   /// A line with a blank in front continues the value above; below an empty value it is a sub-property.
-  void continuation(std::string_view line) {
-    if (sections_.empty()) refuse("Expected a profile definition");
-    if (sections_.back().properties.empty()) refuse("Expected a property definition, found continuation");
-    if (has_sub_properties_) {
-      const std::size_t equals = line.find('=');
-      if (equals == std::string_view::npos) refuse("Expected an '=' sign defining a sub-property");
-      if (trim_blanks(line.substr(0, equals)).empty()) refuse("Sub-property did not have a name");
-    }
-    std::string& value = sections_.back().properties.back().second;
-    value += '\n';
-    value += line;
-  }
+  void continuation(std::string_view line);
 
   /// In a value, only a comment sign behind a blank begins a comment.
-  static std::string_view without_comment(std::string_view line) noexcept {
-    for (std::size_t i = 1; i < line.size(); ++i) {
-      if ((line[i] == '#' || line[i] == ';') && is_blank(line[i - 1])) return line.substr(0, i);
-    }
-    return line;
-  }
+  static std::string_view without_comment(std::string_view line) noexcept;
 
   std::string file_;
   std::size_t line_number_ = 0;
@@ -127,3 +56,7 @@ class profile_parser {
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/config/detail/impl/profile_parser.ipp>
+#endif

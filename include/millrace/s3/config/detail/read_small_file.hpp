@@ -2,13 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
 #include <openssl/crypto.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -35,45 +31,10 @@ class file_text {
 
 /// Reads a configuration or token file, at most 1 MiB (EFBIG beyond), at once: such files are small and local, and a
 /// refresh reads one every hour or so. Only regular files: a pipe would block (EINVAL).
-template <class = void>
-file_text read_small_file(const std::string& path) {
-  static constexpr std::size_t longest = std::size_t(1) << 20;
-  class descriptor {
-   public:
-    explicit descriptor(int fd) noexcept : fd_(fd) {}
-    descriptor(const descriptor&) = delete;
-    descriptor& operator=(const descriptor&) = delete;
-    ~descriptor() {
-      if (fd_ >= 0) ::close(fd_);
-    }
-    int get() const noexcept { return fd_; }
-
-   private:
-    int fd_;
-  };
-  const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return file_text(errno);
-  struct stat status;
-  if (::fstat(file.get(), &status) != 0) return file_text(errno);
-  if (S_ISDIR(status.st_mode)) return file_text(EISDIR);
-  if (!S_ISREG(status.st_mode)) return file_text(EINVAL);
-  file_text out{std::string()};
-  if (status.st_size > static_cast<off_t>(longest)) return file_text(EFBIG);
-  out.text.resize(static_cast<std::size_t>(status.st_size) + 1);  // one more: whether it has grown meanwhile
-  std::size_t filled = 0;
-  for (;;) {
-    if (filled == out.text.size()) {
-      if (filled > longest) return file_text(EFBIG);
-      out.text.resize(2 * filled);  // files of /proc say 0
-    }
-    const ssize_t n = ::read(file.get(), out.text.data() + filled, out.text.size() - filled);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return file_text(errno);
-    if (n == 0) break;
-    filled += static_cast<std::size_t>(n);
-  }
-  out.text.resize(filled);
-  return out;
-}
+file_text read_small_file(const std::string& path);
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/config/detail/impl/read_small_file.ipp>
+#endif

@@ -2,16 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -41,33 +38,11 @@ class part_buffer {
   bool full() const noexcept { return filled_ == part_; }
 
   /// Takes what fits from the front of `piece`.
-  void take(bytes& piece) {
-    const std::size_t n = std::min(piece.size(), part_ - filled_);
-    if (whole_.empty() && filled_ == 0 && n == part_) {
-      whole_ = piece.slice(0, n);  // a part in one piece is not copied
-    } else {
-      reserve(filled_ + n);
-      std::memcpy(memory_.data() + filled_, piece.data(), n);
-    }
-    filled_ += n;
-    piece = piece.slice(n, piece.size() - n);
-  }
-  bytes release() {
-    bytes out = whole_.empty() ? memory_.share(0, filled_) : std::move(whole_);
-    whole_ = bytes();
-    memory_ = writable_bytes();
-    filled_ = 0;
-    return out;
-  }
+  void take(bytes& piece);
+  bytes release();
 
  private:
-  void reserve(std::size_t size) {
-    if (memory_.capacity() >= size) return;
-    const std::size_t small = std::min(part_, 256 * KiB);
-    writable_bytes larger = size <= small ? writable_bytes::allocate(small) : slabs_.acquire();
-    if (filled_ > 0) std::memcpy(larger.data(), memory_.data(), filled_);
-    memory_ = std::move(larger);
-  }
+  void reserve(std::size_t size);
 
   const std::size_t part_;
   slab_pool& slabs_;
@@ -112,3 +87,7 @@ async_generator<Chunk> cut_parts(Generator content, std::size_t part, std::optio
 }
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/ops/detail/impl/cut_parts.ipp>
+#endif

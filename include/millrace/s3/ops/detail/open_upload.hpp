@@ -16,10 +16,10 @@ namespace millrace::s3::detail {
 /// A multipart upload that is aborted unless it was completed: the destructor hands the request to the loop's root
 /// scope. It is created there too: a request that is dropped may have been carried out, and its upload could not be
 /// found again.
-template <class Session>
+template <class = void>  // its destructor names a coroutine: see MILLRACE_COROUTINE
 class open_upload {
  public:
-  open_upload(executor& ex, std::shared_ptr<const Session> s, std::string bucket, std::string key, put_plan plan)
+  open_upload(executor& ex, std::shared_ptr<const session> s, std::string bucket, std::string key, put_plan plan)
       : scope_(root_scope::of(ex)),
         session_(std::move(s)),
         bucket_(std::move(bucket)),
@@ -55,7 +55,7 @@ class open_upload {
     bool abandoned = false;
   };
 
-  static task<void> create(std::shared_ptr<state> st, std::shared_ptr<const Session> s, std::string bucket,
+  static task<void> create(std::shared_ptr<state> st, std::shared_ptr<const session> s, std::string bucket,
                            std::string key, put_plan plan) {
     std::string id;
     try {
@@ -72,7 +72,7 @@ class open_upload {
   }
 
   root_scope& scope_;
-  const std::shared_ptr<const Session> session_;
+  const std::shared_ptr<const session> session_;
   const std::string bucket_;
   const std::string key_;
   const std::shared_ptr<state> state_;

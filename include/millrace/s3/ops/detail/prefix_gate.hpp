@@ -49,11 +49,7 @@ class prefix_gate {
     ~awaiter() {
       if (granted_) gate_.leave();
     }
-    bool await_ready() noexcept {
-      if (!gate_.waiters_.empty() || gate_.under_way_ >= gate_.limit_.limit()) return false;
-      grant();
-      return true;
-    }
+    bool await_ready() noexcept;
     void await_suspend(std::coroutine_handle<> handle) noexcept {
       suspend(handle);
       gate_.waiters_.push(*this);
@@ -84,14 +80,7 @@ class prefix_gate {
   bool idle() const noexcept { return under_way_ == 0 && waiters_.empty() && limit() == aimd_limit::none; }
 
  private:
-  void leave() noexcept {
-    --under_way_;
-    while (!waiters_.empty() && under_way_ < limit_.limit()) {
-      awaiter& a = waiters_.pop();
-      a.grant();
-      a.wake();
-    }
-  }
+  void leave() noexcept;
 
   aimd_limit limit_;
   std::size_t under_way_ = 0;
@@ -100,3 +89,7 @@ class prefix_gate {
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/ops/detail/impl/prefix_gate.ipp>
+#endif

@@ -14,7 +14,6 @@ namespace millrace::s3::detail {
 
 /// The gates of one executor, one per endpoint, bucket and first component of the key: S3 counts requests per prefix,
 /// and this is the one that a data set has to itself. Each loop of a group learns from its own refusals.
-template <class Gate>
 class prefix_gates final : public executor_service {
  public:
   static prefix_gates& of(executor& ex) {
@@ -22,30 +21,26 @@ class prefix_gates final : public executor_service {
   }
 
   /// Valid while something of it is in use, and until the next call otherwise.
-  Gate& gate(const std::string& endpoint, const std::string& bucket, const std::string& key) {
-    if (gates_.size() >= 256) forget_idle();
-    std::string name = endpoint;
-    name += '\n';
-    name += bucket;
-    name += '/';
-    if (key.find('/') != std::string::npos) name.append(key, 0, key.find('/'));
-    return gates_[name];
-  }
+  prefix_gate& gate(const std::string& endpoint, const std::string& bucket, const std::string& key);
 
   std::size_t size() const noexcept { return gates_.size(); }
 
  private:
   void forget_idle() {
-    gates_.erase_if([](const Gate& gate) { return gate.idle(); });
+    gates_.erase_if([](const prefix_gate& gate) { return gate.idle(); });
   }
 
-  name_table<Gate> gates_;
+  name_table<prefix_gate> gates_;
 };
 
 /// The gate of a key among those of `ex`.
-template <class Gate = prefix_gate>
-Gate& gate_of(executor& ex, const std::string& endpoint, const std::string& bucket, const std::string& key) {
-  return prefix_gates<Gate>::of(ex).gate(endpoint, bucket, key);
+inline prefix_gate& gate_of(executor& ex, const std::string& endpoint, const std::string& bucket,
+                            const std::string& key) {
+  return prefix_gates::of(ex).gate(endpoint, bucket, key);
 }
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/ops/detail/impl/prefix_gates.ipp>
+#endif

@@ -2,16 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <millrace/base/error.hpp>
-#include <millrace/s3/sign/detail/canonical_path.hpp>
-#include <millrace/text/percent.hpp>
 
 namespace millrace::s3::detail {
 
@@ -19,34 +12,11 @@ namespace millrace::s3::detail {
 ///
 /// Keeps its scratch memory between calls. Text that is not encoded canonically (`/` left as it is, lower-case
 /// hexadecimal) is signed in its canonical form, as the server will compute it from the request.
-template <class = void>
 class canonical_query {
  public:
   /// Appends to `out`. Throws configuration_error for a broken escape and for `+`, which some servers read as a space
   /// and others as itself: the signature could not hold for both.
-  void append(std::string& out, std::string_view query) {
-    parameters_.clear();
-    // Every byte grows to three at most: the views below stay valid.
-    rewritten_.clear();
-    rewritten_.reserve(query.size() * 3);
-    while (!query.empty()) {
-      const std::size_t end = std::min(query.find('&'), query.size());
-      const std::string_view one = query.substr(0, end);
-      query.remove_prefix(std::min(end + 1, query.size()));
-      if (one.empty()) continue;
-      const std::size_t equals = one.find('=');
-      const std::string_view value = equals == std::string_view::npos ? std::string_view() : one.substr(equals + 1);
-      insert(parameter{canonical(one.substr(0, equals)), canonical(value)});
-    }
-    bool first = true;
-    for (const parameter& p : parameters_) {
-      if (!first) out += '&';
-      first = false;
-      out += p.name;
-      out += '=';
-      out += p.value;
-    }
-  }
+  void append(std::string& out, std::string_view query);
 
  private:
   struct parameter {
@@ -59,27 +29,16 @@ class canonical_query {
   };
 
   /// Keeps the parameters sorted. A request has a handful of them.
-  void insert(const parameter& p) {
-    std::size_t at = parameters_.size();
-    parameters_.push_back(p);
-    for (; at > 0 && p < parameters_[at - 1]; --at) parameters_[at] = parameters_[at - 1];
-    parameters_[at] = p;
-  }
+  void insert(const parameter& p);
 
-  std::string_view canonical(std::string_view text) {
-    if (text.find('/') == std::string_view::npos && is_encoded_path(text)) return text;
-    const std::optional<std::string> raw = text::uri_decode(text);
-    if (!raw) throw configuration_error("the query string has a % that two hexadecimal digits do not follow");
-    if (text.find('+') != std::string_view::npos) {
-      throw configuration_error("the query string has a +: encode a space as %20 and a plus sign as %2B");
-    }
-    const std::size_t begin = rewritten_.size();
-    text::append_encoded_query(rewritten_, *raw);
-    return std::string_view(rewritten_).substr(begin);
-  }
+  std::string_view canonical(std::string_view text);
 
   std::vector<parameter> parameters_;
   std::string rewritten_;
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/sign/detail/impl/canonical_query.ipp>
+#endif

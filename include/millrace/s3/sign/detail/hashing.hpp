@@ -34,13 +34,7 @@ class sha256 {
     if (algorithm_ == nullptr || context_ == nullptr) hashing_failed();
   }
 
-  void operator()(std::string_view text, digest& out) {
-    if (EVP_DigestInit_ex2(context_.get(), algorithm_.get(), nullptr) != 1 ||
-        EVP_DigestUpdate(context_.get(), text.data(), text.size()) != 1 ||
-        EVP_DigestFinal_ex(context_.get(), out.data(), nullptr) != 1) {
-      hashing_failed();
-    }
-  }
+  void operator()(std::string_view text, digest& out);
 
  private:
   std::unique_ptr<EVP_MD, openssl_free> algorithm_;
@@ -52,51 +46,16 @@ class sha256 {
 /// do that, and does not in the first releases of OpenSSL 3.) Keys and their traces are overwritten in the end.
 class hmac_sha256 {
  public:
-  hmac_sha256()
-      : algorithm_(EVP_MD_fetch(nullptr, "SHA256", nullptr)),
-        inner_(EVP_MD_CTX_new()),
-        outer_(EVP_MD_CTX_new()),
-        work_(EVP_MD_CTX_new()) {
-    if (algorithm_ == nullptr || inner_ == nullptr || outer_ == nullptr || work_ == nullptr) hashing_failed();
-  }
+  hmac_sha256();
   hmac_sha256(hmac_sha256&&) noexcept = default;
   hmac_sha256& operator=(hmac_sha256&&) noexcept = default;
   ~hmac_sha256() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
   /// `out` may be the key.
-  void operator()(const unsigned char* key, std::size_t key_size, std::string_view text, digest& out) {
-    if (!keyed_ || key_size != key_.size() || std::memcmp(key, key_.data(), key_size) != 0) set_key(key, key_size);
-    if (EVP_MD_CTX_copy_ex(work_.get(), inner_.get()) != 1 ||
-        EVP_DigestUpdate(work_.get(), text.data(), text.size()) != 1 ||
-        EVP_DigestFinal_ex(work_.get(), out.data(), nullptr) != 1 ||
-        EVP_MD_CTX_copy_ex(work_.get(), outer_.get()) != 1 ||
-        EVP_DigestUpdate(work_.get(), out.data(), out.size()) != 1 ||
-        EVP_DigestFinal_ex(work_.get(), out.data(), nullptr) != 1) {
-      hashing_failed();
-    }
-  }
+  void operator()(const unsigned char* key, std::size_t key_size, std::string_view text, digest& out);
 
  private:
-  void set_key(const unsigned char* key, std::size_t size) {
-    unsigned char block[64] = {};  // of SHA-256
-    keyed_ = false;
-    bool good = true;
-    if (size <= sizeof block) {
-      std::memcpy(block, key, size);
-    } else {
-      good = begin(work_.get(), key, size) && EVP_DigestFinal_ex(work_.get(), block, nullptr) == 1;
-    }
-    for (unsigned char& b : block) b ^= 0x36;
-    good = good && begin(inner_.get(), block, sizeof block);
-    for (unsigned char& b : block) b ^= 0x36 ^ 0x5c;
-    good = good && begin(outer_.get(), block, sizeof block);
-    OPENSSL_cleanse(block, sizeof block);
-    if (!good) hashing_failed();
-    if (size == key_.size()) {
-      std::memcpy(key_.data(), key, size);
-      keyed_ = true;
-    }
-  }
+  void set_key(const unsigned char* key, std::size_t size);
   bool begin(EVP_MD_CTX* context, const unsigned char* text, std::size_t size) noexcept {
     return EVP_DigestInit_ex2(context, algorithm_.get(), nullptr) == 1 && EVP_DigestUpdate(context, text, size) == 1;
   }
@@ -110,3 +69,7 @@ class hmac_sha256 {
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/sign/detail/impl/hashing.ipp>
+#endif

@@ -25,22 +25,7 @@ class signing_key_cache {
 
   /// The key of (secret, day, region, service); valid until the next call.
   const digest& find(hmac_sha256& hmac, const credentials& who, std::string_view day, std::string_view region,
-                     std::string_view service) {
-    const bool same_secret = holder_.same_snapshot(who) || holder_.secret_access_key() == who.secret_access_key();
-    if (!same_secret || day_ != day) clear();
-    for (const entry& e : entries_) {
-      if (!e.region.empty() && e.region == region && e.service == service) return e.key;
-    }
-    entry& slot = entries_[next_];
-    slot.region.clear();  // empty unless the derivation below succeeds
-    derive(hmac, who, day, region, service, slot.key);
-    slot.service = service;
-    slot.region = region;
-    next_ = (next_ + 1) % capacity;
-    holder_ = who;
-    day_ = day;
-    return slot.key;
-  }
+                     std::string_view service);
 
   /// Keys derived since construction: how tests see that the cache works.
   std::size_t derivations() const noexcept { return derivations_; }
@@ -58,32 +43,10 @@ class signing_key_cache {
     digest key{};
   };
 
-  void clear() noexcept {
-    for (entry& e : entries_) {
-      OPENSSL_cleanse(e.key.data(), e.key.size());
-      e.region.clear();
-    }
-    next_ = 0;
-  }
+  void clear() noexcept;
 
   void derive(hmac_sha256& hmac, const credentials& who, std::string_view day, std::string_view region,
-              std::string_view service, digest& key) {
-    std::string seed;
-    seed.reserve(4 + who.secret_access_key().size());
-    seed += "AWS4";
-    seed += who.secret_access_key();
-    struct wipe {
-      explicit wipe(std::string& t) noexcept : text(t) {}
-      ~wipe() { OPENSSL_cleanse(text.data(), text.size()); }
-      std::string& text;
-    };
-    const wipe wipe_seed(seed);
-    hmac(reinterpret_cast<const unsigned char*>(seed.data()), seed.size(), day, key);
-    hmac(key.data(), key.size(), region, key);
-    hmac(key.data(), key.size(), service, key);
-    hmac(key.data(), key.size(), "aws4_request", key);
-    ++derivations_;
-  }
+              std::string_view service, digest& key);
 
   entry entries_[capacity];
   std::size_t next_ = 0;
@@ -93,3 +56,7 @@ class signing_key_cache {
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/sign/detail/impl/signing_key_cache.ipp>
+#endif

@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
-#include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,29 +38,12 @@ class xml_handler {
 ///
 /// No document type (so no entities beyond the five of XML and numeric ones), no encoding but UTF-8, nothing fetched.
 /// Name prefixes are dropped. The handler must live as long as the reader.
-template <class = void>
 class xml_reader {
  public:
   explicit xml_reader(xml_handler& handler, xml_limits limits = xml_limits()) : handler_(handler), limits_(limits) {}
 
   /// Empty when the document was read to its end, else what is wrong with it. `offset()` says where.
-  std::string read(std::string_view document) {
-    if (document.size() > limits_.document) return "the XML answer is longer than " + std::to_string(limits_.document);
-    const std::unique_ptr<XML_ParserStruct, freer> parser(XML_ParserCreate("UTF-8"));
-    if (parser == nullptr) throw std::bad_alloc();
-    parser_ = parser.get();
-    XML_SetUserData(parser_, this);
-    XML_SetElementHandler(parser_, &on_start, &on_end);
-    XML_SetCharacterDataHandler(parser_, &on_text);
-    XML_SetStartDoctypeDeclHandler(parser_, &on_doctype);
-    const XML_Status status = XML_Parse(parser_, document.data(), static_cast<int>(document.size()), XML_TRUE);
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-    if (status == XML_STATUS_OK) return std::string();
-    offset_ = static_cast<std::size_t>(XML_GetCurrentByteIndex(parser_) < 0 ? 0 : XML_GetCurrentByteIndex(parser_));
-    if (!refusal_.empty()) return refusal_;
-    if (XML_GetErrorCode(parser_) == XML_ERROR_NO_MEMORY) throw std::bad_alloc();
-    return std::string("the answer is not intact XML: ") + XML_ErrorString(XML_GetErrorCode(parser_));
-  }
+  std::string read(std::string_view document);
 
   /// Byte of the document at which reading failed.
   std::size_t offset() const noexcept { return offset_; }
@@ -89,38 +70,9 @@ class xml_reader {
     XML_StopParser(parser_, XML_FALSE);
   }
 
-  static void XMLCALL on_start(void* self, const XML_Char* name, const XML_Char**) {
-    auto& r = *static_cast<xml_reader*>(self);
-    r.guarded([&] {
-      if (r.lengths_.size() >= r.limits_.depth) return r.refuse("the XML answer is nested too deeply");
-      const char* const colon = std::strrchr(name, ':');
-      r.lengths_.push_back(r.path_.size());
-      if (!r.path_.empty()) r.path_ += '/';
-      r.path_ += colon == nullptr ? name : colon + 1;
-      r.text_.clear();
-      r.is_leaf_ = true;
-      r.handler_.enter(std::string_view(r.path_));
-    });
-  }
-  static void XMLCALL on_end(void* self, const XML_Char*) {
-    auto& r = *static_cast<xml_reader*>(self);
-    r.guarded([&] {
-      if (r.is_leaf_) r.handler_.leaf(std::string_view(r.path_), r.text_);
-      r.is_leaf_ = false;
-      r.path_.resize(r.lengths_.back());
-      r.lengths_.pop_back();
-    });
-  }
-  static void XMLCALL on_text(void* self, const XML_Char* text, int size) {
-    auto& r = *static_cast<xml_reader*>(self);
-    r.guarded([&] {
-      if (!r.is_leaf_) return;
-      if (r.text_.size() + static_cast<std::size_t>(size) > r.limits_.text) {
-        return r.refuse("an element of the XML answer is too long");
-      }
-      r.text_.append(text, static_cast<std::size_t>(size));
-    });
-  }
+  static void XMLCALL on_start(void* self, const XML_Char* name, const XML_Char**);
+  static void XMLCALL on_end(void* self, const XML_Char*);
+  static void XMLCALL on_text(void* self, const XML_Char* text, int size);
   static void XMLCALL on_doctype(void* self, const XML_Char*, const XML_Char*, const XML_Char*, int) {
     auto& r = *static_cast<xml_reader*>(self);
     r.guarded([&] { r.refuse("the XML answer has a document type, which S3 never sends"); });
@@ -139,3 +91,7 @@ class xml_reader {
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/wire/detail/impl/xml_reader.ipp>
+#endif

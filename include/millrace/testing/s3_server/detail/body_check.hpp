@@ -2,95 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/memory/writable_bytes.hpp>
-#include <millrace/testing/s3_server/detail/digest.hpp>
-#include <millrace/testing/s3_server/detail/parse_head.hpp>
-#include <millrace/testing/s3_server/refusal.hpp>
 #include <millrace/testing/s3_server/request.hpp>
 
 namespace millrace::s3_server::detail {
 
 /// The number in a chunk's size line, without its extensions; nothing when it is none.
-inline std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
-  const std::string_view digits = line.substr(0, line.find(';'));
-  if (digits.empty() || digits.size() > 15) return std::nullopt;
-  std::uint64_t value = 0;
-  for (char c : digits) {
-    const char l = lower(c);
-    if (!((l >= '0' && l <= '9') || (l >= 'a' && l <= 'f'))) return std::nullopt;
-    value = value * 16 + static_cast<std::uint64_t>(l <= '9' ? l - '0' : l - 'a' + 10);
-  }
-  return value;
-}
-
-/// Replaces a body in S3's own chunked form (`Content-Encoding: aws-chunked`) by what it holds; its trailing fields go
-/// to `r.trailer`.
-inline void decode_aws_chunks(request& r) {
-  const auto broken = [] { return refusal(400, "IncompleteBody", "The aws-chunked body is malformed"); };
-  std::string_view rest = r.body.view();
-  writable_bytes decoded = writable_bytes::allocate(rest.size() + 1);
-  std::size_t size = 0;
-  for (;;) {
-    const std::size_t end = rest.find("\r\n");
-    if (end == std::string_view::npos) throw broken();
-    const auto chunk = parse_chunk_size(rest.substr(0, end));
-    if (!chunk) throw broken();
-    rest.remove_prefix(end + 2);
-    if (*chunk == 0) break;
-    if (rest.size() < *chunk + 2 || rest.substr(*chunk, 2) != "\r\n") throw broken();
-    std::memcpy(decoded.data() + size, rest.data(), *chunk);
-    size += *chunk;
-    rest.remove_prefix(*chunk + 2);
-  }
-  const std::size_t end = rest.rfind("\r\n");
-  if (end == std::string_view::npos || parse_fields(rest.substr(0, end), r.trailer) != nullptr) throw broken();
-  const std::string* declared = r.field("x-amz-decoded-content-length");
-  if (declared == nullptr || parse_number(*declared) != std::optional<std::uint64_t>(size)) throw broken();
-  r.body = decoded.share(0, size);
-}
+std::optional<std::uint64_t> parse_chunk_size(std::string_view line);
 
 /// Compares the body with every digest that came with it: the signed payload hash, Content-MD5 and x-amz-checksum-*, in
 /// fields or trailing fields. Returns the checksums, for the object to keep; throws refusal.
-inline std::vector<request::pair> check_body(request& r, std::string_view payload) {
-  if (payload == "STREAMING-UNSIGNED-PAYLOAD-TRAILER") {
-    decode_aws_chunks(r);
-  } else if (payload != "UNSIGNED-PAYLOAD") {
-    const std::string computed = to_hex(digest_of("SHA256", r.body.view()));
-    if (computed != payload) {
-      throw refusal(400, "XAmzContentSHA256Mismatch",
-                    "The provided 'x-amz-content-sha256' header does not match what was computed.")
-          .with("ClientComputedContentSHA256", std::string(payload))
-          .with("S3ComputedContentSHA256", computed);
-    }
-  }
-  if (const std::string* sent = r.field("content-md5")) {
-    if (*sent != to_base64(digest_of("MD5", r.body.view()))) {
-      throw refusal(400, "BadDigest", "The Content-MD5 you specified did not match what we received.");
-    }
-  }
-  constexpr std::string_view prefix = "x-amz-checksum-";
-  std::vector<request::pair> kept;
-  for (const auto* fields : {&r.fields, &r.trailer}) {
-    for (const auto& [name, value] : *fields) {
-      if (name.compare(0, prefix.size(), prefix) != 0) continue;
-      const std::string expected = checksum_of(std::string_view(name).substr(prefix.size()), r.body.view());
-      if (expected.empty()) continue;  // x-amz-checksum-mode and the like
-      if (value != to_base64(expected)) {
-        throw refusal(400, "BadDigest", "The " + name + " you specified did not match the calculated checksum.");
-      }
-      kept.emplace_back(name, value);
-    }
-  }
-  return kept;
-}
+std::vector<request::pair> check_body(request& r, std::string_view payload);
 
 }  // namespace millrace::s3_server::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/detail/impl/body_check.ipp>
+#endif

@@ -2,140 +2,60 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/memory/writable_bytes.hpp>
-#include <millrace/testing/s3_server/detail/body_check.hpp>
-#include <millrace/testing/s3_server/detail/parse_head.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/testing/s3_server/detail/stream.hpp>
-#include <millrace/testing/s3_server/refusal.hpp>
+#include <millrace/testing/s3_server/request.hpp>
 
 namespace millrace::s3_server::detail {
 
 /// The receiving side of a connection: heads, and bodies of either framing. What was read ahead waits for the next
 /// call.
-template <class Unused = void>
-class basic_input {
+class input {
  public:
-  basic_input(stream& from, std::size_t max_head) : stream_(from), memory_(max_head) {}
+  input(stream& from, std::size_t max_head) : stream_(from), memory_(max_head) {}
 
   /// A head without its empty line (each field with its CR LF); empty at the end of the connection. Throws refusal when
   /// it is too long.
-  task<std::string> head() {
-    std::size_t searched = 0;
-    for (;;) {
-      const std::size_t end = view().find("\r\n\r\n", searched);
-      if (end != std::string_view::npos) {
-        std::string text(view().substr(0, end + 2));
-        begin_ += end + 4;
-        co_return text;
-      }
-      searched = view().size() < 3 ? 0 : view().size() - 3;
-      if (view().size() == memory_.size()) {
-        throw refusal(400, "RequestHeaderSectionTooLarge", "Your request header section exceeds the maximum allowed");
-      }
-      if (!co_await fill()) co_return std::string();
-    }
-  }
+  MILLRACE_COROUTINE task<std::string> head();
 
   /// A body of `size` bytes in memory of its own.
-  task<bytes> body(std::uint64_t size) {
-    writable_bytes whole = writable_bytes::allocate(static_cast<std::size_t>(size));
-    std::size_t have = take(whole.data(), static_cast<std::size_t>(size));
-    while (have < size) {
-      const std::size_t n = co_await stream_.read_some({whole.data() + have, static_cast<std::size_t>(size) - have});
-      if (n == 0) throw_cut();
-      have += n;
-    }
-    co_return whole.share(0, have);
-  }
+  MILLRACE_COROUTINE task<bytes> body(std::uint64_t size);
 
   /// Reads a body and forgets it.
-  task<void> skip(std::uint64_t size) {
-    while (size > 0) {
-      if (view().empty() && !co_await fill()) throw_cut();
-      const std::uint64_t n = std::min<std::uint64_t>(size, view().size());
-      begin_ += static_cast<std::size_t>(n);
-      size -= n;
-    }
-  }
+  MILLRACE_COROUTINE task<void> skip(std::uint64_t size);
 
   /// A body in chunked coding, of at most `limit` bytes; its trailing fields go to `r`.
-  task<bytes> chunked_body(request& r, std::uint64_t limit) {
-    std::string whole;
-    for (;;) {
-      const std::string size_line = co_await line();
-      const std::optional<std::uint64_t> size = parse_chunk_size(size_line);
-      if (!size) throw refusal(400, "InvalidRequest", "A chunk has no valid size");
-      if (*size > limit - whole.size()) throw refusal(400, "EntityTooLarge", "The body is too large");
-      if (*size == 0) break;
-      const bytes chunk = co_await body(*size);
-      whole.append(chunk.data(), chunk.size());
-      const std::string end = co_await line();
-      if (!end.empty()) throw refusal(400, "InvalidRequest", "A chunk is longer than its size");
-    }
-    for (;;) {
-      const std::string field = co_await line();
-      if (field.empty()) break;
-      if (parse_fields(field + "\r\n", r.trailer) != nullptr) {
-        throw refusal(400, "InvalidRequest", "A trailing field is malformed");
-      }
-    }
-    co_return bytes::copy(whole);
-  }
+  MILLRACE_COROUTINE task<bytes> chunked_body(request& r, std::uint64_t limit);
 
  private:
   [[noreturn]] static void throw_cut() { throw io_error(ECONNRESET, "the client closed the connection in a request"); }
 
   std::string_view view() const noexcept { return {memory_.data() + begin_, end_ - begin_}; }
 
-  task<bool> fill() {
-    if (begin_ == end_) {
-      begin_ = end_ = 0;
-    } else if (end_ == memory_.size()) {
-      std::memmove(memory_.data(), memory_.data() + begin_, end_ - begin_);
-      end_ -= begin_;
-      begin_ = 0;
-    }
-    const std::size_t n = co_await stream_.read_some({memory_.data() + end_, memory_.size() - end_});
-    end_ += n;
-    co_return n > 0;
-  }
+  MILLRACE_COROUTINE task<bool> fill();
 
-  std::size_t take(char* to, std::size_t limit) noexcept {
-    const std::size_t n = std::min(limit, end_ - begin_);
-    if (n > 0) std::memcpy(to, memory_.data() + begin_, n);
-    begin_ += n;
-    return n;
-  }
+  std::size_t take(char* to, std::size_t limit) noexcept;
 
-  task<std::string> line() {
-    for (;;) {
-      const std::size_t end = view().find("\r\n");
-      if (end != std::string_view::npos) {
-        std::string text(view().substr(0, end));
-        begin_ += end + 2;
-        co_return text;
-      }
-      if (view().size() == memory_.size()) throw refusal(400, "InvalidRequest", "A line of the body is too long");
-      if (!co_await fill()) throw_cut();
-    }
-  }
+  MILLRACE_COROUTINE task<std::string> line();
 
   stream& stream_;
   std::vector<char> memory_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };
-using input = basic_input<>;
 
 }  // namespace millrace::s3_server::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/detail/impl/input.ipp>
+#endif

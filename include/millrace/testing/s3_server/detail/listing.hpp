@@ -35,46 +35,13 @@ class list_page {
   std::size_t count() const noexcept { return objects.size() + prefixes.size(); }
 };
 
-/// The first key of `all` that does not begin with `prefix` and is not before it.
-inline object_map::const_iterator behind_prefix(const object_map& all, std::string prefix) {
-  while (!prefix.empty()) {
-    const auto last = static_cast<unsigned char>(prefix.back());
-    if (last != 0xff) {
-      prefix.back() = static_cast<char>(last + 1);
-      return all.lower_bound(prefix);
-    }
-    prefix.pop_back();
-  }
-  return all.end();
-}
-
 /// One page of ListObjectsV2: keys with `prefix` behind `from` in the order of their bytes; keys that have `delimiter`
 /// behind the prefix are rolled up. A key and a rolled-up prefix count the same towards `limit`.
-inline list_page list(const object_map& all, const std::string& prefix, std::string_view delimiter,
-                      const list_position& from, std::size_t limit) {
-  list_page page;
-  auto it = all.lower_bound(prefix);
-  if (!from.text.empty()) {
-    const auto behind = from.prefix ? behind_prefix(all, from.text) : all.upper_bound(from.text);
-    if (behind == all.end() || (it != all.end() && behind->first > it->first)) it = behind;
-  }
-  while (it != all.end() && it->first.compare(0, prefix.size(), prefix) == 0) {
-    if (page.count() == limit) {
-      page.truncated = limit > 0;
-      return page;
-    }
-    const std::size_t at = delimiter.empty() ? std::string::npos : it->first.find(delimiter, prefix.size());
-    if (at == std::string::npos) {
-      page.objects.emplace_back(it->first, it->second);
-      page.next = list_position(it->first, false);
-      ++it;
-    } else {
-      page.prefixes.push_back(it->first.substr(0, at + delimiter.size()));
-      page.next = list_position(page.prefixes.back(), true);
-      it = behind_prefix(all, page.prefixes.back());
-    }
-  }
-  return page;
-}
+list_page list(const object_map& all, const std::string& prefix, std::string_view delimiter, const list_position& from,
+               std::size_t limit);
 
 }  // namespace millrace::s3_server::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/testing/s3_server/detail/impl/listing.ipp>
+#endif

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/http/proxy.hpp>
+
+namespace millrace::http {
+
+MILLRACE_INLINE const char* misread_proxy(std::string_view url) noexcept {
+  const std::size_t at = url.rfind('@');
+  if (at == std::string_view::npos) return nullptr;
+  const std::size_t scheme = url.find("://");
+  const std::string_view user = url.substr(0, at).substr(scheme < at ? scheme + 3 : 0);
+  if (user.find_first_of("/?#") != std::string_view::npos) {
+    return "the proxy's user or password holds a / ? or # that is not percent-encoded";
+  }
+  if (user.find("%00") != std::string_view::npos) return "the proxy's user or password holds a NUL";
+  return nullptr;
+}
+
+MILLRACE_INLINE proxy_choice proxy_choice::from_environment(const environment& variables, std::string_view scheme) {
+  proxy_choice out;
+  const auto take = [&](const char* name, std::string& value, std::string& said_by) {
+    if (!value.empty()) return;
+    if (std::optional<std::string> text = variables.get(name)) {
+      value = std::move(*text);
+      said_by = name;
+    }
+  };
+  if (scheme == "https") {
+    take("https_proxy", out.url, out.source);
+    take("HTTPS_PROXY", out.url, out.source);
+  } else {
+    take("http_proxy", out.url, out.source);
+  }
+  take("all_proxy", out.url, out.source);
+  take("ALL_PROXY", out.url, out.source);
+  take("no_proxy", out.no_proxy, out.no_proxy_source);
+  take("NO_PROXY", out.no_proxy, out.no_proxy_source);
+  return out;
+}
+
+MILLRACE_INLINE void proxy_choice::apply_to(transport_options& to) const {
+  to.proxy = url;
+  to.no_proxy = no_proxy;
+  if (url.empty() || no_proxy == "*") return;
+  if (!to.no_proxy.empty()) to.no_proxy += ',';
+  to.no_proxy += "localhost,127.0.0.1,::1";
+}
+
+}  // namespace millrace::http

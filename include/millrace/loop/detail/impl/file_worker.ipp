@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/loop/detail/file_worker.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE file_worker::~file_worker() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+MILLRACE_INLINE void file_worker::submit(file_operation& op) noexcept {
+  executor_.operation_started();
+  const bool started = thread_.joinable() || start();
+  std::lock_guard lock(mutex_);
+  if (started) {
+    waiting_.push(op, file_queue::place::queued);
+    changed_.notify_one();
+  } else {
+    send_home(op, -ENOMEM);
+  }
+}
+
+MILLRACE_INLINE void file_worker::cancel(file_operation& op) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (file_queue::place_of(op) != file_queue::place::queued) return;
+    waiting_.remove(op);
+  }
+  executor_.operation_finished();
+  file_queue::complete(op, -ECANCELED);
+}
+
+MILLRACE_INLINE bool file_worker::start() noexcept {
+  try {
+    thread_ = thread("millrace-file", [this] { work(); });
+    return true;
+  } catch (...) {  // no thread, or no memory for one
+    return false;
+  }
+}
+
+MILLRACE_INLINE void file_worker::work() noexcept {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (waiting_.empty() && !stopping_) changed_.wait(lock);
+    if (waiting_.empty()) return;
+    file_operation& op = waiting_.pop();
+    lock.unlock();
+    const std::int64_t result = perform(op.request());
+    lock.lock();
+    send_home(op, result);
+  }
+}
+
+MILLRACE_INLINE void file_worker::send_home(file_operation& op, std::int64_t result) noexcept {
+  file_queue::set_result(op, result);
+  const bool first = finished_.empty();
+  finished_.push(op, file_queue::place::kernel);
+  if (first) executor_.post_remote(home_);
+}
+
+MILLRACE_INLINE void file_worker::arrive() noexcept {
+  file_queue arrived;
+  {
+    std::lock_guard lock(mutex_);
+    arrived.swap(finished_);
+  }
+  while (!arrived.empty()) {
+    file_operation& op = arrived.pop();
+    executor_.operation_finished();
+    file_queue::complete(op, file_queue::result(op));
+  }
+}
+
+MILLRACE_INLINE std::int64_t file_worker::perform(const file_request& r) noexcept {
+  for (;;) {
+    const std::int64_t result = call(r);
+    if (result >= 0) return result;
+    if (errno != EINTR || r.what == file_request::kind::close) return -errno;  // closed all the same
+  }
+}
+
+MILLRACE_INLINE std::int64_t file_worker::call(const file_request& r) noexcept {
+  const auto offset = static_cast<off_t>(r.offset);
+  switch (r.what) {
+    case file_request::kind::open:
+      return ::open(r.path, r.flags, r.mode);
+    case file_request::kind::stat:
+      return ::statx(r.fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, r.status);
+    case file_request::kind::read:
+      return ::pread(r.fd, r.data, r.size, offset);
+    case file_request::kind::write:
+      return ::pwrite(r.fd, r.data, r.size, offset);
+    case file_request::kind::close:
+      return ::close(r.fd);
+    case file_request::kind::sync:
+      return ::fdatasync(r.fd);
+  }
+  errno = EINVAL;
+  return -1;
+}
+
+}  // namespace millrace::detail

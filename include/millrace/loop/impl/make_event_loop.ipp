@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
+#include <millrace/loop/epoll_loop.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/loop/ring_loop.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE std::unique_ptr<event_loop> make_event_loop(const loop_options& o) {
+  if (o.force_epoll) return std::make_unique<epoll_loop>();
+  int refused = o.pretend_ring_error;
+  if (refused == 0) {
+    std::unique_ptr<ring_loop> loop = ring_loop::try_make(o, refused);
+    if (loop != nullptr) return loop;
+  }
+  auto loop = std::make_unique<epoll_loop>();
+  const std::string line =
+      std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
+  if (o.log != nullptr) {
+    o.log(o.log_context, line.c_str());
+  } else if (detail::first_time(line)) {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  return loop;
+}
+
+}  // namespace millrace

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/s3/config/detail/choices.hpp>
+#include <millrace/text/ascii.hpp>
+
+namespace millrace::s3::detail {
+
+MILLRACE_INLINE choice& choice::service(std::string_view section, std::string_view name) {
+  const std::string at = std::string(section) + "." + std::string(name) + " of the services section";
+  offer(at + in_profile(), owned(settings_->service_property(section, name)));
+  return *this;
+}
+
+MILLRACE_INLINE bool choice::flag(bool otherwise) const {
+  if (!value_) return otherwise;
+  if (text::equal_ignoring_case(*value_, "true")) return true;
+  if (!text::equal_ignoring_case(*value_, "false")) refuse("true or false");
+  return false;
+}
+
+MILLRACE_INLINE bool choice::when_supported() const {
+  if (!value_ || text::equal_ignoring_case(*value_, "when_supported")) return true;
+  if (!text::equal_ignoring_case(*value_, "when_required")) refuse("when_supported or when_required");
+  return false;
+}
+
+MILLRACE_INLINE void choice::offer(std::string name, std::optional<std::string> value) {
+  places_.emplace_back(name, value.has_value());
+  if (value_ || !value) return;
+  value_ = std::move(value);
+  source_ = std::move(name);
+}
+
+MILLRACE_INLINE bool ignores_endpoints(const settings& s) {
+  return choice(s)
+      .variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+      .property("ignore_configured_endpoint_urls")
+      .flag(false);
+}
+
+MILLRACE_INLINE choice choose_endpoint(const settings& s, const char* variable, std::string_view service) {
+  if (ignores_endpoints(s)) return choice(s);
+  choice c(s);
+  c.variable(variable).variable("AWS_ENDPOINT_URL");
+  // The profile is not even looked at when a variable says it: a broken one must not be in its way.
+  if (!c.value()) c.service(service, "endpoint_url").property("endpoint_url");
+  return c;
+}
+
+MILLRACE_INLINE choice choose_dual_stack(const settings& s) {
+  return choice(s)
+      .variable("AWS_USE_DUALSTACK_ENDPOINT")
+      .property("use_dualstack_endpoint")
+      .property("s3", "use_dualstack_endpoint");
+}
+
+MILLRACE_INLINE choice choose_us_east_1(const settings& s) {
+  return choice(s)
+      .variable("AWS_S3_US_EAST_1_REGIONAL_ENDPOINT")
+      .property("s3_us_east_1_regional_endpoint")
+      .property("s3", "us_east_1_regional_endpoint");
+}
+
+}  // namespace millrace::s3::detail

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/s3/session.hpp>
+
+namespace millrace::s3 {
+
+MILLRACE_INLINE session::session(config c, std::shared_ptr<credentials_provider> provider,
+                                 http::transport_options transport)
+    : config_(std::move(c)),
+      provider_(std::move(provider)),
+      transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+      retries_(config_.retry),
+      jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
+      quota_(config_.retry.quota) {
+  retries_.max_attempts = config_.max_attempts;
+  if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
+}
+
+MILLRACE_INLINE bool session::lacks_region(const std::string& bucket) const {
+  if (!config_.region.empty() || !config_.endpoint_url.empty() || bucket.rfind("arn:", 0) == 0) return false;
+  std::lock_guard lock(mutex_);
+  const std::string* const found = regions_.find(bucket);
+  return own_region_.empty() && (found == nullptr || found->empty());
+}
+
+MILLRACE_INLINE config session::for_bucket(const std::string& bucket) const {
+  config c = config_;
+  std::lock_guard lock(mutex_);
+  if (c.region.empty()) c.region = own_region_;
+  const std::string* const found = regions_.find(bucket);
+  if (found != nullptr && !found->empty()) c.region = *found;
+  return c;
+}
+
+MILLRACE_INLINE bool session::learn_region(const std::string& bucket, const std::string& region) const {
+  std::lock_guard lock(mutex_);
+  std::string& known = regions_[bucket];
+  const std::string& default_region = config_.region.empty() ? own_region_ : config_.region;
+  if (region.empty() || (known.empty() ? default_region : known) == region) return false;
+  known = region;
+  return true;
+}
+
+}  // namespace millrace::s3
