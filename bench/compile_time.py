@@ -6,12 +6,13 @@
     python3 bench/compile_time.py [--compiler g++] [--repeat 5] [--json FILE] [HEADER...]
 
 Without headers: an empty unit, the core (base, coro, sync), every header that needs liburing at most, and millrace.hpp.
-Each is measured without optimisation three times: parsed only (-fsyntax-only), compiled (-c), and compiled with its
-headers precompiled, which is what target_precompile_headers() does for all units of a program but the first.
+Each is measured without optimisation in the ways that the README offers: header-only, with the bodies compiled once in
+another unit (millrace::compiled), and with its headers precompiled, which is what target_precompile_headers() does for all
+units of a program but the first; and parsed only (-fsyntax-only).
 
-Seconds tell as much of the machine's hour as of the headers. So a header that many know, nlohmann/json.hpp, is measured
-beside each unit, the two in turns; the last column is the median ratio of the two compilations. "-" where it is not
-installed. --json appends one line per unit to FILE.
+Seconds are of the processor, and tell as much of the machine's hour as of the headers. So a header that many know,
+nlohmann/json.hpp, is measured beside each unit, all in turns; the columns "/ json" are the median ratios to its
+compilation, header-only. "-" where it is not installed. --json appends one line per unit to FILE.
 """
 
 import argparse
@@ -23,25 +24,23 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORE_FOLDERS = ("base", "coro", "sync")
 FLAGS = ["-std=c++20", "-O0", f"-I{ROOT}/include"]
 REFERENCE = "nlohmann/json.hpp"
+WAYS = ("header-only", "compiled", "precompiled")
 LIBURING_FOLDERS = CORE_FOLDERS + ("loop", "flow", "io", "device")
 
 
 def measure(command):
-    """(seconds, MB) of one run of a command and its children."""
-    began = time.monotonic()
+    """(seconds of the processor, MB) of one run of a command and its children."""
     # wait4 reports the largest process below the compiler's driver.
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, usage = os.wait4(child, 0)
-    seconds = time.monotonic() - began
     if status != 0:
         raise SystemExit(f"compile_time.py: failed: {shlex.join(command)}")
-    return seconds, usage.ru_maxrss / 1000
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
 def units(headers):
@@ -81,8 +80,8 @@ def main():
     compiler = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True)
     compiler = compiler.stdout.splitlines()[0]
     print(f"{compiler}, -std=c++20 -O0, median of {options.repeat}")
-    print(f"{'unit':28} {'headers':>7} {'parse s':>8} {'MB':>5} {'compile s':>10} {'MB':>5} {'precompiled s':>14} {'MB':>5} "
-          f"{'/ json.hpp':>11}")
+    print(f"{'unit':24} {'headers':>7} {'parsed s':>8} {'MB':>5}" +
+          "".join(f" {name + ' s':>14} {'MB':>5} {'/ json':>6}" for name in WAYS))
     with tempfile.TemporaryDirectory() as folder:
         def source(name, includes):
             path = pathlib.Path(folder, name)
@@ -96,7 +95,8 @@ def main():
         for name, includes in [(REFERENCE, [REFERENCE])] * bool(reference) + units(options.headers):
             unit = source("unit.cpp", includes)
             header = precompile(options.compiler, folder, includes)
-            modes = {"parse": ["-fsyntax-only"], "compile": compiled, "precompiled": ["-include", header, *compiled]}
+            modes = {"parsed": ["-fsyntax-only"], "header-only": compiled,
+                     "compiled": ["-DMILLRACE_SEPARATE_COMPILATION", *compiled], "precompiled": ["-include", header, *compiled]}
             commands = {mode: [options.compiler, *FLAGS, *flags, unit] for mode, flags in modes.items()}
             if reference:
                 commands["reference"] = reference
@@ -105,15 +105,17 @@ def main():
             # All in turns: whatever slows the machine down meanwhile meets each of them.
             rounds = [{mode: measure(command) for mode, command in commands.items()} for _ in range(options.repeat)]
             row = {"unit": name, "headers": len(includes), "compiler": compiler, "repeat": options.repeat}
+            line = f"{name:24} {len(includes):7}"
             for mode in modes:
                 row[f"{mode}_s"] = round(statistics.median(runs[mode][0] for runs in rounds), 3)
                 row[f"{mode}_mb"] = round(max(runs[mode][1] for runs in rounds))
-            ratio = "-"
-            if reference:
-                row["ratio"] = round(statistics.median(runs["compile"][0] / runs["reference"][0] for runs in rounds), 3)
-                ratio = f"{row['ratio']:.2f}"
-            print(f"{name:28} {row['headers']:7} {row['parse_s']:8.2f} {row['parse_mb']:5} {row['compile_s']:10.2f} "
-                  f"{row['compile_mb']:5} {row['precompiled_s']:14.2f} {row['precompiled_mb']:5} {ratio:>11}", flush=True)
+                line += f" {row[f'{mode}_s']:{8 if mode == 'parsed' else 14}.2f} {row[f'{mode}_mb']:5}"
+                if reference and mode in WAYS:
+                    row[f"{mode}_ratio"] = round(statistics.median(runs[mode][0] / runs["reference"][0] for runs in rounds), 3)
+                    line += f" {row[f'{mode}_ratio']:6.2f}"
+                elif mode in WAYS:
+                    line += f" {'-':>6}"
+            print(line, flush=True)
             if options.json:
                 with open(options.json, "a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <millrace/coro/root_scope.hpp>
+#include <millrace/testing/deadlock.hpp>
 
 #include "tests/coro/support.hpp"
 

@@ -21,6 +21,7 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/flow/stream.hpp>
+#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 namespace millrace::test {

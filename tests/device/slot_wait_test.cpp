@@ -9,6 +9,7 @@
 #include <millrace/device/host_device.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"

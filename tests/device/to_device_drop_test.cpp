@@ -10,6 +10,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/device/host_device.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"

@@ -25,6 +25,7 @@
 #include <millrace/flow/take.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
+#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/lifetime.hpp>
 
 #include "tests/flow/support.hpp"

@@ -22,10 +22,12 @@
 #include <millrace/s3/auth/detail/json_credentials.hpp>
 #include <millrace/s3/auth/detail/profile_chain.hpp>
 #include <millrace/s3/auth/detail/sts.hpp>
+#include <millrace/s3/config/detail/partition.hpp>
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/config/profile_file.hpp>
 #include <millrace/s3/url.hpp>
 #include <millrace/s3/wire/detail/upload_documents.hpp>
+#include <millrace/s3/wire/detail/xml_legal.hpp>
 #include <millrace/s3/wire/error_document.hpp>
 #include <millrace/s3/wire/list_page.hpp>
 #include <millrace/text/ascii.hpp>

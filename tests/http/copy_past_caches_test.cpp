@@ -3,6 +3,7 @@
 #include <millrace/http/detail/copy_past_caches.hpp>
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 
 #include <millrace/base/rng.hpp>

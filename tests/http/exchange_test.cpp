@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/http/proxy.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 

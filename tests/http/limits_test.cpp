@@ -5,6 +5,7 @@
 
 #include <millrace/http/response.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <utility>

@@ -11,6 +11,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/loop/ring_loop.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/io/stream_socket.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>

@@ -6,6 +6,7 @@
 #include <millrace/loader/run.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <fstream>
 #include <future>

@@ -26,6 +26,7 @@
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loader/run.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/loop/ring_loop.hpp>
 
 #include <cerrno>
 #include <string>

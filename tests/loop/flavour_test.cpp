@@ -4,6 +4,7 @@
 // Which kind of ring a loop is made of.
 
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/loop/ring_loop.hpp>
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -8,6 +8,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/file.hpp>
+#include <millrace/loop/detail/thread.hpp>
 
 #include "tests/support/catch.hpp"
 

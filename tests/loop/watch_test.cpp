@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loop/event_loop.hpp>
+#include <millrace/loop/detail/owned_fd.hpp>
+#include <millrace/loop/ring_loop.hpp>
 
 #include <cstdint>
 #include <memory>

@@ -11,6 +11,8 @@
 #include <millrace/base/units.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/s3/ops/get_object.hpp>
+#include <millrace/s3/ops/list_objects.hpp>
 #include <millrace/text/percent.hpp>
 
 #include "tests/real_server/checks.hpp"

@@ -13,6 +13,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/http/response.hpp>
+#include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/presign.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/http_storage.hpp>

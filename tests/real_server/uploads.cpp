@@ -9,7 +9,10 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/from_range.hpp>
+#include <millrace/http/body_options.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/s3/ops/send.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 

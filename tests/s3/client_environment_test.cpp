@@ -9,7 +9,9 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/http/request.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/auth/detail/surroundings.hpp>
 
 #include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"

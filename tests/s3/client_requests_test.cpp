@@ -5,6 +5,7 @@
 
 #include <millrace/s3/client.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/error.hpp>
 #include <millrace/retry/retry_class.hpp>
+#include <millrace/s3/wire/detail/xml_legal.hpp>
 #include <millrace/s3/wire/error_document.hpp>
 
 #include <string>

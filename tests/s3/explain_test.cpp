@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/auth/explain.hpp>
 
+#include <cstring>
 #include <string>
 
 #include "tests/s3/temporary_folder.hpp"

@@ -3,6 +3,7 @@
 #include <millrace/s3/ops/put_stream.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -3,6 +3,7 @@
 #include <millrace/s3/client.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/ops/get_object.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>

@@ -3,6 +3,7 @@
 #include <millrace/retry/aimd_limit.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/testing/s3_server/background.hpp>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>

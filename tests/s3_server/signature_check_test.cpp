@@ -1,6 +1,9 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/testing/s3_server/signature_check.hpp>
+#include <millrace/testing/s3_server/detail/date.hpp>
+#include <millrace/testing/s3_server/detail/digest.hpp>
+#include <millrace/testing/s3_server/detail/text.hpp>
 
 #include <nlohmann/json.hpp>
 #include <string>

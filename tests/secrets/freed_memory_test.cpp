@@ -24,6 +24,7 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/detail/compactor.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/memory/slab_pool.hpp>
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/shards/http_storage.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>

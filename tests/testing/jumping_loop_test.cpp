@@ -17,6 +17,7 @@
 #include <millrace/io/stream_socket.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/sync/event.hpp>
+#include <millrace/testing/deadlock.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -4,6 +4,7 @@
 // Whoever sees a test fail finds the seed with which it fails again.
 
 #include <millrace/testing/jumping_loop.hpp>
+#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <stdexcept>

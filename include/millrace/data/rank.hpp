@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <millrace/base/error.hpp>
+
 namespace millrace {
 
 /// This process among those that train together.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/memory/detail/block.hpp>
 
 namespace millrace {

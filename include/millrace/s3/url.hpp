@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/where.hpp>
 
 namespace millrace::s3 {

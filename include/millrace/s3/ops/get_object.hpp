@@ -12,6 +12,7 @@
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/s3/ops/object_part.hpp>
 #include <millrace/s3/session.hpp>
+#include <millrace/s3/wire/checksum_error.hpp>
 #include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <millrace/base/error.hpp>
+
 namespace millrace::s3 {
 
 /// A moment the way SigV4 writes it: `20130524T000000Z`, and its day `20130524`.

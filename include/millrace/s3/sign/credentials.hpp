@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include <millrace/base/environment.hpp>
+#include <millrace/base/error.hpp>
 
 namespace millrace::s3 {
 
