@@ -118,6 +118,26 @@ TEST_CASE("a large data set is planned as it was simulated") {
   CHECK(sorted.quality.mates_of_step > 1.5);
 }
 
+TEST_CASE("the quality of an order is counted over its steps") {
+  // One track of slices as long as shards: a step has samples of one shard or two.
+  const auto counts = counted(std::vector<std::uint64_t>(50, 100));
+  const sample_order o(counts, 7, 0, {.tracks = 1, .slice = 100});
+  const shuffle_quality q = shuffle_quality::of(o, 20, 1);
+  // By hand: the pairs of one shard in all steps, over what chance gives.
+  double pairs = 0;
+  double possible = 0;
+  for (std::uint64_t begin = 0; begin < o.size(); begin += 20) {
+    std::vector<int> of_shard(50, 0);
+    for (std::uint64_t g = begin; g < begin + 20; ++g) ++of_shard[static_cast<std::size_t>(o.at(g).shard)];
+    for (const int n : of_shard) pairs += n * (n - 1);
+    possible += 20 * 19;
+  }
+  const double chance = 50 * 100 * 99.0 / (5000.0 * 4999.0);
+  CHECK(q.mates_of_step == Approx(pairs / possible / chance));
+  CHECK(q.mates_of_batch == Approx(q.mates_of_step));
+  CHECK(q.mates_of_step > 20);
+}
+
 TEST_CASE("a plan says what would be better") {
   const auto counts = counted({100000});
   const auto advice = [&](const plan_options& o) {

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <numeric>
-#include <queue>
 #include <span>
 #include <string>
 #include <utility>
@@ -79,14 +77,15 @@ inline shard_deal::shard_deal(std::span<const shard> shards, std::uint64_t seed,
   of_rank_.resize(static_cast<std::size_t>(world));
   bytes_.resize(static_cast<std::size_t>(world), 0);
   using load = std::pair<std::uint64_t, std::size_t>;
-  std::priority_queue<load, std::vector<load>, std::greater<>> lightest;
-  for (std::size_t r = 0; r < bytes_.size(); ++r) lightest.emplace(0, r);
+  const auto heavier = [](const load& a, const load& b) { return b < a; };
+  std::vector<load> lightest;  // a heap: the lightest rank in front
+  for (std::size_t r = 0; r < bytes_.size(); ++r) lightest.emplace_back(0, r);
   for (const std::size_t place : places) {
-    const std::size_t r = lightest.top().second;
-    lightest.pop();
-    of_rank_[r].push_back(place);
-    bytes_[r] += size_at(place);
-    lightest.emplace(bytes_[r], r);
+    std::pop_heap(lightest.begin(), lightest.end(), heavier);
+    load& chosen = lightest.back();
+    of_rank_[chosen.second].push_back(place);
+    chosen.first = bytes_[chosen.second] += size_at(place);
+    std::push_heap(lightest.begin(), lightest.end(), heavier);
   }
   for (std::vector<std::size_t>& mine : of_rank_) {
     std::sort(mine.begin(), mine.end());
