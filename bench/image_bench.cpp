@@ -3,8 +3,8 @@
 
 // Images per second, of ImageNet's shape: JPEGs of 500x375 and 110 KB, a random part of each resized to 224x224 and
 // mirrored or not, as f16 CHW in batches of 256. decode_images() | batch() beside the bare work on as many threads, in
-// turns: libjpeg-turbo, told to decode that part, and the resizer. Then what a batch costs beyond that, and the same with
-// the whole image decoded, as programs do that know no better.
+// turns: libjpeg-turbo, told to decode that part, and the resizer; and the same with the whole image decoded, as programs
+// do that know no better. Then what a batch costs beyond decoding.
 // Build: c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg
 //
 //   image_bench [images per round, default 2048]
@@ -49,7 +49,8 @@ mill::bytes make_jpeg(std::uint64_t seed) {
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c) {
-        const double wave = 60 * std::sin(x * 0.02 * (c + 1) + static_cast<double>(seed)) * std::cos(y * 0.013 * (c + 2));
+        const double across = std::sin(x * 0.02 * (c + 1) + static_cast<double>(seed));
+        const double wave = 60 * across * std::cos(y * 0.013 * (c + 2));
         pixels.push_back(static_cast<std::uint8_t>(110 + wave + static_cast<double>(random.below(48))));
       }
     }

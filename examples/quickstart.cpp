@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The whole main job: labelled JPEG images of mixed sizes are written into an S3 bucket as WebDataset tar shards, then a small
-// classifier is trained on them for a few epochs, straight from s3://.
+// The whole main job: labelled JPEG images of mixed sizes are written into an S3 bucket as WebDataset tar shards, then a
+// small classifier is trained on them for a few epochs, straight from s3://.
 //
 //   example_quickstart [BUCKET]
 //
@@ -53,7 +53,7 @@ int train(const std::string& bucket, Model& model) {
   examples::write_painted_shards(s3, bucket, "test/", 2, 300, 2);
 
   mill::runtime rt({.rank = mill::rank_from_environment()});  // keeps connections, memory and threads for all epochs
-  const mill::crop::random_resized part{.scale = {0.7, 1}};    // of every image, another one in every epoch
+  const mill::crop::random_resized part{.scale = {0.7, 1}};   // of every image, another one in every epoch
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
     auto batches = rt.run(epoch_of(s3, train, epoch, part, model.target()),
                           {.prefetch = 2, .show = mill::progress::automatic});

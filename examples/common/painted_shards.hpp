@@ -93,7 +93,8 @@ inline void write_painted_shards(const millrace::s3::client& s3, const std::stri
                                  int shards, int samples, std::uint64_t seed) {
   const auto loop = millrace::make_event_loop();
   millrace::block_on(*loop, upload(s3, bucket, prefix, shards, samples, seed));
-  std::printf("wrote %d shards of %d JPEG images of mixed sizes to s3://%s/%s\n", shards, samples, bucket.c_str(), prefix.c_str());
+  std::printf("wrote %d shards of %d JPEG images of mixed sizes to s3://%s/%s\n", shards, samples, bucket.c_str(),
+              prefix.c_str());
 }
 
 }  // namespace examples

@@ -33,7 +33,8 @@ auto training(const std::string& folder, std::uint64_t epoch) {
                                    .type = mill::dtype::f16,
                                    .mean = {0.485f, 0.456f, 0.406f},
                                    .std = {0.229f, 0.224f, 0.225f}};
-  return samples_of(folder, epoch) | mill::decode_images(images) | mill::batch(8) | mill::to_device(mill::host_device());
+  return samples_of(folder, epoch) | mill::decode_images(images) | mill::batch(8) |
+         mill::to_device(mill::host_device());
 }
 // end training
 
@@ -56,7 +57,8 @@ class two_sizes {
     row.key(s.key);
   }
   mill::batch_layout layout(std::size_t samples) const {
-    return mill::batch_layout(samples, {{"large", mill::dtype::u8, large_.dims()}, {"small", mill::dtype::u8, small_.dims()}});
+    return mill::batch_layout(
+        samples, {{"large", mill::dtype::u8, large_.dims()}, {"small", mill::dtype::u8, small_.dims()}});
   }
 
  private:

@@ -89,13 +89,13 @@ class basic_encoded_image {
 using encoded_image = basic_encoded_image<>;
 
 namespace detail {
-template <class Item>
-async_generator<Item> images_of(async_generator<sample> source,
-                                std::shared_ptr<const image_row_writer> how) {
+template <class Formats>
+async_generator<basic_encoded_image<Formats>> images_of(async_generator<sample> source,
+                                                        std::shared_ptr<const basic_image_row_writer<Formats>> how) {
   for (;;) {
     std::optional<sample> s = co_await source.next();
     if (!s) co_return;
-    Item item(std::move(*s), how);
+    basic_encoded_image<Formats> item(std::move(*s), how);
     s.reset();
     co_yield give(item);
   }
@@ -103,16 +103,17 @@ async_generator<Item> images_of(async_generator<sample> source,
 }  // namespace detail
 
 /// What decode_images() returns.
+template <class Formats>
 class decode_images_stage : public detail::library_stage {
  public:
   explicit decode_images_stage(const image_options& options)
-      : how_(std::make_shared<const image_row_writer>(options)) {}
-  stream<encoded_image> operator()(async_generator<sample> source) && {
-    return stream(detail::images_of<encoded_image>(std::move(source), std::move(how_))).named("decode_images");
+      : how_(std::make_shared<const basic_image_row_writer<Formats>>(options)) {}
+  stream<basic_encoded_image<Formats>> operator()(async_generator<sample> source) && {
+    return stream(detail::images_of<Formats>(std::move(source), std::move(how_))).named("decode_images");
   }
 
  private:
-  std::shared_ptr<const image_row_writer> how_;
+  std::shared_ptr<const basic_image_row_writer<Formats>> how_;
 };
 
 /// A stage from samples with images of any size to tensors of one size, which batch() makes batches of:
@@ -132,6 +133,9 @@ class decode_images_stage : public detail::library_stage {
 ///
 /// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options
 /// that contradict each other.
-inline decode_images_stage decode_images(const image_options& options) { return decode_images_stage(options); }
+template <class Formats = detail::linked_formats>
+decode_images_stage<Formats> decode_images(const image_options& options) {
+  return decode_images_stage<Formats>(options);
+}
 
 }  // namespace millrace
