@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/io/process.hpp>
 
+#include <fcntl.h>
+#include <sys/wait.h>
+
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>

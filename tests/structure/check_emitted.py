@@ -28,7 +28,7 @@ def main():
         sys.exit(__doc__)
     names = emitted(sys.argv[1:])
     for name in names:
-        print(f"emitted without being used: {name}: put `template <class = void>` before it and what names it")
+        print(f"emitted without being used: {name}: put MILLRACE_COROUTINE before it and what names it")
     print(f"{len(names)} coroutines in {len(sys.argv) - 1} objects")
     sys.exit(1 if names else 0)
 
