@@ -170,11 +170,11 @@ TEST_CASE("an object that begins with small parts is compared, though it would f
   // Parts of the upload that end inside of those that are read.
   for (const s3_server::object& o : {whole, composed(text, {400'000, 400'000, text.size() - 800'000}, "crc32c")}) {
     store s;
-    s.origin.objects().put("b", "k", o);
+    s.server.objects().put("b", "k", o);
     for (const bool listed : {true, false}) {
       for (std::uint64_t damaged = 0; damaged <= 3; ++damaged) {
         INFO(listed << ' ' << damaged);
-        s.origin.faults().clear();
+        s.server.faults().clear();
         if (damaged > 0) s.damage(damaged);
         const auto loop = make_event_loop();
         auto chunks = (listed ? s.client().list("s3://b/k") : shards("s3://b/k")) | fetch(s.client(), one_part);

@@ -26,7 +26,7 @@ inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::te
 /// field its extension, place, length and checksum. With it a sample is had by one ranged GET, and judged before it is
 /// handed on. Samples and fields are those of group_samples(), in its order. An index_builder makes one.
 ///
-/// 16 bytes a sample and 16 a field, in memory and in the file, and the texts. What it says is of one version of the
+/// 16 bytes a sample and 16 a field in the file, 24 and 24 in memory, and the texts. What it says is of one version of the
 /// object: check() compares.
 ///
 /// The file (write(), read()), all numbers unsigned and little-endian:
