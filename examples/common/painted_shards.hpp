@@ -33,8 +33,8 @@ class picture {
 
 inline picture paint(int label, millrace::rng& random) {
   picture made;
-  made.width = 64 + static_cast<int>(random.below(80));
-  made.height = 64 + static_cast<int>(random.below(80));
+  made.width = 48 + static_cast<int>(random.below(64));
+  made.height = 48 + static_cast<int>(random.below(64));
   const double angle = 2 * 3.14159265358979 * label / classes;
   const double x0 = made.width * (0.5 + 0.30 * std::cos(angle) + 0.09 * (random.uniform() - 0.5));
   const double y0 = made.height * (0.5 + 0.30 * std::sin(angle) + 0.09 * (random.uniform() - 0.5));
