@@ -23,7 +23,7 @@ FLOORS = {
     "flow": 3, "io": 3,
     "http": 4, "retry": 4, "tar": 4, "device": 4, "testing": 4,
     "s3": 5, "cuda": 5,
-    "shards": 6, "decode": 6, "records": 6,
+    "shards": 6, "decode": 6, "records": 6, "feed": 6,
     "loader": 7,
 }
 TOP_FLOOR = 8  # the headers of include/millrace/ itself

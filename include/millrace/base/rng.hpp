@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <utility>
 
+#include <millrace/base/detail/mix64.hpp>
+#include <millrace/base/detail/random_draws.hpp>
+
 namespace millrace {
 
 /// The library's portable random generator: the same numbers on every platform, compiler and standard library.
@@ -17,11 +20,14 @@ namespace millrace {
 class rng {
  public:
   explicit rng(std::uint64_t seed) noexcept {
-    for (std::uint64_t& word : state_) word = split_mix(seed);
+    for (std::uint64_t& word : state_) {
+      word = detail::mix64(seed);
+      seed += 0x9e3779b97f4a7c15u;
+    }
   }
 
   /// A generator for one purpose of one epoch: independent sequences from one user seed.
-  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept : rng(combine(seed, epoch, purpose)) {}
+  rng(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept : rng(detail::key_of(seed, epoch, purpose)) {}
 
   /// The next 64 random bits.
   std::uint64_t next() noexcept {
@@ -37,40 +43,13 @@ class rng {
   }
 
   /// Uniform in [0, bound); `bound` must not be 0.
-  std::uint64_t below(std::uint64_t bound) noexcept {
-    __extension__ using wide = unsigned __int128;
-    wide m = static_cast<wide>(next()) * bound;
-    auto low = static_cast<std::uint64_t>(m);
-    if (low < bound) {
-      const std::uint64_t threshold = (0 - bound) % bound;
-      while (low < threshold) {
-        m = static_cast<wide>(next()) * bound;
-        low = static_cast<std::uint64_t>(m);
-      }
-    }
-    return static_cast<std::uint64_t>(m >> 64);
-  }
+  std::uint64_t below(std::uint64_t bound) noexcept { return detail::draw_below(*this, bound); }
 
   /// Uniform in [0, 1) with 53 random bits.
-  double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+  double uniform() noexcept { return detail::draw_uniform(*this); }
 
  private:
   static std::uint64_t rotate(std::uint64_t x, int k) noexcept { return (x << k) | (x >> (64 - k)); }
-  static std::uint64_t split_mix(std::uint64_t& x) noexcept {
-    std::uint64_t z = (x += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  static std::uint64_t combine(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose) noexcept {
-    std::uint64_t x = seed;
-    std::uint64_t mixed = split_mix(x);
-    x = mixed ^ epoch;
-    mixed = split_mix(x);
-    x = mixed ^ purpose;
-    return split_mix(x);
-  }
-
   std::uint64_t state_[4];
 };
 

@@ -7,7 +7,9 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/sample_rng.hpp>
 #include <millrace/data/shard.hpp>
 
 namespace millrace {
@@ -28,6 +30,13 @@ class origin {
   const std::string& url() const noexcept {
     static const std::string none;
     return from == nullptr ? none : from->url;
+  }
+
+  /// Random numbers of the item's own, for one purpose (a number of the caller's): the same wherever and whenever the
+  /// item is read with this seed in this epoch. The shard counts by its URL. A usage_error where there is no shard.
+  sample_rng random(std::uint64_t purpose) const {
+    if (from == nullptr) detail::misused("an item that was not read from a shard has no random numbers of its own");
+    return sample_rng(from->seed, from->epoch, detail::text_hash(from->url), ordinal, purpose);
   }
 
   /// The location for an error about `key`.

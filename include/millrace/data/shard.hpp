@@ -22,6 +22,8 @@ class shard {
   std::string url;                    ///< s3://bucket/key (the key's raw bytes), http(s)://..., or a file's path
   std::optional<std::uint64_t> size;  ///< in bytes, when the source knows it
   std::string etag;  ///< as the store sends it, quotes included; empty when the source does not know it
+  std::uint64_t seed = 0;   ///< of the training that reads it
+  std::uint64_t epoch = 0;  ///< in which it is read; samples have them from their shard
 
   /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
   /// objects in S3 and of files are shown whole: there `?` and `#` are part of the name.
@@ -30,6 +32,7 @@ class shard {
     return detail::shown_url(url);
   }
 
+  /// Whether they are the same version of the same object, whoever reads it and when.
   friend bool operator==(const shard& a, const shard& b) {
     return a.url == b.url && a.size == b.size && a.etag == b.etag;
   }

@@ -11,6 +11,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/data/origin.hpp>
+#include <millrace/data/sample_rng.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace {
@@ -50,6 +51,11 @@ class sample {
     throw decode_error("the sample has no field \"" + std::string(extension) + "\" (it has: " + has + ")",
                        from.at(key));
   }
+
+  /// Random numbers of the sample's own, for one purpose (a number of the caller's): `s.random(1).below(8)`. They depend
+  /// on seed, epoch, shard and place in it alone: augmentation that draws from them is the same on any thread, machine
+  /// and number of ranks, and after a resume.
+  sample_rng random(std::uint64_t purpose) const { return from.random(purpose); }
 
   friend std::size_t byte_size(const sample& s) noexcept {
     std::size_t total = s.key.size();

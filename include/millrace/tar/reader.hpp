@@ -76,6 +76,15 @@ class reader {
     has_pending_ = step_or_break(pending_);
   }
 
+  /// Passes over what next() would pass over without a look at it: the body of a member that is not handed out (with
+  /// reader_options::headers_only: any), and what fills up its last block. Call it when next() wanted more input: feed()
+  /// then goes on at the offset that is returned, which may lie behind the object's end; finish() then.
+  std::uint64_t skip() {
+    if (state_ == state::skip) in_.jump(body_.jump(in_));
+    if (state_ == state::header && carried_ == 0 && in_.together() == 0) in_.jump(std::exchange(padding_, 0));
+    return in_.offset();
+  }
+
   /// True once no further member can come: the end-of-archive block has been read, or finish() was called and every
   /// member taken. The rest of the input, if any, need not be fetched.
   bool done() const noexcept { return state_ == state::end && !has_pending_; }
@@ -287,6 +296,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
   if (MILLRACE_UNLIKELY(size > options_.max_member_bytes)) {
     fail(at, "the member's " + std::to_string(size) + " bytes are more than max_member_bytes", out.name);
   }
+  if (MILLRACE_UNLIKELY(options_.headers_only)) return put_off(state::skip, out);
   const std::size_t together = in_.together();
   if (MILLRACE_UNLIKELY(together < size)) return put_off(state::body, out);
   in_.take(static_cast<std::size_t>(size), out.body);

@@ -30,6 +30,8 @@ struct reader_options {
   bool require_end_block = false;
   /// Report sparse members as type 'S' without a body instead of refusing the archive.
   bool report_sparse = false;
+  /// Bodies are passed over, and entries have none: for walking the headers alone, see reader::skip().
+  bool headers_only = false;
   /// For the stages that read archives by themselves, untar() and untar_plain(): say in the log what warning()
   /// says. A reader never does.
   bool report = true;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/writable_bytes.hpp>
@@ -43,6 +44,12 @@ class body_collector {
   bool skip(input& in) {
     done_ += in.skip(wanted_ - done_);
     return done_ == wanted_;
+  }
+
+  /// Passes over what is there; says how many bytes more that is not, and takes them for passed over.
+  std::uint64_t jump(input& in) {
+    skip(in);
+    return wanted_ - std::exchange(done_, wanted_);
   }
 
   void drop() noexcept { memory_ = writable_bytes(); }

@@ -82,6 +82,12 @@ class input {
     return done;
   }
 
+  /// Everything fed has been read: goes on `n` bytes further.
+  void jump(std::uint64_t n) noexcept {
+    release_read();
+    base_ += n;
+  }
+
   /// Lets go of everything unread.
   void drop() noexcept {
     base_ += current_.size();

@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/feed/index_set.hpp>
+#include <millrace/feed/rank_share.hpp>
+#include <millrace/feed/sample_order.hpp>
+#include <millrace/feed/shard_deal.hpp>
+#include <millrace/feed/shuffle_quality.hpp>
+
+namespace millrace {
+
+/// What an epoch is planned for.
+struct plan_options {
+  std::uint64_t world = 1;  ///< ranks
+  std::uint64_t batch = 1;  ///< samples of a batch of one rank
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  order_options order = {};  ///< with an index
+  std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
+  /// What the store takes, in any currency; 0: not said.
+  double price_of_1000_requests = 0;
+  double price_of_gigabyte = 0;  ///< of 10^9 bytes
+  /// How soon a request is answered, and how fast the bytes come then, for the time to the first batch; 0: not said.
+  double request_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+/// What an epoch will cost and give, before the first sample is read: a pure function of an index, or of a list of
+/// shards, and options.
+class epoch_plan {
+ public:
+  /// From an index: the canonical order.
+  static epoch_plan of(const index_set& indexes, const plan_options& options);
+  /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
+  static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
+                       const plan_options& options);
+  /// From a list: whole shards, dealt by their bytes. How many samples they have is not known.
+  static epoch_plan of(std::span<const shard> shards, const plan_options& options);
+
+  bool indexed = false;
+  std::uint64_t shards = 0;
+  std::uint64_t bytes = 0;     ///< that are read, by all ranks
+  std::uint64_t requests = 0;  ///< by all ranks, retries aside
+  std::uint64_t world = 1;
+  std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
+  std::uint64_t most_rank_bytes = 0;
+  std::uint64_t most_rank_requests = 0;
+  double cost = 0;                  ///< 0: no prices were given
+  double first_batch_seconds = 0;   ///< 0: no speeds were given
+  std::vector<std::string> advice;  ///< sentences
+
+  // With an index alone:
+  std::uint64_t samples = 0;
+  std::uint64_t batches = 0;  ///< on every rank
+  std::uint64_t padding = 0;  ///< entries of weight 0 in the last batches of all ranks
+  std::uint64_t least_rank_samples = 0;
+  std::uint64_t most_rank_samples = 0;
+  std::uint64_t slice_visits = 0;  ///< of the requests; the others are for slices that lie in two shards
+  std::uint64_t rank_memory = 0;   ///< bytes of the slices that a rank has open, at most; by the mean without an index
+  shuffle_quality quality;
+
+  /// A few lines for people.
+  std::string text() const;
+
+ private:
+  void price(const plan_options& options, double mean_sample);
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+namespace detail {
+
+inline std::string with_digits(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+inline std::string in_bytes(std::uint64_t n) {
+  const auto value = static_cast<double>(n);
+  if (n >= 10 * GiB) return with_digits(value / static_cast<double>(GiB), 1) + " GiB";
+  if (n >= 10 * MiB) return with_digits(value / static_cast<double>(MiB), 1) + " MiB";
+  if (n >= 10 * KiB) return with_digits(value / static_cast<double>(KiB), 1) + " KiB";
+  return std::to_string(n) + " bytes";
+}
+inline std::string from_to(std::uint64_t least, std::uint64_t most) {
+  return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
+}
+
+/// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first.
+inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice) {
+  std::vector<std::uint64_t> sizes;
+  sizes.reserve(static_cast<std::size_t>(indexes.samples()));
+  for (const shard_index& index : indexes) {
+    for (std::size_t s = 0; s < index.samples(); ++s) sizes.push_back(index.end(s) - index.offset(s));
+  }
+  const std::size_t length = static_cast<std::size_t>(std::min<std::uint64_t>(slice, sizes.size()));
+  std::uint64_t held = 0;
+  for (std::size_t i = 0; i < length; ++i) held += sizes[i];
+  std::uint64_t most = held;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    held += sizes[(i + length) % sizes.size()] - sizes[i];
+    most = std::max(most, held);
+  }
+  return most;
+}
+
+}  // namespace detail
+
+inline void epoch_plan::price(const plan_options& options, double mean_sample) {
+  cost = static_cast<double>(requests) / 1000 * options.price_of_1000_requests +
+         static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
+  if (options.bytes_per_second > 0) {
+    first_batch_seconds =
+        options.request_seconds + static_cast<double>(options.batch) * mean_sample / options.bytes_per_second;
+  }
+}
+
+inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
+                                 const plan_options& options) {
+  if (options.world == 0 || options.batch == 0) throw configuration_error("a plan needs a rank and a batch");
+  const sample_order order(counts, options.seed, options.epoch, options.order);
+  epoch_plan plan;
+  plan.indexed = true;
+  plan.shards = counts->shards();
+  plan.world = options.world;
+  plan.bytes = sample_bytes;
+  plan.samples = order.size();
+  if (plan.samples == 0) return plan;
+  const std::uint64_t tracks = order.tracks();
+  const double mean = static_cast<double>(sample_bytes) / static_cast<double>(plan.samples);
+
+  plan.batches = steps_from(plan.samples, 0, options.batch, options.world);
+  const std::uint64_t a_step = step_at(plan.samples, 0, options.batch, options.world).count;
+  const order_step last = step_at(plan.samples, (plan.batches - 1) * a_step, options.batch, options.world);
+  plan.padding = options.batch * options.world - last.count;
+  const std::uint64_t before = (plan.batches - 1) * options.batch;
+  plan.least_rank_samples = before + last.count / options.world;
+  plan.most_rank_samples = before + (last.count + options.world - 1) / options.world;
+  plan.least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(plan.least_rank_samples) * mean);
+  plan.most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(plan.most_rank_samples) * mean);
+
+  // A slice on the border of two tracks is read for both; one that lies in two shards by two requests.
+  std::vector<std::uint64_t> of_rank(static_cast<std::size_t>(std::min(options.world, tracks)), 0);
+  for (std::uint64_t t = 0; t < tracks; ++t) {
+    const sample_order::stretch track = order.track(t);
+    if (track.length == 0) continue;
+    const std::uint64_t visits = (track.begin + track.length - 1) / order.slice() - track.begin / order.slice() + 1;
+    plan.slice_visits += visits;
+    of_rank[static_cast<std::size_t>(t % of_rank.size())] += visits;
+  }
+  std::uint64_t borders = 0;
+  const std::uint64_t cut = order.slice_at(order.slices() - 1).begin;  // all cuts are multiples of a slice from one
+  for (std::size_t s = 0; s < counts->shards(); ++s) {
+    if (counts->count(s) == 0) continue;
+    const std::uint64_t behind = (counts->begin(s) + plan.samples - cut) % plan.samples;
+    const bool short_slice = plan.samples % order.slice() != 0;
+    const std::uint64_t length = short_slice ? plan.samples % order.slice() : 0;
+    const bool on_cut = behind == 0 || (behind >= length && (behind - length) % order.slice() == 0);
+    if (!on_cut) ++borders;
+  }
+  plan.requests = plan.slice_visits + borders;
+  const std::uint64_t most_visits = *std::max_element(of_rank.begin(), of_rank.end());
+  plan.most_rank_requests = most_visits + (borders + options.world - 1) / options.world;
+
+  const std::uint64_t open = (tracks + options.world - 1) / options.world;
+  plan.rank_memory = static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean);
+  plan.quality = shuffle_quality::of(order, options.batch, options.world);
+  const std::uint64_t a_batch = options.batch * options.world;
+  if (tracks < a_batch || tracks / options.world < 8) {
+    std::uint64_t fit = order_options().tracks;
+    while (fit < a_batch || fit / options.world < 8) fit *= 2;
+    plan.advice.push_back(std::string(tracks < a_batch ? "There are fewer tracks than samples in a step of all ranks"
+                                                       : "A rank has fewer than 8 tracks") +
+                          ": " + std::to_string(fit) + " tracks would shuffle better.");
+  }
+  if (tracks % options.world != 0) {
+    plan.advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
+  }
+  if (plan.samples < tracks * order.slice()) {
+    plan.advice.push_back("A track is shorter than a slice: some slices are read for several tracks.");
+  }
+  plan.price(options, mean);
+  return plan;
+}
+
+inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
+  epoch_plan plan = of(indexes.counts(), indexes.sample_bytes(), options);
+  const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
+  if (plan.samples != 0) plan.rank_memory = open * detail::largest_slice(indexes, options.order.slice);
+  return plan;
+}
+
+inline epoch_plan epoch_plan::of(std::span<const shard> shards, const plan_options& options) {
+  if (options.part == 0) throw configuration_error("a plan needs parts of at least a byte");
+  const shard_deal deal(shards, options.seed, options.epoch, options.world);
+  epoch_plan plan;
+  plan.shards = shards.size();
+  plan.world = options.world;
+  plan.least_rank_bytes = UINT64_MAX;
+  for (std::size_t r = 0; r < deal.world(); ++r) {
+    std::uint64_t requests = 0;
+    for (const std::size_t i : deal.of_rank(r)) {
+      const std::uint64_t size = shards[i].size.value_or(0);
+      requests += std::max<std::uint64_t>(size / options.part + (size % options.part != 0 ? 1 : 0), 1);
+    }
+    plan.requests += requests;
+    plan.bytes += deal.bytes(r);
+    plan.least_rank_bytes = std::min(plan.least_rank_bytes, deal.bytes(r));
+    plan.most_rank_bytes = std::max(plan.most_rank_bytes, deal.bytes(r));
+    plan.most_rank_requests = std::max(plan.most_rank_requests, requests);
+  }
+  if (std::any_of(shards.begin(), shards.end(), [](const shard& s) { return !s.size; })) {
+    plan.advice.push_back("Some sizes are not known; such a shard counts as the mean of the others, and as one request.");
+  }
+  if (deal.imbalance() > 1.1) {
+    plan.advice.push_back("One rank has " + detail::with_digits(deal.imbalance(), 2) +
+                          " times the mean of the bytes: an index shares them out evenly.");
+  }
+  plan.price(options, 0);
+  plan.first_batch_seconds = 0;  // a sample's size is not known
+  return plan;
+}
+
+inline std::string epoch_plan::text() const {
+  std::string out = std::to_string(shards) + " shards, " + detail::in_bytes(bytes);
+  if (indexed) {
+    out += ", " + std::to_string(samples) + " samples\n" + std::to_string(batches) + " batches on each of " +
+           std::to_string(world) + (world == 1 ? " rank, " : " ranks, ") + std::to_string(padding) +
+           " entries of weight 0\na rank: " + detail::from_to(least_rank_samples, most_rank_samples) +
+           " samples, about " + detail::in_bytes(most_rank_bytes) + ", up to " + std::to_string(most_rank_requests) +
+           " requests, up to " + detail::in_bytes(rank_memory) + " of open slices\n";
+  } else {
+    out += ", without an index\na rank of " + std::to_string(world) + ": " + detail::in_bytes(least_rank_bytes) +
+           " to " + detail::in_bytes(most_rank_bytes) + ", up to " + std::to_string(most_rank_requests) + " requests\n";
+  }
+  out += "all ranks: " + std::to_string(requests) + " requests";
+  if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
+  out += '\n';
+  if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";
+  if (indexed && samples > 1) {
+    out += "samples of one shard together, 1 is a full shuffle: " + detail::with_digits(quality.mates_of_step, 2) +
+           " in a step, " + detail::with_digits(quality.mates_of_batch, 2) + " in a rank's batch; displacement " +
+           detail::with_digits(quality.displacement, 3) + " (full shuffle 0.333)\nshards of the first step: [" +
+           quality.picture + "]\n";
+  }
+  for (const std::string& sentence : advice) out += sentence + '\n';
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/detail/mix64.hpp>
+#include <millrace/text/hex.hpp>
+
+namespace millrace {
+
+/// 128 bits that stand for something larger. Not cryptographic: against accidents, not against forgers.
+struct hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+
+  /// 32 hexadecimal digits, in lower case.
+  std::string text() const;
+  /// What text() gave; nothing for anything else.
+  static std::optional<hash128> parse(std::string_view text) noexcept;
+
+  friend bool operator==(const hash128&, const hash128&) = default;
+};
+
+/// The hash128 of bytes and numbers that come one after the other. The bytes' hash depends on how they were cut into
+/// calls: it is for whole texts and for records. The same on every platform.
+class hasher128 {
+ public:
+  void add(std::uint64_t word) noexcept {
+    low_ = detail::mix64(low_ ^ word);
+    high_ = detail::mix64(high_ + word * 0x9fb21c651e98df25u);
+    ++words_;
+  }
+  /// The length, then the bytes, by eights.
+  void add(std::string_view bytes) noexcept {
+    add(bytes.size());
+    for (std::size_t at = 0; at < bytes.size(); at += 8) {
+      std::uint64_t word = 0;
+      const std::size_t n = bytes.size() - at < 8 ? bytes.size() - at : 8;
+      for (std::size_t i = 0; i < n; ++i) word |= std::uint64_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
+      add(word);
+    }
+  }
+  void add(const hash128& other) noexcept {
+    add(other.high);
+    add(other.low);
+  }
+  hash128 value() const noexcept {
+    return {detail::mix64(high_ ^ detail::mix64(low_ + words_)), detail::mix64(low_ ^ detail::mix64(high_))};
+  }
+
+ private:
+  std::uint64_t high_ = 0x6d696c6c72616365;  // "millrace"
+  std::uint64_t low_ = 0x6861736831323821;   // "hash128!"
+  std::uint64_t words_ = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline std::string hash128::text() const {
+  unsigned char bytes[16];
+  for (int i = 0; i < 8; ++i) {
+    bytes[i] = static_cast<unsigned char>(high >> (56 - 8 * i));
+    bytes[8 + i] = static_cast<unsigned char>(low >> (56 - 8 * i));
+  }
+  std::string out;
+  text::append_hex(out, bytes);
+  return out;
+}
+
+inline std::optional<hash128> hash128::parse(std::string_view text) noexcept {
+  if (text.size() != 32) return std::nullopt;
+  hash128 out;
+  for (std::size_t i = 0; i < 32; ++i) {
+    const int digit = text::hex_digit(text[i]);
+    if (digit < 0 || (text[i] >= 'A' && text[i] <= 'F')) return std::nullopt;
+    std::uint64_t& half = i < 16 ? out.high : out.low;
+    half = half << 4 | static_cast<std::uint64_t>(digit);
+  }
+  return out;
+}
+
+}  // namespace millrace

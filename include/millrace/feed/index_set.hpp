@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/feed/hash128.hpp>
+#include <millrace/feed/index_error.hpp>
+#include <millrace/feed/sample_order.hpp>
+#include <millrace/feed/shard_counts.hpp>
+#include <millrace/feed/shard_index.hpp>
+
+namespace millrace {
+
+/// The indexes of a dataset's shards, in the order of their names' bytes, which is the order in which the canonical
+/// order of samples counts them. Whoever has the same set has the same numbers.
+class index_set {
+ public:
+  /// In any order. index_error where two shards have one name.
+  explicit index_set(std::vector<shard_index> indexes);
+
+  std::size_t size() const noexcept { return indexes_.size(); }
+  const shard_index& operator[](std::size_t shard) const noexcept { return indexes_[shard]; }
+  auto begin() const noexcept { return indexes_.begin(); }
+  auto end() const noexcept { return indexes_.end(); }
+  /// The number of the shard with this name.
+  std::optional<std::size_t> find(std::string_view name) const noexcept;
+
+  /// Samples of each shard: what a sample_order is made of.
+  const std::shared_ptr<const shard_counts>& counts() const noexcept { return counts_; }
+  std::uint64_t samples() const noexcept { return counts_->samples(); }
+  /// Of all samples, from their first headers to their last bytes.
+  std::uint64_t sample_bytes() const noexcept { return sample_bytes_; }
+  /// The order_options::slice that fits these samples.
+  std::uint64_t slice() const noexcept { return slice_for(samples(), sample_bytes_); }
+
+  /// 128 bits of all indexes: whether two runs, or two ranks, have the same data. See shard_index::digest().
+  hash128 digest() const noexcept { return digest_; }
+
+ private:
+  std::vector<shard_index> indexes_;
+  std::shared_ptr<const shard_counts> counts_;
+  std::uint64_t sample_bytes_ = 0;
+  hash128 digest_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline index_set::index_set(std::vector<shard_index> indexes) : indexes_(std::move(indexes)) {
+  std::sort(indexes_.begin(), indexes_.end(),
+            [](const shard_index& a, const shard_index& b) { return a.name() < b.name(); });
+  hasher128 digest;
+  std::vector<std::uint64_t> counts;
+  for (std::size_t i = 0; i < indexes_.size(); ++i) {
+    const shard_index& index = indexes_[i];
+    if (i > 0 && indexes_[i - 1].name() == index.name()) {
+      throw index_error("two indexes are of one shard", where{index.name(), std::nullopt, {}});
+    }
+    counts.push_back(index.samples());
+    digest.add(index.digest());
+    for (std::size_t s = 0; s < index.samples(); ++s) sample_bytes_ += index.end(s) - index.offset(s);
+  }
+  counts_ = std::make_shared<const shard_counts>(counts);
+  digest_ = digest.value();
+}
+
+inline std::optional<std::size_t> index_set::find(std::string_view name) const noexcept {
+  const auto at = std::lower_bound(indexes_.begin(), indexes_.end(), name,
+                                   [](const shard_index& i, std::string_view n) { return i.name() < n; });
+  if (at == indexes_.end() || at->name() != name) return std::nullopt;
+  return static_cast<std::size_t>(at - indexes_.begin());
+}
+
+}  // namespace millrace

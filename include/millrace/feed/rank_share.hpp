@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+
+namespace millrace {
+
+/// The positions [begin, begin + count) of an epoch's order that all ranks take together in one step of the training.
+struct order_step {
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;
+};
+
+/// The step at position `begin` of an epoch of `samples`: `batch` of each of `world` ranks, or what is left.
+inline order_step step_at(std::uint64_t samples, std::uint64_t begin, std::uint64_t batch,
+                          std::uint64_t world) noexcept {
+  const std::uint64_t left = begin < samples ? samples - begin : 0;
+  const std::uint64_t whole = world != 0 && batch > UINT64_MAX / world ? UINT64_MAX : batch * world;
+  return {begin, std::min(whole, left)};
+}
+
+/// How many steps, so how many batches on every rank, an epoch has from position `begin` on. `batch` and `world` are
+/// not 0.
+inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std::uint64_t batch,
+                                std::uint64_t world) noexcept {
+  if (begin >= samples) return 0;
+  const std::uint64_t whole = batch > UINT64_MAX / world ? UINT64_MAX : batch * world;
+  return (samples - begin - 1) / whole + 1;
+}
+
+/// Which positions of a step one rank takes. A pure function of the number of tracks, the step, the rank and the world
+/// size: ranks need not talk, and of two worlds that take the same steps each takes every position once, from any
+/// position on.
+///
+/// Where the world size divides the tracks, rank r of W takes the positions g with g mod W = r: its tracks are its own.
+/// Any other W, also above the number of tracks: the step's positions are sorted by (kappa(t), g), t the track of g and
+/// kappa(t) its digits in the prime radices of the tracks, reversed; rank r takes the places [r n / W, (r+1) n / W) of
+/// n. That keeps nearly the same tracks on a rank from step to step. It is computed in closed form, by counting and not
+/// by sorting: O(log^2 tracks) and the answer.
+///
+/// A full step gives every rank the same number. Of the last one, a rank gets that number, one less, or none, and fills
+/// its batch up with entries of weight 0 (weights()), so that all ranks have equally many batches of equal size.
+///
+/// Groups of ranks that must see the same samples (tensor, pipeline and sequence parallel) are one rank here: `world`
+/// counts groups, and each member of a group gives the group's number.
+class rank_share {
+ public:
+  /// configuration_error unless index < world and tracks is 1 to 2^24.
+  rank_share(std::uint64_t tracks, std::uint64_t index, std::uint64_t world);
+
+  /// How many of the step's positions are this rank's.
+  std::uint64_t size(order_step step) const noexcept;
+  /// Puts them into `out`, in place of what it holds: ascending, size() of them.
+  void positions(order_step step, std::vector<std::uint64_t>& out) const;
+  std::vector<std::uint64_t> positions(order_step step) const {
+    std::vector<std::uint64_t> out;
+    positions(step, out);
+    return out;
+  }
+  /// Of a batch of `batch` entries: 1 for each of the step's samples, 0 for the entries behind them, which only fill up.
+  std::vector<float> weights(order_step step, std::size_t batch) const {
+    std::vector<float> mask(batch, 0.0F);
+    std::fill_n(mask.begin(), std::min<std::uint64_t>(size(step), batch), 1.0F);
+    return mask;
+  }
+
+ private:
+  __extension__ using wide = unsigned __int128;
+  static std::uint64_t part(std::uint64_t n, std::uint64_t index, std::uint64_t world) noexcept {
+    return static_cast<std::uint64_t>(wide{n} * index / world);
+  }
+  std::uint64_t below(std::uint64_t tracks, std::uint64_t kappa) const noexcept;
+  std::uint64_t before(order_step step, std::uint64_t kappa) const noexcept;
+  std::uint64_t track_of(std::uint64_t kappa) const noexcept;
+
+  std::uint64_t tracks_;
+  std::uint64_t index_;
+  std::uint64_t world_;
+  std::vector<std::uint64_t> radices_;  // the primes of tracks_, smallest first
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline rank_share::rank_share(std::uint64_t tracks, std::uint64_t index, std::uint64_t world)
+    : tracks_(tracks), index_(index), world_(world) {
+  if (index >= world) {
+    throw configuration_error("rank " + std::to_string(index) + " does not exist among " + std::to_string(world));
+  }
+  if (tracks == 0 || tracks > std::uint64_t{1} << 24) throw configuration_error("tracks must be 1 to 2^24");
+  for (std::uint64_t p = 2; tracks > 1; ++p) {
+    if (p * p > tracks) p = tracks;  // what is left is a prime
+    for (; tracks % p == 0; tracks /= p) radices_.push_back(p);
+  }
+}
+
+inline std::uint64_t rank_share::size(order_step step) const noexcept {
+  if (tracks_ % world_ == 0) {
+    const std::uint64_t first = (index_ + world_ - step.begin % world_) % world_;
+    return first < step.count ? (step.count - first - 1) / world_ + 1 : 0;
+  }
+  return part(step.count, index_ + 1, world_) - part(step.count, index_, world_);
+}
+
+/// How many of the tracks [0, tracks) have a kappa below this: a sum over the digits. Those that share the digits down
+/// to one, and are less there, are every so-many-th track.
+inline std::uint64_t rank_share::below(std::uint64_t tracks, std::uint64_t kappa) const noexcept {
+  if (kappa >= tracks_) return tracks;
+  std::uint64_t n = 0;
+  std::uint64_t unit = tracks_;
+  std::uint64_t first = 0;
+  std::uint64_t stride = 1;
+  for (const std::uint64_t radix : radices_) {
+    unit /= radix;
+    const std::uint64_t digit = kappa / unit;
+    kappa %= unit;
+    for (std::uint64_t d = 0; d < digit; ++d) {
+      const std::uint64_t begin = first + d * stride;
+      if (tracks > begin) n += (tracks - begin - 1) / (stride * radix) + 1;
+    }
+    first += digit * stride;
+    stride *= radix;
+  }
+  return n;
+}
+
+/// How many positions of the step are in tracks with a kappa below this.
+inline std::uint64_t rank_share::before(order_step step, std::uint64_t kappa) const noexcept {
+  const std::uint64_t rounds = step.count / tracks_;
+  const std::uint64_t begin = step.begin % tracks_;
+  const std::uint64_t end = begin + step.count % tracks_;
+  std::uint64_t n = below(std::min(end, tracks_), kappa) - below(begin, kappa);
+  if (end > tracks_) n += below(end - tracks_, kappa);
+  return rounds * std::min(kappa, tracks_) + n;
+}
+
+inline std::uint64_t rank_share::track_of(std::uint64_t kappa) const noexcept {
+  std::uint64_t unit = tracks_;
+  std::uint64_t stride = 1;
+  std::uint64_t track = 0;
+  for (const std::uint64_t radix : radices_) {
+    unit /= radix;
+    track += kappa / unit * stride;
+    kappa %= unit;
+    stride *= radix;
+  }
+  return track;
+}
+
+inline void rank_share::positions(order_step step, std::vector<std::uint64_t>& out) const {
+  out.clear();
+  const std::uint64_t end = step.begin + step.count;
+  const std::uint64_t wanted = size(step);
+  if (wanted == 0) return;
+  if (tracks_ % world_ == 0) {
+    const std::uint64_t first = step.begin + (index_ + world_ - step.begin % world_) % world_;
+    for (std::uint64_t g = first; g < end; g += world_) out.push_back(g);
+    return;
+  }
+  const std::uint64_t place = part(step.count, index_, world_);
+  std::uint64_t kappa = 0;  // the last one with no more than `place` positions before it
+  for (std::uint64_t beyond = tracks_; beyond - kappa > 1;) {
+    const std::uint64_t middle = kappa + (beyond - kappa) / 2;
+    (before(step, middle) <= place ? kappa : beyond) = middle;
+  }
+  std::uint64_t skip = place - before(step, kappa);
+  for (; out.size() < wanted; ++kappa) {
+    const std::uint64_t track = track_of(kappa);
+    std::uint64_t g = step.begin + (track + tracks_ - step.begin % tracks_) % tracks_;
+    for (; g < end && out.size() < wanted; g += tracks_) {
+      if (skip == 0) {
+        out.push_back(g);
+      } else {
+        --skip;
+      }
+    }
+  }
+  std::sort(out.begin(), out.end());
+}
+
+}  // namespace millrace

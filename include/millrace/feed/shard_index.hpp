@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/crc32c.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/feed/detail/little_endian.hpp>
+#include <millrace/base/detail/mix64.hpp>
+#include <millrace/feed/hash128.hpp>
+#include <millrace/feed/index_error.hpp>
+
+namespace millrace {
+
+/// The hash of a sample's key: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64.
+inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
+
+/// What a plain tar shard holds, without its bytes: of each sample the hash of its key and where it begins, of each
+/// field its extension, place, length and checksum. With it a sample is had by one ranged GET, and judged before it is
+/// handed on. Samples and fields are those of group_samples(), in its order. An index_builder makes one.
+///
+/// 16 bytes a sample and 16 a field, in memory and in the file, and the texts. What it says is of one version of the
+/// object: check() compares.
+///
+/// The file (write(), read()), all numbers unsigned and little-endian:
+///
+///     byte  0   8 bytes  "mrindex" and a line feed
+///           8   4        version: 1
+///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there, bit 2 samples' offsets are
+///                        those of their headers (else of their first body less 512); the others 0
+///          16   8        length of this index in bytes, all of it
+///          24   8        length of the object
+///          32   8        S: samples
+///          40   8        F: fields of all samples
+///          48   4        bytes of the name; 52: of the ETag; 56: X, how many extensions; 60: bytes of their part
+///          64            the name; the ETag as the store sends it; each extension: 2 bytes length, and its bytes;
+///                        zeros up to a multiple of 16
+///               16 S     each sample: 8 bytes hash of the key (0: unknown); 6 bytes offset of its first header / 512;
+///                        2 bytes number of fields
+///               16 F     each field, sample by sample: 4 bytes (offset of its body - offset of the sample) / 512;
+///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
+///               4        CRC32C of everything before
+///
+/// Several of them in a row are a file too: read_indexes().
+class shard_index {
+ public:
+  class field {
+   public:
+    std::string_view extension;  ///< in lower case; lives as long as the index
+    std::uint64_t offset = 0;    ///< of the body in the object
+    std::uint64_t size = 0;      ///< in bytes
+    std::uint32_t crc = 0;       ///< CRC32C of the body; means something where has_checksums()
+  };
+
+  const std::string& name() const noexcept { return name_; }  ///< of the shard, as who made the index calls it
+  const std::string& etag() const noexcept { return etag_; }  ///< of the object that was read; empty: the store has none
+  std::uint64_t object_size() const noexcept { return object_size_; }
+  std::size_t samples() const noexcept { return samples_.size(); }
+  std::size_t fields() const noexcept { return fields_.size(); }
+  /// Whether field::crc is known: not where only headers were read, nor in foreign indexes.
+  bool has_checksums() const noexcept { return (flags_ & with_checksums) != 0; }
+  /// Whether key_hash() is known: not in DALI's indexes before v1.2.
+  bool has_keys() const noexcept { return (flags_ & with_keys) != 0; }
+  /// Whether offset() is a place where a tar::reader may begin: not in DALI's indexes.
+  bool has_headers() const noexcept { return (flags_ & with_headers) != 0; }
+
+  std::uint64_t key_hash(std::size_t sample) const noexcept { return samples_[sample].key; }
+  /// Of the sample's first header.
+  std::uint64_t offset(std::size_t sample) const noexcept { return samples_[sample].offset; }
+  /// Behind the last byte of its last field. [offset, end) is what a GET asks for.
+  std::uint64_t end(std::size_t sample) const noexcept;
+  std::size_t field_count(std::size_t sample) const noexcept {
+    return static_cast<std::size_t>(first_field_behind(sample) - samples_[sample].first_field);
+  }
+  /// Field `i` of a sample, in the order of the archive.
+  field field_at(std::size_t sample, std::size_t i) const noexcept;
+
+  /// Throws stale_index_error, which names the shard, the ETag and the size, unless they are those that were indexed.
+  /// What the store does not know is not compared.
+  void check(const shard& object) const;
+
+  /// 128 bits of all that it says: of the name, the ETag, the size and every row.
+  hash128 digest() const noexcept;
+
+  /// The file. Appended to `out`.
+  void write(std::string& out) const;
+  std::string text() const {
+    std::string out;
+    write(out);
+    return out;
+  }
+  /// Takes the index at the front of `rest`, which loses it. Whatever bytes are given, it throws an index_error that
+  /// names `file`, the byte and the reason, or has read what write() wrote.
+  static shard_index read(std::string_view& rest, const std::string& file);
+
+  friend bool operator==(const shard_index&, const shard_index&) = default;
+
+ private:
+  friend class index_builder;
+  static constexpr std::uint32_t with_checksums = 1;
+  static constexpr std::uint32_t with_keys = 2;
+  static constexpr std::uint32_t with_headers = 4;
+  static constexpr std::uint32_t all_flags = 7;
+  static constexpr std::size_t head_bytes = 64;
+  static constexpr std::string_view magic = "mrindex\n";
+  static constexpr std::uint32_t version = 1;
+
+  struct sample_row {
+    std::uint64_t key = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t first_field = 0;
+    friend bool operator==(const sample_row&, const sample_row&) = default;
+  };
+  struct field_row {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    std::uint32_t crc = 0;
+    std::uint32_t extension = 0;
+    friend bool operator==(const field_row&, const field_row&) = default;
+  };
+  class parser;
+
+  std::uint64_t first_field_behind(std::size_t sample) const noexcept {
+    return sample + 1 < samples_.size() ? samples_[sample + 1].first_field : fields_.size();
+  }
+
+  std::string name_;
+  std::string etag_;
+  std::uint64_t object_size_ = 0;
+  std::uint32_t flags_ = 0;
+  std::vector<std::string> extensions_;
+  std::vector<sample_row> samples_;
+  std::vector<field_row> fields_;
+};
+
+/// All the indexes of a file, in its order. Errors: those of shard_index::read(); a file of none is one too.
+std::vector<shard_index> read_indexes(std::string_view text, const std::string& file);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline std::uint64_t shard_index::end(std::size_t sample) const noexcept {
+  const field_row& last = fields_[static_cast<std::size_t>(first_field_behind(sample) - 1)];
+  return last.offset + last.size;
+}
+
+inline shard_index::field shard_index::field_at(std::size_t sample, std::size_t i) const noexcept {
+  const field_row& row = fields_[static_cast<std::size_t>(samples_[sample].first_field) + i];
+  field out;
+  out.extension = extensions_[row.extension];
+  out.offset = row.offset;
+  out.size = row.size;
+  out.crc = row.crc;
+  return out;
+}
+
+inline void shard_index::check(const shard& object) const {
+  const bool other_size = object.size && *object.size != object_size_;
+  const bool other_etag = !object.etag.empty() && !etag_.empty() && object.etag != etag_;
+  if (!other_size && !other_etag) return;
+  std::string reason = "the index \"" + name_ + "\" is of another version of this shard:";
+  if (other_size) {
+    reason += " it had " + std::to_string(object_size_) + " bytes and has " + std::to_string(*object.size);
+  }
+  if (other_etag) reason += std::string(other_size ? ", its" : " its") + " ETag was " + etag_ + " and is " + object.etag;
+  throw stale_index_error(std::move(reason), where{object.shown(), std::nullopt, {}});
+}
+
+inline hash128 shard_index::digest() const noexcept {
+  hasher128 h;
+  h.add(name_);
+  h.add(etag_);
+  h.add(object_size_);
+  h.add(flags_);
+  h.add(samples_.size());
+  for (const std::string& e : extensions_) h.add(e);
+  for (const sample_row& s : samples_) {
+    h.add(s.key);
+    h.add(s.offset);
+    h.add(s.first_field);
+  }
+  for (const field_row& f : fields_) {
+    h.add(f.offset);
+    h.add(f.size);
+    h.add(std::uint64_t{f.crc} << 32 | f.extension);
+  }
+  return h.value();
+}
+
+inline void shard_index::write(std::string& out) const {
+  const std::size_t start = out.size();
+  std::size_t extension_bytes = 0;
+  for (const std::string& e : extensions_) extension_bytes += 2 + e.size();
+  const std::size_t texts = name_.size() + etag_.size() + extension_bytes;
+  const std::size_t rows = head_bytes + (texts + 15) / 16 * 16;
+  const std::size_t length = rows + 16 * (samples_.size() + fields_.size()) + 4;
+  out.reserve(start + length);
+  out += magic;
+  detail::append_le(out, version, 4);
+  detail::append_le(out, flags_, 4);
+  detail::append_le(out, length, 8);
+  detail::append_le(out, object_size_, 8);
+  detail::append_le(out, samples_.size(), 8);
+  detail::append_le(out, fields_.size(), 8);
+  detail::append_le(out, name_.size(), 4);
+  detail::append_le(out, etag_.size(), 4);
+  detail::append_le(out, extensions_.size(), 4);
+  detail::append_le(out, extension_bytes, 4);
+  out += name_;
+  out += etag_;
+  for (const std::string& e : extensions_) {
+    detail::append_le(out, e.size(), 2);
+    out += e;
+  }
+  out.resize(start + rows, '\0');
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    detail::append_le(out, samples_[i].key, 8);
+    detail::append_le(out, samples_[i].offset / 512, 6);
+    detail::append_le(out, field_count(i), 2);
+  }
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    for (std::size_t k = 0; k < field_count(i); ++k) {
+      const field_row& f = fields_[static_cast<std::size_t>(samples_[i].first_field) + k];
+      detail::append_le(out, (f.offset - samples_[i].offset) / 512, 4);
+      detail::append_le(out, f.crc, 4);
+      detail::append_le(out, f.size, 5);
+      detail::append_le(out, f.extension, 3);
+    }
+  }
+  detail::append_le(out, crc32c(0, out.data() + start, out.size() - start), 4);
+}
+
+/// One reading: it knows where it is, for its errors.
+class shard_index::parser {
+ public:
+  parser(std::string_view text, const std::string& file, std::size_t base) : text_(text), file_(file), base_(base) {}
+
+  shard_index parse() {
+    shard_index out;
+    head(out);
+    texts(out);
+    samples(out);
+    fields(out);
+    return out;
+  }
+  std::size_t length() const noexcept { return text_.size(); }
+
+ private:
+  [[noreturn]] void fail(std::size_t at, const std::string& reason) const {
+    throw index_error(reason, where{file_, base_ + at, {}});
+  }
+  std::uint64_t number(std::size_t at, int bytes) const noexcept { return detail::read_le(text_, at, bytes); }
+
+  void head(shard_index& out) {
+    if (text_.size() < head_bytes) fail(text_.size(), "the index is cut: its head has 64 bytes");
+    if (text_.substr(0, 8) != magic) fail(0, "not an index: it does not begin with \"mrindex\"");
+    if (number(8, 4) != version) {
+      fail(8, "the index has version " + std::to_string(number(8, 4)) + "; this program reads version 1");
+    }
+    const std::uint64_t length = number(16, 8);
+    if (length > text_.size()) {
+      fail(text_.size(), "the index is cut: " + std::to_string(text_.size()) + " of " + std::to_string(length) +
+                             " bytes are there");
+    }
+    if (length < head_bytes + 4) fail(16, "the index says that it has " + std::to_string(length) + " bytes");
+    text_ = text_.substr(0, static_cast<std::size_t>(length));
+    const std::size_t checked = text_.size() - 4;
+    if (number(checked, 4) != crc32c(0, text_.data(), checked)) fail(checked, "the index has a wrong checksum");
+    // What follows is as write() wrote it, or somebody else's work.
+    out.flags_ = static_cast<std::uint32_t>(number(12, 4));
+    if ((out.flags_ & ~all_flags) != 0) fail(12, "the index has flags that version 1 does not know");
+    out.object_size_ = number(24, 8);
+    const std::uint64_t texts = number(48, 4) + number(52, 4) + number(60, 4);
+    rows_ = head_bytes + (texts + 15) / 16 * 16;
+    const std::uint64_t rows = (length - 4) / 16;
+    if (number(32, 8) > rows || number(40, 8) > rows || rows_ + 16 * (number(32, 8) + number(40, 8)) + 4 != length) {
+      fail(16, "the numbers of samples and fields contradict the index's length");
+    }
+  }
+  void texts(shard_index& out) {
+    std::size_t at = head_bytes;
+    const auto take = [&](std::uint64_t n) {
+      const std::string_view text = text_.substr(at, static_cast<std::size_t>(n));
+      at += text.size();
+      return std::string(text);
+    };
+    out.name_ = take(number(48, 4));
+    out.etag_ = take(number(52, 4));
+    const std::size_t end = at + static_cast<std::size_t>(number(60, 4));
+    for (std::uint64_t i = number(56, 4); i > 0; --i) {
+      if (end - at < 2 || end - at - 2 < number(at, 2)) fail(at, "an extension reaches beyond its part of the index");
+      at += 2;
+      out.extensions_.push_back(take(number(at - 2, 2)));
+    }
+    if (at != end) fail(at, "there is something behind the extensions");
+    for (; at < rows_; ++at) {
+      if (text_[at] != '\0') fail(at, "there is something behind the texts");
+    }
+  }
+  void samples(shard_index& out) {
+    const std::uint64_t count = number(32, 8);
+    out.samples_.reserve(static_cast<std::size_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::size_t at = rows_ + static_cast<std::size_t>(16 * i);
+      sample_row row;
+      row.key = number(at, 8);
+      row.offset = number(at + 8, 6) * 512;
+      row.first_field = next_field_;
+      if (number(at + 14, 2) == 0) fail(at + 14, "a sample has no fields");
+      next_field_ += number(at + 14, 2);
+      if ((out.flags_ & with_keys) == 0 && row.key != 0) fail(at, "a key has a hash, and the flags say that none has");
+      out.samples_.push_back(row);
+    }
+    if (next_field_ != number(40, 8)) fail(40, "the samples do not have as many fields as the index");
+  }
+  void fields(shard_index& out) {
+    out.fields_.reserve(static_cast<std::size_t>(next_field_));
+    std::size_t at = rows_ + 16 * out.samples_.size();
+    std::uint64_t behind = 0;  // of what the object holds
+    for (std::size_t i = 0; i < out.samples_.size(); ++i) {
+      const std::uint64_t offset = out.samples_[i].offset;
+      if (offset < behind) fail(rows_ + 16 * i + 8, "a sample begins before the one before it ends");
+      behind = offset;
+      const std::uint64_t last = i + 1 < out.samples_.size() ? out.samples_[i + 1].first_field : next_field_;
+      for (std::uint64_t k = out.samples_[i].first_field; k < last; ++k, at += 16) {
+        field_row row;
+        row.offset = offset + 512 * number(at, 4);
+        row.crc = static_cast<std::uint32_t>(number(at + 4, 4));
+        row.size = number(at + 8, 5);
+        row.extension = static_cast<std::uint32_t>(number(at + 13, 3));
+        if (row.offset < behind + 512) fail(at, "a field begins before the one before it ends");
+        if (row.offset > out.object_size_ || row.size > out.object_size_ - row.offset) {
+          fail(at, "a field reaches beyond the object's end");
+        }
+        if (row.extension >= out.extensions_.size()) fail(at + 13, "a field has an extension that is not there");
+        if ((out.flags_ & with_checksums) == 0 && row.crc != 0) {
+          fail(at + 4, "a field has a checksum, and the flags say that none has");
+        }
+        behind = row.offset + row.size;
+        out.fields_.push_back(row);
+      }
+    }
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  std::size_t base_;
+  std::size_t rows_ = 0;
+  std::uint64_t next_field_ = 0;
+};
+
+inline shard_index shard_index::read(std::string_view& rest, const std::string& file) {
+  parser p(rest, file, 0);
+  shard_index out = p.parse();
+  rest.remove_prefix(p.length());
+  return out;
+}
+
+inline std::vector<shard_index> read_indexes(std::string_view text, const std::string& file) {
+  if (text.empty()) throw index_error("the file is empty", where{file, 0, {}});
+  std::vector<shard_index> all;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    try {
+      all.push_back(shard_index::read(rest, file));
+    } catch (const index_error& e) {
+      if (rest.size() == text.size()) throw;
+      const std::uint64_t base = text.size() - rest.size();
+      throw index_error(e.reason(), where{file, base + e.offset().value_or(0), {}});
+    }
+  }
+  return all;
+}
+
+}  // namespace millrace

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/feed/epoch_plan.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/feed/index_builder.hpp>
+
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+
+namespace {
+
+std::shared_ptr<const shard_counts> counted(const std::vector<std::uint64_t>& counts) {
+  return std::make_shared<const shard_counts>(counts);
+}
+
+/// An index of samples with one field each, of these sizes.
+shard_index index_of(const std::string& name, const std::vector<std::uint64_t>& sizes) {
+  index_builder builder(name, name, index_builder::checksums::none);
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    tar::entry e;
+    e.name = std::to_string(i) + ".bin";
+    e.header_offset = at;
+    e.data_offset = at + 512;
+    e.size = sizes[i];
+    builder.add(e);
+    at += 512 + (sizes[i] + 511) / 512 * 512;
+  }
+  return builder.finish(at + 1024, "\"v1\"");
+}
+
+/// Requests counted one by one: every slice of every track, in every shard that it lies in.
+std::uint64_t requests_by_walking(const sample_order& o) {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> visits;  // track and slice
+  std::uint64_t requests = 0;
+  for (std::uint64_t t = 0; t < o.tracks(); ++t) {
+    const sample_order::stretch track = o.track(t);
+    for (std::uint64_t p = track.begin; p < track.begin + track.length; ++p) visits.emplace(t, p / o.slice());
+  }
+  requests = visits.size();
+  for (std::uint64_t s = 0; s < o.slices(); ++s) {
+    const sample_order::stretch slice = o.slice_at(s);
+    std::uint64_t before = o.counts().find(slice.begin).shard;
+    for (std::uint64_t i = 1; i < slice.length; ++i) {
+      const std::uint64_t x = (slice.begin + i) % o.size();
+      const std::uint64_t shard = o.counts().find(x).shard;
+      if (shard != before || x == 0) ++requests;
+      before = shard;
+    }
+  }
+  return requests;
+}
+
+}  // namespace
+
+TEST_CASE("a plan counts batches, padding and the samples of a rank") {
+  const epoch_plan plan = epoch_plan::of(counted({10, 20, 7}), 3700, {.world = 4, .batch = 3});
+  CHECK(plan.indexed);
+  CHECK(plan.shards == 3);
+  CHECK(plan.samples == 37);
+  CHECK(plan.batches == 4);  // 12 a step: 12, 12, 12 and 1
+  CHECK(plan.padding == 11);
+  CHECK(plan.least_rank_samples == 9);
+  CHECK(plan.most_rank_samples == 10);
+  CHECK(plan.most_rank_bytes == 1000);
+  const epoch_plan even = epoch_plan::of(counted({24}), 2400, {.world = 4, .batch = 3});
+  CHECK(even.batches == 2);
+  CHECK(even.padding == 0);
+  CHECK(even.least_rank_samples == 6);
+  CHECK(even.most_rank_samples == 6);
+}
+
+TEST_CASE("a plan's requests are those that are made") {
+  for (const std::uint64_t tracks : {1u, 4u, 7u, 48u}) {
+    for (const std::uint64_t slice : {1u, 8u, 10u, 37u}) {
+      for (const std::uint64_t epoch : {0u, 1u, 2u}) {
+        const auto counts = counted({100, 0, 33, 250, 1, 1, 64});
+        const order_options how{.tracks = tracks, .slice = slice};
+        const epoch_plan plan = epoch_plan::of(counts, 449000, {.epoch = epoch, .order = how});
+        INFO("tracks " << tracks << ", slice " << slice << ", epoch " << epoch);
+        CHECK(plan.requests == requests_by_walking(sample_order(counts, 0, epoch, how)));
+      }
+    }
+  }
+}
+
+TEST_CASE("a large data set is planned as it was simulated") {
+  const auto counts = counted(std::vector<std::uint64_t>(1281, 1000));
+  const std::uint64_t bytes = 1281000ull * 110000;
+  const epoch_plan plan = epoch_plan::of(counts, bytes, {.world = 64, .batch = 32, .seed = 7});
+  CHECK(plan.slice_visits == 40943);
+  CHECK(plan.requests > 40943 + 900);  // a border of shards is a cut of slices sometimes
+  CHECK(plan.requests < 40943 + 1300);
+  CHECK(plan.quality.mates_of_step == Approx(1.68).epsilon(0.1));
+  CHECK(plan.quality.mates_of_batch == Approx(49).epsilon(0.2));
+  CHECK(plan.quality.displacement == Approx(0.333).epsilon(0.03));
+  REQUIRE(plan.advice.size() == 1);
+  CHECK(plan.advice[0] ==
+        "There are fewer tracks than samples in a step of all ranks: 3840 tracks would shuffle better.");
+  const epoch_plan better =
+      epoch_plan::of(counts, bytes, {.world = 64, .batch = 32, .seed = 7, .order = {.tracks = 3840}});
+  CHECK(better.quality.mates_of_step == Approx(0.99).epsilon(0.1));
+  CHECK(better.quality.mates_of_batch == Approx(1.1).epsilon(0.3));
+  CHECK(better.advice.empty());
+  CHECK(better.rank_memory == 60ull * 32 * 110000);
+  // All shards, and nothing but one.
+  CHECK(plan.quality.picture.size() == 64);
+  const epoch_plan sorted = epoch_plan::of(counted({5000, 5000}), 1, {.batch = 64, .order = {.tracks = 1, .slice = 256}});
+  CHECK(sorted.quality.mates_of_step > 1.5);
+}
+
+TEST_CASE("a plan says what would be better") {
+  const auto counts = counted({100000});
+  const auto advice = [&](const plan_options& o) {
+    const epoch_plan plan = epoch_plan::of(counts, 100000, o);
+    return plan.advice.empty() ? std::string() : plan.advice[0];
+  };
+  CHECK(advice({.world = 8, .batch = 32}).empty());
+  CHECK(advice({.world = 7, .batch = 32}) ==
+        "The ranks do not divide the tracks: some slices are read by two ranks.");
+  CHECK(advice({.world = 160, .batch = 1}) == "A rank has fewer than 8 tracks: 1920 tracks would shuffle better.");
+  CHECK(advice({.world = 8, .batch = 32, .order = {.slice = 256}}) ==
+        "A track is shorter than a slice: some slices are read for several tracks.");
+}
+
+TEST_CASE("the memory of a plan from indexes is that of the largest slices") {
+  std::vector<std::uint64_t> sizes(100, 1000);
+  sizes[40] = 50000;
+  sizes[41] = 60000;
+  std::vector<shard_index> both;
+  both.push_back(index_of("b.tar", sizes));
+  both.push_back(index_of("a.tar", std::vector<std::uint64_t>(100, 1000)));
+  const index_set set(std::move(both));
+  CHECK(set[0].name() == "a.tar");
+  CHECK(set.find("b.tar") == 1u);
+  CHECK_FALSE(set.find("c.tar").has_value());
+  CHECK(set.sample_bytes() == 198 * 1512 + 50512 + 60512);
+  const epoch_plan plan = epoch_plan::of(set, {.world = 2, .batch = 4, .order = {.tracks = 10, .slice = 4}});
+  CHECK(plan.rank_memory == 5 * (50512 + 60512 + 2 * 1512));
+  CHECK(plan.bytes == set.sample_bytes());
+  CHECK(set.slice() == 256);
+}
+
+TEST_CASE("a set of indexes is the same in any order, and another with anything else") {
+  const shard_index a = index_of("a.tar", {1, 2, 3});
+  const shard_index b = index_of("b.tar", {4});
+  const index_set set({a, b});
+  CHECK(set.digest() == index_set({b, a}).digest());
+  CHECK_FALSE(set.digest() == index_set({a}).digest());
+  CHECK_FALSE(set.digest() == index_set({a, index_of("b.tar", {5})}).digest());
+  CHECK_FALSE(set.digest() == index_set({a, index_of("c.tar", {4})}).digest());
+  CHECK_THROWS_AS(index_set({a, b, a}), index_error);
+}
+
+TEST_CASE("a plan without an index deals whole shards") {
+  std::vector<shard> shards;
+  for (std::uint64_t i = 0; i < 10; ++i) shards.emplace_back("s3://b/" + std::to_string(i), 20 * MiB);
+  const epoch_plan plan =
+      epoch_plan::of(shards, {.world = 4, .batch = 32, .price_of_1000_requests = 0.4, .price_of_gigabyte = 1});
+  CHECK_FALSE(plan.indexed);
+  CHECK(plan.bytes == 200 * MiB);
+  CHECK(plan.requests == 30);
+  CHECK(plan.most_rank_requests == 9);
+  CHECK(plan.most_rank_bytes == 60 * MiB);
+  CHECK(plan.least_rank_bytes == 40 * MiB);
+  CHECK(plan.cost == Approx(0.03 * 0.4 + 0.2097152));
+  REQUIRE(plan.advice.size() == 1);
+  CHECK_THAT(plan.advice[0], Catch::Matchers::Contains("One rank has 1.20 times the mean"));
+  CHECK_THAT(plan.text(), Catch::Matchers::Contains("without an index\na rank of 4: 40.0 MiB to 60.0 MiB, up to 9 requests"));
+  shards.emplace_back("s3://b/x");
+  CHECK_THAT(epoch_plan::of(shards, {}).text(), Catch::Matchers::Contains("Some sizes are not known"));
+}
+
+TEST_CASE("a plan is said in a few lines") {
+  const epoch_plan plan = epoch_plan::of(counted({1000, 1000}), 2000 * 100000,
+                                         {.world = 2, .batch = 16, .price_of_1000_requests = 10, .request_seconds = 0.05,
+                                          .bytes_per_second = 1e7});
+  const std::string text = plan.text();
+  CHECK_THAT(text, Catch::Matchers::StartsWith("2 shards, 190.7 MiB, 2000 samples\n63 batches on each of 2 ranks, 16 "
+                                               "entries of weight 0\na rank: 1000 samples, about 95.4 MiB"));
+  CHECK_THAT(text, Catch::Matchers::Contains("first batch: 0.21 s\n"));
+  CHECK_THAT(text, Catch::Matchers::Contains(", cost "));
+  CHECK_THAT(text, Catch::Matchers::Contains("shards of the first step: ["));
+  CHECK_THROWS_AS(epoch_plan::of(counted({1}), 1, {.world = 0}), configuration_error);
+  CHECK_THROWS_AS(epoch_plan::of(counted({1}), 1, {.batch = 0}), configuration_error);
+  CHECK(epoch_plan::of(counted({0}), 0, {}).batches == 0);
+  CHECK(epoch_plan::of(counted({1}), 100, {}).batches == 1);
+}
