@@ -88,7 +88,8 @@ void compare(bool tls, int epochs) {
   print("listed anew, rt.run", kept);
   print("known shards, mill::run", alone_known);
   print("known shards, rt.run", kept_known);
-  bench::goal_at_most("known shards, rt.run: round trips", kept_known.median() / (static_cast<double>(round_trip) * 1e-6), 1.2);
+  bench::goal_at_most("known shards, rt.run: round trips",
+                      kept_known.median() / (static_cast<double>(round_trip) * 1e-6), 1.2);
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <deque>
+#include <set>
 #include <thread>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/device/host_device.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -173,6 +175,23 @@ TEST_CASE("epochs on a runtime allocate no device memory and no page-locked memo
   }
   check_all_returned(one);
   check_all_returned(other);
+}
+
+TEST_CASE("epochs on the host device use the same memory", "[to_device]") {
+  runtime rt;
+  const auto epoch = [&rt](std::size_t at_once) {
+    std::set<void*> places;
+    std::deque<device_batch> held;
+    for (device_batch& b : rt.run(images(60) | batch(5) | to_device(host_device(), {.slots = 3}), {.prefetch = 1})) {
+      for (const std::size_t field : {0u, 1u}) places.insert(b.field(field).data());
+      held.push_back(std::move(b));
+      if (held.size() == at_once) held.clear();
+    }
+    return places;
+  };
+  const std::set<void*> first = epoch(3);  // all slots at once
+  CHECK(first.size() == 6);
+  for (int i = 0; i < 3; ++i) CHECK(epoch(1) == first);
 }
 
 TEST_CASE("the batch that a consumer keeps beyond the stage goes back to the next one", "[to_device]") {

@@ -113,7 +113,8 @@ TEST_CASE("a large data set is planned as it was simulated") {
   CHECK(better.rank_memory == 60ull * 32 * 110000);
   // All shards, and nothing but one.
   CHECK(plan.quality.picture.size() == 64);
-  const epoch_plan sorted = epoch_plan::of(counted({5000, 5000}), 1, {.batch = 64, .order = {.tracks = 1, .slice = 256}});
+  const epoch_plan sorted =
+      epoch_plan::of(counted({5000, 5000}), 1, {.batch = 64, .order = {.tracks = 1, .slice = 256}});
   CHECK(sorted.quality.mates_of_step > 1.5);
 }
 
@@ -124,8 +125,7 @@ TEST_CASE("a plan says what would be better") {
     return plan.advice.empty() ? std::string() : plan.advice[0];
   };
   CHECK(advice({.world = 8, .batch = 32}).empty());
-  CHECK(advice({.world = 7, .batch = 32}) ==
-        "The ranks do not divide the tracks: some slices are read by two ranks.");
+  CHECK(advice({.world = 7, .batch = 32}) == "The ranks do not divide the tracks: some slices are read by two ranks.");
   CHECK(advice({.world = 160, .batch = 1}) == "A rank has fewer than 8 tracks: 1920 tracks would shuffle better.");
   CHECK(advice({.world = 8, .batch = 32, .order = {.slice = 256}}) ==
         "A track is shorter than a slice: some slices are read for several tracks.");
@@ -174,15 +174,16 @@ TEST_CASE("a plan without an index deals whole shards") {
   CHECK(plan.cost == Approx(0.03 * 0.4 + 0.2097152));
   REQUIRE(plan.advice.size() == 1);
   CHECK_THAT(plan.advice[0], Catch::Matchers::Contains("One rank has 1.20 times the mean"));
-  CHECK_THAT(plan.text(), Catch::Matchers::Contains("without an index\na rank of 4: 40.0 MiB to 60.0 MiB, up to 9 requests"));
+  CHECK_THAT(plan.text(),
+             Catch::Matchers::Contains("without an index\na rank of 4: 40.0 MiB to 60.0 MiB, up to 9 requests"));
   shards.emplace_back("s3://b/x");
   CHECK_THAT(epoch_plan::of(shards, {}).text(), Catch::Matchers::Contains("Some sizes are not known"));
 }
 
 TEST_CASE("a plan is said in a few lines") {
-  const epoch_plan plan = epoch_plan::of(counted({1000, 1000}), 2000 * 100000,
-                                         {.world = 2, .batch = 16, .price_of_1000_requests = 10, .request_seconds = 0.05,
-                                          .bytes_per_second = 1e7});
+  const epoch_plan plan = epoch_plan::of(
+      counted({1000, 1000}), 2000 * 100000,
+      {.world = 2, .batch = 16, .price_of_1000_requests = 10, .request_seconds = 0.05, .bytes_per_second = 1e7});
   const std::string text = plan.text();
   CHECK_THAT(text, Catch::Matchers::StartsWith("2 shards, 190.7 MiB, 2000 samples\n63 batches on each of 2 ranks, 16 "
                                                "entries of weight 0\na rank: 1000 samples, about 95.4 MiB"));

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/rng.hpp>
 #include <millrace/base/detail/mix64.hpp>
+#include <millrace/base/rng.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -22,13 +22,16 @@ namespace {
 
 using numbers = std::vector<std::uint64_t>;
 
-std::shared_ptr<const shard_counts> counted(const numbers& counts) { return std::make_shared<const shard_counts>(counts); }
+std::shared_ptr<const shard_counts> counted(const numbers& counts) {
+  return std::make_shared<const shard_counts>(counts);
+}
 std::uint64_t number_of(const sample_order& o, sample_place p) {
   return o.counts().begin(static_cast<std::size_t>(p.shard)) + p.ordinal;
 }
 const numbers seven{913, 1000, 50, 2000, 1000, 777, 1260};
 
-/// Goes through steps, each of some world and batch; every position must be taken once, batches as equal as they can be.
+/// Goes through steps, each of some world and batch; every position must be taken once, batches as equal as they can
+/// be.
 void check_steps(std::uint64_t tracks, std::uint64_t samples, const std::vector<numbers>& worlds_and_batches) {
   numbers taken(static_cast<std::size_t>(samples), 0);
   std::uint64_t at = 0;
@@ -65,11 +68,16 @@ TEST_CASE("permutations are those of the contract") {
   };
   // Computed by the model that the order was designed with.
   const known all[] = {
-      {1u, 5u, 0xa706dd2f4d197e6fu},      {2u, 1u, 0x66f6a8b13ccc162cu},
-      {5u, 9u, 0xa41120f6ee34e7deu},      {16u, 3u, 0xef7d2d1057f3d05bu},
-      {19u, 7u, 0x3afb133da640c3b5u},     {32u, 1u, 0x2e7473c4f22fd910u},
-      {100u, 2u, 0xab516f30826cb2c9u},    {1000u, 1u, 0x71d848d12ab45dc0u},
-      {65536u, 11u, 0x2e87c88681256087u}, {100003u, 4u, 0x9971da5497a9ccf6u},
+      {1u, 5u, 0xa706dd2f4d197e6fu},
+      {2u, 1u, 0x66f6a8b13ccc162cu},
+      {5u, 9u, 0xa41120f6ee34e7deu},
+      {16u, 3u, 0xef7d2d1057f3d05bu},
+      {19u, 7u, 0x3afb133da640c3b5u},
+      {32u, 1u, 0x2e7473c4f22fd910u},
+      {100u, 2u, 0xab516f30826cb2c9u},
+      {1000u, 1u, 0x71d848d12ab45dc0u},
+      {65536u, 11u, 0x2e87c88681256087u},
+      {100003u, 4u, 0x9971da5497a9ccf6u},
       {281474976710651u, 77u, 0x53a0fd7ddce5d799u},
   };
   for (const known& k : all) {
@@ -96,7 +104,8 @@ TEST_CASE("a permutation has every number once") {
 }
 
 TEST_CASE("a sample's number in a dataset tells its shard") {
-  for (const numbers& counts : {numbers{5}, numbers{0, 0, 3, 0, 1, 0}, seven, numbers(1000, 1), numbers{100000, 1, 1, 0}}) {
+  for (const numbers& counts :
+       {numbers{5}, numbers{0, 0, 3, 0, 1, 0}, seven, numbers(1000, 1), numbers{100000, 1, 1, 0}}) {
     const shard_counts c(counts);
     REQUIRE(c.shards() == counts.size());
     REQUIRE(c.samples() == std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));

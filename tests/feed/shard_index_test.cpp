@@ -156,9 +156,10 @@ void check_agreement(const std::string& archive) {
 /// Members of all kinds with names of which samples are made, and of which none are.
 std::string random_archive(rng& random) {
   static const std::vector<std::string> names{
-      "a.jpg", "a.cls", "a.JPG", "a.seg.png", "b.jpg", "b.json", "dir/a.jpg", "dir/a.txt", "dir/b.txt", "readme",
-      ".hidden", "dir/.hidden.jpg", "__meta__", "__x__/a.jpg", "./a.jpg", "./a.txt", "c.", "c.txt", "a.b/c.txt",
-      "a.__key__", "d.1", "d.2", "d.3", "d.4", "\xff.x", "\xff.y"};
+      "a.jpg",     "a.cls",     "a.JPG",  "a.seg.png", "b.jpg",           "b.json",    "dir/a.jpg",
+      "dir/a.txt", "dir/b.txt", "readme", ".hidden",   "dir/.hidden.jpg", "__meta__",  "__x__/a.jpg",
+      "./a.jpg",   "./a.txt",   "c.",     "c.txt",     "a.b/c.txt",       "a.__key__", "d.1",
+      "d.2",       "d.3",       "d.4",    "\xff.x",    "\xff.y"};
   std::string archive;
   for (std::uint64_t n = random.below(14); n > 0; --n) {
     const std::string& name = names[static_cast<std::size_t>(random.below(names.size()))];
@@ -272,7 +273,8 @@ TEST_CASE("the file of an index is as its format says") {
   const std::string text = indexed(test::raw_member({.name = "a.Txt"}, "one") + test::end_block()).text();
   const std::string wanted(
       "mrindex\n\x01\0\0\0\x07\0\0\0\x74\0\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0"
-      "\x05\0\0\0\x04\0\0\0\x01\0\0\0\x05\0\0\0x.tar\"v1\"\x03\0txt\0\0", 80);
+      "\x05\0\0\0\x04\0\0\0\x01\0\0\0\x05\0\0\0x.tar\"v1\"\x03\0txt\0\0",
+      80);
   REQUIRE(text.size() == 116);
   CHECK(text.substr(0, 80) == wanted);
   CHECK(detail::read_le(text, 80, 8) == key_hash("a"));
@@ -425,7 +427,8 @@ TEST_CASE("large members are hopped over, small ones are streamed") {
   CHECK(hopped.object_size() == large.size());
 
   std::string small;
-  for (int i = 0; i < 400; ++i) small += test::raw_member({.name = std::to_string(i) + ".jpg"}, std::string(20000, 'i'));
+  for (int i = 0; i < 400; ++i)
+    small += test::raw_member({.name = std::to_string(i) + ".jpg"}, std::string(20000, 'i'));
   small += test::end_block();
   store = std::make_shared<const memory_store>(small);
   const shard_index streamed = indexed(store, {.part = 2 * MiB});

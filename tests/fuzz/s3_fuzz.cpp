@@ -136,7 +136,7 @@ void values(std::string_view text) {
   millrace::text::parse_http_date(text, 1'800'000'000);
   millrace::text::parse_iso8601(text);
   allow<mill::error>([&] { require(!s3::detail::credentials_of_sts(text, "sts").session_token().empty()); });
-  if (const std::optional<text::json_leaves> json = text::json_leaves::parse(text)) {
+  if (const std::optional<mill::text::json_leaves> json = mill::text::json_leaves::parse(text)) {
     allow<mill::configuration_error>([&] { s3::detail::json_credentials(*json, "Token", mill::where()); });
     json->find("Expiration");
     json->find_number("expiresAt");

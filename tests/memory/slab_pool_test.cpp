@@ -4,6 +4,7 @@
 
 #include "tests/support/catch.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <millrace/base/units.hpp>
@@ -165,6 +167,20 @@ TEST_CASE("plain slabs are zeroed, aligned to a page, and make no page faults in
   CHECK(reinterpret_cast<std::uintptr_t>(fresh.data()) % 4096 == 0);
   CHECK(fresh.data()[0] == 0);
   CHECK(fresh.data()[8191] == 0);
+}
+
+TEST_CASE("a new slab takes memory only where something has been written") {
+  constexpr std::size_t size = 32 * millrace::MiB;
+  writable_bytes slab = slab_pool(size).acquire();
+  const auto resident = [&] {
+    std::vector<unsigned char> pages(size / 4096);
+    REQUIRE(::mincore(slab.data(), size, pages.data()) == 0);
+    return std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
+  };
+  CHECK(resident() == 0);
+  std::memset(slab.data(), 1, 100'000);
+  CHECK(resident() >= 25);
+  CHECK(resident() <= 1024);  // two huge pages
 }
 
 TEST_CASE("slabs are filled on one thread and dropped on another") {

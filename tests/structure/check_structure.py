@@ -85,7 +85,7 @@ def mutable_globals(code):
     """(offset, name) of variables that live as long as the program and can change, as far as a glance can tell."""
     for match in DECLARATION.finditer(code):
         declaration, end = match.group(1).strip(), match.group(2)
-        if end == "(" or declaration.endswith("operator"):
+        if end == "(" or re.search(r"\boperator\W*$", declaration):
             continue  # a function
         if re.match(r"(constexpr|consteval|namespace|struct|class|enum|union|auto)\b", declaration):
             continue

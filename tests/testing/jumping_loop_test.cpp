@@ -33,8 +33,8 @@ class connected {
   connected() {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    here = mill::socket(ends[0]);
-    there = mill::socket(ends[1]);
+    here = mill::stream_socket(ends[0]);
+    there = mill::stream_socket(ends[1]);
   }
   mill::stream_socket here;
   mill::stream_socket there;

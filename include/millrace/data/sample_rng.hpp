@@ -10,8 +10,8 @@
 namespace millrace {
 
 /// A random generator of one sample's own, for one purpose: its words are a pure function of (seed, epoch, shard,
-/// ordinal, purpose) and their number. So augmentation is the same on any thread, machine and number of ranks, and after
-/// a resume. 48 bytes, no state elsewhere, nothing to warm up.
+/// ordinal, purpose) and their number. So augmentation is the same on any thread, machine and number of ranks, and
+/// after a resume. 48 bytes, no state elsewhere, nothing to warm up.
 ///
 /// Philox2x64-10 (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a
 /// counter-based generator: the key is made of seed, epoch and purpose, the counter of the sample and the number of the

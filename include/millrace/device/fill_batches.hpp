@@ -176,7 +176,8 @@ class fill_batches_stage : public detail::library_stage {
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing =
           detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
-      return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, options_.on != nullptr, batches, bytes));
+      return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, options_.on != nullptr,
+                                                                                  batches, bytes));
     }
   }
 

@@ -194,18 +194,17 @@ class to_device_stage : public detail::library_stage {
 /// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one). Concurrency: a
 /// ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They are the runtime's: what
 /// one run leaves the next one on that device takes over, once the device is done with it, and only what is missing is
-/// allocated. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot is
-/// used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
+/// allocated. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot
+/// is used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
 /// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer may keep batches, and let them go on
 /// another thread; one that keeps all slots and asks for another batch gets a configuration_error after `slot_wait`,
 /// for nothing else frees a slot then. (In a run() the time counts while the training thread waits, not while it is
-/// busy.) The end of the source needs no slot.
-/// Host memory: a host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's
-/// next use; other batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else on the
-/// runtime's (on a bare loop on its thread: about 10 GB/s).
-/// One item more, or host_batch, waits in hand for a slot.
-/// Cancellation and the end: dropping the stage, mid-copy too, waits for nothing: its slots are left to the runtime (on
-/// a bare loop to the loop), which waits for the device before it frees them, at its own end. Batches in the consumer's hands stay valid. Errors: those of the source and of the
+/// busy.) The end of the source needs no slot. Host memory: a host_batch from a batch_pool of this device is copied
+/// from where it lies and dropped with the slot's next use; other batches and items are first copied to page-locked
+/// memory of the runtime, on the pool `on`, or else on the runtime's (on a bare loop on its thread: about 10 GB/s). One
+/// item more, or host_batch, waits in hand for a slot. Cancellation and the end: dropping the stage, mid-copy too,
+/// waits for nothing: its slots are left to the runtime (on a bare loop to the loop), which waits for the device before
+/// it frees them, at its own end. Batches in the consumer's hands stay valid. Errors: those of the source and of the
 /// device, after the batches before them; configuration_error for a batch larger than a slot.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {

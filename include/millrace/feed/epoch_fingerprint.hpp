@@ -16,9 +16,9 @@
 namespace millrace {
 
 /// What was delivered, in 24 bytes: two sums, modulo 2^64, of two hashes of every (shard, ordinal, epoch), and how many
-/// there were. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the parts
-/// of a training that was resumed, add up to that of the whole (+=), which for an epoch an index tells (of()): equal
-/// means, but for one chance in about 2^128, that every sample came once.
+/// there were. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the
+/// parts of a training that was resumed, add up to that of the whole (+=), which for an epoch an index tells (of()):
+/// equal means, but for one chance in about 2^128, that every sample came once.
 class epoch_fingerprint {
  public:
   epoch_fingerprint() = default;
@@ -26,9 +26,19 @@ class epoch_fingerprint {
   /// One sample more.
   void add(sample_place sample, std::uint64_t epoch) noexcept;
   /// All that the other has seen.
-  epoch_fingerprint& operator+=(const epoch_fingerprint& other) noexcept;
+  epoch_fingerprint& operator+=(const epoch_fingerprint& other) noexcept {
+    samples_ += other.samples_;
+    sum_.low += other.sum_.low;
+    sum_.high += other.sum_.high;
+    return *this;
+  }
   /// All that the other has seen is taken off.
-  epoch_fingerprint& operator-=(const epoch_fingerprint& other) noexcept;
+  epoch_fingerprint& operator-=(const epoch_fingerprint& other) noexcept {
+    samples_ -= other.samples_;
+    sum_.low -= other.sum_.low;
+    sum_.high -= other.sum_.high;
+    return *this;
+  }
 
   std::uint64_t samples() const noexcept { return samples_; }
   hash128 value() const noexcept { return sum_; }
@@ -64,20 +74,6 @@ inline void epoch_fingerprint::add(sample_place sample, std::uint64_t epoch) noe
   *this += one;
 }
 
-inline epoch_fingerprint& epoch_fingerprint::operator+=(const epoch_fingerprint& other) noexcept {
-  samples_ += other.samples_;
-  sum_.low += other.sum_.low;
-  sum_.high += other.sum_.high;
-  return *this;
-}
-
-inline epoch_fingerprint& epoch_fingerprint::operator-=(const epoch_fingerprint& other) noexcept {
-  samples_ -= other.samples_;
-  sum_.high -= other.sum_.high;
-  sum_.low -= other.sum_.low;
-  return *this;
-}
-
 inline epoch_fingerprint epoch_fingerprint::of(const shard_counts& counts, std::uint64_t epoch) noexcept {
   epoch_fingerprint all;
   for (std::size_t s = 0; s < counts.shards(); ++s) {
@@ -107,8 +103,8 @@ inline std::string verify_epoch(const shard_counts& counts, std::uint64_t epoch,
   }
   const bool fewer = delivered.samples() < n;
   const std::uint64_t off = fewer ? n - delivered.samples() : delivered.samples() - n;
-  std::string text = std::to_string(off) + (off == 1 ? " sample " : " samples ") + (fewer ? "fewer" : "more") + " than the " +
-                     std::to_string(n) + " of epoch " + std::to_string(epoch) +
+  std::string text = std::to_string(off) + (off == 1 ? " sample " : " samples ") + (fewer ? "fewer" : "more") +
+                     " than the " + std::to_string(n) + " of epoch " + std::to_string(epoch) +
                      (delivered.samples() == 1 ? " was delivered" : " were delivered");
   if (off != 1) return text;
   epoch_fingerprint odd = fewer ? wanted : delivered;

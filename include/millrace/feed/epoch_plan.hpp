@@ -30,7 +30,7 @@ struct plan_options {
   std::uint64_t batch = 1;  ///< samples of a batch of one rank
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
-  order_options order = {};  ///< with an index
+  order_options order = {};      ///< with an index
   std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
   /// What the store takes, in any currency; 0: not said.
   double price_of_1000_requests = 0;
@@ -179,7 +179,8 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   plan.most_rank_requests = most_visits + (borders + options.world - 1) / options.world;
 
   const std::uint64_t open = (tracks + options.world - 1) / options.world;
-  plan.rank_memory = static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean);
+  plan.rank_memory =
+      std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));
   plan.quality = shuffle_quality::of(order, options.batch, options.world);
   const std::uint64_t a_batch = options.batch * options.world;
   if (tracks < a_batch || tracks / options.world < 8) {
@@ -202,7 +203,8 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
   epoch_plan plan = of(indexes.counts(), indexes.sample_bytes(), options);
   const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
-  if (plan.samples != 0) plan.rank_memory = open * detail::largest_slice(indexes, options.order.slice);
+  const std::uint64_t largest = plan.samples == 0 ? 0 : detail::largest_slice(indexes, options.order.slice);
+  plan.rank_memory = std::min(indexes.sample_bytes(), open * largest);
   return plan;
 }
 
@@ -226,7 +228,8 @@ inline epoch_plan epoch_plan::of(std::span<const shard> shards, const plan_optio
     plan.most_rank_requests = std::max(plan.most_rank_requests, requests);
   }
   if (std::any_of(shards.begin(), shards.end(), [](const shard& s) { return !s.size; })) {
-    plan.advice.push_back("Some sizes are not known; such a shard counts as the mean of the others, and as one request.");
+    plan.advice.push_back(
+        "Some sizes are not known; such a shard counts as the mean of the others, and as one request.");
   }
   if (deal.imbalance() > 1.1) {
     plan.advice.push_back("One rank has " + detail::with_digits(deal.imbalance(), 2) +

@@ -28,8 +28,7 @@ class index_builder {
   };
 
   /// `name` is what the index calls the shard; `object` names it in errors.
-  index_builder(std::string name, std::string object, checksums sums)
-      : sums_(sums), object_(std::move(object)) {
+  index_builder(std::string name, std::string object, checksums sums) : sums_(sums), object_(std::move(object)) {
     index_.name_ = std::move(name);
     index_.flags_ = shard_index::with_keys | shard_index::with_headers;
     if (sums == checksums::crc32c) index_.flags_ |= shard_index::with_checksums;
@@ -94,7 +93,8 @@ inline void index_builder::add_field(std::string extension, const tar::entry& e)
   if (sample.offset / 512 >> 48 != 0 || distance / 512 > UINT32_MAX) fail("too far into the archive for an index", e);
   if (e.size >> 40 != 0) fail("a member of 1 TiB or more cannot be indexed", e);
   if (extension.size() > UINT16_MAX) fail("an extension is too long for an index", e);
-  const auto [known, is_new] = extensions_.emplace(std::move(extension), static_cast<std::uint32_t>(extensions_.size()));
+  const auto [known, is_new] =
+      extensions_.emplace(std::move(extension), static_cast<std::uint32_t>(extensions_.size()));
   if (is_new && known->second >> 24 != 0) fail("too many different extensions for an index", e);
   if (is_new) index_.extensions_.push_back(known->first);
   for (std::size_t i = static_cast<std::size_t>(sample.first_field); i < index_.fields_.size(); ++i) {

@@ -12,11 +12,13 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/coro/executor.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/shards/detail/archive_warnings.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/reader.hpp>
 
@@ -68,8 +70,9 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
 /// Bounds: one request at a time, and the memory of a part and of a member that straddles two. Dropping the task ends
 /// the transfer. A store that does not serve ranges is read as a stream.
 ///
-/// Errors: those of the store; archive_error, as of untar_plain() and group_samples(), for what cannot be read or
-/// grouped, and for compressed archives; changed_error where the size is not the one that was listed.
+/// What is odd about the archive's end, but no error, is said in the log, as untar() says it. Errors: those of the
+/// store; archive_error, as of untar_plain() and group_samples(), for what cannot be read or grouped, and for
+/// compressed archives; changed_error where the size is not the one that was listed.
 template <class Storage = storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,
                               index_shard_options options = {});
@@ -88,7 +91,9 @@ class indexed_object {
   const shard& object() const noexcept { return object_; }
   bool sequential() const noexcept { return rest_ != nullptr; }
   /// Whether nothing is at this offset or behind it.
-  bool ended(std::uint64_t at) const noexcept { return sequential() ? rest_ended_ : short_ || (total_ && at >= *total_); }
+  bool ended(std::uint64_t at) const noexcept {
+    return sequential() ? rest_ended_ : short_ || (total_ && at >= *total_);
+  }
   std::uint64_t size() const noexcept { return total_ ? *total_ : read_; }
   std::optional<std::uint64_t> total() const noexcept { return total_; }
 
@@ -102,7 +107,7 @@ class indexed_object {
       co_return std::move(next);
     }
     if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
-    part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
+    storage::part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
     if (object_.etag.empty()) object_.etag = p.etag;
     if (p.total) {
       if (object_.size && *object_.size != *p.total) {
@@ -213,6 +218,9 @@ task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object,
     const bytes more = co_await source.read(fed, options.part);
     fed += more.size();
   }
+  executor& ex = co_await this_executor();
+  detail::archive_warnings<> warnings(ex, true);
+  warnings.add(source.object(), reader.warning());
   const std::uint64_t size = source.size();
   co_return builder.finish(size, source.object().etag);
 }

@@ -64,7 +64,8 @@ class rank_share {
     positions(step, out);
     return out;
   }
-  /// Of a batch of `batch` entries: 1 for each of the step's samples, 0 for the entries behind them, which only fill up.
+  /// Of a batch of `batch` entries: 1 for each of the step's samples, 0 for the entries behind them, which only fill
+  /// up.
   std::vector<float> weights(order_step step, std::size_t batch) const {
     std::vector<float> mask(batch, 0.0F);
     std::fill_n(mask.begin(), std::min<std::uint64_t>(size(step), batch), 1.0F);

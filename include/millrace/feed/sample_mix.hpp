@@ -81,8 +81,8 @@ inline sample_mix::sample_mix(std::span<const std::uint64_t> weights, std::span<
   }
   if (tracks > std::uint64_t{1} << 24) throw configuration_error("tracks must be 1 to 2^24");
   if (weights.size() > tracks) {
-    throw configuration_error("a mix of " + std::to_string(weights.size()) + " datasets needs as many tracks; there are " +
-                              std::to_string(tracks));
+    throw configuration_error("a mix of " + std::to_string(weights.size()) +
+                              " datasets needs as many tracks; there are " + std::to_string(tracks));
   }
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const char* const wrong = weights[d] == 0 ? "has the weight 0" : sizes[d] == 0 ? "has no samples" : nullptr;
@@ -162,7 +162,8 @@ inline void sample_mix::deal(std::vector<std::uint64_t> quota, std::uint64_t tra
 }
 
 inline sample_mix::place sample_mix::at(std::uint64_t position) const {
-  if (MILLRACE_UNLIKELY(position >= size_)) detail::misused("a position of the mix was asked for that it does not have");
+  if (MILLRACE_UNLIKELY(position >= size_))
+    detail::misused("a position of the mix was asked for that it does not have");
   const std::uint64_t round = position / owners_.size();
   const auto slot = static_cast<std::size_t>(position % owners_.size());
   const std::size_t d = owners_[slot];

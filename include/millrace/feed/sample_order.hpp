@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/feed/permutation.hpp>
 #include <millrace/feed/shard_counts.hpp>
 

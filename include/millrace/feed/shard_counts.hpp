@@ -23,8 +23,8 @@ struct sample_place {
 };
 
 /// How many samples each shard of a dataset has, laid end to end: sample number x of the dataset is in some shard. The
-/// shards' numbers are their places in the list that it is made from, which every rank must have in the same order (that
-/// of the bytes of their keys). At most 16 bytes a shard.
+/// shards' numbers are their places in the list that it is made from, which every rank must have in the same order
+/// (that of the bytes of their keys). At most 16 bytes a shard.
 class shard_counts {
  public:
   /// One count for each shard; 0 is allowed. configuration_error for more than 2^48 samples or 2^32 shards.

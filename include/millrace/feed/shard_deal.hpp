@@ -24,10 +24,10 @@ namespace millrace {
 /// many bytes for every rank. A pure function of the list, the seed, the epoch and the world size, so that all ranks
 /// know the whole plan from the same list.
 ///
-/// The shards are put in the epoch's random order, and dealt from the largest to the smallest, each to the rank that has
-/// the fewest bytes (R. Graham, "Bounds on multiprocessing timing anomalies", 1969: at most 4/3 of the best); of equal
-/// shards the one that comes first in the epoch, of equal ranks the one with the lowest number. A rank reads its shards
-/// in the epoch's order.
+/// The shards are put in the epoch's random order, and dealt from the largest to the smallest, each to the rank that
+/// has the fewest bytes (R. Graham, "Bounds on multiprocessing timing anomalies", 1969: at most 4/3 of the best); of
+/// equal shards the one that comes first in the epoch, of equal ranks the one with the lowest number. A rank reads its
+/// shards in the epoch's order.
 class shard_deal {
  public:
   /// A shard whose size is not known counts as the mean of the others. configuration_error for no ranks, or fewer
@@ -105,8 +105,8 @@ inline std::string shard_deal::text(std::span<const shard> shards, std::size_t n
   std::string out;
   for (std::size_t r = 0; r < of_rank_.size(); ++r) {
     const std::vector<std::size_t>& mine = of_rank_[r];
-    out += "rank " + std::to_string(r) + ": " + std::to_string(mine.size()) + (mine.size() == 1 ? " shard, " : " shards, ") +
-           std::to_string(bytes_[r]) + " bytes";
+    out += "rank " + std::to_string(r) + ": " + std::to_string(mine.size()) +
+           (mine.size() == 1 ? " shard, " : " shards, ") + std::to_string(bytes_[r]) + " bytes";
     const std::size_t shown = std::min(names, mine.size());
     for (std::size_t i = 0; i < shown; ++i) out += (i == 0 ? ": " : ", ") + shards[mine[i]].shown();
     if (shown > 0 && shown < mine.size()) out += " and " + std::to_string(mine.size() - shown) + " more";

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <millrace/base/crc32c.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/feed/hash128.hpp>
 #include <millrace/feed/index_error.hpp>
 
@@ -60,7 +60,9 @@ class shard_index {
   };
 
   const std::string& name() const noexcept { return name_; }  ///< of the shard, as who made the index calls it
-  const std::string& etag() const noexcept { return etag_; }  ///< of the object that was read; empty: the store has none
+  const std::string& etag() const noexcept {
+    return etag_;
+  }  ///< of the object that was read; empty: the store has none
   std::uint64_t object_size() const noexcept { return object_size_; }
   std::size_t samples() const noexcept { return samples_.size(); }
   std::size_t fields() const noexcept { return fields_.size(); }
@@ -169,7 +171,8 @@ inline void shard_index::check(const shard& object) const {
   if (other_size) {
     reason += " it had " + std::to_string(object_size_) + " bytes and has " + std::to_string(*object.size);
   }
-  if (other_etag) reason += std::string(other_size ? ", its" : " its") + " ETag was " + etag_ + " and is " + object.etag;
+  if (other_etag)
+    reason += std::string(other_size ? ", its" : " its") + " ETag was " + etag_ + " and is " + object.etag;
   throw stale_index_error(std::move(reason), where{object.shown(), std::nullopt, {}});
 }
 
@@ -266,8 +269,8 @@ class shard_index::parser {
     }
     const std::uint64_t length = number(16, 8);
     if (length > text_.size()) {
-      fail(text_.size(), "the index is cut: " + std::to_string(text_.size()) + " of " + std::to_string(length) +
-                             " bytes are there");
+      fail(text_.size(),
+           "the index is cut: " + std::to_string(text_.size()) + " of " + std::to_string(length) + " bytes are there");
     }
     if (length < head_bytes + 4) fail(16, "the index says that it has " + std::to_string(length) + " bytes");
     text_ = text_.substr(0, static_cast<std::size_t>(length));

@@ -165,8 +165,8 @@ class basic_engine final : public executor_service {
   /// A turn has as many actions as there are sockets that are ready. When it has come to this many bytes, 5 to 20 ms,
   /// the others wait for the next one, so that whoever wants the loop to end, say, need not wait for all of them.
   static constexpr std::size_t turn_limit = 32 * MiB;
-  /// `n` bytes have been handed over. New memory fills a turn: to touch that of a slab for the first time may take
-  /// longer than to receive it (20 ms where the kernel has no huge pages to give).
+  /// `n` bytes have been handed over. The first ones in a new slab fill a turn: the kernel makes a huge page for them,
+  /// which may take longer than to receive all that fits there (5 ms where it gets the memory from its host first).
   void took(std::size_t n, bool new_memory) {
     if (turn_bytes_ == 0) loop_.add_timer(next_turn_, loop_.now());
     action_bytes += n;

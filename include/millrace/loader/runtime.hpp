@@ -27,9 +27,8 @@ namespace millrace {
 /// what they run on; the last of them and of the runtime joins the threads, so that must be no thread of the runtime's
 /// own, and waits until devices are done with the slots of its runs, which the end of a run does not. Memory: slabs are
 /// kept at the largest number that was in use at once, for each size of part; of each device's slots and page-locked
-/// slabs those of the two sizes that were used last. Errors: io_error
-/// and std::system_error where no loop or thread can be made; a loop that has failed fails its runs, and each run that
-/// is started there from then on.
+/// slabs those of the two sizes that were used last. Errors: io_error and std::system_error where no loop or thread can
+/// be made; a loop that has failed fails its runs, and each run that is started there from then on.
 class runtime {
  public:
   template <class = void>

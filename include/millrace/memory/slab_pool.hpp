@@ -20,19 +20,19 @@ namespace millrace {
 class slab_source {
  public:
   virtual ~slab_source() = default;
-  /// `size` bytes, faulted in, aligned to a page. Throws std::bad_alloc.
+  /// `size` bytes, aligned to a page. Throws std::bad_alloc.
   virtual void* allocate(std::size_t size) = 0;
   virtual void free(void* memory, std::size_t size) noexcept = 0;
 };
 
-/// Anonymous pages, huge where the kernel gives them, touched once so that steady state makes no page faults.
+/// Anonymous pages, huge where the kernel gives them. The kernel makes each when the first byte lands on it: what nobody
+/// fills takes no memory, and a slab that has been filled once makes no more page faults.
 class plain_slab_source final : public slab_source {
  public:
   void* allocate(std::size_t size) override {
     void* p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
     ::madvise(p, size, MADV_HUGEPAGE);
-    for (std::size_t i = 0; i < size; i += 4096) static_cast<volatile char*>(p)[i] = 0;
     return p;
   }
   void free(void* memory, std::size_t size) noexcept override { ::munmap(memory, size); }

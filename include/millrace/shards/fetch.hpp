@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/stream.hpp>
@@ -20,13 +22,15 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/shards/chunk.hpp>
+#include <millrace/shards/detail/read_window.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/notifier.hpp>
 
 namespace millrace {
 
-/// How far `fetch` reads ahead.
+/// How far `fetch` reads ahead. The bound is what it may come to: it begins with two parts, and holds more only as long
+/// as that spares the consumer waiting.
 struct fetch_options {
   std::size_t shards = 8;         ///< objects open at once, at most
   std::size_t window = 16 * MiB;  ///< bytes held ahead per open object; shards * window is the bound of the stage
@@ -38,9 +42,13 @@ struct fetch_options {
 namespace detail {
 
 /// The part scheduler behind `fetch`. Parts are asked for in the order in which they will be delivered, as far as sizes
-/// are known, until the byte bound is reached: one large object gets as many connections as many small ones. The bound
-/// covers what is in flight and what has arrived and is not yet taken. One part is always left to the object that is
-/// delivered next, so that later objects cannot hold all of the bound while the consumer waits for an earlier one.
+/// are known, until the window is full: one large object gets as many connections as many small ones. The window covers
+/// what is in flight and what has arrived and is not yet taken; it grows towards the bound as read_window says. One part
+/// of it is always left to the object that is delivered next, so that later objects cannot hold all of it while the
+/// consumer waits for an earlier one.
+///
+/// The first object begins with small parts, so that its first bytes need not wait for those behind them: a part is as
+/// long as all before it and 256 KiB, at most options.part. How an object is cut depends on nothing else.
 template <class Shards>
 class part_scheduler {
  public:
@@ -52,7 +60,8 @@ class part_scheduler {
         executor_(ex),
         stage_(stage),
         runtime_(ex.runtime()),
-        slabs_(runtime_ != nullptr ? runtime_->slabs(options.part) : slab_pool(options.part)) {
+        slabs_(runtime_ != nullptr ? runtime_->slabs(options.part) : slab_pool(options.part)),
+        window_(2 * options.part, options.bytes()) {
     puller_ = spawned<void>(ex, pull(), stage);
   }
 
@@ -73,7 +82,10 @@ class part_scheduler {
         continue;
       }
       job& j = o.jobs.front();
+      const time_point asked = executor_.now();
       piece p = co_await j.reading;
+      const time_point now = executor_.now();
+      window_.took(j.reserved, now - asked, now);
       const std::uint64_t offset = j.offset;
       taken_ = j.reserved;
       o.jobs.pop_front();
@@ -105,7 +117,7 @@ class part_scheduler {
     spawned<piece> reading;
   };
   struct open_object {
-    explicit open_object(shard s) : info(std::make_shared<shard>(std::move(s))), etag(info->etag) {}
+    open_object(shard s, bool is_first) : info(std::make_shared<shard>(std::move(s))), etag(info->etag), first(is_first) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
@@ -119,6 +131,7 @@ class part_scheduler {
 
     const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
     std::string etag;          // of the version that is read; empty: not known yet
+    const bool first;          // of all that have bytes
     std::uint64_t next_offset = 0;
     bool learning = false;  // the first part of an object of unknown size is under way
     std::unique_ptr<sequential_rest> rest;
@@ -136,16 +149,23 @@ class part_scheduler {
     return last;
   }
 
-  /// Asks the store for whatever the bound allows, in the order of delivery.
+  /// How long the next part of an object is, if the object goes on for that long.
+  std::size_t next_part(const open_object& o) const noexcept {
+    constexpr std::size_t smallest = 256 * KiB;
+    if (!o.first || o.rest || o.next_offset >= options_.part) return options_.part;
+    return std::min(options_.part, smallest + static_cast<std::size_t>(o.next_offset));
+  }
+
+  /// Asks the store for whatever the window allows, in the order of delivery.
   void issue() {
-    const std::size_t bound = options_.bytes();
+    const std::size_t window = window_.bytes();
     bool front = true;
     for (open_object& o : open_) {
       while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
         // Later objects leave one part to the front one: it can always go on.
-        const std::size_t limit = front ? bound : bound - options_.part;
+        const std::size_t limit = front ? window : window - options_.part;
         const std::uint64_t left = o.info->size && !o.rest ? *o.info->size - o.next_offset : options_.part;
-        const auto length = static_cast<std::size_t>(left < options_.part ? left : options_.part);
+        const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
         // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
         const std::size_t reserved = o.info->size && !o.rest && length <= options_.part / 8 ? length : options_.part;
         if (used_ + reserved > limit) return;
@@ -158,7 +178,7 @@ class part_scheduler {
         } else {
           o.learning = !o.info->size;
           j.reading = spawned<piece>(executor_, read_part(o, o.next_offset, length), stage_);
-          if (o.next_offset == 0) ask_check(o);
+          if (o.next_offset == 0) ask_check(o, length);
           o.next_offset += length;
         }
       }
@@ -167,8 +187,8 @@ class part_scheduler {
   }
 
   /// An object of one part is compared by its read().
-  void ask_check(open_object& o) {
-    if (o.info->size && *o.info->size <= options_.part) return;
+  void ask_check(open_object& o, std::size_t first_part) {
+    if (o.info->size && *o.info->size <= first_part) return;
     task<std::unique_ptr<object_check>> asking = store_->check(*o.info, o.etag);
     if (asking) o.asking = spawned<std::unique_ptr<object_check>>(executor_, std::move(asking), stage_);
   }
@@ -258,7 +278,8 @@ class part_scheduler {
           throw configuration_error("no store is configured for this URL",
                                     where{s->shown(), std::nullopt, std::string()});
         }
-        open_.emplace_back(std::move(*s));
+        const bool empty = s->size && *s->size == 0;  // a folder's name, in listings
+        open_.emplace_back(std::move(*s), !empty && !std::exchange(begun_, true));
         issue();
         changed_.notify();
       }
@@ -276,8 +297,10 @@ class part_scheduler {
   stage_record* const stage_;
   runtime_parts* const runtime_;
   const slab_pool slabs_;
-  std::size_t used_ = 0;   // bytes of the bound
+  read_window window_;
+  std::size_t used_ = 0;   // bytes of the window
   std::size_t taken_ = 0;  // of those, with the consumer
+  bool begun_ = false;     // an object that has bytes has been opened
   bool upstream_ended_ = false;
   std::exception_ptr error_;
   notifier changed_;
@@ -327,7 +350,9 @@ class fetch_stage : public library_stage {
 /// of the shards, whatever the timing of the network.
 ///
 /// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
-/// chunk. Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
+/// chunk. It begins with two parts, and reads further ahead only while the consumer waits, and as long as it then waits
+/// less. The first object of all begins with parts of 256 KiB that double up to options.part: the first chunks come soon.
+/// Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
 /// over the loops of the runtime (`runtime({.loops = n})`). `store` is a std::shared_ptr<const storage>, or what
 /// as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the order where the
 /// part belongs; changed_error when an object changes under the reader; at the last chunk of an object, in its place,

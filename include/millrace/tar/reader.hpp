@@ -76,12 +76,11 @@ class reader {
     has_pending_ = step_or_break(pending_);
   }
 
-  /// Passes over what next() would pass over without a look at it: the body of a member that is not handed out (with
-  /// reader_options::headers_only: any), and what fills up its last block. Call it when next() wanted more input: feed()
-  /// then goes on at the offset that is returned, which may lie behind the object's end; finish() then.
+  /// Passes over a body that next() would pass over unseen (with reader_options::headers_only: any), and its padding. For
+  /// when next() wants more input: feed() goes on at the offset that is returned; finish(), if that is not in the object.
   std::uint64_t skip() {
-    if (state_ == state::skip) in_.jump(body_.jump(in_));
-    if (state_ == state::header && carried_ == 0 && in_.together() == 0) in_.jump(std::exchange(padding_, 0));
+    if (state_ == state::skip) in_.jump(body_.jump(in_), limit_);
+    if (state_ == state::header && in_.together() == 0) in_.jump(std::exchange(padding_, 0), limit_);
     return in_.offset();
   }
 
@@ -296,9 +295,8 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
   if (MILLRACE_UNLIKELY(size > options_.max_member_bytes)) {
     fail(at, "the member's " + std::to_string(size) + " bytes are more than max_member_bytes", out.name);
   }
-  if (MILLRACE_UNLIKELY(options_.headers_only)) return put_off(state::skip, out);
   const std::size_t together = in_.together();
-  if (MILLRACE_UNLIKELY(together < size)) return put_off(state::body, out);
+  if (MILLRACE_UNLIKELY(together < size || options_.headers_only)) return put_off(state::body, out);
   in_.take(static_cast<std::size_t>(size), out.body);
   const std::uint64_t padding = detail::padding(size);
   if (MILLRACE_LIKELY(together - size >= padding)) {
@@ -352,7 +350,7 @@ MILLRACE_NOINLINE inline bool reader::put_off(state next, entry& out) {
   out.body = bytes();
   body_.begin(out.size);
   std::swap(member_, out);
-  state_ = next;
+  state_ = next == state::body && options_.headers_only ? state::skip : next;
   return false;
 }
 

@@ -6,7 +6,8 @@
 
 namespace millrace::detail {
 
-/// Uniform in [0, bound) of a generator's 64-bit words, unbiased; `bound` must not be 0. D. Lemire's multiply-and-reject
+/// Uniform in [0, bound) of a generator's 64-bit words, unbiased; `bound` must not be 0. D. Lemire's
+/// multiply-and-reject
 /// ("Fast random integer generation in an interval", ACM TOMACS 29, 2019).
 template <class Generator>
 std::uint64_t draw_below(Generator& random, std::uint64_t bound) noexcept {

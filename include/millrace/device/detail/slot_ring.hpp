@@ -36,9 +36,9 @@ class slot_ring final : public slot_ring_base {
 
   release_bell& bell() noexcept { return bell_; }
 
-  /// A free slot, if there is one: the one that has been free longest. A slot without memory gets that of an ended stage
-  /// first, which the device may still use. Throws what the device reports. A slot that is not filled then stays with
-  /// the ring to its end: the stage takes one only while it goes on.
+  /// A free slot, if there is one: the one that has been free longest. A slot without memory gets that of an ended
+  /// stage first, which the device may still use. Throws what the device reports. A slot that is not filled then stays
+  /// with the ring to its end: the stage takes one only while it goes on.
   std::optional<std::size_t> try_acquire() {
     collect();
     for (;;) {
@@ -171,20 +171,19 @@ class slot_ring final : public slot_ring_base {
         u.active = false;
       }
     }
+    bool stage_gone = false;
     {
       const std::lock_guard lock(mutex_);
-      if (!ended_) {
-        held_[i] = false;
-        if (failed) {
-          error_ = failed;  // for the stage: a slot fewer, and a device in trouble
-        } else {
-          draining_.push_back(i);
-        }
-        bell_.ring(std::move(self));
-        return;
+      stage_gone = ended_;
+      if (!stage_gone) held_[i] = false;
+      if (failed) {
+        error_ = failed;  // for the stage: a slot fewer, and a device in trouble
+      } else if (!stage_gone) {
+        draining_.push_back(i);
       }
     }
-    give_back(std::move(s));
+    if (stage_gone) return give_back(std::move(s));
+    bell_.ring(std::move(self));
   }
   std::string device_name() const override { return device_.name(); }
 

@@ -82,10 +82,10 @@ class input {
     return done;
   }
 
-  /// Everything fed has been read: goes on `n` bytes further.
-  void jump(std::uint64_t n) noexcept {
+  /// Everything fed has been read: goes on `n` bytes further, but not beyond `limit`, where the input ends.
+  void jump(std::uint64_t n, std::uint64_t limit) noexcept {
     release_read();
-    base_ += n;
+    if (n != 0) base_ += std::min(n, limit - base_);
   }
 
   /// Lets go of everything unread.

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Runs the programs of examples/tools one after the other against an S3 server in this process, and checks what they
+// say and do: run_tools MILLRACE-INDEX MILLRACE-VERIFY MILLRACE-PLAN.
+
+#include <sys/wait.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epoch_fingerprint.hpp>
+#include <millrace/feed/index_set.hpp>
+#include <millrace/feed/rank_share.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/tar/writer.hpp>
+#include <millrace/testing/s3_server/background.hpp>
+
+namespace mill = millrace;
+
+namespace {
+
+struct said {
+  int status = 0;
+  std::string text;
+};
+
+said run(const std::string& command) {
+  said out;
+  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  char buffer[4096];
+  for (std::size_t n; pipe != nullptr && (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    out.text.append(buffer, n);
+  const int status = pipe == nullptr ? -1 : ::pclose(pipe);
+  out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  std::printf("$ %s\n%s", command.c_str(), out.text.c_str());
+  return out;
+}
+
+void require(bool good, const char* what) {
+  if (good) return;
+  std::printf("FAILED: %s\n", what);
+  std::exit(1);
+}
+void require_said(const said& s, int status, std::string_view text) {
+  require(s.status == status, "the program left with another status");
+  if (s.text.find(text) == std::string::npos)
+    std::printf("not said: %.*s\n", static_cast<int>(text.size()), text.data());
+  require(s.text.find(text) != std::string::npos, "the program said something else");
+}
+
+std::string shard_of(int samples, std::size_t bytes) {
+  std::string tar;
+  mill::tar::writer w(tar);
+  for (int i = 0; i < samples; ++i) {
+    w.add(std::to_string(i) + ".jpg", std::string(bytes, static_cast<char>('a' + i % 26)));
+    w.add(std::to_string(i) + ".cls", std::to_string(i % 10));
+  }
+  w.finish();
+  return tar;
+}
+
+/// A file for each of two ranks, for an epoch that they shared.
+std::vector<std::string> fingerprints(const mill::index_set& set, const std::string& folder) {
+  const mill::sample_order order(set.counts(), 7, 3);
+  std::vector<std::string> names;
+  for (std::uint64_t r = 0; r < 2; ++r) {
+    const mill::rank_share share(order.tracks(), r, 2);
+    mill::epoch_fingerprint seen;
+    for (std::uint64_t at = 0; at < order.size();) {
+      const mill::order_step step = mill::step_at(order.size(), at, 16, 2);
+      for (const std::uint64_t g : share.positions(step)) seen.add(order.at(g), 3);
+      at += step.count;
+    }
+    names.push_back(folder + "/rank-" + std::to_string(r) + ".txt");
+    std::ofstream(names.back()) << "3 " << seen.text() << "\n";
+  }
+  return names;
+}
+
+int run_tools(const std::string& index, const std::string& verify, const std::string& plan) {
+  mill::s3_server::background server;
+  for (int i = 0; i < 5; ++i) {
+    server.put("corpus", "train/" + std::to_string(i) + ".tar", shard_of(40 + i, 3000));
+  }
+  server.put("corpus", "train/README", std::string("not a shard"));
+  for (const char* name : {"AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_SESSION_TOKEN"})
+    ::unsetenv(name);
+  ::setenv("AWS_ENDPOINT_URL_S3", server.endpoint().c_str(), 1);
+  ::setenv("AWS_ACCESS_KEY_ID", "origin-key", 1);
+  ::setenv("AWS_SECRET_ACCESS_KEY", "origin-secret", 1);
+  ::setenv("AWS_REGION", "us-east-1", 1);
+  const auto reads = [&] {  // of shards
+    std::size_t n = 0;
+    for (const mill::s3_server::logged_request& r : server.log().entries()) {
+      n += r.method == "GET" && r.key.find(".tar") != std::string::npos ? 1 : 0;
+    }
+    return n;
+  };
+
+  require_said(run(plan + " s3://corpus/train/ --world 4"), 0, "5 shards, ");
+  require_said(run(plan + " s3://corpus/train/ --world 4"), 0, "without an index");
+  require_said(run(plan + " s3://corpus/train/millrace.index"), 1, "there is no index");
+
+  require_said(run(index + " s3://corpus/train/"), 0, "5 shards, 210 samples");
+  const std::size_t first = reads();
+  require(first == 5, "a small shard is read by one request");
+  require_said(run(index + " s3://corpus/train/"), 0, "5 shards, 210 samples");
+  require(reads() == first, "shards that had not changed were read again");
+  server.put("corpus", "train/3.tar", shard_of(50, 3000));
+  const std::size_t second = reads();
+  const said updated = run(index + " s3://corpus/train/");
+  require_said(updated, 0, "5 shards, 217 samples");
+  require_said(updated, 0, "[####################] 1 of 1 shards");
+  require(reads() - second == 1, "more than the shard that had changed was read");
+
+  require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8 --price-1000 0.4 --latency-ms 30 --mb-s 100"), 0,
+               "7 batches on each of 4 ranks, 7 entries of weight 0");
+
+  const auto loop = mill::make_event_loop();
+  const mill::s3::client s3 = mill::s3::client::from_environment();
+  const mill::bytes text = mill::block_on(*loop, s3.read("s3://corpus/train/millrace.index"));
+  const mill::index_set set(mill::read_indexes(text.view(), "millrace.index"));
+  require(set.size() == 5 && set[3].name() == "3.tar" && set[3].samples() == 50, "another index was written");
+  require(set[0].has_checksums() && !set[0].etag().empty(), "an index without checksums or ETag");
+
+  const std::string folder =
+      std::filesystem::temp_directory_path().string() + "/run_tools." + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  const std::vector<std::string> ranks = fingerprints(set, folder);
+  const std::string both = " s3://corpus/train/millrace.index " + ranks[0] + " " + ranks[1];
+  require_said(run(verify + both), 0, "epoch 3: each of 217 samples once");
+  require_said(run(verify + " s3://corpus/train/millrace.index " + ranks[0]), 1, "epoch 3: WRONG: ");
+  std::ofstream(ranks[1], std::ios::app) << "no fingerprint\n";
+  require_said(run(verify + both), 1, "the line is not an epoch and a fingerprint");
+
+  // Files, and a shard that is cut: the others are indexed, and it is said.
+  std::filesystem::create_directory(folder + "/tars");
+  std::ofstream(folder + "/tars/a.tar", std::ios::binary) << shard_of(10, 100);
+  std::ofstream(folder + "/tars/b.tar", std::ios::binary) << shard_of(10, 100).substr(0, 4700);
+  const std::string out = folder + "/my.index";
+  const said cut = run(index + " " + folder + "/tars --headers --out " + out);
+  require_said(cut, 1, "1 shards, 10 samples");
+  require_said(cut, 1, "b.tar at byte 4700");
+  require_said(run(plan + " " + out + " --batch 3"), 0, "4 batches on each of 1 rank, 2 entries of weight 0");
+
+  require_said(run(index + " s3://corpus/none/"), 1, "no .tar objects under s3://corpus/none/");
+  require_said(run(index), 2, "usage: ");
+  require_said(run(plan + " x --world y"), 2, "usage: ");
+  require_said(run(verify + " x"), 2, "usage: ");
+  std::filesystem::remove_all(folder);
+  std::puts("all as it should be");
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 4) return 2;
+  try {
+    return run_tools(arguments[1], arguments[2], arguments[3]);
+  } catch (const std::exception& e) {
+    std::printf("FAILED: %s\n", e.what());
+    return 1;
+  }
+}
