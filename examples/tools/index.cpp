@@ -151,7 +151,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   std::string text;
   for (const mill::shard_index& index : set) index.write(text);
   store.write(out, text);
-  std::printf("%zu shards, %llu samples, %s in samples; %s: %s, digest %s\n", set.size(),
+  std::printf("%zu shard%s, %llu samples, %s in samples; %s: %s, digest %s\n", set.size(), set.size() == 1 ? "" : "s",
               static_cast<unsigned long long>(set.samples()),
               mill::format_bytes(static_cast<double>(set.sample_bytes())).c_str(), out.c_str(),
               mill::format_bytes(static_cast<double>(text.size())).c_str(), set.digest().text().c_str());

@@ -143,8 +143,8 @@ TEST_CASE("the memory of a plan from indexes is that of the largest slices") {
   CHECK(set.find("b.tar") == 1u);
   CHECK_FALSE(set.find("c.tar").has_value());
   CHECK(set.sample_bytes() == 198 * 1512 + 50512 + 60512);
-  const epoch_plan plan = epoch_plan::of(set, {.world = 2, .batch = 4, .order = {.tracks = 10, .slice = 4}});
-  CHECK(plan.rank_memory == 5 * (50512 + 60512 + 2 * 1512));
+  const epoch_plan plan = epoch_plan::of(set, {.world = 2, .batch = 4, .order = {.tracks = 4, .slice = 4}});
+  CHECK(plan.rank_memory == 2 * (50512 + 60512 + 2 * 1512));
   CHECK(plan.bytes == set.sample_bytes());
   CHECK(set.slice() == 256);
 }

@@ -93,7 +93,7 @@ async_generator<chunk> chunk_of(std::string content) {
   chunk c(std::make_shared<const shard>("x.tar", content.size()), 0, bytes::copy(content), true);
   co_yield give(c);
 }
-task<void> group(async_generator<sample> in, outcome& out) {
+task<void> group(stream<sample> in, outcome& out) {
   try {
     while (std::optional<sample> s = co_await in.next()) {
       seen one{key_hash(s->key), s->from.offset, {}};
@@ -116,6 +116,7 @@ outcome grouped(const std::string& archive) {
 shard_index indexed(std::shared_ptr<const memory_store> store, index_shard_options options = {},
                     shard object = shard("mem:x.tar")) {
   testing::virtual_loop loop;
+  options.report = false;
   return block_on(loop, index_shard(std::move(store), std::move(object), "x.tar", options));
 }
 shard_index indexed(const std::string& archive, index_shard_options options = {}) {

@@ -3,6 +3,8 @@
 #include <millrace/text/json_leaves.hpp>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -28,6 +30,15 @@ TEST_CASE("strings and numbers of a JSON document are found by their place", "[t
   CHECK(json_leaves::parse("{\"a\":\"x\\n\\\"\\u00e9\\ud83d\\ude00\\/\"}")->find("a") ==
         "x\n\"\xc3\xa9\xf0\x9f\x98\x80/");
   CHECK(json_leaves::parse("7")->find("") == "7");
+}
+
+TEST_CASE("the items of arrays are kept where that is asked for", "[text][json]") {
+  const auto j = json_leaves::parse(R"({"a": [1, {"b": "x", "c": [[2], null, 3]}, []], "d": 4})", json_leaves::arrays::kept);
+  REQUIRE(j);
+  CHECK(j->all() == std::vector<std::pair<std::string, std::string>>{
+                        {"a/0", "1"}, {"a/1/b", "x"}, {"a/1/c/0/0", "2"}, {"a/1/c/2", "3"}, {"d", "4"}});
+  CHECK(json_leaves::parse("[7]", json_leaves::arrays::kept)->find("0") == "7");
+  CHECK_FALSE(json_leaves::parse("[7]")->find("0"));
 }
 
 TEST_CASE("what is no intact JSON document is refused, as by a large parser", "[text][json]") {

@@ -241,7 +241,7 @@ inline epoch_plan epoch_plan::of(std::span<const shard> shards, const plan_optio
 }
 
 inline std::string epoch_plan::text() const {
-  std::string out = std::to_string(shards) + " shards, " + detail::in_bytes(bytes);
+  std::string out = std::to_string(shards) + (shards == 1 ? " shard, " : " shards, ") + detail::in_bytes(bytes);
   if (indexed) {
     out += ", " + std::to_string(samples) + " samples\n" + std::to_string(batches) + " batches on each of " +
            std::to_string(world) + (world == 1 ? " rank, " : " ranks, ") + std::to_string(padding) +

@@ -39,6 +39,8 @@ struct index_shard_options {
   std::size_t hop = 16 * KiB;
   /// What a request costs beside its bytes, in bytes: about what could be read in the time that it takes to answer.
   std::uint64_t request_cost = MiB;
+  /// Say in the log what is odd about an archive's end but no error, as untar() does.
+  bool report = true;
 };
 
 /// What reading costs.
@@ -219,7 +221,7 @@ task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object,
     fed += more.size();
   }
   executor& ex = co_await this_executor();
-  detail::archive_warnings<> warnings(ex, true);
+  detail::archive_warnings<> warnings(ex, options.report);
   warnings.add(source.object(), reader.warning());
   const std::uint64_t size = source.size();
   co_return builder.finish(size, source.object().etag);

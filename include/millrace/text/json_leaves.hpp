@@ -20,14 +20,18 @@ namespace millrace::text {
 /// The strings and numbers of a small JSON document (RFC 8259), by their place: `roleCredentials/accessKeyId`.
 ///
 /// For documents an object or two deep, such as the answers of credential services; samples have decode/json.hpp. What
-/// stands in arrays is checked and dropped, like true, false and null. Values may be secrets: they are overwritten on
+/// stands in arrays is checked and, unless asked for, dropped, like true, false and null. Values may be secrets: they are overwritten on
 /// destruction. Views that find() returns are of this object's texts, and last as long as it.
 class json_leaves {
  public:
+  /// What becomes of the items of arrays: dropped, or kept with their numbers as their names: `shards/0/url`.
+  enum class arrays : unsigned char { dropped, kept };
+
   /// Nothing when `text` is not one intact JSON document, nested at most 16 deep.
-  static std::optional<json_leaves> parse(std::string_view text) {
+  static std::optional<json_leaves> parse(std::string_view text, arrays items = arrays::dropped) {
     json_leaves out;
     out.rest_ = text;
+    out.items_ = items;
     std::string path;
     out.skip_blanks();
     if (!out.value(path, 0, true)) return std::nullopt;
@@ -49,6 +53,9 @@ class json_leaves {
     }
     return std::nullopt;
   }
+
+  /// Places and values of all, in the order of the text.
+  const std::vector<std::pair<std::string, std::string>>& all() const noexcept { return leaves_; }
 
   /// A whole number that is not negative; nothing for anything else.
   std::optional<std::int64_t> find_number(std::string_view path) const noexcept {
@@ -78,7 +85,7 @@ class json_leaves {
       case '{':
         return object(path, depth, keep);
       case '[':
-        return array(path, depth);
+        return array(path, depth, keep && items_ == arrays::kept);
       case '"': {
         std::string text;
         const bool whole = string(text);
@@ -122,13 +129,16 @@ class json_leaves {
     }
   }
 
-  bool array(std::string& path, int depth) {
+  bool array(std::string& path, int depth, bool keep) {
     take('[');
     skip_blanks();
     if (take(']')) return true;
-    for (;;) {
+    const std::size_t length = path.size();
+    for (std::size_t i = 0;; ++i) {
       skip_blanks();
-      if (!value(path, depth + 1, false)) return false;
+      if (keep) path += (length == 0 ? "" : "/") + std::to_string(i);
+      if (!value(path, depth + 1, keep)) return false;
+      path.resize(length);
       skip_blanks();
       if (take(']')) return true;
       if (!take(',')) return false;
@@ -219,6 +229,7 @@ class json_leaves {
   }
 
   std::string_view rest_;  // while parsing
+  arrays items_ = arrays::dropped;
   std::vector<std::pair<std::string, std::string>> leaves_;
 };
 
