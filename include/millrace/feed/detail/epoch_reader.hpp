@@ -301,10 +301,10 @@ class epoch_reader {
   /// The key, from the header of the sample's first member: the index knows its hash alone.
   std::string key_of(const Sample& s, const shard_index& index, std::size_t number, const slice_piece::range& r) const {
     const std::uint64_t begin = index.offset(number);
-    const auto head = static_cast<std::size_t>(index.field_at(number, 0).offset - begin);
+    const shard_index::field first = index.field_at(number, 0);
+    const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
     tar::reader_options how;
     how.start = begin;
-    how.headers_only = true;
     tar::reader reader(s.from.from->shown(), how);
     reader.feed(r.data.slice(static_cast<std::size_t>(begin - r.begin), head));
     tar::entry e;
