@@ -43,7 +43,7 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 template <class T>
 class pipeline_run {
   using core = detail::runtime_core<>;
-  using state = detail::run_state<T>;
+  using shared = detail::run_state<T>;
 
  public:
   /// See runtime::run().
@@ -56,10 +56,10 @@ class pipeline_run {
     position_ = pipeline.position();
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t rank = given ? given->index : declared.value_or(0);
-    state_ = std::make_shared<state>(std::move(pipeline).generator(), options, rank);
+    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, rank);
     state_->account.begin();
     home_ = core_->move_in();
-    state::start(state_, core_->loop(home_));
+    shared::start(state_, core_->loop(home_));
   }
   pipeline_run(pipeline_run&&) noexcept = default;
   pipeline_run& operator=(pipeline_run&&) = delete;
@@ -199,7 +199,7 @@ class pipeline_run {
   }
 
   std::shared_ptr<core> core_;  // until the run has ended
-  std::shared_ptr<state> state_;
+  std::shared_ptr<shared> state_;
   std::size_t home_ = 0;  // the number of its loop
   std::optional<T> current_;
   bool seen_ = false;  // whether an iterator has shown the item in hand
