@@ -278,10 +278,18 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
     o.verify = false;
     CHECK(failure(data) == "no error");
     o.verify = true;
-    // A member that has another name, and a header that is none.
+    // A header that is none.
     std::string& object = data.store->objects["mem:102.tar"];
     object[static_cast<std::size_t>((*data.indexes)[2].offset(number))] ^= 1;
     CHECK_THAT(failure(data), Catch::Matchers::StartsWith(before + " mem:102.tar at byte "));
+  }
+  {
+    // Members that lie where others did, under other names.
+    dataset data({10, 10, 10}, 0);
+    data.store->objects["mem:102.tar"] = data.store->objects["mem:101.tar"];
+    o.verify = false;
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+, s1/[0-9]+: the index \"102.tar\" "
+                                                       "has another sample at this place"));
   }
 }
 
