@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
+#include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/filter.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -20,7 +22,11 @@
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
+#include <millrace/shards/untar_plain.hpp>
 
 #include "tests/feed/epochs_data.hpp"
 #include "tests/support/catch.hpp"
@@ -201,6 +207,41 @@ TEST_CASE("where there is no state, a sentence says why") {
   auto alone = rt.run(data.open(small(1, 1, 4)) | batch(3));
   CHECK(alone.next());
   CHECK_THAT(sentence(alone), Contains("\"position\":3"));
+}
+
+TEST_CASE("without an index shards are dealt anew in every epoch, and samples, windows and batches keep to theirs") {
+  const dataset data({17, 20, 1, 9, 30}, 400);
+  const std::shared_ptr<const storage> store = data.store;
+  runtime rt;
+  std::multiset<std::string> all;  // epoch and key, of both ranks
+  std::vector<keys> orders(3);     // of rank 0
+  for (const std::uint32_t index : {0U, 1U}) {
+    shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
+    o.rank = {.index = index, .world_size = 2};
+    auto samples = epochs(shards("mem:10{4..0}.tar"), o) | fetch(store) | untar_plain({.report = false}) | group_samples() |
+                   shuffle({.window = 16}) | batch(6);
+    std::uint64_t epoch = 2;
+    auto run = rt.run(std::move(samples));
+    for (const std::vector<sample>& b : run) {
+      CHECK(b.front().mark.epoch >= epoch);
+      epoch = b.front().mark.epoch;
+      for (const sample& s : b) {
+        CHECK(s.mark.epoch == epoch);
+        CHECK(s.from.from->seed == 4);
+        all.insert(std::to_string(epoch) + " " + s.key);
+        if (index == 0) orders.at(static_cast<std::size_t>(epoch) - 2).push_back(s.key);
+      }
+    }
+    CHECK(epoch == 4);
+    CHECK_THAT(sentence(run), Contains("does not begin with epochs()"));
+  }
+  CHECK(all.size() == 3 * 77);
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == 3 * 77);
+  CHECK(orders[0] != orders[1]);
+  auto none = rt.run(epochs(from_range(std::vector<shard>()), shard_epochs_options{}));
+  CHECK_THROWS_AS(none.next(), configuration_error);
+  auto few = rt.run(epochs(shards("mem:100.tar"), shard_epochs_options{.rank = {.index = 0, .world_size = 2}}));
+  CHECK_THROWS_AS(few.next(), configuration_error);
 }
 
 TEST_CASE("epochs are read from an S3 server by several loops, in the same order as by one") {

@@ -12,6 +12,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/epochs.hpp>
+#include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/collect.hpp>
 #include <millrace/flow/iota.hpp>
@@ -20,8 +21,11 @@
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/take.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/feed/epochs_data.hpp"
@@ -138,4 +142,18 @@ TEST_CASE("the guide's training takes every sample three times, and none again w
   again.saved = m.saved;
   train(rt, data.indexes, data.store, "mem:", mill::rank(), again);
   CHECK(again.samples == 57 - (mill::epoch_state::parse(m.saved).epoch * 19 + mill::epoch_state::parse(m.saved).position));
+}
+
+TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
+  const mill::test::dataset data({9, 10}, 100);
+  const std::shared_ptr<const mill::storage> store = data.store;
+  mill::stream<mill::shard> list = mill::shards("mem:10{0..1}.tar");
+  // begin listed
+  auto training = mill::epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::fetch(store) | mill::untar_plain() |
+                  mill::group_samples() | mill::shuffle({.window = 4096}) | mill::batch(4);
+  // end listed
+  mill::runtime rt;
+  std::vector<std::size_t> sizes;
+  for (const std::vector<mill::sample>& b : rt.run(std::move(training))) sizes.push_back(b.size());
+  CHECK(sizes == std::vector<std::size_t>{4, 4, 4, 4, 3, 4, 4, 4, 4, 3, 4, 4, 4, 4, 3});
 }

@@ -9,7 +9,7 @@
 namespace millrace {
 
 /// Where an item stands in a training: what epochs() writes on every sample, and what a batch has of its last one. Empty
-/// (`known` is false) on items that were not dealt by epochs().
+/// (`known` is false) on items that were not dealt by epochs(). Without an index only seed and epoch are there.
 ///
 /// A stage, and a run, finds it by `mark_of(item)`, a function beside the item's type (by argument-dependent lookup). A
 /// type of your own that is made of samples hands on theirs, and its batches then know their epoch, keep to it, and can
@@ -18,6 +18,7 @@ namespace millrace {
 ///     mill::epoch_mark mark_of(const decoded& d) { return d.mark; }
 class epoch_mark {
  public:
+  std::uint64_t seed = 0;  ///< of the training
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of padding: the number of samples
   std::uint64_t next = 0;      ///< where all ranks stand when they have taken up to here; means something where `whole`

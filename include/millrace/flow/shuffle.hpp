@@ -64,6 +64,7 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
             waiting.emplace(std::move(*item));
             break;
           }
+          if (options.seed == 0) options.seed = mark.seed;
           random = rng(options.seed, mark.epoch, purpose::shuffle);
         }
       }
@@ -126,7 +127,7 @@ class shuffle_stage : public detail::library_stage {
 /// end of the source it runs empty.
 ///
 /// Where items say their epoch (mark_of()), the window never holds two: it runs empty before another one begins, whose
-/// number takes the place of options.epoch.
+/// number takes the place of options.epoch, and the training's seed that of options.seed where that is 0.
 ///
 /// Items that stay are compacted, where their type has a free function `compact(item)` that returns a smaller item or
 /// changes it in place, so that a small slice does not hold a slab. The bound in bytes is exceeded only by an item

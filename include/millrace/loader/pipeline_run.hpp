@@ -116,7 +116,7 @@ class pipeline_run {
   /// epochs().
   std::string state() const {
     check();
-    if (position_ == nullptr) detail::misused("state(): the pipeline does not begin with epochs(), or with more than one");
+    if (position_ == nullptr) detail::misused("state(): the pipeline does not begin with epochs() of an index, or with several");
     if (any_ && !mark_.known) {
       detail::misused("state(): the items do not say where they stand: give their type a function mark_of()");
     }

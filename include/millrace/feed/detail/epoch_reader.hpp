@@ -279,6 +279,7 @@ class epoch_reader {
       shard object = object_of(number);
       object.seed = source_.walk.seed;
       object.epoch = epoch;
+      object.dealt = true;
       known = std::make_shared<const shard>(std::move(object));
     }
     return known;

@@ -52,6 +52,7 @@ class epoch_walk {
     const std::uint64_t samples = plan_.counts->samples();
     out = epoch_mark();
     out.known = true;
+    out.seed = plan_.seed;
     out.epoch = epoch_;
     out.padding = given_ >= mine_.size();
     out.position = out.padding ? samples : mine_[given_];
