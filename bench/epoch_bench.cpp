@@ -4,25 +4,36 @@
 // How long the training thread waits at the boundary of two epochs: from the moment it asks for the next epoch's run to
 // its first item. The store is 60 ms away, there and back. With a runtime made for each run (mill::run), and with one
 // that outlives them (rt.run); with shards that are listed anew in every epoch, which is two round trips one after the
-// other, and with shards that the program knows, from the first epoch's list.
+// other, and with shards that the program knows, from the first epoch's list. Then epochs(), which is one run: six epochs
+// of 32 steps of 10 ms, the waits of next() on both sides of a boundary against those elsewhere.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/epoch_bench.cpp -o epoch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
 //   epoch_bench [epochs, default 15]
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/index_shard.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/tar/writer.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"
@@ -38,6 +49,49 @@ constexpr int objects = 16;
 void fill(mill::s3_server::background& server) {
   const mill::bytes content = mill::bytes::copy(bench::noise(256 * mill::KiB, 1));
   for (int i = 0; i < objects; ++i) server.put("b", "train/" + std::to_string(i), content);
+  for (int n = 0; n < 4; ++n) {
+    std::string text;
+    mill::tar::writer out(text);
+    for (int i = 0; i < 256; ++i) out.add(std::to_string(i) + ".bin", bench::noise(16 * mill::KiB, 1));
+    out.finish();
+    server.put("b", "indexed/" + std::to_string(n) + ".tar", text);
+  }
+}
+
+/// The waits of next() with a step of 10 ms between.
+void one_stream(const mill::s3::client& s3) {
+  std::vector<mill::shard_index> made;
+  {
+    const auto loop = mill::make_event_loop();
+    for (int n = 0; n < 4; ++n) {
+      const std::string name = std::to_string(n) + ".tar";
+      made.push_back(mill::block_on(
+          *loop, mill::index_shard(mill::s3::as_storage(s3), mill::shard("s3://b/indexed/" + name), name)));
+    }
+  }
+  const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
+  mill::runtime rt;
+  auto run = rt.run(mill::epochs(indexes, s3, {.seed = 7, .epochs = 6, .batch = 32, .prefix = "s3://b/indexed/"}) |
+                    mill::batch(32));
+  bench::figure boundary, elsewhere;
+  double first = 0;
+  std::uint64_t batches = 0;
+  for (;; ++batches) {
+    const std::int64_t asked = mill::monotonic_ns();
+    const std::optional<std::vector<mill::sample>> b = run.next();
+    const double waited = static_cast<double>(mill::monotonic_ns() - asked) * 1e-6;
+    if (!b) break;
+    const std::uint64_t in_epoch = batches % 32;
+    if (batches == 0) first = waited;
+    if (batches >= 8) (in_epoch < 2 || in_epoch >= 30 ? boundary : elsewhere).add(waited);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (batches != 6 * 32) std::abort();
+  std::printf("  epochs(): the first batch %.1f ms; waits of next() at boundaries %.2f ms (at most %.2f), elsewhere %.2f ms "
+              "(at most %.2f)\n",
+              first, boundary.median(), boundary.highest(), elsewhere.median(), elsewhere.highest());
+  bench::goal_at_most("epochs(): longest wait at a boundary less the longest elsewhere, ms",
+                      std::max(0.0, boundary.highest() - elsewhere.highest()), 10);
 }
 
 /// The pipeline is of chunks, made by `make()` when the epoch is asked for.
@@ -90,6 +144,7 @@ void compare(bool tls, int epochs) {
   print("known shards, rt.run", kept_known);
   bench::goal_at_most("known shards, rt.run: round trips",
                       kept_known.median() / (static_cast<double>(round_trip) * 1e-6), 1.2);
+  one_stream(s3);
 }
 
 }  // namespace

@@ -101,5 +101,28 @@ def checkpoint(program):
     require("stored s3://" in text and "25.2 MB" in text and "loaded 12 tensors: the same" in text, "what was stored and loaded")
 
 
+def epochs(program):
+    with tempfile.TemporaryDirectory() as folder:
+        shards = [os.path.join(folder, f"{i}.tar") for i in range(3)]
+        for i, path in enumerate(shards):
+            write_samples(path, "w", 7 + 2 * i)
+
+        def batches(state, *stop):
+            text = run([program, *shards, os.path.join(folder, state), *stop])
+            return [line for line in text.splitlines() if line.startswith("epoch ")]
+
+        whole = batches("whole")
+        require([line[:8] for line in whole] == ["epoch 0:"] * 7 + ["epoch 1:"] * 7 + ["epoch 2:"] * 7, "the batches")
+        samples = [sorted(" ".join(whole[7 * e:7 * e + 7]).replace(f"epoch {e}:", "").split()) for e in range(3)]
+        require(samples[0] == sorted(f"{i:03d}" for n in (7, 9, 11) for i in range(n)) == samples[1], "the samples")
+        require([line[8:] for line in whole[:7]] != [line[8:] for line in whole[7:14]], "one order for two epochs")
+        parts = batches("stopped", "4")
+        other = subprocess.run([program, *shards[1:], os.path.join(folder, "stopped")], capture_output=True, text=True)
+        require(other.returncode == 1 and "of another order: its index" in other.stderr, "shards that are not refused")
+        for stop in ("5", "1", "100"):
+            parts += batches("stopped", stop)
+        require(parts == whole, "what came behind a stop")
+
+
 if __name__ == "__main__":
-    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines, checkpoint)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines, checkpoint, epochs)}[sys.argv[1]](*sys.argv[2:])

@@ -11,21 +11,29 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_order.hpp>
+#include <millrace/feed/shard_epochs.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/collect.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/mix.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/take.hpp>
+#include <millrace/loader/runtime.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/feed/epochs_data.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;
@@ -149,4 +157,64 @@ TEST_CASE("the guide's samples are flipped alike every time, and about half of t
   }
   CHECK(all > 430);
   CHECK(all < 570);
+}
+
+namespace {
+
+class model {
+ public:
+  void train(const std::vector<mill::sample>& batch) {
+    for (const mill::sample& s : batch) samples += s.weight() != 0 ? 1 : 0;
+  }
+  void validate(std::uint64_t) { ++validations; }
+  bool due() const { return samples % 12 == 0; }
+  void save(std::string text) { saved = std::move(text); }
+  std::size_t samples = 0;
+  std::size_t validations = 0;
+  std::string saved;
+};
+
+// begin epochs
+void train(mill::runtime& rt, std::shared_ptr<const mill::index_set> indexes,
+           const std::shared_ptr<const mill::storage>& store, const std::string& prefix, mill::rank r, model& m) {
+  auto training = mill::epochs(std::move(indexes), store,
+                               {.seed = 7, .epochs = 3, .batch = 4, .rank = r, .prefix = prefix, .resume = m.saved}) |
+                  mill::batch(4);
+  auto run = rt.run(std::move(training));
+  for (const std::vector<mill::sample>& batch : run) {
+    m.train(batch);  // entries of weight() 0 fill up the last batch of an epoch
+    if (batch.back().mark.last) m.validate(batch.back().mark.epoch);
+    if (m.due()) m.save(run.state());
+  }
+}
+// end epochs
+
+}  // namespace
+
+TEST_CASE("the guide's training takes every sample three times, and none again when it is over", "[guide]") {
+  const mill::test::dataset data({9, 10}, 100);
+  mill::runtime rt;
+  model m;
+  train(rt, data.indexes, data.store, "mem:", mill::rank(), m);
+  CHECK(m.samples == 57);
+  CHECK(m.validations == 3);
+  // What was not taken when the last state was saved.
+  model again;
+  again.saved = m.saved;
+  train(rt, data.indexes, data.store, "mem:", mill::rank(), again);
+  CHECK(again.samples == 57 - (mill::epoch_state::parse(m.saved).epoch * 19 + mill::epoch_state::parse(m.saved).position));
+}
+
+TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
+  const mill::test::dataset data({9, 10}, 100);
+  const std::shared_ptr<const mill::storage> store = data.store;
+  mill::stream<mill::shard> list = mill::shards("mem:10{0..1}.tar");
+  // begin listed
+  auto training = mill::epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::fetch(store) | mill::untar_plain() |
+                  mill::group_samples() | mill::shuffle({.window = 4096}) | mill::batch(4);
+  // end listed
+  mill::runtime rt;
+  std::vector<std::size_t> sizes;
+  for (const std::vector<mill::sample>& b : rt.run(std::move(training))) sizes.push_back(b.size());
+  CHECK(sizes == std::vector<std::size_t>{4, 4, 4, 4, 3, 4, 4, 4, 4, 3, 4, 4, 4, 4, 3});
 }

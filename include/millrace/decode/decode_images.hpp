@@ -77,6 +77,7 @@ class basic_encoded_image {
   void write_to(const batch_row& row) const { (*how_)(encoded, row); }
 
   friend const sample& place_of(const basic_encoded_image& i) noexcept { return i.encoded; }
+  friend epoch_mark mark_of(const basic_encoded_image& i) noexcept { return i.encoded.mark; }
   friend std::size_t byte_size(const basic_encoded_image& i) noexcept { return byte_size(i.encoded); }
   friend const bytes* slice_of(const basic_encoded_image& i) noexcept { return slice_of(i.encoded); }
   friend basic_encoded_image compact(basic_encoded_image i) {
@@ -128,7 +129,8 @@ class decode_images_stage : public detail::library_stage {
 /// image_options::label, "label"; keys, and tags<origin>().
 ///
 /// Crops and flips are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place in
-/// it), seed and epoch as shuffle_shards() was given them. The batches are the same to the bit for any number of threads,
+/// it), seed and epoch as epochs() or
+/// shuffle_shards() was given them. The batches are the same to the bit for any number of threads,
 /// and a sample's image is the same on any rank.
 ///
 /// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options

@@ -51,6 +51,17 @@ class basic_batch_row {
     parts_->tags.set(index_, std::move(value));
   }
 
+  /// What the sample counts; 1 where nothing is said.
+  void weight(float w) const noexcept { parts_->weights[index_] = w; }
+  /// The row of what only fills the batch up: zeros, of weight 0.
+  void fill_up() const {
+    for (std::size_t i = 0; i < layout().fields().size(); ++i) {
+      const tensor_view place = field(i);
+      if (place.bytes() != 0) std::memset(place.data(), 0, place.bytes());
+    }
+    weight(0);
+  }
+
   /// The row is complete. One that never is will be left out of the batch.
   void done() const noexcept { parts_->filled[index_] = 1; }
 
@@ -80,6 +91,14 @@ class basic_batch_builder {
     return batch_row(parts_, i);
   }
 
+  /// One more sample, which stands there in the training, is to be written. For the thread that begins and seals batches.
+  void join(const epoch_mark& mark) noexcept {
+    parts_->mark.join(mark);
+    ++parts_->joined;
+  }
+  /// Whether that was said as often as there are rows.
+  bool complete() const noexcept { return parts_->joined == capacity(); }
+
   /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be
   /// decoded leaves no hole). No row may be written any more: whoever wrote one must have handed over to this thread.
   host_batch seal() && {
@@ -104,6 +123,7 @@ class basic_batch_builder {
     }
     p.keys[to] = std::move(p.keys[from]);
     p.tags.move_row(from, to);
+    p.weights[to] = p.weights[from];
   }
 
   std::shared_ptr<detail::batch_parts<>> parts_;

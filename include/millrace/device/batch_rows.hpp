@@ -38,8 +38,8 @@ async_generator<placed<T>> place_rows(async_generator<T> source, std::size_t sam
   executor& ex = co_await this_executor();
   std::optional<batch_layout> layout;
   std::shared_ptr<batch_memory> memory;
-  std::shared_ptr<batch_builder> current;
-  std::size_t row = 0;
+  row_places places;
+  const auto start = [&layout, &memory] { return started_batch(*layout, memory); };
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
@@ -48,13 +48,8 @@ async_generator<placed<T>> place_rows(async_generator<T> source, std::size_t sam
       const std::size_t size = batch_pool::slab_size(*layout);
       memory = std::make_shared<batch_memory>(ex.runtime() == nullptr ? slab_pool(size) : ex.runtime()->slabs(size));
     }
-    if (current == nullptr) current = started_batch(*layout, memory);
-    placed<T> p(std::move(*item), current, row);
+    placed<T> p = places.next(std::move(*item), start);
     item.reset();
-    if (++row == samples) {
-      current.reset();
-      row = 0;
-    }
     co_yield give(p);
   }
 }
@@ -100,8 +95,9 @@ class seal_rows_stage : public library_stage {
 
 /// What batch(samples) is for such items; found by it beside them. Each is written straight to its row, on the pool
 /// `options.on`, else the runtime's; items keep their order. The batches lie where to_device(), if it comes next, copies
-/// them from: in page-locked memory of its device, but for the first two or three, which it has to copy there. Bound: twice as many items as the pool has threads, and the
-/// batches that these are of and one more, until the consumer takes them. Errors: of items, as `options.failures` says.
+/// them from: in page-locked memory of its device, but for the first two or three, which it has to copy there. Bound:
+/// twice as many items as the pool has threads, and the batches that these are of and one more, until the consumer
+/// takes them. Errors: of items, as `options.failures` says.
 template <row_item T>
 stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, const batch_options& options) {
   const unsigned threads = options.on != nullptr ? options.on->threads() : cpu_pool::usable_cores();

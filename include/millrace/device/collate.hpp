@@ -144,7 +144,8 @@ batch_layout layout_of(const T& item, std::size_t samples, const Collate& how = 
   return batch_layout(samples, notes.take_fields());
 }
 
-/// Lays items out in a batch of `pool`; at most pool.layout().samples() of them. Copies on the calling thread.
+/// Lays items out in a batch of `pool`; at most pool.layout().samples() of them. Copies on the calling thread. Padding
+/// of epochs() becomes rows of zeros, of weight 0; the batch has the marks of its items.
 template <class T, class Collate = detail::collate_found>
 host_batch collate_batch(const std::vector<T>& items, batch_pool& pool, const Collate& how = Collate()) {
   if (items.size() > pool.layout().samples()) {
@@ -154,6 +155,13 @@ host_batch collate_batch(const std::vector<T>& items, batch_pool& pool, const Co
   batch_builder builder = pool.start();
   for (std::size_t i = 0; i < items.size(); ++i) {
     const batch_row row = builder.row(i);
+    const epoch_mark mark = detail::mark_of_item(items[i]);
+    builder.join(mark);
+    if (mark.padding) {
+      row.fill_up();
+      row.done();
+      continue;
+    }
     sample_writer out(row);
     how(items[i], out);
     out.finish();

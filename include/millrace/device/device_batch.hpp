@@ -73,6 +73,13 @@ class basic_device_batch {
   std::span<const T> tags() const {
     return host().template tags<T>();
   }
+  /// What each sample counts, on the host; see host_batch::weights().
+  template <class Weight = float>
+  std::span<const Weight> weights() const {
+    return host().weights();
+  }
+  /// Where the training stands behind this batch; see host_batch::mark().
+  epoch_mark mark() const { return host().mark(); }
 
   /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
   /// streams. A null stream, here and below, is the default stream of the batch's device, whichever is current. Throws
@@ -112,6 +119,7 @@ using device_batch = basic_device_batch<>;
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }
 inline std::size_t sample_count(const device_batch& b) noexcept { return b ? b.size() : 0; }
+inline epoch_mark mark_of(const device_batch& b) { return b ? b.mark() : epoch_mark(); }
 
 namespace detail {
 /// Its slots are in the bound of to_device().

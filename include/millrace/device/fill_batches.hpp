@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -34,6 +36,7 @@ class placed {
   T item;
   std::shared_ptr<batch_builder> batch;
   std::size_t row;
+  bool last = false;  // of its batch, full or not
 
   friend const T& place_of(const placed& p) noexcept
     requires has_place<T>
@@ -50,24 +53,47 @@ class placed {
 /// What is left of it when its row is written.
 class written {
  public:
-  explicit written(std::shared_ptr<batch_builder> b) noexcept : batch(std::move(b)) {}
+  written(std::shared_ptr<batch_builder> b, bool is_last) noexcept : batch(std::move(b)), last(is_last) {}
   std::shared_ptr<batch_builder> batch;
+  bool last;  // of its batch
+};
+
+/// Where items go: row after row, and to another batch when one is full or the next item is of another epoch.
+class row_places {
+ public:
+  /// `start()` makes the std::shared_ptr<batch_builder> of another batch.
+  template <class T, class Start>
+  placed<T> next(T item, const Start& start) {
+    const epoch_mark mark = detail::mark_of_item(item);
+    if (mark.known && mark.epoch != std::exchange(epoch_, mark.epoch)) begin_another();
+    if (current_ == nullptr) current_ = start();
+    current_->join(mark);
+    placed<T> p(std::move(item), current_, row_++);
+    p.last = mark.last || row_ == current_->capacity();
+    if (p.last) begin_another();
+    return p;
+  }
+
+ private:
+  void begin_another() noexcept {
+    current_.reset();
+    row_ = 0;
+  }
+
+  std::shared_ptr<batch_builder> current_;
+  std::size_t row_ = 0;
+  std::uint64_t epoch_ = 0;
 };
 
 template <class T>
 async_generator<placed<T>> place_items(async_generator<T> source, batch_pool pool) {
-  std::shared_ptr<batch_builder> current;
-  std::size_t row = 0;
+  row_places places;
+  const auto start = [&pool] { return std::make_shared<batch_builder>(pool.start()); };
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    if (current == nullptr) current = std::make_shared<batch_builder>(pool.start());
-    placed<T> p(std::move(*item), current, row);
+    placed<T> p = places.next(std::move(*item), start);
     item.reset();
-    if (++row == current->capacity()) {
-      current.reset();
-      row = 0;
-    }
     co_yield give(p);
   }
 }
@@ -78,13 +104,20 @@ class row_writer {
   explicit row_writer(F f) : f_(std::move(f)) {}
   written operator()(placed<T> p) const {
     const batch_row row = p.batch->row(p.row);
+    if constexpr (has_mark_v<T>) {
+      if (detail::mark_of_item(p.item).padding) {
+        row.fill_up();
+        row.done();
+        return written(std::move(p.batch), p.last);
+      }
+    }
     if constexpr (std::is_same_v<std::invoke_result_t<const F&, T&&, const batch_row&>, bool>) {
       if (f_(std::move(p.item), row)) row.done();
     } else {
       f_(std::move(p.item), row);
       row.done();
     }
-    return written(std::move(p.batch));
+    return written(std::move(p.batch), p.last);
   }
 
  private:
@@ -99,25 +132,24 @@ async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool,
     throw configuration_error(std::string(stage) + ": the function needs a pool to run on: .on = pool, or a runtime");
   }
   std::shared_ptr<batch_builder> current;
-  std::size_t rows = 0;
   for (;;) {
     auto w = co_await source.next();
     const bool ended = !w;
     if (current != nullptr && (ended || w->batch != current)) {
+      const bool dropped = last == last_batch::drop && !current->complete();
       Batch sealed = std::move(*current).seal();
       current.reset();
-      rows = 0;
-      const bool dropped = ended && last == last_batch::drop;
       if (sealed.size() != 0 && !dropped) co_yield give(sealed);
     }
     if (ended) co_return;
+    const bool is_last = w->last;
     current = std::move(w->batch);
     w.reset();
-    if (++rows < current->capacity()) continue;
+    if (!is_last) continue;
+    const bool dropped = last == last_batch::drop && !current->complete();
     Batch full = std::move(*current).seal();
     current.reset();
-    rows = 0;
-    if (full.size() != 0) co_yield give(full);
+    if (full.size() != 0 && !dropped) co_yield give(full);
   }
 }
 
@@ -210,7 +242,9 @@ class fill_batches_stage : public detail::library_stage {
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
 /// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be
-/// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it.
+/// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it. A batch
+/// holds samples of one epoch, where they say theirs (epoch_mark); for the padding of epochs() `f` is not called, and the
+/// row is zeros, of weight 0 (host_batch::weights(); a field that `f` sets to 1 is the mask on the device).
 /// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
 /// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
 /// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws

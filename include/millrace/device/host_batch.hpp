@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/device/batch_layout.hpp>
 #include <millrace/device/sample_tags.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -52,7 +53,14 @@ class batch_memory {
 template <class = void>
 struct batch_parts {
   batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr)
-      : layout(l), memory(std::move(m)), pinned(p), home(std::move(of)), keys(l.samples()), filled(l.samples()), tags(l.samples()) {}
+      : layout(l),
+        memory(std::move(m)),
+        pinned(p),
+        home(std::move(of)),
+        keys(l.samples()),
+        filled(l.samples()),
+        tags(l.samples()),
+        weights(l.samples(), 1.0F) {}
   batch_layout layout;
   writable_bytes memory;
   bool pinned;
@@ -60,6 +68,9 @@ struct batch_parts {
   std::vector<std::string> keys;
   std::vector<unsigned char> filled;  // bytes, so that rows may be marked by different threads
   sample_tags tags;
+  std::vector<float> weights;
+  epoch_mark mark;         // of all samples that joined
+  std::size_t joined = 0;  // samples that have a row, written or not
   std::size_t size = 0;
 };
 }  // namespace detail
@@ -110,6 +121,14 @@ class basic_host_batch {
   std::span<const T> tags() const {
     return parts_->tags.get<T>(parts_->size);
   }
+  /// What each sample counts: 1, or 0 for what only fills the batch up, whose tensors are zeros.
+  template <class Weight = float>
+  std::span<const Weight> weights() const noexcept {
+    return {parts_->weights.data(), parts_->size};
+  }
+  /// Where the training stands behind this batch: its epoch, whether it is the last one of it. Not known where the
+  /// samples did not come from epochs().
+  epoch_mark mark() const noexcept { return parts_ == nullptr ? epoch_mark() : parts_->mark; }
 
  private:
   std::shared_ptr<detail::batch_parts<>> parts_;
@@ -119,5 +138,6 @@ using host_batch = basic_host_batch<>;
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }
 inline std::size_t sample_count(const host_batch& b) noexcept { return b.size(); }
+inline epoch_mark mark_of(const host_batch& b) noexcept { return b.mark(); }
 
 }  // namespace millrace

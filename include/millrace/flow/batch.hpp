@@ -10,6 +10,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/coro/item_bytes.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -36,17 +37,25 @@ namespace detail {
 template <class T>
 async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size_t size, last_batch last) {
   compactor<T> kept;
+  T* item = nullptr;  // the one that began another epoch: it lies in the source until the next one is asked for
   for (bool ended = false; !ended;) {
     std::vector<T> items;
     items.reserve(size);
-    while (items.size() < size) {
-      T* const item = co_await source.next_in_place();
+    epoch_mark mark;
+    while (items.size() < size && !mark.last) {
+      if (item == nullptr) item = co_await source.next_in_place();
       if (item == nullptr) {
         ended = true;
         break;
       }
+      if constexpr (has_mark_v<T>) {
+        const epoch_mark its = detail::mark_of_item(*item);
+        if (!items.empty() && its.known && mark.known && its.epoch != mark.epoch) break;
+        mark = its;
+      }
       kept(*item);
       items.push_back(std::move(*item));
+      item = nullptr;
     }
     if (items.size() == size || (last == last_batch::keep && !items.empty())) co_yield give(items);
   }
@@ -96,6 +105,8 @@ class batch_stage : public detail::library_stage {
 };
 
 /// A stage that hands on vectors of `size` items: `samples | batch(256, {.last = last_batch::drop})`.
+///
+/// A batch never holds items of two epochs, where they say theirs (mark_of()): the last one of an epoch may be smaller.
 ///
 /// Items that know how they are written into a row (what decode_images() makes of samples; see batch_rows()) are not
 /// collected but written, several at once on a pool, and what is handed on is a host_batch.

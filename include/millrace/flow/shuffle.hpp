@@ -11,6 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/detail/compacted.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -40,11 +41,13 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
   const std::size_t first_items = share_of(options.window, options.startup);
   const std::size_t first_bytes = share_of(options.bytes, options.startup);
   std::vector<std::optional<T>> items;  // slots, so that items need not be assignable
+  std::optional<T> waiting;  // the first item of another epoch, until the window has run empty
+  std::optional<std::uint64_t> epoch;
   bool ended = false;
   bool started_up = false;
   for (;;) {
     // Before the first item the start-up share is pulled, before every other one at most two items.
-    for (int pulls = 0; !ended && held.room(); ++pulls) {
+    for (int pulls = 0; !ended && !waiting && held.room(); ++pulls) {
       if (started_up ? pulls == 2 : !items.empty() && (items.size() >= first_items || held.bytes() >= first_bytes))
         break;
       std::optional<T> item = co_await source.next();
@@ -53,11 +56,31 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
         source = async_generator<T>();
         break;
       }
+      if constexpr (has_mark_v<T>) {
+        const epoch_mark mark = detail::mark_of_item(*item);
+        if (mark.known && epoch != mark.epoch) {
+          epoch = mark.epoch;
+          if (!items.empty()) {
+            waiting.emplace(std::move(*item));
+            break;
+          }
+          if (options.seed == 0) options.seed = mark.seed;
+          random = rng(options.seed, mark.epoch, purpose::shuffle);
+        }
+      }
       items.emplace_back(std::in_place, compacted(std::move(*item)));
       held.add(item_bytes(*items.back()));
     }
     started_up = true;
-    if (items.empty()) co_return;
+    if (items.empty()) {
+      if (!waiting) co_return;
+      random = rng(options.seed, *epoch, purpose::shuffle);
+      items.emplace_back(std::in_place, compacted(std::move(*waiting)));
+      waiting.reset();
+      held.add(item_bytes(*items.back()));
+      started_up = false;
+      continue;
+    }
 
     const auto chosen = static_cast<std::size_t>(random.below(items.size()));
     std::optional<T> leaving(std::move(items[chosen]));
@@ -102,6 +125,9 @@ class shuffle_stage : public detail::library_stage {
 /// over its slots; the last slot moves to the empty one), after up to two items have been pulled, as far as there is
 /// room. So a big window does not delay the first batch, and it grows by one with every item until it is full. At the
 /// end of the source it runs empty.
+///
+/// Where items say their epoch (mark_of()), the window never holds two: it runs empty before another one begins, whose
+/// number takes the place of options.epoch, and the training's seed that of options.seed where that is 0.
 ///
 /// Items that stay are compacted, where their type has a free function `compact(item)` that returns a smaller item or
 /// changes it in place, so that a small slice does not hold a slab. The bound in bytes is exceeded only by an item

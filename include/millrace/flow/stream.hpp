@@ -11,6 +11,7 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/flow/stage_bounds.hpp>
+#include <millrace/flow/stream_position.hpp>
 
 namespace millrace {
 
@@ -20,11 +21,15 @@ namespace detail {
 struct stream_description {
   std::vector<stage_bounds> bounds;   // sources first
   std::optional<std::uint32_t> rank;  // the first one that was declared
+  std::shared_ptr<const stream_position> position;
+  bool many_positions = false;  // of several sources: there is no state of them all
 
   /// Adds what `later` says: a stage further down, or another source beside this one.
   void followed_by(stream_description later) {
     bounds.insert(bounds.end(), later.bounds.begin(), later.bounds.end());
     if (!rank) rank = later.rank;
+    many_positions = many_positions || later.many_positions || (position && later.position);
+    if (!position) position = std::move(later.position);
   }
 };
 
@@ -97,6 +102,17 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   }
   /// What of_rank() declared here or, first of all, in a stage before; nullopt when nobody did.
   std::optional<std::uint32_t> declared_rank() const noexcept { return about_.rank; }
+
+  /// Declares how the source writes down its position, for pipeline_run::state().
+  stream positioned(std::shared_ptr<const stream_position> position) && {
+    promise(*this);
+    about_.position = std::move(position);
+    return std::move(*this);
+  }
+  /// What positioned() declared; null when nobody did, and where several sources did.
+  std::shared_ptr<const stream_position> position() const noexcept {
+    return about_.many_positions ? nullptr : about_.position;
+  }
 
   /// Keeps `object` as long as the generator: see async_generator::keep().
   stream keep(std::shared_ptr<void> object) && {

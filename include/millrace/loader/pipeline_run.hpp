@@ -7,9 +7,11 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/budget.hpp>
@@ -41,7 +43,7 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 template <class T>
 class pipeline_run {
   using core = detail::runtime_core<>;
-  using state = detail::run_state<T>;
+  using shared = detail::run_state<T>;
 
  public:
   /// See runtime::run().
@@ -51,12 +53,13 @@ class pipeline_run {
     if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     detail::stream_door::number(pipeline);
     const std::optional<std::uint32_t> declared = pipeline.declared_rank();
+    position_ = pipeline.position();
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t rank = given ? given->index : declared.value_or(0);
-    state_ = std::make_shared<state>(std::move(pipeline).generator(), options, rank);
+    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, rank);
     state_->account.begin();
     home_ = core_->move_in();
-    state::start(state_, core_->loop(home_));
+    shared::start(state_, core_->loop(home_));
   }
   pipeline_run(pipeline_run&&) noexcept = default;
   pipeline_run& operator=(pipeline_run&&) = delete;
@@ -66,8 +69,9 @@ class pipeline_run {
   /// the next one.
   std::optional<T> next() {
     check();
-    if (current_ && !seen_) return std::exchange(current_, std::nullopt);
-    return fetch();
+    if (!current_ || seen_) current_ = fetch();
+    if (current_) show();
+    return std::exchange(current_, std::nullopt);
   }
 
   class iterator {
@@ -101,6 +105,32 @@ class pipeline_run {
   run_stats stats() const {
     check();
     return state_->account.snapshot();
+  }
+
+  /// Where the training stands behind the item that the loop has in hand, whatever was made ahead of it: a text (JSON,
+  /// under 1 KB) for epochs_options::resume, to be kept beside the model. It is the same on all ranks that have taken
+  /// the same number of batches. Before the first item, that of the beginning; after the end too. Microseconds.
+  ///
+  /// usage_error, with a sentence, where there is none: the pipeline does not begin with epochs(), or with several; a
+  /// stage has changed the order, or makes items that say no mark_of(); with several ranks, a batch that is no step of
+  /// epochs().
+  std::string state() const {
+    check();
+    if (position_ == nullptr) detail::misused("state(): the pipeline does not begin with epochs() of an index, or with several");
+    if (any_ && !mark_.known) {
+      detail::misused("state(): the items do not say where they stand: give their type a function mark_of()");
+    }
+    if (mark_.disordered) detail::misused("state(): a stage behind epochs() has changed the order of the samples");
+    if (mark_.known && !mark_.whole) {
+      detail::misused("state(): the batch in hand ends inside a step: batches must have the size of epochs_options::batch");
+    }
+    return position_->state(mark_);
+  }
+  /// How many batches an epoch has, on every rank, where the source knows it beforehand: epochs() does, for batches of
+  /// the size it was told.
+  std::optional<std::uint64_t> batches() const {
+    check();
+    return position_ == nullptr ? std::nullopt : position_->batches();
   }
 
   /// Ends the run early: as the destructor, but stats() stay readable.
@@ -151,8 +181,14 @@ class pipeline_run {
     seen_ = false;
   }
   T& look() noexcept {
+    if (!seen_) show();
     seen_ = true;
     return *current_;
+  }
+  /// The loop gets to see the item: from now on the state is behind it.
+  void show() noexcept {
+    any_ = true;
+    mark_.join(detail::mark_of_item(*current_));
   }
   void finish() noexcept {
     ended_ = true;
@@ -163,11 +199,14 @@ class pipeline_run {
   }
 
   std::shared_ptr<core> core_;  // until the run has ended
-  std::shared_ptr<state> state_;
+  std::shared_ptr<shared> state_;
   std::size_t home_ = 0;  // the number of its loop
   std::optional<T> current_;
   bool seen_ = false;  // whether an iterator has shown the item in hand
   bool ended_ = false;
+  std::shared_ptr<const stream_position> position_;  // null: the source says none
+  epoch_mark mark_;   // of all that the loop has seen
+  bool any_ = false;  // whether that is anything
 };
 
 }  // namespace millrace

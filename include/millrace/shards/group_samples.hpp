@@ -63,6 +63,11 @@ async_generator<Sample> group_members(Members in) {
         if (source != m->from.from) handed_on = 0;
         source = m->from.from;
         current = Sample(std::string(name.key()), origin(source, m->from.offset, handed_on));
+        if (source != nullptr && source->dealt) {
+          current.mark.known = true;
+          current.mark.seed = source->seed;
+          current.mark.epoch = source->epoch;
+        }
         open = true;
       }
       try {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/data/sample_rng.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -35,6 +36,10 @@ class sample {
   std::string key;            ///< path up to the first dot of the base name, directory included
   std::vector<field> fields;  ///< in the order of the archive; extensions are unique
   origin from;                ///< offset of the first member's header, ordinal of the sample in its shard
+  epoch_mark mark;            ///< where it stands in the training; of epochs() alone
+
+  /// 0 for what only fills up the last batch of an epoch: it has no key, no fields and no origin.
+  float weight() const noexcept { return mark.padding ? 0.0F : 1.0F; }
 
   /// The field's bytes, null when the sample has none of that extension.
   const bytes* find(std::string_view extension) const noexcept {
@@ -62,6 +67,7 @@ class sample {
     for (const field& f : s.fields) total += f.data.size();
     return total;
   }
+  friend epoch_mark mark_of(const sample& s) noexcept { return s.mark; }
   friend const bytes* slice_of(const sample& s) noexcept { return s.fields.empty() ? nullptr : &s.fields.front().data; }
   /// The same sample holding no more memory than it shows: for stages that keep samples for long.
   friend sample compact(sample s) {

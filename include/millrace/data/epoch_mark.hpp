@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace millrace {
+
+/// Where an item stands in a training: what epochs() writes on every sample, and what a batch has of its last one. Empty
+/// (`known` is false) on items that were not dealt by epochs(). Without an index only seed and epoch are there.
+///
+/// A stage, and a run, finds it by `mark_of(item)`, a function beside the item's type (by argument-dependent lookup). A
+/// type of your own that is made of samples hands on theirs, and its batches then know their epoch, keep to it, and can
+/// be resumed behind:
+///
+///     mill::epoch_mark mark_of(const decoded& d) { return d.mark; }
+class epoch_mark {
+ public:
+  std::uint64_t seed = 0;  ///< of the training
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of padding: the number of samples
+  std::uint64_t next = 0;      ///< where all ranks stand when they have taken up to here; means something where `whole`
+  bool known = false;
+  bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
+  bool last = false;        ///< of this rank's epoch
+  bool padding = false;     ///< not a sample: it fills up the epoch's last batch, and has weight 0
+  bool disordered = false;  ///< of several: one came behind a later one
+
+  /// Becomes the mark of all up to `later`.
+  void join(const epoch_mark& later) noexcept {
+    if (!later.known) return;
+    const bool back = known && (later.epoch != epoch ? later.epoch < epoch : later.position < position);
+    const bool was_disordered = disordered;
+    if (!back) *this = later;
+    disordered = was_disordered || later.disordered || back;
+  }
+
+  friend bool operator==(const epoch_mark&, const epoch_mark&) = default;
+};
+
+namespace detail {
+
+template <class T>
+concept says_mark = requires(const T& item) { static_cast<epoch_mark>(mark_of(item)); };
+/// Whether mark_of_item() knows anything about items of type T.
+template <class T>
+inline constexpr bool has_mark_v = says_mark<T>;
+template <class T, class A>
+inline constexpr bool has_mark_v<std::vector<T, A>> = has_mark_v<T>;
+
+template <class T>
+epoch_mark mark_of_item(const T& item) {
+  if constexpr (says_mark<T>) {
+    return mark_of(item);
+  } else {
+    return epoch_mark();
+  }
+}
+/// Of a batch as batch() makes it.
+template <class T, class A>
+epoch_mark mark_of_item(const std::vector<T, A>& items) {
+  epoch_mark all;
+  if constexpr (has_mark_v<T>) {
+    for (const T& item : items) all.join(detail::mark_of_item(item));
+  }
+  return all;
+}
+
+}  // namespace detail
+}  // namespace millrace

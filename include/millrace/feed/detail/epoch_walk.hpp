@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/feed/rank_share.hpp>
+#include <millrace/feed/sample_order.hpp>
+
+namespace millrace::detail {
+
+/// What one rank takes, and when: the marks of its samples one after the other, step by step and epoch by epoch, from
+/// any position on. Nothing is materialised but the positions of one step.
+class epoch_walk {
+ public:
+  class plan {
+   public:
+    std::shared_ptr<const shard_counts> counts;  // of one sample at least
+    order_options order;
+    std::uint64_t seed = 0;
+    std::uint64_t batch = 1;
+    std::uint64_t index = 0;  // of the rank
+    std::uint64_t world = 1;
+    bool pad = true;
+    std::uint64_t begin_epoch = 0;
+    std::uint64_t begin = 0;      // the position there
+    std::uint64_t end_epoch = 0;  // behind the last one
+  };
+
+  explicit epoch_walk(plan p)
+      : plan_(std::move(p)),
+        share_(plan_.order.tracks, plan_.index, plan_.world),
+        epoch_(plan_.begin_epoch),
+        reached_(plan_.begin) {}
+
+  /// The next entry; false behind the last epoch.
+  bool next(epoch_mark& out) {
+    while (given_ == entries_) {
+      if (reached_ >= plan_.counts->samples()) {
+        ++epoch_;
+        reached_ = 0;
+        order_.reset();
+      }
+      if (epoch_ >= plan_.end_epoch) return false;
+      begin_step();
+    }
+    const std::uint64_t samples = plan_.counts->samples();
+    out = epoch_mark();
+    out.known = true;
+    out.seed = plan_.seed;
+    out.epoch = epoch_;
+    out.padding = given_ >= mine_.size();
+    out.position = out.padding ? samples : mine_[given_];
+    ++given_;
+    out.whole = plan_.world == 1 || given_ == entries_;
+    out.next = plan_.world == 1 && !out.padding ? out.position + 1 : reached_;
+    out.last = given_ == entries_ && reached_ == samples;
+    return true;
+  }
+
+  /// The order of the epoch that the entry given last is of.
+  const sample_order& order() const noexcept { return *order_; }
+  /// Where the step begins that it is of.
+  std::uint64_t step_begin() const noexcept { return step_.begin; }
+
+ private:
+  void begin_step() {
+    if (order_ == nullptr) {
+      order_ = std::make_unique<const sample_order>(plan_.counts, plan_.seed, epoch_, plan_.order);
+    }
+    step_ = step_at(plan_.counts->samples(), reached_, plan_.batch, plan_.world);
+    share_.positions(step_, mine_);
+    reached_ = step_.begin + step_.count;
+    given_ = 0;
+    entries_ = plan_.pad ? static_cast<std::size_t>(plan_.batch) : mine_.size();
+  }
+
+  const plan plan_;
+  const rank_share share_;
+  std::unique_ptr<const sample_order> order_;
+  std::uint64_t epoch_;
+  std::uint64_t reached_;  // by all ranks, when the step is done
+  order_step step_;
+  std::vector<std::uint64_t> mine_;
+  std::size_t given_ = 0;
+  std::size_t entries_ = 0;
+};
+
+}  // namespace millrace::detail

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/feed/index_set.hpp>
+#include <millrace/feed/sample_order.hpp>
+#include <millrace/memory/bytes.hpp>
+
+namespace millrace::detail {
+
+/// The slab that a request of so many bytes is written into: the next power of two, 64 KiB at least.
+inline std::size_t slab_for(std::size_t length) noexcept {
+  return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
+}
+
+/// Samples of a track that follow each other and lie in one slice, and the requests that read them.
+class slice_piece {
+ public:
+  class wanted {
+   public:
+    sample_place place;
+    std::size_t range = 0;
+  };
+  class range {
+   public:
+    explicit range(std::uint64_t s) noexcept : shard(s) {}
+    std::size_t length() const noexcept { return static_cast<std::size_t>(end - begin); }
+    std::uint64_t shard;
+    std::uint64_t begin = 0;  // bytes of the object
+    std::uint64_t end = 0;
+    bool done = false;
+    bytes data;                // when done
+    std::exception_ptr error;  // or this
+    spawned<void> reading;     // empty until it is begun
+  };
+
+  /// Samples [first, first + count) of a track.
+  slice_piece(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first,
+              std::uint64_t count, std::size_t part, std::size_t gap)
+      : first_(first) {
+    track_cursor cursor(order, track, first);
+    std::vector<std::size_t> by_place;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      wanted w;
+      w.place = cursor.next();
+      samples_.push_back(w);
+      by_place.push_back(by_place.size());
+    }
+    std::sort(by_place.begin(), by_place.end(), [&](std::size_t a, std::size_t b) {
+      const sample_place& x = samples_[a].place;
+      const sample_place& y = samples_[b].place;
+      return x.shard != y.shard ? x.shard < y.shard : x.ordinal < y.ordinal;
+    });
+    for (const std::size_t i : by_place) {
+      const sample_place& place = samples_[i].place;
+      const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
+      const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
+      const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
+      const bool joins = !ranges_.empty() && ranges_.back().shard == place.shard &&
+                         begin - ranges_.back().end <= gap && end - ranges_.back().begin <= part;
+      if (!joins) {
+        ranges_.emplace_back(place.shard);
+        ranges_.back().begin = begin;
+      }
+      ranges_.back().end = end;
+      samples_[i].range = ranges_.size() - 1;
+    }
+    for (const range& r : ranges_) {
+      const std::size_t slab = slab_for(r.length());
+      // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
+      reserved_ += r.length() <= slab / 8 ? r.length() : slab;
+    }
+  }
+  slice_piece(const slice_piece&) = delete;
+  slice_piece& operator=(const slice_piece&) = delete;
+  ~slice_piece() {
+    if (held_ != nullptr) *held_ -= reserved_;
+  }
+
+  /// Counts its bytes in `held` until it goes.
+  void hold(std::size_t& held) noexcept {
+    held_ = &held;
+    held += reserved_;
+  }
+
+  bool has(std::uint64_t number) const noexcept { return number >= first_ && number - first_ < samples_.size(); }
+  bool ends_with(std::uint64_t number) const noexcept { return number - first_ + 1 == samples_.size(); }
+  /// Sample `number` of the track.
+  const wanted& at(std::uint64_t number) const noexcept { return samples_[static_cast<std::size_t>(number - first_)]; }
+  std::size_t samples() const noexcept { return samples_.size(); }
+  std::uint64_t last() const noexcept { return first_ + samples_.size() - 1; }
+  std::vector<range>& ranges() noexcept { return ranges_; }
+  std::size_t reserved() const noexcept { return reserved_; }
+
+ private:
+  std::uint64_t first_;
+  std::vector<wanted> samples_;  // in the track's order
+  std::vector<range> ranges_;    // never grows again: coroutines refer to them
+  std::size_t reserved_ = 0;
+  std::size_t* held_ = nullptr;
+};
+
+/// How many samples of a track, from number `first` on, lie in one slice side by side.
+inline std::uint64_t left_of_slice(const sample_order& order, std::uint64_t track, std::uint64_t first) noexcept {
+  const sample_order::stretch on_tape = order.track(track);
+  const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
+  const std::uint64_t of_slice = order.slice() - (on_tape.begin + at) % order.slice();
+  return std::min({of_slice, on_tape.length - at, on_tape.length - first});
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/error.hpp>
+#include <millrace/feed/hash128.hpp>
+#include <millrace/text/json_leaves.hpp>
+#include <millrace/text/numbers.hpp>
+
+namespace millrace {
+
+/// Where a training stands in the canonical order: one number, the position that all ranks together have reached in the
+/// epoch, and beside it what fixes the order, so that another one is not taken for it. What pipeline_run::state() writes
+/// and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it.
+class epoch_state {
+ public:
+  static constexpr std::uint64_t version = 1;
+
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  ///< samples of the epoch that have been taken
+  std::uint64_t tracks = 0;
+  std::uint64_t slice = 0;
+  hash128 index;  ///< index_set::digest()
+
+  /// JSON, about 150 bytes:
+  /// `{"millrace":"epochs","version":1,"seed":7,"epoch":3,"position":40960,"tracks":960,"slice":32,"index":"9c.."}`.
+  std::string text() const;
+  /// What text() gave, whoever has changed its spaces and the order of its members. configuration_error, which says what
+  /// is wrong, for anything else, and for another version.
+  static epoch_state parse(std::string_view text);
+
+  /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on
+  /// with the order of this state. At the beginning of an epoch only the seed must be the same.
+  void check(const epoch_state& now) const;
+
+  friend bool operator==(const epoch_state&, const epoch_state&) = default;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline std::string epoch_state::text() const {
+  const auto member = [](const char* name, std::uint64_t value) {
+    return ",\"" + std::string(name) + "\":" + std::to_string(value);
+  };
+  return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
+         member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
+         index.text() + "\"}";
+}
+
+inline epoch_state epoch_state::parse(std::string_view text) {
+  const auto fail = [](const std::string& reason) { throw configuration_error("resume: " + reason); };
+  const std::optional<text::json_leaves> json = text::json_leaves::parse(text);
+  if (!json) fail("the state is not one intact JSON document");
+  if (json->find("millrace") != "epochs") fail("the state is not one of epochs()");
+  const auto number = [&](const char* name) {
+    const std::optional<std::string_view> digits = json->find(name);
+    const std::optional<std::uint64_t> value = digits ? text::parse_decimal<std::uint64_t>(*digits) : std::nullopt;
+    if (!value) fail("the state has no whole number \"" + std::string(name) + "\"");
+    return *value;
+  };
+  if (const std::uint64_t v = number("version"); v != version) {
+    fail("the state has version " + std::to_string(v) + "; this program reads version " + std::to_string(version));
+  }
+  epoch_state out;
+  out.seed = number("seed");
+  out.epoch = number("epoch");
+  out.position = number("position");
+  out.tracks = number("tracks");
+  out.slice = number("slice");
+  const std::optional<hash128> index = hash128::parse(json->find("index").value_or(std::string_view()));
+  if (!index) fail("the state has no digest \"index\"");
+  out.index = *index;
+  return out;
+}
+
+inline void epoch_state::check(const epoch_state& now) const {
+  const auto compare = [](const char* what, const std::string& then, const std::string& here) {
+    if (then == here) return;
+    throw configuration_error("resume: the state is of another order: its " + std::string(what) + " was " + then +
+                              " and is " + here);
+  };
+  compare("seed", std::to_string(seed), std::to_string(now.seed));
+  if (position == 0) return;
+  compare("index (digest)", index.text(), now.index.text());
+  compare("number of tracks", std::to_string(tracks), std::to_string(now.tracks));
+  compare("slice", std::to_string(slice), std::to_string(now.slice));
+}
+
+}  // namespace millrace

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <millrace/base/units.hpp>
+#include <millrace/data/rank.hpp>
+
+namespace millrace {
+
+/// See epochs(). Texts are copied by it.
+struct epochs_options {
+  std::uint64_t seed = 0;
+  std::uint64_t epochs = 1;       ///< how many, from first_epoch on
+  std::uint64_t first_epoch = 0;  ///< its number
+  std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
+  millrace::rank rank = {};       ///< which of how many; the members of a group that see the same samples give the same
+  /// Whether the last batch of an epoch is filled up with entries of weight 0. Without, it is shorter; with several
+  /// ranks it must be filled up.
+  bool pad = true;
+  std::uint64_t tracks = 960;  ///< order_options::tracks
+  std::uint64_t slice = 0;     ///< order_options::slice; 0: index_set::slice()
+  /// What stands in front of the indexes' names to make URLs of them: "s3://corpus/train/".
+  std::string_view prefix = {};
+  /// What pipeline_run::state() gave: goes on behind it, with this or another number of ranks or size of batches.
+  /// Empty: from the beginning.
+  std::string_view resume = {};
+  bool verify = true;  ///< compares every field with its CRC32C, where the index has one
+
+  // How it is read; nothing of this changes the order.
+  std::size_t ahead = 4096;       ///< samples that are planned ahead of the consumer
+  std::size_t bytes = 1 * GiB;    ///< of memory that is asked for or holds samples not taken yet
+  std::size_t requests = 64;      ///< under way at once
+  std::size_t part = 8 * MiB;     ///< bytes of one request; a larger sample is one all the same
+  std::size_t gap = 256 * KiB;    ///< unused bytes between two samples that are read by one request, at most
+};
+
+}  // namespace millrace

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <millrace/data/epoch_mark.hpp>
+
+namespace millrace {
+
+/// How a source writes down where its training stands: what epochs() gives to its stream, and pipeline_run::state()
+/// asks. Immutable; any thread.
+class stream_position {
+ public:
+  virtual ~stream_position() = default;
+  /// The state behind everything up to `delivered`, whose mark is whole; of the beginning where nothing was delivered
+  /// (it is not known).
+  virtual std::string state(const epoch_mark& delivered) const = 0;
+  /// Batches of an epoch on every rank; nothing where that is not known beforehand.
+  virtual std::optional<std::uint64_t> batches() const = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/rng.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/index_shard.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/tar/writer.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+namespace millrace::test {
+
+/// Objects in memory, whose answers take random virtual time; it notes what is under way, and does harm where it is
+/// told to.
+class dataset_store final : public storage {
+ public:
+  explicit dataset_store(std::uint64_t seed = 0) : random_(seed) {}
+
+  std::map<std::string, std::string> objects;  // by URL
+  std::string etag = "\"v1\"";
+  std::uint64_t delay_us = 0;  // the longest
+  std::string missing;         // this one is not there
+  std::string cut;             // answers for this one are a byte short
+  mutable std::uint64_t requests = 0;
+  mutable std::uint64_t read_bytes = 0;
+  mutable std::uint64_t busy = 0;
+  mutable std::uint64_t most_busy = 0;
+  mutable std::uint64_t held = 0;  // bytes of requests under way
+
+  bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
+  task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    class one_busy {
+     public:
+      explicit one_busy(const dataset_store& s) : store_(s) { s.most_busy = std::max(s.most_busy, ++s.busy); }
+      ~one_busy() { --store_.busy; }
+
+     private:
+      const dataset_store& store_;
+    } now(*this);
+    ++requests;
+    if (delay_us != 0) co_await sleep_for(std::chrono::microseconds(random_.below(delay_us)));
+    const where at{object.shown(), offset, {}};
+    if (object.url == missing) throw io_error(2, "there is no such object", at);
+    if (!wanted.empty() && wanted != etag) throw changed_error("it is no longer the version " + wanted, at);
+    const std::string_view all = objects.at(object.url);
+    std::string_view asked = all.substr(std::min<std::size_t>(offset, all.size()), length);
+    if (object.url == cut) asked.remove_suffix(1);
+    read_bytes += asked.size();
+    part p;
+    p.etag = etag;
+    p.total = all.size();
+    if (length > slabs.slab_bytes() / 8) {
+      writable_bytes slab = slabs.acquire();
+      std::copy(asked.begin(), asked.end(), slab.data());
+      p.data = slab.share(0, asked.size());
+    } else {
+      p.data = bytes::copy(asked);
+    }
+    co_return std::move(p);
+  }
+
+ private:
+  mutable rng random_;
+};
+
+/// Shards with so many samples of two fields each, and their index.
+class dataset {
+ public:
+  dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1)
+      : store(std::make_shared<dataset_store>(seed)) {
+    rng random(seed);
+    std::vector<shard_index> all;
+    for (std::size_t n = 0; n < counts.size(); ++n) {
+      std::string content;
+      tar::writer out([&](std::string_view piece) { content += piece; });
+      for (std::size_t i = 0; i < counts[n]; ++i) {
+        const std::string key = "s" + std::to_string(n) + "/" + std::to_string(i);
+        out.add(key + ".bin", std::string(random.below(largest + 1), static_cast<char>('a' + i % 26)));
+        out.add(key + ".txt", key);
+      }
+      out.finish();
+      const std::string name = std::to_string(100 + n) + ".tar";
+      store->objects["mem:" + name] = std::move(content);
+      testing::virtual_loop loop;
+      all.push_back(block_on(loop, index_shard(std::shared_ptr<const storage>(store), shard("mem:" + name), name)));
+    }
+    indexes = std::make_shared<const index_set>(std::move(all));
+    store->requests = store->read_bytes = 0;
+  }
+
+  std::shared_ptr<dataset_store> store;
+  std::shared_ptr<const index_set> indexes;
+
+  stream<sample> open(epochs_options options) const {
+    options.prefix = "mem:";
+    return epochs(indexes, std::shared_ptr<const storage>(store), options);
+  }
+  /// The keys of an epoch in the canonical order, as the index alone tells them.
+  std::vector<std::string> order(std::uint64_t seed, std::uint64_t epoch, order_options o) const {
+    const sample_order by_index(indexes->counts(), seed, epoch, o);
+    std::vector<std::string> keys;
+    for (std::uint64_t g = 0; g < by_index.size(); ++g) {
+      const sample_place p = by_index.at(g);
+      keys.push_back("s" + std::to_string(p.shard) + "/" + std::to_string(p.ordinal));
+    }
+    return keys;
+  }
+};
+
+/// What a rank got: keys by position, and the padding.
+class delivered {
+ public:
+  std::vector<std::pair<std::uint64_t, std::string>> samples;  // epoch * 2^32 + position, key
+  std::size_t padding = 0;
+  std::vector<std::uint64_t> batches;  // by epoch
+  std::string state;                   // behind the last one
+};
+
+/// Takes batches of `batch` entries, at most `most` of them.
+inline task<void> take_batches_of(stream<sample> in, std::size_t batch, std::size_t most, delivered& out) {
+  const std::shared_ptr<const stream_position> position = in.position();
+  epoch_mark mark;
+  for (std::size_t n = 0; n < most * batch; ++n) {
+    std::optional<sample> s = co_await in.next();
+    if (!s) break;
+    mark.join(s->mark);
+    const std::uint64_t epoch = s->mark.epoch;
+    if (s->weight() == 0) {
+      ++out.padding;
+    } else {
+      const bool right = s->fields.size() == 2 && (*s)["txt"].view() == s->key && s->from.from->epoch == epoch;
+      out.samples.emplace_back(epoch << 32 | s->mark.position, right ? s->key : "wrong: " + s->key);
+    }
+    if ((n + 1) % batch == 0) {
+      if (out.batches.size() <= epoch) out.batches.resize(static_cast<std::size_t>(epoch) + 1);
+      ++out.batches[static_cast<std::size_t>(epoch)];
+    }
+  }
+  out.state = mark.known && !mark.whole ? "inside a step" : position->state(mark);
+}
+
+inline delivered delivered_by(stream<sample> in, std::size_t batch, std::size_t most = SIZE_MAX / 65536,
+                              std::uint64_t loop_seed = 0) {
+  testing::virtual_loop loop(loop_seed);
+  delivered out;
+  block_on(loop, take_batches_of(std::move(in), batch, most, out));
+  return out;
+}
+
+}  // namespace millrace::test

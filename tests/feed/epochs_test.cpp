@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/feed/epochs.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/feed/index_builder.hpp>
+
+#include "tests/feed/epochs_data.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using test::dataset;
+using test::delivered;
+using test::delivered_by;
+
+namespace {
+
+const std::vector<std::size_t> uneven_counts{30, 0, 7, 61, 1, 24};  // 123 samples
+
+/// What all ranks got, by position; none may come twice.
+std::map<std::uint64_t, std::string> together(const std::vector<delivered>& ranks) {
+  std::map<std::uint64_t, std::string> all;
+  for (const delivered& one : ranks) {
+    for (const auto& [position, key] : one.samples) CHECK(all.emplace(position, key).second);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every sample comes once an epoch, in the canonical order, in equally many batches on every rank") {
+  const dataset data(uneven_counts, 900);
+  for (const std::uint32_t world : {1U, 2U, 3U, 8U, 50U}) {
+    for (const std::uint64_t slice : {1U, 8U}) {
+      INFO(world << " ranks, slices of " << slice);
+      const std::size_t batch = 4;
+      std::vector<delivered> ranks;
+      std::size_t padding = 0;
+      for (std::uint32_t r = 0; r < world; ++r) {
+        epochs_options o{.seed = 5, .epochs = 3, .batch = batch, .rank = {.index = r, .world_size = world}};
+        o.tracks = 12;
+        o.slice = slice;
+        stream<sample> in = data.open(o);
+        const std::uint64_t due = in.position()->batches().value();
+        ranks.push_back(delivered_by(std::move(in), batch));
+        CHECK(due == (123 + batch * world - 1) / (batch * world));
+        CHECK(ranks.back().batches == std::vector<std::uint64_t>(3, due));
+        CHECK(std::is_sorted(ranks.back().samples.begin(), ranks.back().samples.end()));
+        CHECK(ranks.back().state == ranks.front().state);
+        padding += ranks.back().padding;
+      }
+      CHECK(padding == 3 * ((123 + batch * world - 1) / (batch * world) * batch * world - 123));
+      std::map<std::uint64_t, std::string> wanted;
+      for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+        const std::vector<std::string> keys = data.order(5, epoch, {.tracks = 12, .slice = slice});
+        for (std::size_t g = 0; g < keys.size(); ++g) wanted[epoch << 32 | g] = keys[g];
+      }
+      CHECK(together(ranks) == wanted);
+    }
+  }
+}
+
+TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
+  const dataset data(uneven_counts, 5000);
+  epochs_options o{.seed = 1, .epochs = 2, .batch = 5, .rank = {.index = 1, .world_size = 3}};
+  o.tracks = 10;
+  o.slice = 4;
+  const delivered calm = delivered_by(data.open(o), 5);
+  CHECK(calm.samples.size() > 70);
+  data.store->delay_us = 20000;
+  for (std::uint64_t seed = 1; seed < 6; ++seed) {
+    o.ahead = seed == 1 ? 1 : 10 * seed;
+    o.bytes = seed == 2 ? 1 : 100 * KiB * seed;
+    o.requests = seed;
+    o.part = seed == 3 ? 1 : 64 * KiB;
+    o.gap = seed == 4 ? 0 : 8 * KiB;
+    const delivered other = delivered_by(data.open(o), 5, SIZE_MAX / 65536, seed);
+    CHECK(other.samples == calm.samples);
+    CHECK(other.state == calm.state);
+    CHECK(data.store->most_busy <= seed);
+    data.store->most_busy = 0;
+    CHECK(data.store->busy == 0);
+  }
+}
+
+TEST_CASE("no more is read than the bounds allow while the consumer waits, and the next epoch is read before this one ends") {
+  const dataset data({200, 200}, 1000);
+  const auto count = [&](epochs_options o, std::size_t taken) {
+    o.tracks = 8;
+    o.slice = 16;
+    data.store->requests = data.store->read_bytes = 0;
+    testing::virtual_loop loop;
+    auto take = [](stream<sample> in, std::size_t n) -> task<void> {
+      for (; n > 0; --n) co_await in.next();
+      co_await sleep_for(std::chrono::seconds(60));
+    };
+    stream<sample> in = data.open(o);
+    block_on(loop, take(std::move(in), taken));
+    return data.store->read_bytes;
+  };
+  // Of the first samples alone, one of each track.
+  const std::uint64_t first = count({.batch = 8, .ahead = 8}, 1);
+  CHECK(first < 8 * (1000 + 4 * 512 + 512));
+  CHECK(data.store->requests == 8);
+  CHECK(count({.batch = 8, .bytes = 64 * KiB}, 1) <= 64 * KiB);
+  CHECK(count({.batch = 8, .bytes = 512 * KiB}, 1) <= 512 * KiB);
+  // All of the first epoch fits, and the second one is begun before the first is taken.
+  const std::uint64_t whole = count({.epochs = 1, .batch = 8}, 1);
+  CHECK(whole >= data.indexes->sample_bytes());
+  CHECK(count({.epochs = 9, .batch = 8, .ahead = 600}, 1) > whole + whole / 4);
+}
+
+TEST_CASE("a slice is read by one request, and once") {
+  const dataset data({512, 512}, 1000);
+  epochs_options o{.batch = 16};
+  o.tracks = 16;
+  o.slice = 16;
+  delivered_by(data.open(o), 16);
+  // 64 slices; each track begins and ends within one, and reads its first sample alone; one slice lies in both shards.
+  CHECK(data.store->requests <= 64 + 16 + 16 + 2);
+  CHECK(data.store->read_bytes < data.indexes->sample_bytes() * 3 / 2);
+}
+
+TEST_CASE("a resume goes on with the very next sample, on any number of ranks and from any batch") {
+  // Drawn: data, seed, order, worlds, batches, bounds, and where it is stopped, several times in a training.
+  std::vector<dataset> sets;
+  sets.emplace_back(std::vector<std::size_t>{13, 5, 0, 20}, 300);
+  sets.emplace_back(std::vector<std::size_t>{1, 1, 1}, 300);
+  sets.emplace_back(std::vector<std::size_t>{64}, 300);
+  rng random(20260101);
+  const std::uint64_t cases = 2000;
+  for (std::uint64_t c = 0; c < cases; ++c) {
+    INFO("case " << c);
+    const dataset& data = sets[random.below(sets.size())];
+    data.store->delay_us = random.below(3) * 500;
+    epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3)};
+    o.tracks = 1 + random.below(24);
+    o.slice = 1 + random.below(9);
+    std::map<std::uint64_t, std::string> got;
+    std::string state;
+    for (bool over = false; !over;) {
+      o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(5));
+      o.batch = 1 + random.below(7);
+      o.ahead = 1 + random.below(60);
+      o.bytes = 1 + random.below(100 * KiB);
+      o.resume = state;
+      const std::size_t most = random.below(4) == 0 ? 10000 : random.below(6);
+      std::vector<delivered> ranks;
+      for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
+        ranks.push_back(delivered_by(data.open(o), o.batch, most, c + 1));
+        if (ranks.back().state != ranks.front().state) FAIL("the ranks' states differ");
+      }
+      for (const delivered& one : ranks) {
+        for (const auto& [position, key] : one.samples) {
+          if (!got.emplace(position, key).second) FAIL("position " << position << " came twice");
+        }
+      }
+      state = ranks.front().state;
+      const epoch_state at = epoch_state::parse(state);
+      over = at.epoch == o.epochs;
+      // Everything before the state, and nothing behind it.
+      const std::uint64_t before = at.epoch * data.indexes->samples() + at.position;
+      if (got.size() != before) FAIL(got.size() << " samples came before " << state);
+    }
+    std::map<std::uint64_t, std::string> wanted;
+    for (std::uint64_t epoch = 0; epoch < o.epochs; ++epoch) {
+      const std::vector<std::string> keys = data.order(o.seed, epoch, {.tracks = o.tracks, .slice = o.slice});
+      for (std::size_t g = 0; g < keys.size(); ++g) wanted[epoch << 32 | g] = keys[g];
+    }
+    if (got != wanted) FAIL("the order is not the canonical one");
+  }
+}
+
+TEST_CASE("a state of another order is refused by name, before anything is read") {
+  const dataset data(uneven_counts, 300);
+  const dataset other({30, 1, 7, 61, 1, 24}, 300);
+  epochs_options o{.seed = 5, .epochs = 2, .batch = 4};
+  o.tracks = 12;
+  o.slice = 4;
+  const std::string state = delivered_by(data.open(o), 4, 3).state;
+  CHECK(state.size() < 250);
+  CHECK(epoch_state::parse(state).position == 12);
+  data.store->requests = 0;
+  const auto refusal = [&](const dataset& of, epochs_options changed, const std::string& text) {
+    changed.resume = text;
+    try {
+      const stream<sample> in = of.open(changed);
+      return std::string("not refused");
+    } catch (const configuration_error& e) {
+      return std::string(e.what());
+    }
+  };
+  CHECK(refusal(data, o, state) == "not refused");
+  epochs_options changed = o;
+  changed.seed = 6;
+  CHECK(refusal(data, changed, state) == "resume: the state is of another order: its seed was 5 and is 6");
+  changed = o;
+  changed.tracks = 24;
+  CHECK(refusal(data, changed, state) == "resume: the state is of another order: its number of tracks was 12 and is 24");
+  changed = o;
+  changed.slice = 8;
+  CHECK(refusal(data, changed, state) == "resume: the state is of another order: its slice was 4 and is 8");
+  CHECK_THAT(refusal(other, o, state), Catch::Matchers::Contains("its index (digest) was"));
+  std::string newer = state;
+  newer.replace(newer.find("\"version\":1"), 11, "\"version\":2");
+  CHECK(refusal(data, o, newer) == "resume: the state has version 2; this program reads version 1");
+  CHECK(refusal(data, o, state.substr(0, 40)) == "resume: the state is not one intact JSON document");
+  CHECK(refusal(data, o, "{}") == "resume: the state is not one of epochs()");
+  std::string beyond = state;
+  beyond.replace(beyond.find("\"position\":12"), 13, "\"position\":123");
+  CHECK_THAT(refusal(data, o, beyond), Catch::Matchers::Contains("at sample 123 of an epoch of 123"));
+  changed = o;
+  changed.first_epoch = 1;
+  CHECK_THAT(refusal(data, changed, state), Catch::Matchers::Contains("in epoch 0, which is not one of this training"));
+  CHECK(data.store->requests == 0);
+  // At the end of an epoch the order may become another one.
+  const std::string end = delivered_by(data.open(o), 4, 31).state;
+  CHECK(epoch_state::parse(end).position == 0);
+  changed = o;
+  changed.tracks = 24;
+  CHECK(refusal(other, changed, end) == "not refused");
+  changed.seed = 6;
+  CHECK_THAT(refusal(data, changed, end), Catch::Matchers::Contains("its seed was 5"));
+}
+
+TEST_CASE("what is wrong with an object is an error at its place, with the object, the byte and the reason") {
+  epochs_options o{.batch = 4};
+  o.tracks = 6;
+  o.slice = 4;
+  o.ahead = 8;
+  const auto failure = [&](dataset& data) {
+    testing::virtual_loop loop;
+    delivered out;
+    try {
+      block_on(loop, test::take_batches_of(data.open(o), 4, 1000, out));
+    } catch (const error& e) {
+      CHECK(loop.frames() == 0);
+      return std::to_string(out.samples.size()) + " " + e.what();
+    }
+    return std::string("no error");
+  };
+  // How many samples come before the first one of the third shard, and where the request for it begins.
+  dataset whole({10, 10, 10}, 200);
+  const std::vector<std::string> keys = whole.order(0, 0, {.tracks = 6, .slice = 4});
+  const auto at = std::find_if(keys.begin(), keys.end(), [](const std::string& k) { return k.substr(0, 2) == "s2"; });
+  const std::string before = std::to_string(at - keys.begin());
+  CHECK(failure(whole) == "no error");
+  {
+    dataset data({10, 10, 10}, 200);
+    data.store->missing = "mem:102.tar";
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: there is no such object"));
+  }
+  {
+    dataset data({10, 10, 10}, 200);
+    data.store->cut = "mem:102.tar";
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: read ([0-9]+) bytes instead of ([0-9]+)"));
+  }
+  {
+    dataset data({10, 10, 10}, 200);
+    data.store->etag = "\"v2\"";
+    CHECK_THAT(failure(data), Catch::Matchers::Matches("0 mem:10.\\.tar at byte [0-9]+: the index \"10.\\.tar\" is of another "
+                                                       "version of this shard: it is no longer the version \"v1\""));
+  }
+  {
+    dataset data({10, 10, 10}, 200);
+    const auto number = static_cast<std::size_t>(std::stoi(at->substr(3)));
+    const shard_index::field f = (*data.indexes)[2].field_at(number, 1);
+    data.store->objects["mem:102.tar"][static_cast<std::size_t>(f.offset)] ^= 1;
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte " + std::to_string(f.offset) + ", " + *at +
+                                                       ": the CRC32C of field \"txt\" is [0-9a-f]+ and not [0-9a-f]+ as in the index"));
+    o.verify = false;
+    CHECK(failure(data) == "no error");
+    o.verify = true;
+    // A header that is none.
+    std::string& object = data.store->objects["mem:102.tar"];
+    object[static_cast<std::size_t>((*data.indexes)[2].offset(number))] ^= 1;
+    CHECK_THAT(failure(data), Catch::Matchers::StartsWith(before + " mem:102.tar at byte "));
+  }
+  {
+    // Members that lie where others did, under other names.
+    dataset data({10, 10, 10}, 0);
+    data.store->objects["mem:102.tar"] = data.store->objects["mem:101.tar"];
+    o.verify = false;
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+, s1/[0-9]+: the index \"102.tar\" "
+                                                       "has another sample at this place"));
+  }
+}
+
+TEST_CASE("options that contradict each other are refused before anything is read") {
+  const dataset data({10}, 200);
+  const auto refusal = [&](const epochs_options& o) {
+    try {
+      const stream<sample> in = data.open(o);
+      return std::string("not refused");
+    } catch (const configuration_error& e) {
+      return std::string(e.what());
+    }
+  };
+  CHECK_THAT(refusal({.batch = 0}), Catch::Matchers::Contains(".batch"));
+  CHECK_THAT(refusal({.rank = {.index = 2, .world_size = 2}}), Catch::Matchers::Contains("rank 2 does not exist"));
+  CHECK_THAT(refusal({.rank = {.index = 0, .world_size = 2}, .pad = false}), Catch::Matchers::Contains(".pad"));
+  CHECK_THAT(refusal({.tracks = 0}), Catch::Matchers::Contains("tracks"));
+  CHECK_THAT(refusal({.first_epoch = UINT64_MAX}), Catch::Matchers::Contains(".epochs"));
+  CHECK_THROWS_AS(epochs(std::make_shared<const index_set>(std::vector<shard_index>()),
+                         std::shared_ptr<const storage>(data.store), {}),
+                  configuration_error);
+  CHECK_THROWS_AS(epochs(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}), configuration_error);
+}
+
+TEST_CASE("samples know their epoch's random numbers; padding knows that it is none") {
+  const dataset data({5}, 100);
+  testing::virtual_loop loop;
+  auto all = [](stream<sample> in) -> task<std::vector<sample>> {
+    std::vector<sample> out;
+    while (std::optional<sample> s = co_await in.next()) out.push_back(std::move(*s));
+    co_return std::move(out);
+  };
+  const std::vector<sample> got = block_on(loop, all(data.open({.seed = 3, .epochs = 2, .first_epoch = 4, .batch = 4})));
+  REQUIRE(got.size() == 16);
+  std::set<std::uint64_t> drawn;
+  for (const sample& s : got) {
+    if (s.weight() == 0) {
+      CHECK(s.key.empty());
+      CHECK(s.fields.empty());
+      CHECK_FALSE(s.from);
+      continue;
+    }
+    const std::string url = "mem:100.tar";
+    CHECK(s.random(1).next() ==
+          sample_rng(3, s.mark.epoch, detail::text_hash(url), s.from.ordinal, 1).next());
+    drawn.insert(s.random(1).next());
+  }
+  CHECK(drawn.size() == 10);
+  CHECK(got[7].mark.last);
+  CHECK_FALSE(got[6].mark.last);
+  CHECK(got[8].mark.epoch == 5);
+  // Without padding the last batch is shorter.
+  CHECK(block_on(loop, all(data.open({.batch = 4, .pad = false}))).size() == 5);
+}
