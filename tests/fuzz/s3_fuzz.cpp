@@ -80,9 +80,9 @@ void configuration(std::string_view text) {
   const std::size_t half = text.size() / 2;
   allow<mill::configuration_error>([&] {
     const s3::profile_file file = s3::profile_file::parse(text, text.substr(half));
-    for (const auto& one : file.profiles().entries()) {
-      const std::string& name = one->name;
-      require(file.find(name) == &one->value);
+    for (const auto& one : file.profiles()) {
+      const std::string& name = one.first;
+      require(file.find(name) == &one.second);
       allow<mill::configuration_error>([&] {
         const auto chain = s3::detail::profile_chain::of(file, name, "config");
         if (chain) require(!chain->description().empty());

@@ -20,9 +20,9 @@ using plain_table = std::map<std::string, std::map<std::string, std::string>>;
 
 plain_table plain(const s3::profile_file::table& from) {
   plain_table out;
-  for (const auto& one : from.entries()) {
-    auto& properties = out[one->name];
-    for (const auto& property : one->value.properties().entries()) properties[property->name] = property->value;
+  for (const auto& [name, section] : from) {
+    auto& properties = out[name];
+    for (const auto& property : section.properties()) properties[property.first] = property.second;
   }
   return out;
 }

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 
 #include <time.h>
 
-#include <millrace/base/detail/condition.hpp>
 #include <millrace/io/detail/remote_task.hpp>
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -51,7 +51,7 @@ class loop_thread {
   const loop_options options_;
   runtime_parts* const parts_;
   std::mutex mutex_;
-  detail::condition changed_;
+  std::condition_variable changed_;
   event_loop* loop_ = nullptr;
   std::exception_ptr error_;
   bool drained_ = false;

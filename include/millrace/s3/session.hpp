@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,7 +20,6 @@
 #include <millrace/retry/retry_quota.hpp>
 #include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/config/config.hpp>
-#include <millrace/s3/config/detail/name_table.hpp>
 
 namespace millrace::s3 {
 
@@ -75,7 +76,7 @@ class session {
   mutable retry_quota quota_;
   std::unique_ptr<rate_limiter> limiter_;
   mutable std::mutex mutex_;
-  mutable detail::name_table<std::string> regions_;
+  mutable std::map<std::string, std::string, std::less<>> regions_;  // by bucket
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
   mutable std::atomic<crc_kind> expected_crc_{crc_kind::none};

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/detail/away_count.hpp>
 #include <millrace/coro/executor.hpp>
 
@@ -76,7 +76,7 @@ class pool_state {
   static void unlink(pool_job& job) noexcept;
 
   std::mutex mutex_;
-  condition changed_;
+  std::condition_variable changed_;
   list_head head_;
   bool stopping_ = false;
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/flow/detail/window.hpp>
@@ -130,7 +130,7 @@ class handover {
 
   std::mutex mutex_;
   window window_;
-  condition filled_;
+  std::condition_variable filled_;
   std::deque<T> items_;
   bool ended_ = false;
   bool producer_waits_ = false;

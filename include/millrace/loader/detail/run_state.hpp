@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -9,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/detail/compactor.hpp>
@@ -139,7 +139,7 @@ class run_state {
   std::shared_ptr<run_state> self_;  // the loop's, while a message may come
   event_loop* loop_ = nullptr;
   std::mutex mutex_;
-  condition changed_;
+  std::condition_variable changed_;
   bool over_ = false;
 
   // the loop's thread

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 
-#include <millrace/base/detail/condition.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/loop/detail/file_queue.hpp>
 #include <millrace/loop/detail/thread.hpp>
@@ -54,7 +54,7 @@ class file_worker {
   messenger home_;
   thread thread_;
   std::mutex mutex_;
-  condition changed_;
+  std::condition_variable changed_;
   file_queue waiting_;
   file_queue finished_;
   bool stopping_ = false;

@@ -4,23 +4,22 @@
 
 #include <openssl/crypto.h>
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <millrace/s3/config/detail/name_table.hpp>
 
 namespace millrace::s3 {
 
 /// The properties of one section of the AWS configuration files, merged from both files.
 ///
 /// Names are lower case. Values may be secrets: they are overwritten on destruction, and nothing here prints them.
-///
-/// A template, as all of this floor that few programs use: it is compiled where it is used.
 class profile {
  public:
-  using table = detail::name_table<std::string>;
+  using table = std::map<std::string, std::string, std::less<>>;
 
   profile() = default;
   profile(profile&&) noexcept = default;
@@ -28,7 +27,7 @@ class profile {
   profile(const profile&) = delete;
   profile& operator=(const profile&) = delete;
   ~profile() {
-    for (const auto& p : properties_.entries()) OPENSSL_cleanse(p->value.data(), p->value.size());
+    for (auto& [name, value] : properties_) OPENSSL_cleanse(value.data(), value.size());
   }
 
   /// The value of a property (name in lower case); nothing when absent. A value of several lines has `\n` between
@@ -38,7 +37,7 @@ class profile {
   /// A sub-property, `name` below `property` (`s3` and `addressing_style`); the last one wins.
   std::optional<std::string_view> find(std::string_view property, std::string_view name) const noexcept;
 
-  void set(std::string_view name, std::string value) { properties_[name] = std::move(value); }
+  void set(std::string name, std::string value) { properties_.insert_or_assign(std::move(name), std::move(value)); }
   bool empty() const noexcept { return properties_.empty(); }
   const table& properties() const noexcept { return properties_; }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,7 +11,6 @@
 
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/s3/config/detail/name_table.hpp>
 #include <millrace/s3/config/detail/profile_parser.hpp>
 #include <millrace/s3/config/profile.hpp>
 
@@ -34,7 +35,7 @@ class profile_location {
 /// sections and properties with names that nothing could ask for are skipped.
 class profile_file {
  public:
-  using table = detail::name_table<profile>;
+  using table = std::map<std::string, profile, std::less<>>;
 
   profile_file() = default;
 
@@ -45,16 +46,20 @@ class profile_file {
                             std::string_view credentials_name = "~/.aws/credentials");
 
   /// Null when there is none of that name; names are case-sensitive. Valid as long as this object.
-  const profile* find(std::string_view name) const noexcept { return profiles_.find(name); }
+  const profile* find(std::string_view name) const noexcept { return found(profiles_, name); }
   /// `[sso-session name]`.
-  const profile* find_sso_session(std::string_view name) const noexcept { return sso_sessions_.find(name); }
+  const profile* find_sso_session(std::string_view name) const noexcept { return found(sso_sessions_, name); }
   /// `[services name]`.
-  const profile* find_services(std::string_view name) const noexcept { return services_.find(name); }
+  const profile* find_services(std::string_view name) const noexcept { return found(services_, name); }
 
   const table& profiles() const noexcept { return profiles_; }
   const table& sso_sessions() const noexcept { return sso_sessions_; }
 
  private:
+  static const profile* found(const table& among, std::string_view name) noexcept {
+    const auto at = among.find(name);
+    return at == among.end() ? nullptr : &at->second;
+  }
   static void merge(profile& into, detail::raw_section& section);
   void add_config(std::vector<detail::raw_section>& sections);
   void add_credentials(std::vector<detail::raw_section>& sections);

@@ -29,16 +29,16 @@ MILLRACE_INLINE session::session(config c, std::shared_ptr<credentials_provider>
 MILLRACE_INLINE bool session::lacks_region(const std::string& bucket) const {
   if (!config_.region.empty() || !config_.endpoint_url.empty() || bucket.rfind("arn:", 0) == 0) return false;
   std::lock_guard lock(mutex_);
-  const std::string* const found = regions_.find(bucket);
-  return own_region_.empty() && (found == nullptr || found->empty());
+  const auto found = regions_.find(bucket);
+  return own_region_.empty() && (found == regions_.end() || found->second.empty());
 }
 
 MILLRACE_INLINE config session::for_bucket(const std::string& bucket) const {
   config c = config_;
   std::lock_guard lock(mutex_);
   if (c.region.empty()) c.region = own_region_;
-  const std::string* const found = regions_.find(bucket);
-  if (found != nullptr && !found->empty()) c.region = *found;
+  const auto found = regions_.find(bucket);
+  if (found != regions_.end() && !found->second.empty()) c.region = found->second;
   return c;
 }
 

@@ -4,10 +4,11 @@
 
 #include <openssl/crypto.h>
 
+#include <functional>
+#include <map>
 #include <string>
 
 #include <millrace/base/environment.hpp>
-#include <millrace/s3/config/detail/name_table.hpp>
 
 namespace millrace::s3::detail {
 
@@ -19,7 +20,7 @@ class environment_copy {
   environment_copy(const environment_copy&) = delete;
   environment_copy& operator=(const environment_copy&) = delete;
   ~environment_copy() {
-    for (const auto& v : values_.entries()) OPENSSL_cleanse(v->value.data(), v->value.size());
+    for (auto& [name, value] : values_) OPENSSL_cleanse(value.data(), value.size());
   }
 
   /// Good as long as this object; to be read from any thread.
@@ -27,11 +28,12 @@ class environment_copy {
 
  private:
   static const char* look_up(void* self, const char* name) {
-    const std::string* const found = static_cast<const environment_copy*>(self)->values_.find(name);
-    return found == nullptr ? nullptr : found->c_str();
+    const environment_copy& copy = *static_cast<const environment_copy*>(self);
+    const auto found = copy.values_.find(name);
+    return found == copy.values_.end() ? nullptr : found->second.c_str();
   }
 
-  name_table<std::string> values_;
+  std::map<std::string, std::string, std::less<>> values_;
 };
 
 }  // namespace millrace::s3::detail

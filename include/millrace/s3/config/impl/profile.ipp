@@ -13,9 +13,9 @@
 namespace millrace::s3 {
 
 MILLRACE_INLINE std::optional<std::string_view> profile::find(std::string_view name) const noexcept {
-  const std::string* const found = properties_.find(name);
-  if (found == nullptr) return std::nullopt;
-  return std::string_view(*found);
+  const auto found = properties_.find(name);
+  if (found == properties_.end()) return std::nullopt;
+  return std::string_view(found->second);
 }
 
 MILLRACE_INLINE std::optional<std::string_view> profile::find(std::string_view property,

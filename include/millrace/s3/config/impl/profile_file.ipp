@@ -71,7 +71,7 @@ MILLRACE_INLINE void profile_file::add_config(std::vector<detail::raw_section>& 
       where_to = &services_;
       name = detail::name_behind(section.title, "services");
     }
-    if (name && detail::is_profile_name(*name)) merge((*where_to)[*name], section);
+    if (name && detail::is_profile_name(*name)) merge((*where_to)[std::string(*name)], section);
   }
 }
 

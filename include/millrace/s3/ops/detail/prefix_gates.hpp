@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 
 #include <millrace/coro/executor.hpp>
-#include <millrace/s3/config/detail/name_table.hpp>
 #include <millrace/s3/ops/detail/prefix_gate.hpp>
 
 namespace millrace::s3::detail {
@@ -27,10 +27,10 @@ class prefix_gates final : public executor_service {
 
  private:
   void forget_idle() {
-    gates_.erase_if([](const prefix_gate& gate) { return gate.idle(); });
+    std::erase_if(gates_, [](const auto& named) { return named.second.idle(); });
   }
 
-  name_table<prefix_gate> gates_;
+  std::map<std::string, prefix_gate> gates_;
 };
 
 /// The gate of a key among those of `ex`.
