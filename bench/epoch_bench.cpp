@@ -71,7 +71,8 @@ void one_stream(const mill::s3::client& s3) {
   }
   const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
   mill::runtime rt;
-  auto run = rt.run(mill::epochs(indexes, s3, {.seed = 7, .epochs = 6, .batch = 32, .prefix = "s3://b/indexed/"}) |
+  auto run = rt.run(mill::epochs(indexes, s3, {.seed = 7, .epochs = 6, .batch = 32, .tracks = 32, .slice = 32,
+                                                  .prefix = "s3://b/indexed/"}) |
                     mill::batch(32));
   bench::figure boundary, elsewhere;
   double first = 0;

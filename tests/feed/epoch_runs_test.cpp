@@ -218,7 +218,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   for (const std::uint32_t index : {0U, 1U}) {
     shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
     o.rank = {.index = index, .world_size = 2};
-    auto samples = epochs(shards("mem:10{4..0}.tar"), o) | fetch(store) | untar_plain({.report = false}) | group_samples() |
+    auto samples = epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) | group_samples() |
                    shuffle({.window = 16}) | batch(6);
     std::uint64_t epoch = 2;
     auto run = rt.run(std::move(samples));

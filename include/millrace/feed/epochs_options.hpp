@@ -35,7 +35,7 @@ struct epochs_options {
   std::size_t bytes = 1 * GiB;    ///< of memory that is asked for or holds samples not taken yet
   std::size_t requests = 64;      ///< under way at once
   std::size_t part = 8 * MiB;     ///< bytes of one request; a larger sample is one all the same
-  std::size_t gap = 256 * KiB;    ///< unused bytes between two samples that are read by one request, at most
+  std::size_t gap = 256 * KiB;    ///< unused bytes between two samples of one request, at most; never more than used ones
 };
 
 }  // namespace millrace

@@ -61,17 +61,21 @@ class slice_piece {
       const sample_place& y = samples_[b].place;
       return x.shard != y.shard ? x.shard < y.shard : x.ordinal < y.ordinal;
     });
+    std::uint64_t used = 0;  // bytes of samples in the last range
     for (const std::size_t i : by_place) {
       const sample_place& place = samples_[i].place;
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
       const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
       const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
       const bool joins = !ranges_.empty() && ranges_.back().shard == place.shard &&
-                         begin - ranges_.back().end <= gap && end - ranges_.back().begin <= part;
+                         begin - ranges_.back().end <= gap && end - ranges_.back().begin <= part &&
+                         end - ranges_.back().begin <= 2 * (used + (end - begin));
       if (!joins) {
         ranges_.emplace_back(place.shard);
         ranges_.back().begin = begin;
+        used = 0;
       }
+      used += end - begin;
       ranges_.back().end = end;
       samples_[i].range = ranges_.size() - 1;
     }
