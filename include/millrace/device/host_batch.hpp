@@ -23,7 +23,12 @@ namespace detail {
 template <class = void>
 struct batch_parts {
   batch_parts(const batch_layout& l, writable_bytes m, bool p)
-      : layout(l), memory(std::move(m)), pinned(p), keys(l.samples()), filled(l.samples()), tags(l.samples()),
+      : layout(l),
+        memory(std::move(m)),
+        pinned(p),
+        keys(l.samples()),
+        filled(l.samples()),
+        tags(l.samples()),
         weights(l.samples(), 1.0F) {}
   batch_layout layout;
   writable_bytes memory;
