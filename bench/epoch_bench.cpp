@@ -4,8 +4,8 @@
 // How long the training thread waits at the boundary of two epochs: from the moment it asks for the next epoch's run to
 // its first item. The store is 60 ms away, there and back. With a runtime made for each run (mill::run), and with one
 // that outlives them (rt.run); with shards that are listed anew in every epoch, which is two round trips one after the
-// other, and with shards that the program knows, from the first epoch's list. Then epochs(), which is one run: six epochs
-// of 32 steps of 10 ms, the waits of next() on both sides of a boundary against those elsewhere.
+// other, and with shards that the program knows, from the first epoch's list. Then epochs(), which is one run: six
+// epochs of 32 steps of 10 ms, the waits of next() on both sides of a boundary against those elsewhere.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/epoch_bench.cpp -o epoch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
 //   epoch_bench [epochs, default 15]
@@ -88,8 +88,8 @@ void one_stream(const mill::s3::client& s3) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (batches != 6 * 32) std::abort();
-  std::printf("  epochs(): the first batch %.1f ms; waits of next() at boundaries %.2f ms (at most %.2f), elsewhere %.2f ms "
-              "(at most %.2f)\n",
+  std::printf("  epochs(): the first batch %.1f ms; waits of next() at boundaries %.2f ms (at most %.2f), "
+              "elsewhere %.2f ms (at most %.2f)\n",
               first, boundary.median(), boundary.highest(), elsewhere.median(), elsewhere.highest());
   bench::goal_at_most("epochs(): longest wait at a boundary less the longest elsewhere, ms",
                       std::max(0.0, boundary.highest() - elsewhere.highest()), 10);

@@ -149,7 +149,9 @@ TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuff
   epochs_options o = small(8, 3, 4);
   o.pad = false;
   const batch_pool pool(batch_layout(7, {{"size", dtype::i64}}));
-  const auto write = [](const sample& s, const batch_row& row) { row.set("size", static_cast<std::int64_t>(s.key.size())); };
+  const auto write = [](const sample& s, const batch_row& row) {
+    row.set("size", static_cast<std::int64_t>(s.key.size()));
+  };
   runtime rt;
   std::vector<std::size_t> sizes;
   for (const std::vector<sample>& b : rt.run(data.open(o) | batch(7))) {
@@ -177,7 +179,8 @@ TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuff
   for (const std::vector<sample>& b : rt.run(data.open(o) | filter(not_last) | batch(7))) sizes.push_back(b.size());
   CHECK(sizes == std::vector<std::size_t>{7, 7, 7, 7, 7, 2, 7, 7, 7, 7, 7, 2, 7, 7, 7, 7, 7, 2});
   filled.clear();
-  for (const host_batch& b : rt.run(data.open(o) | filter(not_last) | fill_batches(pool, write))) filled.push_back(b.size());
+  for (const host_batch& b : rt.run(data.open(o) | filter(not_last) | fill_batches(pool, write)))
+    filled.push_back(b.size());
   CHECK(filled == sizes);
 }
 
@@ -218,8 +221,8 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   for (const std::uint32_t index : {0U, 1U}) {
     shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
     o.rank = {.index = index, .world_size = 2};
-    auto samples = epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) | group_samples() |
-                   shuffle({.window = 16}) | batch(6);
+    auto samples = epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
+                   group_samples() | shuffle({.window = 16}) | batch(6);
     std::uint64_t epoch = 2;
     auto run = rt.run(std::move(samples));
     for (const std::vector<sample>& b : run) {
@@ -257,7 +260,8 @@ TEST_CASE("epochs are read from an S3 server by several loops, in the same order
   for (const auto& [url, content] : data.store->objects) {
     const auto loop = make_event_loop();
     server.put("corpus", "train/" + url.substr(4), content);
-    made.push_back(block_on(*loop, index_shard(s3::as_storage(client), shard("s3://corpus/train/" + url.substr(4)), url.substr(4))));
+    made.push_back(block_on(
+        *loop, index_shard(s3::as_storage(client), shard("s3://corpus/train/" + url.substr(4)), url.substr(4))));
   }
   const auto indexes = std::make_shared<const index_set>(std::move(made));
   epochs_options o = small(3, 2, 4);
@@ -282,5 +286,6 @@ TEST_CASE("epochs are read from an S3 server by several loops, in the same order
   } catch (const stale_index_error& e) {
     what = e.what();
   }
-  CHECK_THAT(what, Contains("s3://corpus/train/102.tar at byte ") && Contains("the index \"102.tar\" is of another version of this shard"));
+  CHECK_THAT(what, Contains("s3://corpus/train/102.tar at byte ") &&
+                       Contains("the index \"102.tar\" is of another version of this shard"));
 }

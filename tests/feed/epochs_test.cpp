@@ -90,7 +90,8 @@ TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
   }
 }
 
-TEST_CASE("no more is read than the bounds allow while the consumer waits, and the next epoch is read before this one ends") {
+TEST_CASE(
+    "no more is read than the bounds allow while the consumer waits, and the next epoch is read before this one ends") {
   const dataset data({200, 200}, 1000);
   const auto count = [&](epochs_options o, std::size_t taken) {
     o.tracks = 8;
@@ -203,7 +204,8 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
   CHECK(refusal(data, changed, state) == "resume: the state is of another order: its seed was 5 and is 6");
   changed = o;
   changed.tracks = 24;
-  CHECK(refusal(data, changed, state) == "resume: the state is of another order: its number of tracks was 12 and is 24");
+  CHECK(refusal(data, changed, state) ==
+        "resume: the state is of another order: its number of tracks was 12 and is 24");
   changed = o;
   changed.slice = 8;
   CHECK(refusal(data, changed, state) == "resume: the state is of another order: its slice was 4 and is 8");
@@ -255,26 +257,30 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
   {
     dataset data({10, 10, 10}, 200);
     data.store->missing = "mem:102.tar";
-    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: there is no such object"));
+    CHECK_THAT(failure(data),
+               Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: there is no such object"));
   }
   {
     dataset data({10, 10, 10}, 200);
     data.store->cut = "mem:102.tar";
-    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: read ([0-9]+) bytes instead of ([0-9]+)"));
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(
+                                  before + " mem:102.tar at byte [0-9]+: read ([0-9]+) bytes instead of ([0-9]+)"));
   }
   {
     dataset data({10, 10, 10}, 200);
     data.store->etag = "\"v2\"";
-    CHECK_THAT(failure(data), Catch::Matchers::Matches("0 mem:10.\\.tar at byte [0-9]+: the index \"10.\\.tar\" is of another "
-                                                       "version of this shard: it is no longer the version \"v1\""));
+    CHECK_THAT(failure(data),
+               Catch::Matchers::Matches("0 mem:10.\\.tar at byte [0-9]+: the index \"10.\\.tar\" is of another "
+                                        "version of this shard: it is no longer the version \"v1\""));
   }
   {
     dataset data({10, 10, 10}, 200);
     const auto number = static_cast<std::size_t>(std::stoi(at->substr(3)));
     const shard_index::field f = (*data.indexes)[2].field_at(number, 1);
     data.store->objects["mem:102.tar"][static_cast<std::size_t>(f.offset)] ^= 1;
-    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte " + std::to_string(f.offset) + ", " + *at +
-                                                       ": the CRC32C of field \"txt\" is [0-9a-f]+ and not [0-9a-f]+ as in the index"));
+    CHECK_THAT(failure(data), Catch::Matchers::Matches(
+                                  before + " mem:102.tar at byte " + std::to_string(f.offset) + ", " + *at +
+                                  ": the CRC32C of field \"txt\" is [0-9a-f]+ and not [0-9a-f]+ as in the index"));
     o.verify = false;
     CHECK(failure(data) == "no error");
     o.verify = true;
@@ -288,8 +294,9 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
     dataset data({10, 10, 10}, 0);
     data.store->objects["mem:102.tar"] = data.store->objects["mem:101.tar"];
     o.verify = false;
-    CHECK_THAT(failure(data), Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+, s1/[0-9]+: the index \"102.tar\" "
-                                                       "has another sample at this place"));
+    CHECK_THAT(failure(data),
+               Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+, s1/[0-9]+: the index \"102.tar\" "
+                                                 "has another sample at this place"));
   }
 }
 
@@ -311,7 +318,8 @@ TEST_CASE("options that contradict each other are refused before anything is rea
   CHECK_THROWS_AS(epochs(std::make_shared<const index_set>(std::vector<shard_index>()),
                          std::shared_ptr<const storage>(data.store), {}),
                   configuration_error);
-  CHECK_THROWS_AS(epochs(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}), configuration_error);
+  CHECK_THROWS_AS(epochs(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}),
+                  configuration_error);
 }
 
 TEST_CASE("samples know their epoch's random numbers; padding knows that it is none") {
@@ -322,7 +330,8 @@ TEST_CASE("samples know their epoch's random numbers; padding knows that it is n
     while (std::optional<sample> s = co_await in.next()) out.push_back(std::move(*s));
     co_return std::move(out);
   };
-  const std::vector<sample> got = block_on(loop, all(data.open({.seed = 3, .epochs = 2, .first_epoch = 4, .batch = 4})));
+  const std::vector<sample> got =
+      block_on(loop, all(data.open({.seed = 3, .epochs = 2, .first_epoch = 4, .batch = 4})));
   REQUIRE(got.size() == 16);
   std::set<std::uint64_t> drawn;
   for (const sample& s : got) {
@@ -333,8 +342,7 @@ TEST_CASE("samples know their epoch's random numbers; padding knows that it is n
       continue;
     }
     const std::string url = "mem:100.tar";
-    CHECK(s.random(1).next() ==
-          sample_rng(3, s.mark.epoch, detail::text_hash(url), s.from.ordinal, 1).next());
+    CHECK(s.random(1).next() == sample_rng(3, s.mark.epoch, detail::text_hash(url), s.from.ordinal, 1).next());
     drawn.insert(s.random(1).next());
   }
   CHECK(drawn.size() == 10);

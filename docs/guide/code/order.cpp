@@ -202,7 +202,8 @@ TEST_CASE("the guide's training takes every sample three times, and none again w
   model again;
   again.saved = m.saved;
   train(rt, data.indexes, data.store, "mem:", mill::rank(), again);
-  CHECK(again.samples == 57 - (mill::epoch_state::parse(m.saved).epoch * 19 + mill::epoch_state::parse(m.saved).position));
+  const mill::epoch_state at = mill::epoch_state::parse(m.saved);
+  CHECK(again.samples == 57 - (at.epoch * 19 + at.position));
 }
 
 TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {

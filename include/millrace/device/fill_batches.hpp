@@ -242,9 +242,9 @@ class fill_batches_stage : public detail::library_stage {
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
 /// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be
-/// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it. A batch
-/// holds samples of one epoch, where they say theirs (epoch_mark); for the padding of epochs() `f` is not called, and the
-/// row is zeros, of weight 0 (host_batch::weights(); a field that `f` sets to 1 is the mask on the device).
+/// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it.
+/// A batch holds samples of one epoch, where they say theirs (epoch_mark). For the padding of epochs() `f` is not
+/// called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f` sets to 1 is the device's mask).
 /// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
 /// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
 /// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws

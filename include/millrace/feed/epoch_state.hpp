@@ -15,8 +15,8 @@
 namespace millrace {
 
 /// Where a training stands in the canonical order: one number, the position that all ranks together have reached in the
-/// epoch, and beside it what fixes the order, so that another one is not taken for it. What pipeline_run::state() writes
-/// and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it.
+/// epoch, and beside it what fixes the order, so that another one is not taken for it. What pipeline_run::state()
+/// writes and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it.
 class epoch_state {
  public:
   static constexpr std::uint64_t version = 1;
@@ -31,8 +31,8 @@ class epoch_state {
   /// JSON, about 150 bytes:
   /// `{"millrace":"epochs","version":1,"seed":7,"epoch":3,"position":40960,"tracks":960,"slice":32,"index":"9c.."}`.
   std::string text() const;
-  /// What text() gave, whoever has changed its spaces and the order of its members. configuration_error, which says what
-  /// is wrong, for anything else, and for another version.
+  /// What text() gave, whoever has changed its spaces and the order of its members. configuration_error, which says
+  /// what is wrong, for anything else, and for another version.
   static epoch_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/error.hpp>
 #include <millrace/base/detail/shown_url.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/feed/detail/epoch_reader.hpp>
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
@@ -22,8 +22,8 @@
 
 namespace millrace {
 
-/// The head of a training: the samples of an indexed dataset, epoch after epoch, in the canonical order (sample_order) of
-/// seed and epoch, of which this rank takes its share (rank_share).
+/// The head of a training: the samples of an indexed dataset, epoch after epoch, in the canonical order (sample_order)
+/// of seed and epoch, of which this rank takes its share (rank_share).
 ///
 ///     auto training = mill::epochs(indexes, s3, {.seed = 7, .epochs = 90, .batch = 256, .rank = mine,
 ///                                                .prefix = "s3://corpus/train/", .resume = saved})
@@ -37,26 +37,26 @@ namespace millrace {
 /// Every sample comes once an epoch, on one rank. All ranks have the same number of batches, of options.batch entries
 /// each: what the last one of an epoch lacks is padding, samples with weight() 0 that have no key, no fields and no
 /// origin (functions given to map() see them; fill_batches() writes zeros and does not call its function). The order
-/// depends on nothing but the seed, the epoch, the indexes, .tracks and .slice: not on ranks, batches, bounds, timing or
-/// the number of loops. One epoch follows the other without a gap: the next one is read while the last batches of this
-/// one are taken. Each sample's `mark` says where it stands, `random()` draws from seed, epoch and place, so behind a
-/// resume everything is as it would have been.
+/// depends on nothing but the seed, the epoch, the indexes, .tracks and .slice: not on ranks, batches, bounds, timing
+/// or the number of loops. One epoch follows the other without a gap: the next one is read while the last batches of
+/// this one are taken. Each sample's `mark` says where it stands, `random()` draws from seed, epoch and place, so
+/// behind a resume everything is as it would have been.
 ///
 /// Samples are those of group_samples(), cut by the index: fields are slices of what was read. Their keys are read from
 /// the headers and compared with the index's hashes, and each field with its CRC32C where the index has one.
 ///
 /// Reading: by slices, a ranged GET or two each, ahead of the consumer: at most options.ahead samples and options.bytes
-/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one), and options.requests requests
-/// at a time. A rank reads from tracks / world size slices at once. Where the bytes do not hold as much, it reads parts
-/// of slices, down to single samples: more requests, the same order. At the beginning and behind a resume the first
-/// sample of each track is read by itself, so that the first batch waits for no slice. Nothing is asked of the store but
-/// ranges, no listing and no HEAD; `If-Match` has the ETag of the index. `store` is as in fetch().
+/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one), and options.requests
+/// requests at a time. A rank reads from tracks / world size slices at once. Where the bytes do not hold as much, it
+/// reads parts of slices, down to single samples: more requests, the same order. At the beginning and behind a resume
+/// the first sample of each track is read by itself, so that the first batch waits for no slice. Nothing is asked of
+/// the store but ranges, no listing and no HEAD; `If-Match` has the ETag of the index. `store` is as in fetch().
 ///
-/// Cancellation: dropping the stream ends all transfers at once. Errors, thrown in the place of the sample in the order:
-/// those of the store, stale_index_error where an object is not the version that was indexed, archive_error for a wrong
-/// checksum or header, io_error for a short answer, each with the object and the byte. Thrown here, before anything is
-/// read: configuration_error for options that contradict each other, an index without samples, a shard that the store
-/// does not serve, and a state, given as options.resume, of another order.
+/// Cancellation: dropping the stream ends all transfers at once. Errors, thrown in the place of the sample in the
+/// order: those of the store, stale_index_error where an object is not the version that was indexed, archive_error for
+/// a wrong checksum or header, io_error for a short answer, each with the object and the byte. Thrown here, before
+/// anything is read: configuration_error for options that contradict each other, an index without samples, a shard that
+/// the store does not serve, and a state, given as options.resume, of another order.
 template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options);
 
@@ -167,8 +167,7 @@ async_generator<Sample> deal_epochs(epochs_source source) {
 template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options) {
   epoch_state begin;
-  detail::epochs_source source =
-      detail::checked_source(std::move(indexes), detail::storage_of(store), options, begin);
+  detail::epochs_source source = detail::checked_source(std::move(indexes), detail::storage_of(store), options, begin);
   auto position = std::make_shared<detail::epochs_position>(begin, source.indexes->samples(), options);
   return stream<sample>(detail::deal_epochs<sample>(std::move(source)))
       .named("epochs", "raise its .bytes or .requests")

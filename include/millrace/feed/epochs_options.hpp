@@ -31,11 +31,11 @@ struct epochs_options {
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
 
   // How it is read; nothing of this changes the order.
-  std::size_t ahead = 4096;       ///< samples that are planned ahead of the consumer
-  std::size_t bytes = 1 * GiB;    ///< of memory that is asked for or holds samples not taken yet
-  std::size_t requests = 64;      ///< under way at once
-  std::size_t part = 8 * MiB;     ///< bytes of one request; a larger sample is one all the same
-  std::size_t gap = 256 * KiB;    ///< unused bytes between two samples of one request, at most; never more than used ones
+  std::size_t ahead = 4096;     ///< samples that are planned ahead of the consumer
+  std::size_t bytes = 1 * GiB;  ///< of memory that is asked for or holds samples not taken yet
+  std::size_t requests = 64;    ///< under way at once
+  std::size_t part = 8 * MiB;   ///< bytes of one request; a larger sample is one all the same
+  std::size_t gap = 256 * KiB;  ///< unused bytes between two samples of one request; in all, so many more than used
 };
 
 }  // namespace millrace

@@ -34,11 +34,11 @@ struct shard_epochs_options {
 ///
 /// The list is read once, and put in the order of the URLs' bytes. In every epoch its shards are permuted and dealt to
 /// the ranks by their bytes (shard_deal): a pure function of seed, epoch and list, which must be the same on all ranks.
-/// Each shard, and so each sample, says seed and epoch: a shuffle's window and a batch keep to one epoch, and need to be
-/// told neither. fetch() goes on with the next epoch's shards while this one's last ones are taken.
+/// Each shard, and so each sample, says seed and epoch: a shuffle's window and a batch keep to one epoch, and need to
+/// be told neither. fetch() goes on with the next epoch's shards while this one's last ones are taken.
 ///
-/// What only an index gives: equally many batches on every rank, a known number of them, and a state behind every batch.
-/// A training goes on at an epoch's beginning, by .first_epoch.
+/// What only an index gives: equally many batches on every rank, a known number of them, and a state behind every
+/// batch. A training goes on at an epoch's beginning, by .first_epoch.
 ///
 /// Bound: the list. Errors: those of the list; configuration_error for an empty list, for fewer shards than ranks, and,
 /// here, for options that contradict each other.

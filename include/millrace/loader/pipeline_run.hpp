@@ -116,13 +116,15 @@ class pipeline_run {
   /// epochs().
   std::string state() const {
     check();
-    if (position_ == nullptr) detail::misused("state(): the pipeline does not begin with epochs() of an index, or with several");
+    if (position_ == nullptr) {
+      detail::misused("state(): the pipeline does not begin with epochs() of an index, or with several");
+    }
     if (any_ && !mark_.known) {
       detail::misused("state(): the items do not say where they stand: give their type a function mark_of()");
     }
     if (mark_.disordered) detail::misused("state(): a stage behind epochs() has changed the order of the samples");
     if (mark_.known && !mark_.whole) {
-      detail::misused("state(): the batch in hand ends inside a step: batches must have the size of epochs_options::batch");
+      detail::misused("state(): the batch in hand ends inside a step: it must have the size of epochs_options::batch");
     }
     return position_->state(mark_);
   }

@@ -46,15 +46,15 @@ class epochs_source {
 };
 
 /// The schedule behind epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
-/// track that no request reads yet, those of the slice that the rank will take one after the other become a piece, whose
-/// requests wait for their turn in the order in which they are needed. So the schedule is that of the deadlines, and it
-/// does not end at the end of an epoch.
+/// track that no request reads yet, those of the slice that the rank will take one after the other become a piece,
+/// whose requests wait for their turn in the order in which they are needed. So the schedule is that of the deadlines,
+/// and it does not end at the end of an epoch.
 ///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. Where it is reached, the walk is not
 /// planned further while the consumer has planned samples; when it has none, the next sample is read alone.
 ///
-/// At the beginning, and behind a resume, the first sample of each track is a piece of its own: the first batch does not
-/// wait for slices.
+/// At the beginning, and behind a resume, the first sample of each track is a piece of its own: the first batch does
+/// not wait for slices.
 template <class Sample = sample>
 class epoch_reader {
  public:
@@ -117,9 +117,7 @@ class epoch_reader {
     std::size_t* busy_;
   };
 
-  static slice_piece::range& range_of(const planned& p) {
-    return p.piece->ranges()[p.piece->at(p.number).range];
-  }
+  static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
 
   /// As many that a piece of every track of the rank takes half of the bytes: the other half is for reading ahead.
   std::uint64_t samples_of_piece() const {
@@ -237,17 +235,20 @@ class epoch_reader {
 
   void check(const slice_piece::range& r, const shard& object, const storage::part& p) {
     const where at{object.shown(), r.begin, {}};
-    if (p.rest) throw configuration_error("the store serves no ranges of the object: samples cannot be read by an index", at);
+    if (p.rest)
+      throw configuration_error("the store serves no ranges of the object: samples cannot be read by an index", at);
     shard seen(object.url, p.total, p.etag);
     indexes_[static_cast<std::size_t>(r.shard)].check(seen);
-    if (!p.etag.empty() && object.etag != p.etag) {  // an index without an ETag: all parts are of the first one's version
+    if (!p.etag.empty() &&
+        object.etag != p.etag) {  // an index without an ETag: all parts are of the first one's version
       const std::string& first = etags_.try_emplace(r.shard, p.etag).first->second;
       if (first != p.etag) {
         throw changed_error("the object changed while it was read: ETag " + first + " became " + p.etag, at);
       }
     }
     if (p.data.size() != r.length()) {
-      throw io_error(0, "read " + std::to_string(p.data.size()) + " bytes instead of " + std::to_string(r.length()), at);
+      throw io_error(0, "read " + std::to_string(p.data.size()) + " bytes instead of " + std::to_string(r.length()),
+                     at);
     }
   }
 
@@ -334,8 +335,8 @@ class epoch_reader {
   executor& executor_;
   stage_record* const stage_;
   runtime_parts* const runtime_;
-  std::map<std::size_t, slab_pool> pools_;                     // by size
-  std::unordered_map<std::uint64_t, std::string> etags_;      // of shards whose index has none
+  std::map<std::size_t, slab_pool> pools_;                // by size
+  std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
   std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
   std::uint64_t named_epoch_ = 0;
 
@@ -348,11 +349,11 @@ class epoch_reader {
   std::uint64_t step_begin_ = 0;
 
   notifier arrived_;
-  std::size_t held_ = 0;  // bytes
-  std::size_t busy_ = 0;  // requests
-  std::deque<std::pair<std::weak_ptr<slice_piece>, std::size_t>> waiting_;      // requests, the most urgent first
-  std::shared_ptr<slice_piece> no_room_;                                         // made, and not opened
-  std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;         // by track: planned in part
+  std::size_t held_ = 0;                                                    // bytes
+  std::size_t busy_ = 0;                                                    // requests
+  std::deque<std::pair<std::weak_ptr<slice_piece>, std::size_t>> waiting_;  // requests, the most urgent first
+  std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
+  std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
   std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above
 };
 

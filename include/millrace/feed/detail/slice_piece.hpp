@@ -67,9 +67,9 @@ class slice_piece {
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
       const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
       const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
-      const bool joins = !ranges_.empty() && ranges_.back().shard == place.shard &&
-                         begin - ranges_.back().end <= gap && end - ranges_.back().begin <= part &&
-                         end - ranges_.back().begin <= 2 * (used + (end - begin));
+      const bool joins = !ranges_.empty() && ranges_.back().shard == place.shard && begin - ranges_.back().end <= gap &&
+                         end - ranges_.back().begin <= part &&
+                         end - ranges_.back().begin <= 2 * (used + (end - begin)) + gap;
       if (!joins) {
         ranges_.emplace_back(place.shard);
         ranges_.back().begin = begin;
