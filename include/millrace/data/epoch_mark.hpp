@@ -9,8 +9,7 @@
 namespace millrace {
 
 /// Where an item stands in a training: what epochs() writes on every sample, and what a batch has of its last one.
-/// Empty
-/// (`known` is false) on items that were not dealt by epochs(). Without an index only seed and epoch are there.
+/// Empty (`known` is false) on items that were not dealt by epochs(). Without an index only seed and epoch are there.
 ///
 /// A stage, and a run, finds it by `mark_of(item)`, a function beside the item's type (by argument-dependent lookup). A
 /// type of your own that is made of samples hands on theirs, and its batches then know their epoch, keep to it, and can
@@ -44,9 +43,7 @@ class epoch_mark {
 namespace detail {
 
 template <class T>
-concept says_mark = requires(const T& item) {
-  static_cast<epoch_mark>(mark_of(item));
-};
+concept says_mark = requires(const T& item) { static_cast<epoch_mark>(mark_of(item)); };
 /// Whether mark_of_item() knows anything about items of type T.
 template <class T>
 inline constexpr bool has_mark_v = says_mark<T>;
