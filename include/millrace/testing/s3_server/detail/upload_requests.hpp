@@ -4,8 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include <millrace/testing/s3_server/object.hpp>
+#include <millrace/testing/s3_server/options.hpp>
 #include <millrace/testing/s3_server/reply.hpp>
+#include <millrace/testing/s3_server/request.hpp>
 #include <millrace/testing/s3_server/store.hpp>
 
 namespace millrace::s3_server::detail {
