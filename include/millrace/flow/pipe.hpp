@@ -38,11 +38,11 @@ inline constexpr bool keeps_state_v =
 template <class Stage, class Source>
 inline constexpr bool is_stage_for = false;
 
-/// One sentence on why this stage does not take these items: the stage's own, from its explain(), if it has one.
+/// One sentence on why this stage does not take these items: the stage's own, from its explain<T>(), if it has one.
 template <class T, class Stage>
 constexpr void explain_refusal() {
-  if constexpr (requires { Stage::template explain(); }) {
-    Stage::template explain();
+  if constexpr (requires { Stage::template explain<T>(); }) {
+    Stage::template explain<T>();
   } else if constexpr (std::is_function_v<std::remove_pointer_t<Stage>>) {
     static_assert(is_stage_for<Stage, async_generator<T>>,
                   "the function on the right of | is no stage for these items; a stage factory must be called, as in "

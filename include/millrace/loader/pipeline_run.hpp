@@ -69,9 +69,10 @@ class pipeline_run {
   /// the next one.
   std::optional<T> next() {
     check();
-    if (!current_ || seen_) current_ = fetch();
-    if (current_) show();
-    return std::exchange(current_, std::nullopt);
+    const bool in_hand = current_ && !seen_;
+    std::optional<T> item = in_hand ? std::exchange(current_, std::nullopt) : fetch();
+    show();
+    return item;
   }
 
   class iterator {
@@ -165,8 +166,11 @@ class pipeline_run {
     state_->account.asks(asked);
     std::optional<T> item;
     try {
-      item = state_->queue.pop(
-          [&](const T& taken) { state_->account.got_item(asked, monotonic_ns(), detail::item_samples(taken)); });
+      item = state_->queue.pop([&](const T& taken) {
+        state_->account.got_item(asked, monotonic_ns(), detail::item_samples(taken));
+        fetched_ = detail::mark_of_item(taken);
+        unseen_ = true;
+      });
     } catch (...) {
       state_->account.got_none(asked, monotonic_ns());
       stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
@@ -183,14 +187,16 @@ class pipeline_run {
     seen_ = false;
   }
   T& look() noexcept {
-    if (!seen_) show();
+    show();
     seen_ = true;
     return *current_;
   }
   /// The loop gets to see the item: from now on the state is behind it.
   void show() noexcept {
+    if (!unseen_) return;
+    unseen_ = false;
     any_ = true;
-    mark_.join(detail::mark_of_item(*current_));
+    mark_.join(fetched_);
   }
   void finish() noexcept {
     ended_ = true;
@@ -207,8 +213,10 @@ class pipeline_run {
   bool seen_ = false;  // whether an iterator has shown the item in hand
   bool ended_ = false;
   std::shared_ptr<const stream_position> position_;  // null: the source says none
-  epoch_mark mark_;   // of all that the loop has seen
-  bool any_ = false;  // whether that is anything
+  epoch_mark fetched_;   // of the latest item from the queue
+  bool unseen_ = false;  // whether the training thread has not looked at that one yet
+  epoch_mark mark_;      // of all that it has seen
+  bool any_ = false;     // whether that is anything
 };
 
 }  // namespace millrace

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <ctime>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

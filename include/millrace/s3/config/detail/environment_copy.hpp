@@ -4,7 +4,6 @@
 
 #include <openssl/crypto.h>
 
-#include <functional>
 #include <map>
 #include <string>
 
