@@ -47,6 +47,7 @@
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/s3/auth/explain.hpp>
 #include <millrace/s3/client.hpp>

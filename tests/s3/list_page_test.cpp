@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/wire/list_page.hpp>
+#include <millrace/s3/error.hpp>
 #include <millrace/text/dates.hpp>
 
 #include <string>

@@ -5,6 +5,7 @@
 
 // begin includes
 #include <millrace/testing/census.hpp>
+#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/scripted_source.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 // end includes
