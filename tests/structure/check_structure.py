@@ -7,7 +7,7 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy, mutable-global,
-bodies, conditional-await, curl-waits, environment, self-include, sleep. Each is explained where it is checked.
+bodies, conditional-await, curl-waits, environment, macros, self-include, sleep. Each is explained where it is checked.
 """
 
 import pathlib
@@ -162,6 +162,10 @@ def check_header(relative, text, report):
         # Tests give tables in place of the process's variables, and users can.
         if re.search(r"\b(secure_)?getenv\b", line) and relative != "base/environment.hpp":
             report(number, "environment", "the environment is read through <millrace/base/environment.hpp>")
+    # Macros decide what a class looks like, and a macro that is not defined is 0: all units must see the same ones.
+    macro = re.search(r"\bMILLRACE_(ASAN|TSAN|ASSERT|INLINE|COROUTINE\w*|NOINLINE|ALWAYS_INLINE|LAUNDER|U?N?LIKELY)\b", code)
+    if macro and relative != "base/compiler.hpp" and "#include <millrace/base/compiler.hpp>" not in code:
+        report(code.count("\n", 0, macro.start()) + 1, "macros", f"{macro.group()} is used, but base/compiler.hpp not included")
     for offset, name in mutable_globals(code):
         if (relative, name) in GLOBALS:
             continue
@@ -314,6 +318,7 @@ BAD = [
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\ninline int lines_said = 0;\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic int table[3] = {};\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\ninline constinit int all_rings = 0;\n"),
+    ("macros", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nstruct x {\n#if MILLRACE_ASAN\nint y;\n#endif\n};\n"),
     ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_await sleep_for(late ? a : b);\n"),
     ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_yield f(late\n  ? a : b);\n"),
     ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_perform(multi, &running);\n"),

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <millrace/base/compiler.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

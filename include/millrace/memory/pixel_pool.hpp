@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/memory/pixel_buffer.hpp>
 
 #if MILLRACE_ASAN

@@ -9,6 +9,7 @@
 #include <liburing.h>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 
 #if MILLRACE_TSAN
 #include <sanitizer/tsan_interface.h>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/loop/fd_watch.hpp>
 

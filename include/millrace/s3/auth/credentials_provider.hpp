@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 

@@ -7,6 +7,8 @@
 
 #include <ucontext.h>
 
+#include <millrace/base/compiler.hpp>
+
 #if MILLRACE_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/stream_socket.hpp>
 #include <millrace/sync/event.hpp>

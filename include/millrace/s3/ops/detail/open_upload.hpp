@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/s3/ops/detail/upload_requests.hpp>
 #include <millrace/sync/event.hpp>
