@@ -176,7 +176,7 @@ class stream_socket::operation {
 class stream_socket::reading final : public operation {
  public:
   reading(stream_socket& s, std::span<char> memory, promise_base& promise)
-      : operation(state_of(s), s.state_->reader, promise), memory_(memory) {}
+      : operation(state_of(s), state_of(s).reader, promise), memory_(memory) {}
   std::size_t await_resume() const { return static_cast<std::size_t>(result("reading from a socket")); }
 
  private:
@@ -186,7 +186,7 @@ class stream_socket::reading final : public operation {
 
 class stream_socket::accepting final : public operation {
  public:
-  accepting(stream_socket& s, int, promise_base& promise) : operation(state_of(s), s.state_->reader, promise) {}
+  accepting(stream_socket& s, int, promise_base& promise) : operation(state_of(s), state_of(s).reader, promise) {}
   ~accepting() override {
     if (accepted_ >= 0) ::close(accepted_);
   }
@@ -200,7 +200,7 @@ class stream_socket::accepting final : public operation {
 class stream_socket::writing final : public operation {
  public:
   writing(stream_socket& s, std::span<const std::string_view> pieces, promise_base& promise)
-      : operation(state_of(s), s.state_->writer, promise), pieces_(pieces) {}
+      : operation(state_of(s), state_of(s).writer, promise), pieces_(pieces) {}
   void await_resume() const { result("writing to a socket"); }
 
  private:
