@@ -221,7 +221,7 @@ task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object,
     fed += more.size();
   }
   executor& ex = co_await this_executor();
-  detail::archive_warnings<> warnings(ex, options.report);
+  detail::archive_warnings warnings(ex, options.report);
   warnings.add(source.object(), reader.warning());
   const std::uint64_t size = source.size();
   co_return builder.finish(size, source.object().etag);

@@ -56,6 +56,28 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/memory/impl/pixel_pool.ipp>
 #include <millrace/memory/impl/slab_pool.ipp>
 #include <millrace/memory/impl/writable_bytes.ipp>
+#include <millrace/records/impl/lines.ipp>
+#include <millrace/shards/detail/impl/archive_warnings.ipp>
+#include <millrace/shards/detail/impl/handed_on.ipp>
+#include <millrace/shards/detail/impl/part_times.ipp>
+#include <millrace/shards/detail/impl/untar_chunks.ipp>
+#include <millrace/shards/impl/fetch.ipp>
+#include <millrace/shards/impl/file_storage.ipp>
+#include <millrace/shards/impl/group_samples.ipp>
+#include <millrace/shards/impl/hedged_storage.ipp>
+#include <millrace/shards/impl/sample.ipp>
+#include <millrace/shards/impl/sample_name.ipp>
+#include <millrace/shards/impl/shards.ipp>
+#include <millrace/shards/impl/shuffle_shards.ipp>
+#include <millrace/shards/impl/storage_set.ipp>
+#include <millrace/shards/impl/untar_plain.ipp>
+#include <millrace/tar/detail/impl/body.ipp>
+#include <millrace/tar/detail/impl/extended.ipp>
+#include <millrace/tar/detail/impl/header.ipp>
+#include <millrace/tar/detail/impl/input.ipp>
+#include <millrace/tar/detail/impl/pax.ipp>
+#include <millrace/tar/impl/format.ipp>
+#include <millrace/tar/impl/reader.ipp>
 #include <millrace/testing/impl/census.ipp>
 #include <millrace/testing/impl/jumping_loop.ipp>
 #include <millrace/testing/impl/lifetime.ipp>
@@ -87,6 +109,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/retry/impl/retry_hint.ipp>
 #include <millrace/retry/impl/retry_policy.ipp>
 #include <millrace/retry/impl/retry_quota.ipp>
+#include <millrace/shards/impl/http_storage.ipp>
 #endif
 
 #if !defined(MILLRACE_WITHOUT_S3)
@@ -139,24 +162,19 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/s3/wire/detail/impl/xml_reader.ipp>
 #include <millrace/s3/wire/impl/error_document.ipp>
 #include <millrace/s3/wire/impl/list_page.ipp>
+#include <millrace/shards/impl/s3_storage.ipp>
 #endif
 
 #if !defined(MILLRACE_WITHOUT_TAR)
-#include <millrace/tar/detail/impl/body.ipp>
-#include <millrace/tar/detail/impl/extended.ipp>
+#include <millrace/shards/impl/untar.ipp>
 #include <millrace/tar/detail/impl/fiber.ipp>
 #include <millrace/tar/detail/impl/gzip_check.ipp>
-#include <millrace/tar/detail/impl/header.ipp>
-#include <millrace/tar/detail/impl/input.ipp>
 #include <millrace/tar/detail/impl/libarchive.ipp>
 #include <millrace/tar/detail/impl/packed_input.ipp>
-#include <millrace/tar/detail/impl/pax.ipp>
 #include <millrace/tar/detail/impl/unpack_members.ipp>
 #include <millrace/tar/detail/impl/unpacker.ipp>
 #include <millrace/tar/detail/impl/zip_directory.ipp>
 #include <millrace/tar/impl/archive_reader.ipp>
-#include <millrace/tar/impl/format.ipp>
-#include <millrace/tar/impl/reader.ipp>
 #endif
 
 #if !defined(MILLRACE_WITHOUT_S3_SERVER)

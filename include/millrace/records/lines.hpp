@@ -2,26 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/flow/stream.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/memory/writable_bytes.hpp>
 #include <millrace/shards/chunk.hpp>
-#include <millrace/tar/format.hpp>
 
 namespace millrace {
 
@@ -29,8 +22,7 @@ namespace millrace {
 ///
 /// Lines of one batch may come from several pieces; each is a view that the batch keeps alive. A batch retains the
 /// slabs its lines lie in.
-template <class = void>
-class basic_line_batch {
+class line_batch {
  public:
   std::vector<std::string_view> lines;
   origin from;  ///< of the first line: offset of its first byte, ordinal of the line in its shard
@@ -42,17 +34,12 @@ class basic_line_batch {
   /// Keeps the memory that views of this batch point into.
   void retain(bytes memory) { memory_.push_back(std::move(memory)); }
 
-  friend std::size_t byte_size(const basic_line_batch& b) noexcept {
-    std::size_t total = 0;
-    for (std::string_view l : b.lines) total += l.size();
-    return total;
-  }
-  friend std::size_t sample_count(const basic_line_batch& b) noexcept { return b.size(); }
+  friend std::size_t byte_size(const line_batch& b) noexcept;
+  friend std::size_t sample_count(const line_batch& b) noexcept { return b.size(); }
 
  private:
   std::vector<bytes> memory_;
 };
-using line_batch = basic_line_batch<>;
 
 /// How text is cut into lines.
 struct lines_options {
@@ -62,137 +49,7 @@ struct lines_options {
 
 namespace detail {
 
-/// Cuts chunks at line feeds. A line that straddles pieces is copied once, into memory of its own.
-template <class = void>
-class basic_line_splitter {
- public:
-  explicit basic_line_splitter(const lines_options& options) : options_(options) {}
-
-  /// Takes a piece; lines that end in it can then be asked for.
-  void feed(chunk&& c) {
-    if (from_ != c.from) {
-      from_ = std::move(c.from);
-      position_ = 0;
-      ordinal_ = 0;
-      head_.clear();
-    }
-    piece_ = std::move(c.data);
-    if (head_.size() < head_bytes) check_head();
-    at_ = 0;
-    last_ = c.last;
-    retained_ = false;
-  }
-  /// Appends lines of the piece to `b` until it is full; false when the piece is used up first.
-  bool fill(line_batch& b) {
-    while (b.lines.size() < options_.batch) {
-      const char* const begin = piece_.data() + at_;
-      const std::size_t left = piece_.size() - at_;
-      const auto* end = left == 0 ? nullptr : static_cast<const char*>(std::memchr(begin, '\n', left));
-      if (end == nullptr) {
-        carry_.append(begin, left);
-        at_ = piece_.size();
-        check(carry_.size());
-        if (last_ && !carry_.empty()) add_carried(b);  // the last line needs no line feed
-        return false;
-      }
-      const auto length = static_cast<std::size_t>(end - begin);
-      if (!carry_.empty()) {
-        carry_.append(begin, length);
-        check(carry_.size());
-        add_carried(b);
-        position_ += 1;
-      } else {
-        check(length);
-        if (!retained_) {
-          b.retain(piece_);
-          retained_ = true;
-        }
-        add(b, std::string_view(begin, length));
-        position_ += length + 1;
-      }
-      at_ += length + 1;
-    }
-    retained_ = false;  // the next batch retains the piece anew
-    return true;
-  }
-
- private:
-  void add(line_batch& b, std::string_view line) {
-    if (b.lines.empty()) b.from = origin(from_, position_, ordinal_);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    b.lines.push_back(line);
-    ++ordinal_;
-  }
-  void add_carried(line_batch& b) {
-    bytes own = bytes::copy(carry_);
-    const std::size_t length = carry_.size();
-    carry_.clear();
-    add(b, own.view());
-    b.retain(std::move(own));
-    position_ += length;
-  }
-  void check(std::size_t length) const {
-    if (length > options_.max_line) {
-      throw decode_error("a line is longer than " + std::to_string(options_.max_line) + " bytes",
-                         origin(from_, position_, ordinal_).at());
-    }
-  }
-
-  /// No text begins like compressed data. Asked with each piece until there is enough of it: what has gone out as a
-  /// line before had a line feed so early that it was text.
-  void check_head() {
-    head_.append(piece_.view().substr(0, head_bytes - head_.size()));
-    const tar::format kind = tar::detect(head_);
-    switch (kind) {
-      case tar::format::bzip2: {  // "BZh" may be somebody's name: a block, or the end, must follow
-        const std::string_view rest = std::string_view(head_).substr(std::min<std::size_t>(4, head_.size()));
-        if (rest != "1AY&SY" && rest != "\x17\x72\x45\x38\x50\x90") return;
-        break;
-      }
-      case tar::format::gzip:
-      case tar::format::xz:
-      case tar::format::zstd:
-      case tar::format::lz4:
-      case tar::format::zip:
-      case tar::format::seven_zip:
-        break;
-      default:
-        return;
-    }
-    throw decode_error(std::string("this is ") + tar::format_name(kind) + " data and no text: lines() does not unpack",
-                       origin(from_, 0, 0).at());
-  }
-
-  static constexpr std::size_t head_bytes = 10;  // as many as bzip2 takes to be told from text
-
-  const lines_options options_;
-  std::string head_;  // the first bytes of the shard
-  std::shared_ptr<const shard> from_;
-  bytes piece_;
-  std::size_t at_ = 0;
-  bool last_ = false;
-  bool retained_ = false;
-  std::string carry_;
-  std::uint64_t position_ = 0;  // of the next line in the shard
-  std::uint64_t ordinal_ = 0;
-};
-using line_splitter = basic_line_splitter<>;
-
-template <class Chunks, class Batch = line_batch>
-async_generator<Batch> split_lines(Chunks in, lines_options options) {
-  line_splitter splitter(options);
-  Batch b;
-  while (auto c = co_await in.next()) {
-    splitter.feed(std::move(*c));
-    c.reset();
-    while (splitter.fill(b)) {
-      co_yield give(b);
-      b = Batch();
-      b.lines.reserve(options.batch);
-    }
-  }
-  if (!b.lines.empty()) co_yield give(b);
-}
+MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options);
 
 }  // namespace detail
 
@@ -200,8 +57,7 @@ async_generator<Batch> split_lines(Chunks in, lines_options options) {
 /// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
 /// batch keeps it. Holds one batch. Throws decode_error for a line beyond options.max_line, and for a shard that begins
 /// like compressed data (gzip, bzip2, xz, zstd, lz4, zip, 7z): nothing is unpacked here.
-template <class = void>
-auto lines(lines_options options = {}) {
+MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
   return [options](async_generator<chunk> in) {
     return stream<line_batch>(detail::split_lines(std::move(in), options)).named("lines");
@@ -209,3 +65,7 @@ auto lines(lines_options options = {}) {
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/records/impl/lines.ipp>
+#endif

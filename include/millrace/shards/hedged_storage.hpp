@@ -4,23 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/error.hpp>
-#include <millrace/coro/spawned.hpp>
-#include <millrace/io/sleep.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/shards/detail/part_times.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/sync/all_of.hpp>
-#include <millrace/sync/any_of.hpp>
 
 namespace millrace {
 
@@ -36,7 +29,7 @@ struct hedge_options {
 /// A part is slow that takes `factor` times as long as 95 of 100 recent parts of its size. The second request goes over
 /// another connection, since the first one keeps its own. Both hold a slab: for as many parts as are asked for twice at
 /// a time, memory goes beyond the bound of `fetch`. A part fails when both requests have. See hedged().
-template <class Unused = void>
+template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
 class basic_hedged_storage final : public storage {
  public:
   basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
@@ -47,60 +40,38 @@ class basic_hedged_storage final : public storage {
   task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
     return inner_->check(std::move(object), std::move(etag));
   }
-
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override {
-    executor& ex = co_await this_executor();
-    stage_record* const stage = co_await this_stage();
-    const time_point begun = ex.now();
-    answer first;
-    answer second;
-    task<void> asking = ask(inner_->read(object, etag, offset, length, slabs), first);
-    // void, by a name that hangs on the class's parameter: for any other, what any_of() makes is emitted wherever this
-    // header is included.
-    using nothing = std::conditional_t<std::is_void_v<Unused>, void, Unused>;
-    spawned<nothing> asked(ex, std::move(asking), stage);
-    const std::optional<duration> patience = times_.patience(length);
-    if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
-    if (patience && !asked.done() && times_.take()) {
-      asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
-      spawned<nothing> again(ex, std::move(asking), stage);
-      co_await any_of(asked.ended(), again.ended());
-      if (!first.came && !second.came) co_await all_of(asked.ended(), again.ended());
-    } else {
-      co_await asked.ended();
-    }
-    if (!first.came && !second.came) std::rethrow_exception(first.failure);
-    times_.came(length, ex.now() - begun);
-    co_return first.came ? std::move(*first.came) : std::move(*second.came);
-  }
+                  slab_pool slabs) const override;
 
  private:
-  struct answer {
-    std::optional<part> came;
-    std::exception_ptr failure;
-  };
-  static task<void> ask(task<part> reading, answer& to) {
-    try {
-      to.came.emplace(co_await std::move(reading));
-    } catch (...) {
-      to.failure = std::current_exception();
-    }
-  }
+  struct answer;
+  static task<void> ask(task<part> reading, answer& to);
 
   const std::shared_ptr<const storage> inner_;
   mutable detail::part_times times_;
 };
 using hedged_storage = basic_hedged_storage<>;
 
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+extern template class basic_hedged_storage<>;
+#endif
+
+namespace detail {
+
+MILLRACE_COROUTINE std::shared_ptr<const storage> hedged_storage_of(std::shared_ptr<const storage> inner,
+                                                                    const hedge_options& options);
+
+}  // namespace detail
+
 /// A store whose slow parts are asked for a second time: `fetch(hedged(s3))`. `store` is a storage or what as_storage()
-/// takes.
+/// takes. configuration_error for a factor below 1, and a share of extra requests that is not from 0 to 1.
 template <class Store>
 std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& options = {}) {
-  if (!(options.factor >= 1) || !(options.extra >= 0 && options.extra <= 1)) {
-    throw configuration_error("hedged() needs a factor of 1 or more and a share of extra requests from 0 to 1");
-  }
-  return std::make_shared<const hedged_storage>(detail::storage_of(store), options);
+  return detail::hedged_storage_of(detail::storage_of(store), options);
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/impl/hedged_storage.ipp>
+#endif

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/error.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/data/sample_rng.hpp>
@@ -42,31 +41,16 @@ class sample {
   float weight() const noexcept { return mark.padding ? 0.0F : 1.0F; }
 
   /// The field's bytes, null when the sample has none of that extension.
-  const bytes* find(std::string_view extension) const noexcept {
-    for (const field& f : fields) {
-      if (f.extension == extension) return &f.data;
-    }
-    return nullptr;
-  }
+  const bytes* find(std::string_view extension) const noexcept;
   /// The field's bytes; a decode_error that names the shard, the sample and what it does have when there is none.
-  const bytes& operator[](std::string_view extension) const {
-    if (const bytes* data = find(extension)) return *data;
-    std::string has;
-    for (const field& f : fields) has += (has.empty() ? "" : ", ") + f.extension;
-    throw decode_error("the sample has no field \"" + std::string(extension) + "\" (it has: " + has + ")",
-                       from.at(key));
-  }
+  const bytes& operator[](std::string_view extension) const;
 
   /// Random numbers of the sample's own, for one purpose (a number of the caller's): `s.random(1).below(8)`. They depend
   /// on seed, epoch, shard and place in it alone: augmentation that draws from them is the same on any thread, machine
   /// and number of ranks, and after a resume.
   sample_rng random(std::uint64_t purpose) const { return from.random(purpose); }
 
-  friend std::size_t byte_size(const sample& s) noexcept {
-    std::size_t total = s.key.size();
-    for (const field& f : s.fields) total += f.data.size();
-    return total;
-  }
+  friend std::size_t byte_size(const sample& s) noexcept;
   friend epoch_mark mark_of(const sample& s) noexcept { return s.mark; }
   friend const bytes* slice_of(const sample& s) noexcept { return s.fields.empty() ? nullptr : &s.fields.front().data; }
   /// The same sample holding no more memory than it shows: for stages that keep samples for long.
@@ -77,3 +61,7 @@ class sample {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/impl/sample.ipp>
+#endif

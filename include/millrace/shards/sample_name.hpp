@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -26,24 +25,7 @@ class sample_name {
   };
 
   /// Splits a member's name. Never fails, allocates nothing.
-  static sample_name parse(std::string_view name) noexcept {
-    if (is_meta(name)) return sample_name(disposition::skip_meta);
-    const std::size_t slash = name.rfind('/');
-    const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
-    const std::size_t dot = name.find('.', base);
-    if (dot == std::string_view::npos || dot == 0) return sample_name(disposition::skip_no_key);
-    // The expression's [^.]+ must begin at the start of some directory (or of the name), after every earlier dot.
-    std::size_t begin = 0;
-    const std::size_t earlier = name.rfind('.', dot - 1);
-    if (earlier != std::string_view::npos) {
-      begin = name.find('/', earlier) + 1;
-      // And its .* cannot pass a line feed.
-      if (begin == dot || name.substr(0, begin).find('\n') != std::string_view::npos) {
-        return sample_name(disposition::skip_no_key);
-      }
-    }
-    return sample_name(name.substr(0, dot), name.substr(dot + 1));
-  }
+  static sample_name parse(std::string_view name) noexcept;
 
   disposition kind() const noexcept { return kind_; }
   bool is_sample() const noexcept { return kind_ == disposition::sample; }
@@ -53,13 +35,7 @@ class sample_name {
   /// in lower case, see lower_extension().
   std::string_view extension() const noexcept { return extension_; }
   /// The extension with ASCII letters in lower case. Other bytes are kept.
-  std::string lower_extension() const {
-    std::string lower(extension_);
-    for (char& c : lower) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return lower;
-  }
+  std::string lower_extension() const;
 
  private:
   explicit sample_name(disposition kind) noexcept : kind_(kind) {}
@@ -67,13 +43,7 @@ class sample_name {
       : kind_(disposition::sample), key_(key), extension_(extension) {}
 
   /// WebDataset skips names that `__[^/]*__($|/)` matches at their start; `$` also stands before a last line feed.
-  static bool is_meta(std::string_view name) noexcept {
-    if (name.substr(0, 2) != "__") return false;
-    const std::size_t slash = name.find('/');
-    std::string_view first = name.substr(0, slash);
-    if (slash == std::string_view::npos && first.back() == '\n') first.remove_suffix(1);
-    return first.size() >= 4 && first.substr(first.size() - 2) == "__";
-  }
+  static bool is_meta(std::string_view name) noexcept;
 
   disposition kind_;
   std::string_view key_;
@@ -81,3 +51,7 @@ class sample_name {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/impl/sample_name.ipp>
+#endif

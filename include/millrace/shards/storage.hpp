@@ -68,9 +68,7 @@ class storage {
   /// What the bytes of an object that is read in several parts are to be compared with, null for nothing, of the
   /// version `etag` when that is not empty. No task where there never is anything. Asked for once an object, together
   /// with its first part; when read() has compared the object, since it knew that it asks for all of it, it is not.
-  virtual task<std::unique_ptr<object_check>> check(shard object, std::string etag) const {
-    static_cast<void>(object);
-    static_cast<void>(etag);
+  virtual task<std::unique_ptr<object_check>> check(shard /*object*/, std::string /*etag*/) const {
     return task<std::unique_ptr<object_check>>();
   }
 

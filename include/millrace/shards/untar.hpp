@@ -4,11 +4,20 @@
 
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/shards/detail/untar_chunks.hpp>
-#include <millrace/tar/archive_reader.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/shards/chunk.hpp>
+#include <millrace/shards/member.hpp>
+#include <millrace/tar/archive_options.hpp>
 
 namespace millrace {
+
+namespace detail {
+
+MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> in, tar::archive_options options);
+
+}  // namespace detail
 
 /// Stage: chunks -> members. Untars one object after the other as its pieces arrive. A plain tar is walked without
 /// copying: bodies are slices of the fetched slabs, except the few that straddle two. Compressed tars (gzip, bzip2, xz,
@@ -22,16 +31,14 @@ namespace millrace {
 /// What is odd about an archive but no error (no end-of-archive block, as where a tar has been cut between two members)
 /// is said in the log, with the object: once for each of the first five, then as a number when the stage ends;
 /// not with `.members = {.report = false}`.
-template <class = void>
-auto untar(tar::archive_options options = {}) {
+MILLRACE_COROUTINE inline auto untar(tar::archive_options options = {}) {
   return [options](async_generator<chunk> in) {
-    auto open = [options, pool = slab_pool(MiB)](const shard& s) {
-      tar::archive_options own = options;
-      if (s.size) own.members.object_bytes = *s.size;
-      return tar::archive_reader(s.shown(), own, pool);
-    };
-    return stream<member>(detail::untar_chunks(std::move(in), std::move(open), options.members.report)).named("untar");
+    return stream<member>(detail::untar_members(std::move(in), options)).named("untar");
   };
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/impl/untar.ipp>
+#endif

@@ -3,11 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <utility>
 
-#include <millrace/base/error.hpp>
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/data/shard.hpp>
 
@@ -15,28 +12,15 @@ namespace millrace::detail {
 
 /// What a stage says in the log about archives that are unusual but not broken: the first few of them by name,
 /// then, with the end of the stage, how many more there were.
-template <class = void>
 class archive_warnings {
  public:
   archive_warnings(const executor& ex, bool report) noexcept : executor_(ex), report_(report) {}
   archive_warnings(const archive_warnings&) = delete;
   archive_warnings& operator=(const archive_warnings&) = delete;
-  ~archive_warnings() {
-    if (count_ <= named) return;
-    try {
-      say(executor_, "millrace: untar: " + std::to_string(count_ - named) + " more archives with such warnings");
-    } catch (...) {  // no memory for a remark
-    }
-  }
+  ~archive_warnings();
 
   /// An empty `warning` is none.
-  void add(const shard& from, std::string_view warning) {
-    if (!report_ || warning.empty() || ++count_ > named) return;
-    where at;
-    at.object = from.shown();
-    const archive_error text(std::string(warning), std::move(at));  // in the words and the escapes of an error
-    say(executor_, std::string("millrace: untar: ") + text.what());
-  }
+  void add(const shard& from, std::string_view warning);
 
  private:
   static constexpr std::uint64_t named = 5;
@@ -47,3 +31,7 @@ class archive_warnings {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/detail/impl/archive_warnings.ipp>
+#endif

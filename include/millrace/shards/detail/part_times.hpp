@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <utility>
 
 #include <millrace/base/clock.hpp>
 
@@ -25,64 +22,26 @@ class part_times {
       : factor_(factor), soonest_(soonest), extra_(extra) {}
 
   /// One more request begins: after which time it is slow; nothing while that is not known.
-  template <class = void>
-  std::optional<duration> patience(std::size_t length) {
-    std::lock_guard lock(mutex_);
-    allowed_ = std::min(allowed_ + extra_, most_allowed);
-    const sizes& s = of(length);
-    if (s.count < least) return std::nullopt;
-    const duration p95 = s.percentile_95();
-    const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95.count()) * factor_));
-    return std::max(slow, soonest_);
-  }
+  std::optional<duration> patience(std::size_t length);
 
   /// The right to a second request.
-  bool take() {
-    std::lock_guard lock(mutex_);
-    if (allowed_ < 1) return false;
-    allowed_ -= 1;
-    return true;
-  }
+  bool take();
 
   /// A part of `length` bytes has come.
-  void came(std::size_t length, duration took) {
-    std::lock_guard lock(mutex_);
-    sizes& s = of(length);
-    s.times[s.next++ % kept] = took;
-    if (s.count < kept) ++s.count;
-  }
+  void came(std::size_t length, duration took);
 
  private:
   static constexpr double most_allowed = 4;  // saved up in quiet times
   struct sizes {
     /// The one that 95 of 100 do not exceed: among at most 64 one of the four longest.
-    template <class = void>
-    duration percentile_95() const noexcept {
-      const std::size_t from_top = count - count * 95 / 100;
-      duration longest[kept - kept * 95 / 100] = {};  // the longest first
-      for (std::size_t i = 0; i < count; ++i) {
-        duration d = times[i];
-        for (std::size_t k = 0; k < from_top; ++k) {
-          if (d > longest[k]) std::swap(d, longest[k]);
-        }
-      }
-      return longest[from_top - 1];
-    }
+    duration percentile_95() const noexcept;
 
     duration times[kept];
     std::size_t count = 0;
     std::size_t next = 0;
   };
   /// Parts of similar size: within a factor of two.
-  sizes& of(std::size_t length) {
-    std::size_t doublings = 0;
-    while (length > 1) {
-      length >>= 1;
-      ++doublings;
-    }
-    if (by_size_[doublings] == nullptr) by_size_[doublings] = std::make_unique<sizes>();
-    return *by_size_[doublings];
-  }
+  sizes& of(std::size_t length);
 
   const double factor_;
   const duration soonest_;
@@ -93,3 +52,7 @@ class part_times {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/detail/impl/part_times.ipp>
+#endif

@@ -8,25 +8,15 @@
 #include <optional>
 #include <utility>
 
-#include <millrace/base/error.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/detail/archive_warnings.hpp>
-#include <millrace/shards/detail/handed_on.hpp>
 #include <millrace/shards/member.hpp>
 
 namespace millrace::detail {
 
 /// Throws `broken` again; an error that breaks `from` off, if there is one, says how many members came before it.
-template <class = void>
-[[noreturn]] void rethrow_from(std::exception_ptr broken, const shard* from, std::uint64_t handed_on) {
-  try {
-    std::rethrow_exception(std::move(broken));
-  } catch (error& e) {
-    if (from != nullptr) note_handed_on(e, *from, handed_on, "member");
-    throw;
-  }
-}
+[[noreturn]] void rethrow_from(std::exception_ptr broken, const shard* from, std::uint64_t handed_on);
 
 /// The loop behind untar() and untar_plain(). `Open(shard)` gives the reader of an object: anything with the interface
 /// of tar::reader.
@@ -35,8 +25,8 @@ template <class = void>
 /// is, and whoever groups members need not wait for the next archive, which may be missing.
 ///
 /// With `report`, what is unusual about an archive's end goes to the log.
-template <class Chunks, class Open, class Member = member>
-async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
+template <class Open, class Member = member>  // Member: see give()
+async_generator<Member> untar_chunks(async_generator<chunk> in, Open open, bool report) {
   using reader_type = decltype(open(std::declval<const shard&>()));
   std::optional<reader_type> reader;
   std::shared_ptr<const shard> from;  // what the reader reads
@@ -44,7 +34,7 @@ async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
   std::uint64_t handed_on = 0;  // members of it, with the one that is held
   std::optional<Member> held;
   executor& ex = co_await this_executor();
-  archive_warnings<> warnings(ex, report);
+  archive_warnings warnings(ex, report);
   for (;;) {
     std::optional<chunk> c;
     std::exception_ptr broken;  // nothing can be yielded where it is caught
@@ -95,3 +85,7 @@ async_generator<Member> untar_chunks(Chunks in, Open open, bool report) {
 }
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/detail/impl/untar_chunks.ipp>
+#endif
