@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One rank of a training that expects to be killed at any moment:
+//
+//   killed_training ENDPOINT INDEX FOLDER SEED TRACKS EPOCHS BATCH RANK WORLD EVERY [late]
+//
+// It goes on behind the state in FOLDER/state, if there is one. Before each batch it reads a byte from its standard
+// input, behind each it writes one. Behind every EVERY-th batch, and at the end, it saves FOLDER/RANK.N, N the batches
+// since it was started: the loader's state, and beside it its model, which is what it was trained on. With "late" it
+// makes the mistake that the test must notice: the state is that of the batch before.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/crc32c.hpp>
+#include <millrace/feed/epoch_fingerprint.hpp>
+#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/index_set.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/loader/runtime.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+namespace mill = millrace;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+void write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ::ssize_t n = ::write(file, text.data(), text.size());
+    if (n < 0) std::exit(4);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+/// The file is there as a whole or not at all, whenever the process is killed.
+void save(const std::string& path, const std::string& text) {
+  const std::string unfinished = path + ".part";
+  const int file = ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  write_all(file, text);
+  if (::fsync(file) != 0 || ::close(file) != 0 || std::rename(unfinished.c_str(), path.c_str()) != 0) std::exit(4);
+}
+
+/// What a batch has to do with a sample: where it stood, which it is, its bytes, and its random numbers.
+std::string line_of(const mill::sample& s) {
+  std::uint32_t crc = 0;
+  for (const mill::field& f : s.fields) crc = mill::crc32c(crc, f.data.data(), f.data.size());
+  return std::to_string(s.mark.epoch) + " " + std::to_string(s.mark.position) + " " + s.key + " " +
+         std::to_string(crc) + " " + std::to_string(s.random(1).next());
+}
+
+class model {
+ public:
+  void train(const std::vector<mill::sample>& batch, const mill::index_set& indexes, std::string_view prefix) {
+    for (const mill::sample& s : batch) {
+      if (s.weight() == 0) continue;
+      lines_ += "sample " + line_of(s) + "\n";
+      const std::size_t shard = indexes.find(std::string_view(s.from.from->url).substr(prefix.size())).value();
+      seen_[s.mark.epoch].add({shard, s.from.ordinal}, s.mark.epoch);
+    }
+  }
+  std::string text() const {
+    std::string all = lines_;
+    for (const auto& [epoch, print] : seen_) all += "seen " + std::to_string(epoch) + " " + print.text() + "\n";
+    return all + "end\n";
+  }
+
+ private:
+  std::string lines_;
+  std::map<std::uint64_t, mill::epoch_fingerprint> seen_;
+};
+
+int train(const std::vector<std::string>& words) {
+  const auto number = [&](std::size_t i) { return std::strtoull(words.at(i).c_str(), nullptr, 10); };
+  mill::s3::config_options store;
+  store.endpoint = words.at(0);
+  store.region = "us-east-1";
+  const mill::s3::client s3(mill::s3::config(store), mill::s3::credentials("test-key", "test-secret"));
+  const auto indexes = std::make_shared<const mill::index_set>(mill::read_indexes(text_of(words.at(1)), words.at(1)));
+  const std::string& folder = words.at(2);
+  const std::string resume = text_of(folder + "/state");
+  const std::string_view prefix = "s3://corpus/train/";
+  mill::epochs_options options{.seed = number(3), .epochs = number(5), .batch = number(6)};
+  options.tracks = number(4);
+  options.slice = 4;
+  options.rank.index = static_cast<std::uint32_t>(number(7));
+  options.rank.world_size = static_cast<std::uint32_t>(number(8));
+  options.prefix = prefix;
+  options.resume = resume;
+  const std::uint64_t every = number(9);
+  const bool late = words.size() > 10;
+
+  mill::runtime rt;
+  auto run = rt.run(mill::epochs(indexes, s3, options) | mill::batch(options.batch), {.prefetch = 3});
+  const std::string path = folder + "/" + words.at(7) + ".";
+  model trained;
+  std::uint64_t batches = 0;
+  std::string before = run.state();
+  for (const std::vector<mill::sample>& batch : run) {
+    char go = 0;
+    if (::read(STDIN_FILENO, &go, 1) != 1) return 3;
+    trained.train(batch, *indexes, prefix);
+    const std::string state = run.state();
+    if (++batches % every == 0) save(path + std::to_string(batches), (late ? before : state) + "\n" + trained.text());
+    before = state;
+    write_all(STDOUT_FILENO, ".");
+  }
+  save(path + std::to_string(batches), run.state() + "\n" + trained.text());
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return train(std::vector<std::string>(arguments + 1, arguments + count));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+}
