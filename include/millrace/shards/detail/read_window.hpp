@@ -14,12 +14,12 @@ namespace millrace::detail {
 ///
 /// A round is the time in which a window of bytes is handed over. After a round in which the consumer waited, the window
 /// doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does not,
-/// because the link, the store or this machine is the limit, the window rests for `rest` rounds: memory that was of no
-/// use is then a thirtieth of what has been read. The first half of a window counts for nothing: connections are new, and
+/// because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that is added
+/// then is a fifth of what has been read. The first half of a window counts for nothing: connections are new, and
 /// no window shortens the wait for the first byte.
 class read_window {
  public:
-  static constexpr int rest = 32;
+  static constexpr int rest = 4;
   /// Waiting is what takes more than this share of a round.
   static constexpr double noticed = 1.0 / 64;
   /// A doubling has paid when the consumer waits at most this share of what it waited before. Half would be ideal.
