@@ -5,7 +5,7 @@
 // mirrored or not, as f16 CHW in batches of 256. decode_images() | batch() beside the bare work on as many threads, in
 // turns: libjpeg-turbo, told to decode that part, and the resizer; and the same with the whole image decoded, as programs
 // do that know no better. Then what a batch costs beyond decoding.
-// Build: c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg
+// Build: c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg -lzimg
 //
 //   image_bench [images per round, default 2048]
 
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include <millrace/decode/decode_images.hpp>
+#include <millrace/decode/detail/resizer.hpp>
 #include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -96,36 +96,43 @@ class data_set {
   std::uint64_t total_ = 0;
 };
 
-/// libjpeg-turbo and the resizer, for one thread: the pixels of the part, RGBX, stay in its own memory.
+/// libjpeg-turbo and zimg, for one thread: the pixels of the part, a plane a channel, stay in its own memory.
 class bare_work {
  public:
-  explicit bare_work(bool whole) : whole_(whole), pixels_(std::size_t(side) * side * 4) {}
+  explicit bare_work(bool whole) : whole_(whole) {}
 
   void operator()(const mill::bytes& jpeg, mill::sample_rng& numbers) {
     jpeg_.open(jpeg);
     const mill::image_box box = options.crop.box(width, height, side, side, numbers);
-    const auto edge = [](double x) { return static_cast<int>(x); };
-    resampler_.along.set(options.filter, box.left, box.right, edge(box.left), edge(box.right), side);
-    resampler_.across.set(options.filter, box.top, box.bottom, edge(box.top), edge(box.bottom), side);
+    mill::detail::resize_geometry g;
+    g.columns = static_cast<int>(box.width());
+    g.rows = static_cast<int>(box.height());
+    g.box = mill::image_box(0, 0, box.width(), box.height());
+    g.width = side;
+    g.height = side;
+    const auto top = static_cast<JDIMENSION>(box.top);
+    auto left = static_cast<JDIMENSION>(box.left);
     jpeg_.start(JCS_EXT_RGBX);
     jpeg_decompress_struct& state = jpeg_.state();
-    JDIMENSION left = 0;
-    const int top = resampler_.across.begin;
+    line_.resize(std::size_t(width) * 4);
+    std::size_t skipped = left;
     if (whole_) {
-      line_.resize(std::size_t(width) * 4);
-      for (int y = 0; y < top; ++y) jpeg_.read(line_.data());
+      for (JDIMENSION y = 0; y < top; ++y) jpeg_.read(line_.data());
     } else {
-      left = static_cast<JDIMENSION>(std::max(0, resampler_.along.begin - 2));
-      JDIMENSION columns = std::min(JDIMENSION(width), static_cast<JDIMENSION>(resampler_.along.end) + 2) - left;
+      const JDIMENSION first = left < 2 ? 0 : left - 2;
+      JDIMENSION columns = std::min(JDIMENSION(width), left + static_cast<JDIMENSION>(g.columns) + 2) - first;
+      skipped = left;
+      left = first;
       jpeg_crop_scanline(&state, &left, &columns);
-      jpeg_skip_scanlines(&state, static_cast<JDIMENSION>(top));
+      skipped -= left;
+      jpeg_skip_scanlines(&state, top);
     }
-    resampler_.run(state.output_width * std::size_t(4),
-                   (static_cast<std::size_t>(resampler_.along.begin) - left) * 4,
-                   [this](std::uint8_t* row) { jpeg_.read(row); },
-                   [this](std::size_t y, const std::uint8_t* row) {
-                     std::memcpy(pixels_.data() + y * side * 4, row, side * 4);
-                   });
+    resizer_.begin(g);
+    for (int y = 0; y < g.rows; ++y) {
+      jpeg_.read(line_.data());
+      resizer_.put_row(y, line_.data() + skipped * 4);
+    }
+    resizer_.run();
     if (whole_) {
       while (state.output_scanline < state.output_height) jpeg_.read(line_.data());
       jpeg_.finish();
@@ -137,8 +144,8 @@ class bare_work {
  private:
   bool whole_;
   bench::bare_jpeg jpeg_;
-  mill::detail::resampler resampler_;
-  std::vector<std::uint8_t> pixels_, line_;
+  mill::detail::resizer resizer_;
+  std::vector<std::uint8_t> line_;
 };
 
 /// `work(sample)` for each number, on threads that take the next one.

@@ -14,7 +14,7 @@ function(millrace_add_compiled source)
     set_target_properties(millrace_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_compile_definitions(millrace_compiled INTERFACE MILLRACE_SEPARATE_COMPILATION)
     target_link_libraries(millrace_compiled PUBLIC millrace::millrace)
-    foreach(component IN ITEMS http s3 tar jpeg s3_server)
+    foreach(component IN ITEMS http s3 tar s3_server)
       string(TOUPPER ${component} upper)
       # Looked at when all is known: a second find_package() may have found more.
       target_compile_definitions(millrace_compiled

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
+#include <millrace/decode/detail/pixel_writer.hpp>
+#include <millrace/decode/image_format.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"

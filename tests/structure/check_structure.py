@@ -53,6 +53,7 @@ CONFINED = {
     r"(jpeglib|jerror|turbojpeg|png|sndfile)\.h": "decode",
     r"spng\.h": "decode",
     r"webp/": "decode",
+    r"zimg\.h": "decode",
     r"(nlohmann/|simdjson)": "decode",
 }
 # Headers of the standard library that cost every user too much, or that g++ 12 does not have.

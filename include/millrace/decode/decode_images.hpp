@@ -3,16 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/decode/image_decoder.hpp>
-#include <millrace/decode/parse_label.hpp>
 #include <millrace/device/batch_rows.hpp>
 #include <millrace/flow/purpose.hpp>
 #include <millrace/shards/sample.hpp>
@@ -24,51 +19,29 @@ namespace millrace {
 ///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without an
 /// image or a label, and those of image_decoder.
-template <class Formats = detail::linked_formats>
-class basic_image_row_writer {
+class image_row_writer {
  public:
-  explicit basic_image_row_writer(const image_options& options) : decoder_(options) {}
+  /// Throws configuration_error for options that contradict each other.
+  template <class Formats = detail::linked_formats>
+  explicit image_row_writer(const image_options& options) : image_row_writer(options, Formats::makers()) {}
+  image_row_writer(const image_options& options, const detail::source_makers& formats) : decoder_(options, formats) {}
 
-  void operator()(const sample& s, const batch_row& row) const {
-    const image_options& o = decoder_.options();
-    const bool draws = o.crop.random() || o.flip > 0;
-    sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
-    decoder_.into(row.field(0), image_of(s), numbers, s.from.at(s.key));
-    if (!o.label.empty()) row.set("label", parse_label(s[o.label], s.from.at(s.key)));
-    row.key(s.key);
-    if (s.from) row.tag(s.from);
-  }
+  void operator()(const sample& s, const batch_row& row) const;
 
   /// Of batches of up to `samples`: "image", and "label" (i64) where image_options::label names a field.
-  batch_layout layout(std::size_t samples) const {
-    std::vector<batch_field> fields;
-    fields.emplace_back("image", decoder_.options().type, decoder_.dims());
-    if (!decoder_.options().label.empty()) fields.emplace_back("label", dtype::i64);
-    return batch_layout(samples, std::move(fields));
-  }
+  batch_layout layout(std::size_t samples) const;
 
  private:
-  const bytes& image_of(const sample& s) const {
-    const std::string_view name = decoder_.options().field;
-    if (!name.empty()) return s[name];
-    for (const field& f : s.fields) {
-      if (image_format_of(f.data.view()) != image_format::unknown) return f.data;
-    }
-    std::string has;
-    for (const field& f : s.fields) has += (has.empty() ? "" : ", ") + f.extension;
-    throw decode_error("no field of the sample is a JPEG, PNG or WebP (it has: " + has + ")", s.from.at(s.key));
-  }
+  const bytes& image_of(const sample& s) const;
 
-  basic_image_decoder<Formats> decoder_;
+  image_decoder decoder_;
 };
-using image_row_writer = basic_image_row_writer<>;
 
 /// A sample whose image is decoded when it is written into a row of a batch: what decode_images() makes. Until then it
 /// holds the compressed image; shuffle() and buffer() keep many of them. A row_item.
-template <class Formats = detail::linked_formats>
-class basic_encoded_image {
+class encoded_image {
  public:
-  basic_encoded_image(sample s, std::shared_ptr<const basic_image_row_writer<Formats>> how) noexcept
+  encoded_image(sample s, std::shared_ptr<const image_row_writer> how) noexcept
       : encoded(std::move(s)), how_(std::move(how)) {}
 
   sample encoded;
@@ -76,45 +49,31 @@ class basic_encoded_image {
   batch_layout layout(std::size_t samples) const { return how_->layout(samples); }
   void write_to(const batch_row& row) const { (*how_)(encoded, row); }
 
-  friend const sample& place_of(const basic_encoded_image& i) noexcept { return i.encoded; }
-  friend epoch_mark mark_of(const basic_encoded_image& i) noexcept { return i.encoded.mark; }
-  friend std::size_t byte_size(const basic_encoded_image& i) noexcept { return byte_size(i.encoded); }
-  friend const bytes* slice_of(const basic_encoded_image& i) noexcept { return slice_of(i.encoded); }
-  friend basic_encoded_image compact(basic_encoded_image i) {
-    return basic_encoded_image(compact(std::move(i.encoded)), std::move(i.how_));
+  friend const sample& place_of(const encoded_image& i) noexcept { return i.encoded; }
+  friend epoch_mark mark_of(const encoded_image& i) noexcept { return i.encoded.mark; }
+  friend std::size_t byte_size(const encoded_image& i) noexcept { return byte_size(i.encoded); }
+  friend const bytes* slice_of(const encoded_image& i) noexcept { return slice_of(i.encoded); }
+  friend encoded_image compact(encoded_image i) {
+    return encoded_image(compact(std::move(i.encoded)), std::move(i.how_));
   }
 
  private:
-  std::shared_ptr<const basic_image_row_writer<Formats>> how_;
+  std::shared_ptr<const image_row_writer> how_;
 };
-using encoded_image = basic_encoded_image<>;
 
 namespace detail {
-template <class Formats>
-async_generator<basic_encoded_image<Formats>> images_of(async_generator<sample> source,
-                                                        std::shared_ptr<const basic_image_row_writer<Formats>> how) {
-  for (;;) {
-    std::optional<sample> s = co_await source.next();
-    if (!s) co_return;
-    basic_encoded_image<Formats> item(std::move(*s), how);
-    s.reset();
-    co_yield give(item);
-  }
-}
+MILLRACE_COROUTINE async_generator<encoded_image> images_of(async_generator<sample> source,
+                                                            std::shared_ptr<const image_row_writer> how);
 }  // namespace detail
 
 /// What decode_images() returns.
-template <class Formats>
 class decode_images_stage : public detail::library_stage {
  public:
-  explicit decode_images_stage(const image_options& options)
-      : how_(std::make_shared<const basic_image_row_writer<Formats>>(options)) {}
-  stream<basic_encoded_image<Formats>> operator()(async_generator<sample> source) && {
-    return stream(detail::images_of<Formats>(std::move(source), std::move(how_))).named("decode_images");
-  }
+  explicit decode_images_stage(std::shared_ptr<const image_row_writer> how) noexcept : how_(std::move(how)) {}
+  MILLRACE_COROUTINE stream<encoded_image> operator()(async_generator<sample> source) &&;
 
  private:
-  std::shared_ptr<const basic_image_row_writer<Formats>> how_;
+  std::shared_ptr<const image_row_writer> how_;
 };
 
 /// A stage from samples with images of any size to tensors of one size, which batch() makes batches of:
@@ -136,8 +95,12 @@ class decode_images_stage : public detail::library_stage {
 /// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options
 /// that contradict each other.
 template <class Formats = detail::linked_formats>
-decode_images_stage<Formats> decode_images(const image_options& options) {
-  return decode_images_stage<Formats>(options);
+decode_images_stage decode_images(const image_options& options) {
+  return decode_images_stage(std::make_shared<const image_row_writer>(options, Formats::makers()));
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/impl/decode_images.ipp>
+#endif

@@ -39,17 +39,10 @@ class labelled_image {
 };
 
 /// Throws decode_error when the pixels do not fill the image.
-template <class = void>
-void collate(const labelled_image& image, sample_writer& out) {
-  const shape dims{image.height, image.width, image.channels};
-  if (dims.elements() != image.pixels.size()) {
-    throw decode_error("an image of " + dims.text() + " has " + std::to_string(image.pixels.size()) + " bytes",
-                       image.from.at(image.key));
-  }
-  out.key(image.key);
-  if (image.from) out.tag(image.from);
-  out.write("image", image.pixels.data(), dims);
-  out.write("label", image.label);
-}
+void collate(const labelled_image& image, sample_writer& out);
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/impl/labelled_image.ipp>
+#endif

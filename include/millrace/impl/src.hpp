@@ -5,7 +5,8 @@
 /// \file
 /// Every body that is no template, for the one source that compiles them: src/millrace.cpp, which the CMake target
 /// millrace::compiled builds. Without CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component whose
-/// library is not there (HTTP, S3, TAR, JPEG, S3_SERVER), and everything else with MILLRACE_SEPARATE_COMPILATION.
+/// library is not there (HTTP, S3, TAR, S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each format of images that is (JPEG,
+/// PNG, WEBP), and everything else with MILLRACE_SEPARATE_COMPILATION.
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
 #error bodies are compiled once where MILLRACE_SEPARATE_COMPILATION is defined; header-only programs need no source
@@ -28,6 +29,10 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/base/impl/wait_list.ipp>
 #include <millrace/data/impl/origin.ipp>
 #include <millrace/data/impl/rank.ipp>
+#include <millrace/decode/detail/impl/exif.ipp>
+#include <millrace/decode/detail/impl/linked_formats.ipp>
+#include <millrace/decode/impl/labelled_image.ipp>
+#include <millrace/decode/impl/parse_label.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>
@@ -175,6 +180,26 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/tar/detail/impl/unpacker.ipp>
 #include <millrace/tar/detail/impl/zip_directory.ipp>
 #include <millrace/tar/impl/archive_reader.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_JPEG) || defined(MILLRACE_WITH_PNG) || defined(MILLRACE_WITH_WEBP)
+#include <millrace/decode/detail/impl/pixel_writer.ipp>
+#include <millrace/decode/detail/impl/resizer.ipp>
+#include <millrace/decode/impl/decode_images.ipp>
+#include <millrace/decode/impl/image_decoder.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_JPEG)
+#include <millrace/decode/detail/impl/jpeg_source.ipp>
+#include <millrace/decode/impl/jpeg_decoder.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_PNG)
+#include <millrace/decode/detail/impl/png_source.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_WEBP)
+#include <millrace/decode/detail/impl/webp_source.ipp>
 #endif
 
 #if !defined(MILLRACE_WITHOUT_S3_SERVER)

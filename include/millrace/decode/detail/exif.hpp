@@ -9,29 +9,7 @@ namespace millrace::detail {
 
 /// The orientation, 1 to 8, that EXIF data (a TIFF header and its directory; CIPA DC-008) give an image; 1 where they
 /// give none, or are damaged.
-inline int exif_orientation(const std::uint8_t* data, std::size_t size) noexcept {
-  if (size < 8) return 1;
-  const bool little = data[0] == 'I' && data[1] == 'I';
-  if (!little && !(data[0] == 'M' && data[1] == 'M')) return 1;
-  const auto number = [&](std::size_t at, std::size_t length) {
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < length; ++i) {
-      value |= std::uint32_t(data[at + i]) << 8 * (little ? i : length - 1 - i);
-    }
-    return value;
-  };
-  const std::size_t directory = number(4, 4);
-  if (number(2, 2) != 42 || directory > size - 2) return 1;
-  const std::size_t entries = number(directory, 2);
-  for (std::size_t i = 0; i < entries; ++i) {
-    const std::size_t entry = directory + 2 + i * 12;
-    if (entry + 12 > size) break;
-    if (number(entry, 2) != 0x0112) continue;
-    const std::uint32_t value = number(entry + 8, 2);
-    return number(entry + 2, 2) == 3 && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
-  }
-  return 1;
-}
+int exif_orientation(const std::uint8_t* data, std::size_t size) noexcept;
 
 /// How a stored image is turned upright: first mirrored, then transposed.
 class orientation {
@@ -47,3 +25,7 @@ class orientation {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/detail/impl/exif.ipp>
+#endif

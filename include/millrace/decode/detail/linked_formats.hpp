@@ -3,60 +3,49 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 
-#include <millrace/base/error.hpp>
 #include <millrace/decode/detail/image_source.hpp>
-#include <millrace/decode/image_format.hpp>
-
-// Set by the components millrace::jpeg, millrace::png and millrace::webp, and by their files for pkg-config.
-#if defined(MILLRACE_WITH_JPEG)
-#include <millrace/decode/detail/jpeg_source.hpp>
-#endif
-#if defined(MILLRACE_WITH_PNG)
-#include <millrace/decode/detail/png_source.hpp>
-#endif
-#if defined(MILLRACE_WITH_WEBP)
-#include <millrace/decode/detail/webp_source.hpp>
-#endif
 
 namespace millrace::detail {
+
+class jpeg_source;
+class png_source;
+class webp_source;
+
+/// How the decoder of each format is made; null for a format that the program is not linked with.
+class source_makers {
+ public:
+  using maker = std::unique_ptr<image_source> (*)();
+  maker jpeg = nullptr, png = nullptr, webp = nullptr;
+};
 
 /// In place of a format that the program is not linked with.
 struct absent_source {};
 
-/// One decoder of each format, made when it is first needed.
 template <class Jpeg, class Png, class WebP>
-class image_sources {
+class formats_of {
  public:
-  /// Throws decode_error for data in none of the formats.
-  image_source& source_for(image_format format) {
-    switch (format) {
-      case image_format::jpeg:
-        return made(jpeg_, "a JPEG, and the program is built without millrace::jpeg (Debian: libjpeg-dev)");
-      case image_format::png:
-        return made(png_, "a PNG, and the program is built without millrace::png (Debian: libspng-dev)");
-      case image_format::webp:
-        return made(webp_, "a WebP, and the program is built without millrace::webp (Debian: libwebp-dev)");
-      case image_format::unknown:
-        break;
-    }
-    throw decode_error("not an image: it begins as no JPEG, PNG or WebP does");
+  static source_makers makers() noexcept {
+    source_makers m;
+    m.jpeg = maker_of<Jpeg>();
+    m.png = maker_of<Png>();
+    m.webp = maker_of<WebP>();
+    return m;
   }
 
  private:
   template <class Source>
-  static image_source& made(std::unique_ptr<Source>& source, const char*) {
-    if (source == nullptr) source = std::make_unique<Source>();
-    return *source;
+  static source_makers::maker maker_of() noexcept {
+    if constexpr (std::is_same_v<Source, absent_source>) {
+      return nullptr;
+    } else {
+      return [] { return std::unique_ptr<image_source>(std::make_unique<Source>()); };
+    }
   }
-  [[noreturn]] static image_source& made(std::unique_ptr<absent_source>&, const char* what) { throw decode_error(what); }
-
-  std::unique_ptr<Jpeg> jpeg_;
-  std::unique_ptr<Png> png_;
-  std::unique_ptr<WebP> webp_;
 };
 
-// Parts of one program may be built with different ones: these are different types then.
+// The components millrace::jpeg, millrace::png and millrace::webp, and their files for pkg-config, define these.
 #if defined(MILLRACE_WITH_JPEG)
 using linked_jpeg = jpeg_source;
 #else
@@ -72,6 +61,20 @@ using linked_webp = webp_source;
 #else
 using linked_webp = absent_source;
 #endif
-using linked_formats = image_sources<linked_jpeg, linked_png, linked_webp>;
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+/// What the compiled bodies are linked with.
+class linked_formats {
+ public:
+  static source_makers makers() noexcept;
+};
+#else
+/// Parts of one program may be built with different ones: functions that name this type are different ones then.
+using linked_formats = formats_of<linked_jpeg, linked_png, linked_webp>;
+#endif
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/detail/impl/linked_formats.ipp>
+#endif

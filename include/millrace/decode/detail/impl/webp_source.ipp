@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/decode/detail/exif.hpp>
+#include <millrace/decode/detail/image_source.hpp>
+#include <millrace/decode/detail/webp_source.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE void webp_source::open(const bytes& data, bool) {
+  data_ = reinterpret_cast<const std::uint8_t*>(data.data());
+  size_ = data.size();
+  if (WebPInitDecoderConfig(&config_) == 0) throw decode_error("the installed libwebp is of another version");
+  check(WebPGetFeatures(data_, size_, &config_.input), "the WebP's header cannot be read");
+  if (config_.input.has_animation != 0) throw decode_error("the WebP is an animation, not an image");
+  width = config_.input.width;
+  height = config_.input.height;
+  orientation = orientation_of(data.view());
+}
+
+MILLRACE_INLINE void webp_source::begin(int, const pixel_range& wanted, int& first, int& pixels) {
+  // The smoothing of colours looks at neighbours; and crops begin at even pixels.
+  constexpr int beside = 2;
+  const int left = std::max(0, wanted.left - beside) / 2 * 2;
+  const int top = std::max(0, wanted.top - beside) / 2 * 2;
+  first = left;
+  pixels = std::min(width, wanted.right + beside) - left;
+  const int rows = std::min(height, wanted.bottom + beside) - top;
+  config_.options.use_cropping = 1;
+  config_.options.crop_left = left;
+  config_.options.crop_top = top;
+  config_.options.crop_width = pixels;
+  config_.options.crop_height = rows;
+  row_ = static_cast<std::size_t>(pixels) * 4;
+  pixels_.resize(row_ * static_cast<std::size_t>(rows));
+  config_.output.colorspace = MODE_RGBA;
+  config_.output.is_external_memory = 1;
+  config_.output.u.RGBA.rgba = pixels_.data();
+  config_.output.u.RGBA.stride = static_cast<int>(row_);
+  config_.output.u.RGBA.size = pixels_.size();
+  check(WebPDecode(data_, size_, &config_), "the WebP is corrupt");
+  next_ = static_cast<std::size_t>(wanted.top - top);
+}
+
+MILLRACE_INLINE void webp_source::check(VP8StatusCode status, const char* what) {
+  if (status == VP8_STATUS_OK) return;
+  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
+  const char* const reason = status == VP8_STATUS_NOT_ENOUGH_DATA       ? "it ends early"
+                             : status == VP8_STATUS_UNSUPPORTED_FEATURE ? "of a kind that libwebp does not know"
+                                                                        : "its data contradict the format";
+  throw decode_error(std::string(what) + ": " + reason);
+}
+
+MILLRACE_INLINE int webp_source::orientation_of(std::string_view file) noexcept {
+  const auto byte = [file](std::size_t i) { return std::size_t(static_cast<unsigned char>(file[i])); };
+  for (std::size_t at = 12; at + 8 <= file.size();) {
+    const std::size_t size = byte(at + 4) | byte(at + 5) << 8 | byte(at + 6) << 16 | byte(at + 7) << 24;
+    if (size > file.size() - at - 8) break;
+    if (file.substr(at, 4) == "EXIF") {
+      std::string_view exif = file.substr(at + 8, size);
+      if (exif.starts_with(std::string_view("Exif\0\0", 6))) exif.remove_prefix(6);
+      return exif_orientation(reinterpret_cast<const std::uint8_t*>(exif.data()), exif.size());
+    }
+    at += 8 + size + size % 2;
+  }
+  return 1;
+}
+
+}  // namespace millrace::detail
