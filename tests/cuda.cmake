@@ -1,33 +1,117 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-# The tests of cuda/, built twice: test_cuda against the fake runtime of tests/fake_cuda (the toolkit's headers, nothing
-# of its libraries, no GPU), and test_cuda_gpu against the real one. Files that steer the fake are left out of the latter,
-# and MILLRACE_TEST_REAL_CUDA is defined in it.
+# The tests of cuda/, built three times, with the toolkit's headers:
+#   test_cuda          against the model of tests/fake_cuda, which does everything late
+#   test_cuda_threads  against the model of tests/threaded_cuda, in which every stream is a thread
+#   test_cuda_gpu      against the real runtime
+# Files that include one of the models are left out of the other binaries. MILLRACE_TEST_THREADED_CUDA and
+# MILLRACE_TEST_REAL_CUDA tell the others where they are.
 
-file(GLOB fake_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fake_cuda/*.cpp)
-if(fake_sources)
-  millrace_test_binary(test_cuda millrace::core ${sources_cuda} ${fake_sources})
-  target_include_directories(test_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  add_test(NAME test_cuda COMMAND test_cuda)
-  set_tests_properties(test_cuda PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
-else()
-  millrace_add_skipped_test(test_cuda "tests/fake_cuda is empty")
-endif()
-
+set(fake_sources "")
+set(threads_sources "")
 set(gpu_sources "")
 foreach(source IN LISTS sources_cuda)
-  file(STRINGS ${source} steers_fake REGEX "#include .*fake_cuda/")
-  if(NOT steers_fake)
+  file(STRINGS ${source} steers REGEX "#include .*(fake|threaded)_cuda/")
+  if(NOT steers)
+    list(APPEND fake_sources ${source})
+    list(APPEND threads_sources ${source})
     list(APPEND gpu_sources ${source})
+  elseif(steers MATCHES "fake_cuda/")
+    list(APPEND fake_sources ${source})
+  else()
+    list(APPEND threads_sources ${source})
   endif()
 endforeach()
+
+foreach(model IN ITEMS fake threaded)
+  file(GLOB model_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${model}_cuda/*.cpp)
+  add_library(millrace_${model}_cuda OBJECT ${model_sources})
+  target_include_directories(millrace_${model}_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(millrace_${model}_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(millrace_${model}_cuda PRIVATE millrace_core millrace_test_mode millrace_developer)
+endforeach()
+target_compile_definitions(millrace_threaded_cuda INTERFACE MILLRACE_TEST_THREADED_CUDA=1)
+
+millrace_test_binary(test_cuda "millrace::core;millrace_fake_cuda" ${fake_sources})
+add_test(NAME test_cuda COMMAND test_cuda)
+millrace_test_binary(test_cuda_threads "millrace::core;millrace_threaded_cuda" ${threads_sources})
+add_test(NAME test_cuda_threads COMMAND test_cuda_threads)
+set_tests_properties(test_cuda test_cuda_threads PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
+
+# What ThreadSanitizer must report, or it would see orders in that model which CUDA does not give.
+if(MILLRACE_SANITIZE MATCHES "thread")
+  file(STRINGS cuda/threaded_cuda_test.cpp races REGEX "^TEST_CASE\\(\"race: ")
+  foreach(race IN LISTS races)
+    string(REGEX REPLACE "^TEST_CASE\\(\"(race: [^\"]*)\".*" "\\1" race "${race}")
+    string(REGEX REPLACE "[^a-z]+" "_" name "${race}")
+    add_test(NAME test_cuda_threads.${name} COMMAND test_cuda_threads ${race})
+    set_tests_properties(test_cuda_threads.${name} PROPERTIES TIMEOUT ${timeout}
+                         PASS_REGULAR_EXPRESSION "WARNING: ThreadSanitizer: data race")
+  endforeach()
+endif()
+
+# The tests of order, with copies of some headers that have defects in them: each must be found, on both models.
+set(defects ${CMAKE_CURRENT_SOURCE_DIR}/cuda/defects.py)
+set(planted ${CMAKE_CURRENT_BINARY_DIR}/planted)
+file(GLOB_RECURSE changed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/millrace/device/detail/*.hpp
+     ${PROJECT_SOURCE_DIR}/include/millrace/cuda/*.hpp)
+add_custom_command(
+  OUTPUT ${planted}/stamp
+  COMMAND ${Python3_EXECUTABLE} ${defects} plant ${PROJECT_SOURCE_DIR}/include ${planted}
+  COMMAND ${CMAKE_COMMAND} -E touch ${planted}/stamp
+  DEPENDS ${defects} ${changed}
+  COMMENT "Planting defects in copies of headers")
+foreach(model IN ITEMS fake threaded)
+  set(name cuda_defects_${model})
+  add_executable(${name} cuda/ordering_test.cpp ${planted}/stamp)
+  target_include_directories(${name} BEFORE PRIVATE ${planted})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/generated)
+  target_compile_options(${name} PRIVATE "SHELL:-include ${CMAKE_CURRENT_SOURCE_DIR}/cuda/planted.hpp")
+  target_link_libraries(${name} PRIVATE Catch2::Catch2WithMain millrace::core millrace_${model}_cuda millrace_test_mode
+                                        millrace_developer)
+  set(ways kernels)
+  if(model STREQUAL "threaded" AND MILLRACE_SANITIZE MATCHES "thread")
+    set(ways kernels,races)
+  endif()
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${defects} check ${ways} $<TARGET_FILE:${name}>)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+endforeach()
+
+# nvcc, for what users write in a .cu, and for the kernels of the tests. Older ones than 13 are not tried.
+set(nvcc OFF)
+if(TARGET CUDA::cudart_static AND NOT MILLRACE_SANITIZE AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(nvcc ON)
+    enable_language(CUDA)
+    string(TOUPPER "${CMAKE_BUILD_TYPE}" configuration)
+    set(CMAKE_CUDA_FLAGS_${configuration} "")  # here: it compiles in half the time when nothing is optimised
+  endif()
+endif()
+
+if(NOT nvcc)
+  foreach(source IN LISTS gpu_sources)
+    file(STRINGS ${source} kernels REGEX "#include .*cuda/(kernels|watch).hpp")
+    if(kernels)
+      list(REMOVE_ITEM gpu_sources ${source})
+      message(STATUS "${source} is not in test_cuda_gpu: its kernels need nvcc 13")
+    endif()
+  endforeach()
+endif()
 if(NOT TARGET CUDA::cudart_static)
   millrace_add_skipped_test(test_cuda_gpu "the CUDA Toolkit here has no static runtime")
 elseif(gpu_sources AND NOT MILLRACE_SANITIZE)
   millrace_test_binary(test_cuda_gpu "millrace::core;CUDA::cudart_static" ${gpu_sources})
   target_compile_definitions(test_cuda_gpu PRIVATE MILLRACE_TEST_REAL_CUDA=1)
   target_include_directories(test_cuda_gpu SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  if(nvcc)
+    add_library(millrace_test_kernels OBJECT cuda/kernels.cu)
+    target_include_directories(millrace_test_kernels PRIVATE ${PROJECT_SOURCE_DIR})
+    set_target_properties(millrace_test_kernels PROPERTIES CUDA_ARCHITECTURES 75-virtual CUDA_RUNTIME_LIBRARY Static)
+    target_link_libraries(test_cuda_gpu PRIVATE millrace_test_kernels)
+  endif()
   add_executable(gpu_probe support/gpu_probe.cpp)
   target_include_directories(gpu_probe PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(gpu_probe PRIVATE CUDA::cudart_static)
@@ -36,13 +120,7 @@ elseif(gpu_sources AND NOT MILLRACE_SANITIZE)
   set_tests_properties(test_cuda_gpu PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77 LABELS gpu RUN_SERIAL TRUE)
 endif()
 
-# What users write in a .cu: the library must get through nvcc, too. Older ones than 13 are not tried.
-include(CheckLanguage)
-check_language(CUDA)
-if(CMAKE_CUDA_COMPILER AND TARGET gpu_probe AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13)
-  enable_language(CUDA)
-  string(TOUPPER "${CMAKE_BUILD_TYPE}" configuration)
-  set(CMAKE_CUDA_FLAGS_${configuration} "")  # here: it compiles in half the time when nothing is optimised
+if(nvcc)
   add_executable(test_nvcc cuda/pipeline.cu)
   target_link_libraries(test_nvcc PRIVATE millrace::core CUDA::cudart_static)
   # CMake knows of C++20 here since 3.26 only. #3001: nvcc takes `x = f()` for an ignored result.

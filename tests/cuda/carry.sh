@@ -30,11 +30,12 @@ build() {
     -gencode arch=compute_75,code=compute_75 -I"$source" -I"$source/include" -c)
 
   for test in "$source"/tests/cuda/*_test.cpp; do
-    if grep -q '#include .*fake_cuda/' "$test"; then continue; fi  # steers the fake
+    if grep -qE '#include .*(fake|threaded)_cuda/' "$test"; then continue; fi  # steers a model
     "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 "$test" -o "$work/$(basename "$test").o"
     tests+=("$work/$(basename "$test").o")
   done
-  "${link[@]}" "${tests[@]}" -o "$to/test_cuda_gpu" -lCatch2WithMain -luring "${runtime[@]}"
+  "${kernels[@]}" -std=c++20 "$source/tests/cuda/kernels.cu" -o "$work/kernels.o"
+  "${link[@]}" "${tests[@]}" "$work/kernels.o" -o "$to/test_cuda_gpu" -lCatch2WithMain -luring "${runtime[@]}"
   "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
   "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
   "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/bench.o"

@@ -4,20 +4,27 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include "tests/cuda/no_gpu.hpp"
 #include "tests/support/catch.hpp"
 
-// Built with MILLRACE_TEST_REAL_CUDA, the tests call the real runtime; without it, the model.
-#ifndef MILLRACE_TEST_REAL_CUDA
+// Built with MILLRACE_TEST_REAL_CUDA, the tests call the real runtime; with MILLRACE_TEST_THREADED_CUDA the model of
+// threads; without both the model that does everything late.
+#if defined(MILLRACE_TEST_THREADED_CUDA)
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/threaded_cuda/threaded_cuda.hpp"
+#elif !defined(MILLRACE_TEST_REAL_CUDA)
 #define MILLRACE_FAKE_CUDA 1
 #include "tests/fake_cuda/fake_cuda.hpp"
 #endif
 
-/// The tests of this folder run against the model of tests/fake_cuda and, unchanged, against the real runtime on a
-/// machine with a GPU. What needs the model's controls is between `#ifdef MILLRACE_FAKE_CUDA`.
+/// The tests of this folder run against the models of tests/fake_cuda and tests/threaded_cuda and, unchanged, against
+/// the real runtime on a machine with a GPU. What needs the first model's controls is between `#ifdef
+/// MILLRACE_FAKE_CUDA`.
 namespace millrace::test {
 
 #ifdef MILLRACE_FAKE_CUDA
@@ -32,6 +39,21 @@ class cuda_session {
     const auto wrong = fake_cuda::violations();
     CHECK(wrong == std::vector<std::string>());
     CHECK(fake_cuda::leaks() == "");
+  }
+  std::string unusable() const { return std::string(); }
+};
+#elif defined(MILLRACE_TEST_THREADED_CUDA)
+/// The same with the other model. Its seed is MILLRACE_SEED, or always the same.
+class cuda_session {
+ public:
+  cuda_session() { threaded_cuda::reset(testing::virtual_loop::seed_from_environment(1)); }
+  cuda_session(const cuda_session&) = delete;
+  cuda_session& operator=(const cuda_session&) = delete;
+  ~cuda_session() {
+    if (std::uncaught_exceptions() != 0) return;
+    const auto wrong = threaded_cuda::violations();
+    CHECK(wrong == std::vector<std::string>());
+    CHECK(threaded_cuda::leaks() == "");
   }
   std::string unusable() const { return std::string(); }
 };

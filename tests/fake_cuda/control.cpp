@@ -67,11 +67,16 @@ std::string leaks() {
 }
 
 void kernel_read(cudaStream_t handle, const void* device_memory, std::size_t n) {
+  kernel(handle, device_memory, n, nullptr);
+}
+
+void kernel(cudaStream_t handle, const void* device_memory, std::size_t n, std::function<void(const void*)> look) {
   const auto held = lock();
   world& w = world::instance();
   operation op;
   op.kind = operation::read;
   op.size = n;
+  op.look = std::move(look);
   stream* s = w.find_stream(handle, "kernel");
   if (s != nullptr && w.locate(device_memory, n, "kernel", op.from)) w.enqueue(*s, std::move(op), "kernel read");
 }

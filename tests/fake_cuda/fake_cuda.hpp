@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ std::string leaks();
 
 /// A kernel on `stream` that reads `n` bytes of device memory: late, and checked like any other access.
 void kernel_read(cudaStream_t stream, const void* device_memory, std::size_t n);
+/// The same, and when its turn has come `look` gets the bytes.
+void kernel(cudaStream_t stream, const void* device_memory, std::size_t n, std::function<void(const void*)> look);
 /// A kernel on `stream` that sets `n` bytes of device memory to `value`.
 void kernel_write(cudaStream_t stream, void* device_memory, std::size_t n, unsigned char value);
 /// A kernel on `stream` that fails: once its turn has come the code is sticky, and whatever call comes next tells.

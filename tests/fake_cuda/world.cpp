@@ -380,6 +380,8 @@ void world::run(operation& op) {
       sticky_ = static_cast<cudaError_t>(op.value);
       return;
     case operation::read:
+      if (op.look) op.look(op.from.bytes);
+      return;
     case operation::wait:
       return;
   }

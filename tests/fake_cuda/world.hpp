@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -73,6 +74,7 @@ struct operation {
   bool hashed = false;
   std::string snapshot;  // of a pageable source, which the runtime stages at the call
   std::shared_ptr<mark> at;
+  std::function<void(const void*)> look;  // of a kernel that reads
   cudaHostFn_t function = nullptr;
   void* argument = nullptr;
 };
