@@ -151,7 +151,7 @@ TEST_CASE("a kernel behind wait() finds the batch there", "[cuda][ordering]") {
   batch_pool pool = pool_on(copies);
   auto stream = numbers(pool, 6) | to_device(copies, {.slots = 1});
   for (int i = 0; i < 6; ++i) {
-    test::watch::hold(copies.get(), watch.next(), 20ms);  // the copy comes late
+    test::watch::hold(copies.get(), watch.next(), 40ms);  // the copy comes late
     device_batch b = block_on(loop, next_of(stream));
     REQUIRE(b);
     b.wait(training);
@@ -226,7 +226,7 @@ TEST_CASE("a slot is freed only when the kernels that read it are done", "[cuda]
     REQUIRE(b);
     b.wait(training);
     watch.close();
-    watch.look(training.get(), b, first_of(0), 30ms);
+    watch.look(training.get(), b, first_of(0), 50ms);
     b.release(training);
   }
   CHECK(gpu.freed() == 3);
