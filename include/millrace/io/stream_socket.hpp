@@ -31,9 +31,9 @@ namespace millrace {
 
 /// A non-blocking stream socket whose operations are awaited on an event loop.
 ///
-///     socket listener = socket::listen("127.0.0.1", 0);
-///     socket peer = co_await listener.accept();
-///     std::size_t n = co_await peer.read_some(memory, size);     // 0: the peer has ended its side
+///     stream_socket listener = stream_socket::listen("127.0.0.1", 0);
+///     stream_socket peer = co_await listener.accept();
+///     std::size_t n = co_await peer.read_some(memory);           // 0: the peer has ended its side
 ///     co_await peer.write_all(pieces);
 ///
 /// Concurrency: at most one read_some() or accept() and one write_all() are under way at a time. The socket belongs to
@@ -85,7 +85,7 @@ class stream_socket {
 
   /// Awaitable for at least one byte into `memory`, or 0 at the end of the stream: std::size_t.
   awaitable<reading, std::span<char>> read_some(std::span<char> memory) noexcept;
-  /// Awaitable for the next connection: socket. Connections that died in the queue are passed over; running out of
+  /// Awaitable for the next connection: stream_socket. Connections that died in the queue are passed over; running out of
   /// descriptors is an io_error (EMFILE, ENFILE) after which the connection still waits.
   awaitable<accepting, int> accept() noexcept;
   /// Awaitable for all of `pieces` to be with the kernel. The list and the memory must stay until then. A peer that has
