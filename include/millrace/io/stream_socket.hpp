@@ -85,8 +85,8 @@ class stream_socket {
 
   /// Awaitable for at least one byte into `memory`, or 0 at the end of the stream: std::size_t.
   awaitable<reading, std::span<char>> read_some(std::span<char> memory) noexcept;
-  /// Awaitable for the next connection: stream_socket. Connections that died in the queue are passed over; running out of
-  /// descriptors is an io_error (EMFILE, ENFILE) after which the connection still waits.
+  /// Awaitable for the next connection: stream_socket. Connections that died in the queue are passed over; running out
+  /// of descriptors is an io_error (EMFILE, ENFILE) after which the connection still waits.
   awaitable<accepting, int> accept() noexcept;
   /// Awaitable for all of `pieces` to be with the kernel. The list and the memory must stay until then. A peer that has
   /// gone is io_error (EPIPE, ECONNRESET), never a signal.
