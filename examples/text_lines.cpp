@@ -18,6 +18,7 @@
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage_set.hpp>
 
 namespace mill = millrace;
