@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp s3_server cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp s3_server mpi cuda)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -79,6 +79,11 @@ macro(millrace_find_component component)
     find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto SSL)
     if(NOT OPENSSL_FOUND)
       _millrace_lacks("OpenSSL 3.0" "libssl-dev")
+    endif()
+  elseif("${component}" STREQUAL "mpi")
+    find_package(MPI QUIET COMPONENTS CXX)
+    if(NOT TARGET MPI::MPI_CXX)
+      _millrace_lacks("MPI" "libopenmpi-dev")
     endif()
   elseif("${component}" STREQUAL "cuda")
     find_package(CUDAToolkit 12.0 QUIET)

@@ -25,6 +25,7 @@ LEFT, RIGHT, TOP = 92, 24, 16
 LIBRARIES = {
     "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "openssl": "OpenSSL", "expat": "expat",
     "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg", "(nlohmann": "json",
+    "mpi": "MPI",
 }
 
 
@@ -254,7 +255,7 @@ def drawn(root):
 
     for node in sorted(n for n in plan.floor_of if not isinstance(n, tuple)):
         x, y, w = plan.x[node], top(node), plan.width(node)
-        apart = node in rules.TEST_KIT or node in ("cuda", "millrace_cuda.hpp")
+        apart = node in rules.TEST_KIT or node in ("cuda", "millrace_cuda.hpp", "mpi.hpp")
         fill, edge = ("#fff6e6", "#d9a441") if apart else ("#e8f1fb", "#4f7fb0")
         out.append(f'<rect x="{x - w // 2}" y="{y}" width="{w}" height="{BOX_HEIGHT}" rx="6" fill="{fill}" '
                    f'stroke="{edge}" stroke-width="1.3"/>')

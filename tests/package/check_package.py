@@ -82,9 +82,9 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "s3_server", "cuda")
+                 "s3_server", "mpi", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-1]))}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-2]))}
         others.add("share/millrace/millrace.cpp")
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
@@ -116,7 +116,7 @@ class package:
         expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
 
     def case_pkg_config(self):
-        modules = [f"millrace-{c}" for c in self.components if c != "cuda"]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("mpi", "cuda")]
         if {"s3", "tar", "jpeg"} <= set(self.components):
             modules.append("millrace")
         found = {"PKG_CONFIG_PATH": str(self.prefix / "share/pkgconfig")}
@@ -165,7 +165,9 @@ class package:
              "millrace::s3 needs " + curl + r" and OpenSSL 3\.0 \(Debian: libssl-dev\)"),
             (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
-            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, s3_server, cuda"),
+            (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
+             r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
+            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, s3_server, mpi, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

@@ -54,6 +54,7 @@ CONFINED = {
     r"spng\.h": "decode",
     r"webp/": "decode",
     r"zimg\.h": "decode",
+    r"mpi\.h$": "mpi.hpp",
     r"(nlohmann/|simdjson)": "decode",
 }
 # Headers of the standard library that cost every user too much, or that g++ 12 does not have.
@@ -145,7 +146,7 @@ def check_header(relative, text, report):
                 report(number, "flow-io", f"flow/ knows no I/O (<{path}>)")
         elif kind == "<":
             for pattern, home in CONFINED.items():
-                if re.match(pattern, path) and not any(relative.startswith(h + "/") for h in home.split()):
+                if re.match(pattern, path) and not any((relative + "/").startswith(h + "/") for h in home.split()):
                     report(number, "confinement", f"<{path}> is included in {' and '.join(home.split())} only")
             known = any(re.match(pattern, path) for pattern in CONFINED)
             head = path.split("/")[0] if "/" in path else ""
@@ -271,6 +272,7 @@ GOOD = {
     "include/millrace/http/impl/whole.ipp": SPDX + "#pragma once\n#include <curl/curl.h>\ninline void f() {}\n" + "f();\n" * 400,
     "include/millrace/impl/src.hpp": SPDX + "#pragma once\n#include <millrace/http/impl/whole.ipp>\n"
     "#include <millrace/testing/x.hpp>\n",
+    "include/millrace/mpi.hpp": SPDX + "#pragma once\n#include <mpi.h>\n#include <millrace/base/a.hpp>\n",
     "include/millrace/millrace.hpp": SPDX + "#pragma once\n#include <millrace/loader/x.hpp>\n",
     "tests/base/a_test.cpp": SPDX + "#include <millrace/base/a.hpp>\n#include <vector>\n",
     "tests/coro/b_test.cpp": SPDX + "#include <millrace/coro/b.hpp>\ntask<void> f() { co_await sleep_for(1ms); }\n",
@@ -297,6 +299,7 @@ BAD = [
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <spng.h>\n"),
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <jpeglib.h>\n"),
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <webp/decode.h>\n"),
+    ("confinement", "include/millrace/feed/bad.hpp", SPDX + "#pragma once\n#include <mpi.h>\n"),
     ("confinement", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <spdlog/spdlog.h>\n"),
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),

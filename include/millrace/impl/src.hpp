@@ -33,6 +33,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/detail/impl/linked_formats.ipp>
 #include <millrace/decode/impl/labelled_image.ipp>
 #include <millrace/decode/impl/parse_label.ipp>
+#include <millrace/feed/impl/check_ranks.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>

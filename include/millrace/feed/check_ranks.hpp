@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include <millrace/data/rank.hpp>
+#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/index_set.hpp>
+
+namespace millrace {
+
+/// The only thing that the library needs of the ranks' way to talk: a function that replaces each of the numbers by the
+/// sum, modulo 2^64, of what all ranks have there. Every rank calls it equally often, with equally many numbers; it
+/// returns when all have. `MPI_Allreduce` with `MPI_SUM` is one (mpi_sum, <millrace/mpi.hpp>), and so is the all-reduce
+/// of any process group for integers of 64 bits.
+using sum_over_ranks = std::function<void(std::span<std::uint64_t>)>;
+
+/// A number that all ranks must have alike, and what it is called in the sentence that says that they do not.
+class rank_setting {
+ public:
+  std::string name;
+  std::uint64_t value = 0;
+};
+
+/// Called by all ranks at the start: compares what they believe, so that a mistake is a sentence on each of them
+/// instead of samples that come twice, or a training that hangs. Throws configuration_error on all ranks or on none:
+///
+/// - where `mine.world_size` is not the number of processes that take part (a rank that was not told of its launcher
+///   believes to be alone), or two processes have one index;
+/// - where a setting is not on all ranks what it is on rank 0: seeds, lists, options. All must give the same names.
+///
+/// Three sums, of as many numbers as there are ranks or settings.
+void check_ranks(const sum_over_ranks& sum, const rank& mine, std::span<const rank_setting> settings);
+
+/// The same for what decides the order of epochs() and its batches: seed, epochs, index, size of batches, tracks, slice
+/// and the state that is gone on from.
+void check_ranks(const sum_over_ranks& sum, const epochs_options& options, const index_set& indexes);
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/impl/check_ranks.ipp>
+#endif

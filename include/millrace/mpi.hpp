@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <mpi.h>
+
+#include <millrace/base/error.hpp>
+#include <millrace/data/rank.hpp>
+
+/// \file
+/// What joins a training under mpirun to the library (component millrace::mpi). Including it, and nothing else of the
+/// library, needs MPI.
+
+namespace millrace {
+
+/// A sum_over_ranks by MPI: what check_ranks() and equal_batches are given.
+///
+///     mill::check_ranks(mill::mpi_sum(), options, *indexes);
+///
+/// Collective: every process of the communicator calls it equally often. It waits for the others, on the calling
+/// thread, and is called on the thread that trains: MPI_THREAD_FUNNELED is enough, and its calls may share a
+/// communicator with those of the training. The communicator must outlive it. usage_error where MPI is not initialized
+/// or has ended, io_error where the call fails and the communicator's handler returns errors.
+class mpi_sum {
+ public:
+  explicit mpi_sum(MPI_Comm all = MPI_COMM_WORLD) noexcept : all_(all) {}
+  void operator()(std::span<std::uint64_t> numbers) const;
+
+ private:
+  MPI_Comm all_;
+};
+
+/// This process among those of a communicator; local_index among those that share its memory, which is the number of
+/// its GPU. Collective. Errors as mpi_sum.
+rank mpi_rank(MPI_Comm all = MPI_COMM_WORLD);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+namespace detail {
+
+inline void require_mpi() {
+  int begun = 0;
+  int ended = 0;
+  MPI_Initialized(&begun);
+  MPI_Finalized(&ended);
+  if (begun == 0 || ended != 0) throw usage_error("MPI is used before MPI_Init() or after MPI_Finalize()");
+}
+
+inline void check_mpi(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw io_error(0, std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
+}
+
+}  // namespace detail
+
+inline void mpi_sum::operator()(std::span<std::uint64_t> numbers) const {
+  detail::require_mpi();
+  if (numbers.size() > INT32_MAX) throw usage_error("mpi_sum: too many numbers");
+  const int count = static_cast<int>(numbers.size());
+  detail::check_mpi(MPI_Allreduce(MPI_IN_PLACE, numbers.data(), count, MPI_UINT64_T, MPI_SUM, all_), "MPI_Allreduce");
+}
+
+inline rank mpi_rank(MPI_Comm all) {
+  detail::require_mpi();
+  const auto numbers = [](MPI_Comm of, std::uint32_t& index, std::uint32_t& size) {
+    int i = 0;
+    int n = 0;
+    detail::check_mpi(MPI_Comm_rank(of, &i), "MPI_Comm_rank");
+    detail::check_mpi(MPI_Comm_size(of, &n), "MPI_Comm_size");
+    index = static_cast<std::uint32_t>(i);
+    size = static_cast<std::uint32_t>(n);
+  };
+  rank mine;
+  numbers(all, mine.index, mine.world_size);
+  MPI_Comm here = MPI_COMM_NULL;
+  detail::check_mpi(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here), "MPI_Comm_split_type");
+  numbers(here, mine.local_index, mine.local_world_size);
+  MPI_Comm_free(&here);
+  mine.source = "MPI";
+  return mine;
+}
+
+}  // namespace millrace
