@@ -221,6 +221,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   for (const std::uint32_t index : {0U, 1U}) {
     shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
     o.rank = {.index = index, .world_size = 2};
+    o.uneven = true;
     auto samples = epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
                    group_samples() | shuffle({.window = 16}) | batch(6);
     std::uint64_t epoch = 2;
@@ -243,7 +244,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   CHECK(orders[0] != orders[1]);
   auto none = rt.run(epochs(from_range(std::vector<shard>()), shard_epochs_options{}));
   CHECK_THROWS_AS(none.next(), configuration_error);
-  auto few = rt.run(epochs(shards("mem:100.tar"), shard_epochs_options{.rank = {.index = 0, .world_size = 2}}));
+  auto few = rt.run(epochs(shards("mem:100.tar"), shard_epochs_options{.rank = {.index = 0, .world_size = 2}, .uneven = true}));
   CHECK_THROWS_AS(few.next(), configuration_error);
 }
 

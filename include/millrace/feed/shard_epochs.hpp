@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/feed/equal_batches.hpp>
+#include <millrace/feed/hash128.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/shuffle_shards.hpp>
@@ -24,6 +27,10 @@ struct shard_epochs_options {
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on
   std::uint64_t first_epoch = 0;  ///< its number
   millrace::rank rank = {};       ///< which of how many
+  /// What gives several ranks equally many batches; copied. Null: see .uneven.
+  const equal_batches* equal = nullptr;
+  /// Several ranks, and each takes as many batches as its shards hold: for work in which no rank waits for the others.
+  bool uneven = false;
 };
 
 /// The head of a training whose shards have no index: this rank's shards, epoch after epoch.
@@ -37,11 +44,14 @@ struct shard_epochs_options {
 /// Each shard, and so each sample, says seed and epoch: a shuffle's window and a batch keep to one epoch, and need to
 /// be told neither. fetch() goes on with the next epoch's shards while this one's last ones are taken.
 ///
-/// What only an index gives: equally many batches on every rank, a known number of them, and a state behind every
-/// batch. A training goes on at an epoch's beginning, by .first_epoch.
+/// The ranks' shards do not hold equally many samples. A training that waits for all ranks in every step would hang at
+/// the first end, so several ranks need .equal (equal_batches), or .uneven where they do not wait.
+///
+/// What only an index gives: a known number of batches, and a state behind every one. A training goes on at an epoch's
+/// beginning, by .first_epoch.
 ///
 /// Bound: the list. Errors: those of the list; configuration_error for an empty list, for fewer shards than ranks, and,
-/// here, for options that contradict each other.
+/// here, for options that contradict each other, and several ranks with neither .equal nor .uneven.
 stream<shard> epochs(stream<shard> list, const shard_epochs_options& options);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -50,18 +60,28 @@ stream<shard> epochs(stream<shard> list, const shard_epochs_options& options);
 namespace detail {
 
 template <class Shard>
-async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_options options) {
+async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_options options,
+                                   std::shared_ptr<equal_state> equal) {
   std::vector<Shard> all;
   while (std::optional<Shard> s = co_await list.next()) all.push_back(std::move(*s));
   list = async_generator<Shard>();
   if (all.empty()) throw configuration_error("epochs: the list has no shards");
   std::sort(all.begin(), all.end(), [](const Shard& a, const Shard& b) { return a.url < b.url; });
+  if (equal != nullptr) {
+    hasher128 digest;
+    for (const Shard& s : all) {
+      digest.add(s.url);
+      digest.add(s.size.value_or(UINT64_MAX));
+    }
+    equal->list = digest.value();
+  }
   for (std::uint64_t n = 0; n < options.epochs; ++n) {
     const std::uint64_t epoch = options.first_epoch + n;
     const shard_deal deal(all, options.seed, epoch, options.rank.world_size);
     const std::vector<std::size_t>& mine = deal.of_rank(options.rank.index);
     if (n == 0) say_rank(options.rank, mine.size(), all.size());
     for (const std::size_t i : mine) {
+      if (equal != nullptr && equal->over.load(std::memory_order_acquire) > epoch) break;  // nobody wants the rest
       Shard s = all[i];
       s.seed = options.seed;
       s.epoch = epoch;
@@ -76,7 +96,21 @@ async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_opt
 inline stream<shard> epochs(stream<shard> list, const shard_epochs_options& options) {
   options.rank.check();
   if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
-  return stream<shard>(detail::deal_shards<shard>(std::move(list).generator(), options))
+  if (options.rank.world_size > 1 && options.equal == nullptr && !options.uneven) {
+    throw configuration_error(
+        "epochs: without an index the ranks have unequally many batches, and a training that waits for all of them in "
+        "every step would hang: give .equal (equal_batches), an index, or .uneven = true where no rank waits");
+  }
+  std::shared_ptr<detail::equal_state> equal;
+  if (options.equal != nullptr) {
+    equal = equal_batches_door::state(*options.equal);
+    if (std::exchange(equal->begun, true)) throw usage_error("epochs: .equal is for one run, and was given to another");
+    equal->rank = options.rank;
+    equal->seed = options.seed;
+    equal->first_epoch = options.first_epoch;
+    equal->end_epoch = options.first_epoch + options.epochs;
+  }
+  return stream<shard>(detail::deal_shards<shard>(std::move(list).generator(), options, std::move(equal)))
       .named("epochs")
       .of_rank(options.rank.index);
 }

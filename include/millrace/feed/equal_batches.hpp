@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/rank.hpp>
+#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/hash128.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/shards/sample.hpp>
+
+namespace millrace {
+
+/// How an epoch ends whose ranks have unequally many samples, each as many as its shards hold.
+enum class uneven {
+  pad,  ///< with the last rank's last sample; the others' batches are filled up, or all of them are entries of weight 0
+  stop,  ///< with the step in which the first rank has its last sample; what the others have left is not taken
+  drop,  ///< before the first step for which a rank has less than a full batch; what is left is not taken
+};
+
+namespace detail {
+
+/// What the stages of a pipeline and the thread that trains know of each other.
+class equal_state {
+ public:
+  equal_state(std::size_t b, uneven h, sum_over_ranks s) : batch(b), how(h), sum(std::move(s)) {}
+
+  const std::size_t batch;
+  const uneven how;
+  const sum_over_ranks sum;
+  // Of epochs(), from its call on:
+  bool begun = false;
+  millrace::rank rank;
+  std::uint64_t seed = 0;
+  std::uint64_t first_epoch = 0;
+  std::uint64_t end_epoch = 0;
+  // Of epochs(), before its first shard; read behind the first batch:
+  hash128 list;
+  // Of the thread that trains:
+  std::atomic<bool> taken{false};      // somebody decides when epochs end
+  std::atomic<std::uint64_t> over{0};  // epochs before this one have ended
+};
+
+template <class Sample>
+async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<equal_state> shared) {
+  if (!shared->begun) throw usage_error("equal_batches: epochs() was not given it: say .equal there");
+  std::optional<Sample> next = co_await in.next();
+  for (std::uint64_t epoch = shared->first_epoch; epoch != shared->end_epoch; ++epoch) {
+    std::uint64_t samples = 0;
+    for (std::size_t given = 0;;) {  // entries of the step
+      const bool over = shared->over.load(std::memory_order_acquire) > epoch;
+      const bool here = next && next->mark.epoch == epoch;
+      if (here && over) {
+        next = co_await in.next();
+        continue;
+      }
+      if (given == 0 && over) break;
+      Sample s;
+      if (here) {
+        s = std::move(*next);
+        ++samples;
+      } else {
+        s.mark.padding = true;
+        // The first batch of nothing: whoever takes it must be able to say that there will be no more.
+        for (int ms = 0; given == 0 && !shared->taken.load(std::memory_order_acquire); ++ms) {
+          if (ms == 10000) throw usage_error("equal_batches: the run's batches are not taken through of(run)");
+          co_await sleep_for(std::chrono::milliseconds(1));
+        }
+      }
+      given = (given + 1) % shared->batch;
+      s.mark.known = true;
+      s.mark.seed = shared->seed;
+      s.mark.epoch = epoch;
+      s.mark.position = samples;
+      s.mark.whole = given == 0;
+      co_yield give(s);
+      if (here) next = co_await in.next();
+    }
+  }
+}
+
+/// What equal_batches::fill() returns.
+class fill_steps_stage : public library_stage {
+ public:
+  explicit fill_steps_stage(std::shared_ptr<equal_state> shared) : shared_(std::move(shared)) {}
+  auto operator()(async_generator<sample> in) && {
+    return stream<sample>(fill_steps<sample>(std::move(in), std::move(shared_))).named("fill");
+  }
+
+ private:
+  std::shared_ptr<equal_state> shared_;
+};
+
+}  // namespace detail
+
+/// The batches of a run that all ranks take together: what equal_batches::of() returns. A range for one pass; next()
+/// and the loop's increments sum over the ranks.
+template <class Run>
+class equal_run {
+ public:
+  using value_type = typename decltype(std::declval<Run&>().next())::value_type;
+
+  equal_run(Run& run, std::shared_ptr<detail::equal_state> shared) : run_(&run), shared_(std::move(shared)) {
+    shared_->taken.store(true, std::memory_order_release);
+  }
+
+  /// The next batch, on all ranks or on none; nullopt when the last epoch has ended.
+  std::optional<value_type> next() {
+    current_.reset();
+    while (!ended_) {
+      std::optional<value_type> item;
+      std::exception_ptr failure;
+      bool has = false;  // what this step needs
+      try {
+        item = of_open_epoch();
+        if (item) has = looked_at(detail::mark_of_item(*item));
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      std::uint64_t words[] = {has ? 1U : 0U, failure ? 1U : 0U, item || failure ? 0U : 1U};
+      shared_->sum(words);
+      ended_ = words[1] != 0;
+      if (failure) std::rethrow_exception(failure);
+      if (ended_) throw io_error(0, "another rank has failed: this one cannot go on alone");
+      if (!checked_) check();
+      const std::uint64_t world = shared_->rank.world_size;
+      if (words[2] != 0 && words[2] != world) throw usage_error("equal_batches: another rank's run has ended early");
+      if (!item) break;
+      if (shared_->how == uneven::pad ? words[0] != 0 : words[0] == world) return item;
+      epoch_over();
+    }
+    ended_ = true;
+    return std::nullopt;
+  }
+
+  class iterator {
+   public:
+    using value_type = equal_run::value_type;
+    using difference_type = std::ptrdiff_t;
+    iterator() = default;
+    explicit iterator(equal_run& r) noexcept : run_(&r) {}
+    value_type& operator*() const noexcept { return *run_->current_; }
+    value_type* operator->() const noexcept { return &*run_->current_; }
+    iterator& operator++() {
+      run_->advance();
+      return *this;
+    }
+    void operator++(int) { run_->advance(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !run_->current_.has_value(); }
+
+   private:
+    equal_run* run_ = nullptr;
+  };
+  iterator begin() {
+    advance();
+    return iterator(*this);
+  }
+  std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
+
+ private:
+  void advance() {
+    current_.reset();  // before the next one is asked for: its memory may be what that waits for
+    current_ = next();
+  }
+  /// The run's next item, without those that were made ahead for an epoch that has ended.
+  std::optional<value_type> of_open_epoch() {
+    for (;;) {
+      std::optional<value_type> item = run_->next();
+      if (!item || detail::mark_of_item(*item).epoch >= shared_->over.load(std::memory_order_relaxed)) return item;
+    }
+  }
+  bool looked_at(const epoch_mark& mark) {
+    if (!mark.known) throw usage_error("equal_batches: the items do not say where they stand: give them a mark_of()");
+    if (mark.disordered || !mark.whole) {
+      throw usage_error(
+          "equal_batches: a batch has another size than it was told, or a stage behind fill() has changed "
+          "the order");
+    }
+    epoch_ = mark.epoch;
+    return shared_->how == uneven::drop ? !mark.padding : mark.position != std::exchange(samples_, mark.position);
+  }
+  void epoch_over() {
+    samples_ = 0;
+    shared_->over.store(epoch_ + 1, std::memory_order_release);
+    if (epoch_ + 1 != shared_->end_epoch) return;
+    ended_ = true;
+    while (of_open_epoch()) {
+    }
+  }
+  void check() {
+    checked_ = true;
+    const detail::equal_state& s = *shared_;
+    const rank_setting settings[] = {{"the seed", s.seed},
+                                     {".first_epoch", s.first_epoch},
+                                     {"the last epoch", s.end_epoch},
+                                     {"the size of a batch", s.batch},
+                                     {"how uneven epochs end", static_cast<std::uint64_t>(s.how)},
+                                     {"the digest of the list", s.list.low}};
+    check_ranks(s.sum, s.rank, settings);
+  }
+
+  Run* run_;
+  std::shared_ptr<detail::equal_state> shared_;
+  std::optional<value_type> current_;  // of the iterator
+  std::uint64_t epoch_ = 0;            // of the latest item
+  std::uint64_t samples_ = 0;          // of this rank in it, so far
+  bool checked_ = false;
+  bool ended_ = false;
+};
+
+/// Gives all ranks equally many batches of equal size in every epoch, where no index says how many samples there are.
+///
+///     const mill::equal_batches equal(256, mill::uneven::pad, mill::mpi_sum());
+///     auto training = mill::epochs(s3.list("s3://corpus/train/"),
+///                                  {.seed = 7, .epochs = 90, .rank = mine, .equal = &equal})
+///                     | mill::fetch(s3) | mill::untar() | mill::group_samples()
+///                     | mill::shuffle({.window = 4096}) | equal.fill() | mill::batch(256);
+///     auto run = rt.run(std::move(training));
+///     for (auto& batch : equal.of(run)) train(batch);
+///
+/// fill() stands in front of what makes batches, of the same size. It fills up the last batch of an epoch, and goes on
+/// with batches of nothing (samples of weight() 0, without key, fields and origin, as epochs() of an index makes them)
+/// until of() says that the epoch has ended. of() asks the ranks, once before each batch: whether this step is one more
+/// of the epoch, as `how` defines it. So a step is taken on all ranks or on none. What was made ahead for an epoch that
+/// has ended is passed over; shards of it that are not begun are not read. An error in one rank's run is an error on
+/// all, in the same step. The first time, the ranks' settings and lists are compared (check_ranks()).
+///
+/// The sums are made on the thread that calls next(), where the ranks meet in every step anyway: their time is that of
+/// one more all-reduce of 24 bytes, and `sum` need not be safe for threads. A loop that is left early must be left by
+/// all ranks behind the same batch. For one run; copies are the same one.
+class equal_batches {
+ public:
+  /// configuration_error for batches of nothing, usage_error for an empty function.
+  equal_batches(std::size_t batch, uneven how, sum_over_ranks sum) {
+    if (batch == 0) throw configuration_error("equal_batches: the size of a batch must not be 0");
+    if (!sum) throw usage_error("equal_batches: the function that sums over the ranks is empty");
+    shared_ = std::make_shared<detail::equal_state>(batch, how, std::move(sum));
+  }
+
+  /// The stage in front of batch(), fill_batches() and the like.
+  auto fill() const { return detail::fill_steps_stage(shared_); }
+  /// The batches of the run, which must outlive it.
+  template <class Run>
+  equal_run<Run> of(Run& run) const {
+    return equal_run<Run>(run, shared_);
+  }
+
+ private:
+  friend class equal_batches_door;
+  std::shared_ptr<detail::equal_state> shared_;
+};
+
+/// For epochs() alone.
+class equal_batches_door {
+ public:
+  static const std::shared_ptr<detail::equal_state>& state(const equal_batches& equal) noexcept {
+    return equal.shared_;
+  }
+};
+
+}  // namespace millrace
