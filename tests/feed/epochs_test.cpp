@@ -129,56 +129,6 @@ TEST_CASE("a slice is read by one request, and once") {
   CHECK(data.store->read_bytes < data.indexes->sample_bytes() * 3 / 2);
 }
 
-TEST_CASE("a resume goes on with the very next sample, on any number of ranks and from any batch") {
-  // Drawn: data, seed, order, worlds, batches, bounds, and where it is stopped, several times in a training.
-  std::vector<dataset> sets;
-  sets.emplace_back(std::vector<std::size_t>{13, 5, 0, 20}, 300);
-  sets.emplace_back(std::vector<std::size_t>{1, 1, 1}, 300);
-  sets.emplace_back(std::vector<std::size_t>{64}, 300);
-  rng random(20260101);
-  const std::uint64_t cases = 2000;
-  for (std::uint64_t c = 0; c < cases; ++c) {
-    INFO("case " << c);
-    const dataset& data = sets[random.below(sets.size())];
-    data.store->delay_us = random.below(3) * 500;
-    epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3)};
-    o.tracks = 1 + random.below(24);
-    o.slice = 1 + random.below(9);
-    std::map<std::uint64_t, std::string> got;
-    std::string state;
-    for (bool over = false; !over;) {
-      o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(5));
-      o.batch = 1 + random.below(7);
-      o.ahead = 1 + random.below(60);
-      o.bytes = 1 + random.below(100 * KiB);
-      o.resume = state;
-      const std::size_t most = random.below(4) == 0 ? 10000 : random.below(6);
-      std::vector<delivered> ranks;
-      for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
-        ranks.push_back(delivered_by(data.open(o), o.batch, most, c + 1));
-        if (ranks.back().state != ranks.front().state) FAIL("the ranks' states differ");
-      }
-      for (const delivered& one : ranks) {
-        for (const auto& [position, key] : one.samples) {
-          if (!got.emplace(position, key).second) FAIL("position " << position << " came twice");
-        }
-      }
-      state = ranks.front().state;
-      const epoch_state at = epoch_state::parse(state);
-      over = at.epoch == o.epochs;
-      // Everything before the state, and nothing behind it.
-      const std::uint64_t before = at.epoch * data.indexes->samples() + at.position;
-      if (got.size() != before) FAIL(got.size() << " samples came before " << state);
-    }
-    std::map<std::uint64_t, std::string> wanted;
-    for (std::uint64_t epoch = 0; epoch < o.epochs; ++epoch) {
-      const std::vector<std::string> keys = data.order(o.seed, epoch, {.tracks = o.tracks, .slice = o.slice});
-      for (std::size_t g = 0; g < keys.size(); ++g) wanted[epoch << 32 | g] = keys[g];
-    }
-    if (got != wanted) FAIL("the order is not the canonical one");
-  }
-}
-
 TEST_CASE("a state of another order is refused by name, before anything is read") {
   const dataset data(uneven_counts, 300);
   const dataset other({30, 1, 7, 61, 1, 24}, 300);

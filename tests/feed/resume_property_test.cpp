@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Drawn trainings on virtual time: data, seeds, orders, ranks, batches, bounds, delays, faults of the store, and where
+// they are stopped, again and again. MILLRACE_PROPERTY_CASES draws more of them (6000), MILLRACE_PROPERTY_SEED others
+// (1), MILLRACE_PROPERTY_FIRST begins with another case (0): a case depends on the seed and its number alone.
+
+#include <millrace/feed/epochs.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/feed/sample_mix.hpp>
+#include <millrace/feed/shard_epochs.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/shuffle.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/shards.hpp>
+#include <millrace/shards/untar_plain.hpp>
+
+#include "tests/feed/epochs_data.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using test::dataset;
+
+namespace {
+
+using names = std::vector<std::string>;
+
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+void require(bool good, const std::string& what) {
+  if (!good) throw std::runtime_error(what);
+}
+
+/// A store of which one request fails, or answers with a byte too few.
+class faulty_store final : public storage {
+ public:
+  faulty_store(std::shared_ptr<const storage> all, std::uint64_t bad, bool cuts)
+      : all_(std::move(all)), bad_(bad), cuts_(cuts) {}
+  bool serves(std::string_view url) const noexcept override { return all_->serves(url); }
+  task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    const bool bad = requests_++ == bad_;
+    const where at{object.shown(), offset, {}};
+    part p = co_await all_->read(std::move(object), std::move(wanted), offset, length, std::move(slabs));
+    if (bad && !cuts_) throw io_error(5, "a fault", at);
+    if (bad && p.data.size() > 1) p.data = p.data.slice(0, p.data.size() - 1);
+    co_return std::move(p);
+  }
+
+ private:
+  const std::shared_ptr<const storage> all_;
+  const std::uint64_t bad_;
+  const bool cuts_;
+  mutable std::uint64_t requests_ = 0;
+};
+
+/// What a rank was trained on: batch by batch, and the state behind each of them, that of the beginning first.
+class trained {
+ public:
+  std::vector<std::vector<std::pair<std::uint64_t, std::string>>> batches;  // epoch * 2^32 + position, key
+  names states;
+  bool ended = false;
+};
+
+task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t most, trained& out) {
+  const std::shared_ptr<const stream_position> position = in.position();
+  epoch_mark mark;
+  out.states.push_back(position->state(mark));
+  while (out.batches.size() < most) {
+    const std::optional<std::vector<sample>> b = co_await in.next();
+    if (!b) {
+      out.ended = true;
+      break;
+    }
+    require(b->size() == size, "a batch has another size");
+    out.batches.emplace_back();
+    for (const sample& s : *b) {
+      mark.join(s.mark);
+      if (s.weight() == 0) continue;
+      const bool right = s.fields.size() == 2 && (*s.find("txt")).view() == s.key && s.from.from->epoch == s.mark.epoch;
+      out.batches.back().emplace_back(s.mark.epoch << 32 | s.mark.position, right ? s.key : "wrong: " + s.key);
+    }
+    require(mark.whole && !mark.disordered, "a batch ends inside a step");
+    out.states.push_back(position->state(mark));
+  }
+}
+
+/// As a sample's decoding: it takes a while, and others overtake it.
+class work {
+ public:
+  explicit work(std::uint64_t seed) : random_(std::make_shared<rng>(seed)) {}
+  task<sample> operator()(sample s) const {
+    co_await sleep_for(std::chrono::microseconds(random_->below(3000)));
+    co_return std::move(s);
+  }
+
+ private:
+  std::shared_ptr<rng> random_;
+};
+
+/// Of one seed and number: data that many cases share.
+class world_of_data {
+ public:
+  const dataset& of(std::uint64_t seed, std::uint64_t number) {
+    if (data_ == nullptr || seed != seed_ || number != number_) {
+      rng random(seed, 1, number);
+      std::vector<std::size_t> counts(1 + random.below(6));
+      for (std::size_t& n : counts) n = random.below(4) == 0 ? random.below(2) : random.below(30);
+      counts[random.below(counts.size())] += 1;
+      data_ = std::make_unique<dataset>(counts, 300, seed + number);
+      seed_ = seed;
+      number_ = number;
+    }
+    return *data_;
+  }
+
+ private:
+  std::unique_ptr<const dataset> data_;
+  std::uint64_t seed_ = 0;
+  std::uint64_t number_ = 0;
+};
+
+/// How often what happened, so that a change of the drawing cannot make the cases poor unnoticed.
+class tally {
+ public:
+  std::uint64_t stops = 0;
+  std::uint64_t faults = 0;
+  std::uint64_t other_worlds = 0;
+  std::uint64_t states = 0;
+  std::uint64_t samples = 0;
+};
+
+/// A training from indexed shards. After each stop, and each fault, its ranks go on from the last state that all of
+/// them had reached, in another world.
+void indexed_case(const dataset& data, rng& random, tally& seen) {
+  data.store->delay_us = random.below(3) * 500;
+  const std::uint64_t n = data.indexes->samples();
+  epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
+  o.tracks = 1 + random.below(24);
+  o.slice = 1 + random.below(9);
+  o.prefix = "mem:";
+  std::map<std::uint64_t, std::string> got;
+  epoch_state at;  // computed beside, by counting
+  at.seed = o.seed;
+  at.epoch = o.first_epoch;
+  at.tracks = o.tracks;
+  at.slice = o.slice;
+  at.index = data.indexes->digest();
+  std::string state;
+  for (std::uint32_t last_world = 0;;) {
+    o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(5));
+    o.batch = 1 + random.below(7);
+    o.ahead = 1 + random.below(60);
+    o.bytes = 1 + random.below(100 * KiB);
+    o.requests = 1 + random.below(20);
+    o.part = random.below(8) == 0 ? 1 + random.below(2000) : 8 * MiB;
+    o.gap = random.below(2000);
+    o.resume = state;
+    if (last_world != 0 && o.rank.world_size != last_world) ++seen.other_worlds;
+    last_world = o.rank.world_size;
+    const std::size_t most = random.below(4) == 0 ? SIZE_MAX : random.below(8);
+    const bool concurrent = random.below(3) == 0;
+    const std::uint64_t bad_rank = random.below(2) == 0 ? random.below(o.rank.world_size) : UINT64_MAX;
+    std::vector<trained> ranks(o.rank.world_size);
+    std::size_t common = SIZE_MAX;  // batches that all have taken
+    bool failed = false;
+    for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
+      trained& mine = ranks[o.rank.index];
+      std::shared_ptr<const storage> store = data.store;
+      if (o.rank.index == bad_rank) {
+        store = std::make_shared<faulty_store>(store, random.below(20), random.below(2) == 0);
+      }
+      stream<sample> samples = epochs(data.indexes, store, o);
+      if (concurrent) {
+        samples = std::move(samples) | map_concurrent(work(random.next()), {.limit = 1 + random.below(6)});
+      }
+      testing::virtual_loop loop(random.next());
+      stream<std::vector<sample>> batches = std::move(samples) | batch(o.batch);
+      try {
+        block_on(loop, train(std::move(batches), o.batch, most, mine));
+      } catch (const io_error&) {
+        require(o.rank.index == bad_rank, "a fault where there was none");
+        failed = true;
+      }
+      common = std::min(common, mine.batches.size());
+    }
+    ++(failed ? seen.faults : seen.stops);
+    // Batch by batch: all ranks' states are what counting says, and every position comes once, in one epoch's order.
+    for (std::size_t b = 0; b <= common; ++b) {
+      if (b > 0) {
+        const order_step step = step_at(n, at.position, o.batch, o.rank.world_size);
+        std::uint64_t delivered = 0;
+        for (const trained& mine : ranks) {
+          for (const auto& [position, key] : mine.batches[b - 1]) {
+            require(position >> 32 == at.epoch, "a sample of another epoch");
+            require((position & UINT32_MAX) - step.begin < step.count, "a sample of another step");
+            require(got.emplace(position, key).second, "position " + std::to_string(position) + " came twice");
+            ++delivered;
+          }
+        }
+        require(delivered == step.count, "a step lacks samples");
+        seen.samples += delivered;
+        at.position += step.count;
+        if (at.position == n) {
+          at.position = 0;
+          ++at.epoch;
+        }
+      }
+      for (const trained& mine : ranks) require(mine.states[b] == at.text(), mine.states[b] + " is not " + at.text());
+      ++seen.states;
+    }
+    state = ranks.front().states[common];
+    if (at.epoch != o.first_epoch + o.epochs) continue;
+    if (!failed && most == SIZE_MAX) {
+      for (const trained& mine : ranks) {
+        require(mine.ended && mine.batches.size() == common, "ranks have unequally many batches");
+      }
+    }
+    break;
+  }
+  for (std::uint64_t e = o.first_epoch; e < o.first_epoch + o.epochs; ++e) {
+    const names keys = data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice});
+    for (std::size_t g = 0; g < keys.size(); ++g) {
+      const auto found = got.find(e << 32 | g);
+      require(found != got.end() && found->second == keys[g], "the order is not the canonical one");
+      got.erase(found);
+    }
+  }
+  require(got.empty(), "there are more samples than the epochs have");
+  data.store->delay_us = 0;
+  require(data.store->busy == 0, "requests were left behind");
+}
+
+/// A mix of datasets: from any position on, any ranks take the places of the one order, each once.
+void mixed_case(rng& random, tally& seen) {
+  std::vector<std::uint64_t> weights(1 + random.below(4));
+  std::vector<std::uint64_t> sizes(weights.size());
+  for (std::uint64_t& w : weights) w = 1 + random.below(9);
+  for (std::uint64_t& s : sizes) s = 1 + random.below(120);
+  const std::uint64_t tracks = weights.size() + random.below(30);
+  const mix_until ends[] = {mix_until::first_end, mix_until::last_end, mix_until::forever};
+  const sample_mix whole(weights, sizes, tracks, ends[random.below(3)]);
+  const std::uint64_t n = std::min<std::uint64_t>(whole.size(), 400);
+  std::vector<std::uint64_t> next(sizes.size(), 0);  // of each dataset
+  for (std::uint64_t g = 0; g < n;) {
+    const std::uint64_t world = 1 + random.below(5);
+    const std::uint64_t size = 1 + random.below(7);
+    const sample_mix again(weights, sizes, tracks, mix_until::forever);  // what a resumed process makes
+    for (std::uint64_t steps = 1 + random.below(9); steps > 0 && g < n; --steps) {
+      const order_step step = step_at(n, g, size, world);
+      std::map<std::uint64_t, sample_mix::place> taken;
+      for (std::uint64_t r = 0; r < world; ++r) {
+        for (const std::uint64_t p : rank_share(tracks, r, world).positions(step)) {
+          require(taken.emplace(p, again.at(p)).second, "two ranks take one position of the mix");
+        }
+      }
+      require(taken.size() == step.count, "positions of the mix are left out");
+      for (const auto& [position, place] : taken) {
+        require(position == g++ && place == whole.at(position), "the mix has another order behind a resume");
+        require(place.epoch * sizes[place.dataset] + place.position == next[place.dataset]++,
+                "a dataset of the mix loses its place");
+      }
+      seen.samples += step.count;
+    }
+    ++seen.stops;
+  }
+}
+
+task<void> take_keys(stream<sample> in, std::vector<names>& epochs_keys, std::uint64_t first) {
+  while (std::optional<sample> s = co_await in.next()) {
+    epochs_keys.resize(std::max<std::size_t>(epochs_keys.size(), s->mark.epoch - first + 1));
+    epochs_keys[s->mark.epoch - first].push_back(s->key);
+  }
+}
+
+/// Without an index: shards are dealt whole, samples shuffled in a window. A training goes on at an epoch's beginning.
+void listed_case(const dataset& data, rng& random, tally& seen) {
+  data.store->delay_us = random.below(3) * 500;
+  const std::uint64_t shards_there = data.indexes->size();
+  shard_epochs_options o{.seed = random.below(1000), .epochs = 3, .first_epoch = random.below(3)};
+  o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(shards_there, 2)));
+  o.uneven = true;
+  const std::size_t window = 1 + random.below(20);
+  const auto keys_of = [&](shard_epochs_options part) {
+    std::vector<shard> list;
+    for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
+    std::reverse(list.begin(), list.end());
+    stream<sample> in = epochs(from_range(std::move(list)), part) | fetch(std::shared_ptr<const storage>(data.store)) |
+                        untar_plain({.report = false}) | group_samples() | shuffle({.window = window});
+    testing::virtual_loop loop(random.next());
+    std::vector<names> keys;
+    block_on(loop, take_keys(std::move(in), keys, part.first_epoch));
+    keys.resize(part.epochs);
+    return keys;
+  };
+  std::vector<std::map<std::string, std::uint64_t>> times(3);
+  for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
+    const std::vector<names> whole = keys_of(o);
+    const std::uint64_t split = random.below(4);  // epochs before the stop
+    shard_epochs_options part = o;
+    part.epochs = split;
+    std::vector<names> both = keys_of(part);
+    part.epochs = 3 - split;
+    part.first_epoch = o.first_epoch + split;
+    for (names& later : keys_of(part)) both.push_back(std::move(later));
+    require(both == whole, "an epoch without an index has another order behind a stop");
+    for (std::size_t e = 0; e < 3; ++e) {
+      for (const std::string& key : whole[e]) require(++times[e][key] == 1, key + " came twice");
+    }
+    ++seen.stops;
+  }
+  for (const auto& epoch : times) {
+    require(epoch.size() == data.indexes->samples(), "an epoch without an index lacks samples");
+    seen.samples += epoch.size();
+  }
+  data.store->delay_us = 0;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a training that is stopped anywhere goes on with the very next sample, in any world, and says the same states") {
+  const std::uint64_t cases = setting("MILLRACE_PROPERTY_CASES", 6000);
+  const std::uint64_t seed = setting("MILLRACE_PROPERTY_SEED", 1);
+  const std::uint64_t first = setting("MILLRACE_PROPERTY_FIRST", 0);
+  world_of_data all;
+  tally seen;
+  for (std::uint64_t c = first; c < first + cases; ++c) {
+    rng random(seed, 0, c);
+    const dataset& data = all.of(seed, c / 64);
+    try {
+      if (c % 8 == 7) {
+        mixed_case(random, seen);
+      } else if (c % 16 == 6) {
+        listed_case(data, random, seen);
+      } else {
+        indexed_case(data, random, seen);
+      }
+    } catch (const std::exception& e) {
+      FAIL("case " << c << " of seed " << seed << ": " << e.what());
+    }
+  }
+  if (cases >= 1000) {
+    CHECK(seen.stops > cases);
+    CHECK(seen.faults > cases / 4);
+    CHECK(seen.other_worlds > cases);
+    CHECK(seen.states > 4 * cases);
+  }
+  if (std::getenv("MILLRACE_PROPERTY_CASES") != nullptr) {
+    std::printf(
+        "seed %llu: %llu cases from %llu on, %llu stops, %llu faults, %llu times in another world, "
+        "%llu states, %llu samples\n",
+        static_cast<unsigned long long>(seed), static_cast<unsigned long long>(cases),
+        static_cast<unsigned long long>(first), static_cast<unsigned long long>(seen.stops),
+        static_cast<unsigned long long>(seen.faults), static_cast<unsigned long long>(seen.other_worlds),
+        static_cast<unsigned long long>(seen.states), static_cast<unsigned long long>(seen.samples));
+  }
+}
