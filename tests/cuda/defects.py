@@ -37,10 +37,10 @@ DEFECTS = [
     ("copy_marked_on_another_stream", [
         (DEVICE, "e.record(copies_.get());", "e.record(PLANTED ? nullptr : copies_.get());")]),
     ("use_marked_on_another_stream", [
-        (DEVICE, "e.record(native(s));", "e.record(PLANTED ? copies_.get() : native(s));")]),
+        (DEVICE, "e.record(usable(s));", "e.record(PLANTED ? copies_.get() : usable(s));")]),
     ("wait_forgotten", [
-        (DEVICE, 'detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");',
-         'if (!PLANTED) detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");')]),
+        (DEVICE, 'detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");',
+         'if (!PLANTED) detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");')]),
     ("memory_let_go_before_the_copy", [
         (RING, "if (attempt_twice([&s, this] { s.fence(device_); })) {",
          "if (PLANTED) s.host = host_batch();\n    if (attempt_twice([&s, this] { s.fence(device_); })) {")]),

@@ -201,14 +201,44 @@ TEST_CASE("the model: a device has a context from its first use on", "[fake]") {
 
 TEST_CASE("the model: a query ends another thread's capture, unless the thread is relaxed", "[fake]") {
   rig r;
-  fake_cuda::begin_capture();
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamBeginCapture(r.work, cudaStreamCaptureModeGlobal) == cudaSuccess);
   CHECK(cudaEventQuery(r.event) == cudaErrorStreamCaptureUnsupported);
-  CHECK_FALSE(fake_cuda::end_capture());
+  CHECK(cudaStreamEndCapture(r.work, &graph) == cudaErrorStreamCaptureInvalidated);
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
-  fake_cuda::begin_capture();
+  REQUIRE(cudaStreamBeginCapture(r.work, cudaStreamCaptureModeGlobal) == cudaSuccess);
   CHECK(cudaEventQuery(r.event) == cudaSuccess);
-  CHECK(fake_cuda::end_capture());
+  CHECK(cudaStreamEndCapture(r.work, &graph) == cudaSuccess);
+}
+
+TEST_CASE("the model: a stream that captures is known, and what is enqueued on it noticed", "[fake]") {
+  rig r;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamBeginCapture(r.work, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+  REQUIRE(cudaStreamIsCapturing(r.work, &status) == cudaSuccess);
+  CHECK(status == cudaStreamCaptureStatusActive);
+  REQUIRE(cudaStreamIsCapturing(r.copies, &status) == cudaSuccess);
+  CHECK(status == cudaStreamCaptureStatusNone);
+  REQUIRE(cudaEventRecord(r.event, r.work) == cudaSuccess);
+  CHECK_THAT(r.only_violation(), Contains("record on a stream that captures a graph"));
+  REQUIRE(cudaStreamEndCapture(r.work, &graph) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+}
+
+TEST_CASE("the model: a host that spins is noticed", "[fake]") {
+  rig r;
+  cudaEvent_t sleeps = nullptr;
+  REQUIRE(cudaEventCreateWithFlags(&sleeps, cudaEventDisableTiming | cudaEventBlockingSync) == cudaSuccess);
+  r.copy();
+  REQUIRE(cudaEventRecord(sleeps, r.copies) == cudaSuccess);
+  REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
+  REQUIRE(cudaEventSynchronize(sleeps) == cudaSuccess);
+  CHECK(fake_cuda::now().spun == 0);
+  REQUIRE(cudaEventSynchronize(r.event) == cudaSuccess);
+  REQUIRE(cudaEventSynchronize(r.event) == cudaSuccess);  // done already
+  CHECK(fake_cuda::now().spun == 1);
 }
 
 TEST_CASE("the model: no pinned memory of no bytes, nor more than there is", "[fake]") {

@@ -100,6 +100,53 @@ TEST_CASE("the default stream may be the consumer's", "[cuda][to_device]") {
   }
 }
 
+TEST_CASE("a batch is as good as before when a stream was refused because it captures", "[cuda][to_device]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  auto stream = points(16) | batch(4) | to_device(copies, {.slots = 2});
+  int batches = 0;
+  for (;;) {
+    device_batch b = block_on(loop, next_of(stream));
+    if (!b) break;
+    ++batches;
+    REQUIRE(cudaStreamBeginCapture(training.get(), cudaStreamCaptureModeRelaxed) == cudaSuccess);
+    CHECK_THROWS_WITH(b.wait(training), Contains("captures a graph"));
+    CHECK_THROWS_WITH(b.release(training), Contains("captures a graph"));
+    CHECK(b);
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(training.get(), &graph) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    b.wait(training);
+    const tensor_view ids = b.field("id");
+    CHECK(test::read_back(training.get(), ids.data(), ids.bytes()) == bytes_of(b.host_field("id")));
+    b.release(training);
+  }
+  CHECK(batches == 4);
+}
+
+TEST_CASE("a batch let go while its stream captures ends the pipeline with a sentence", "[cuda][to_device]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  auto stream = points(16) | batch(4) | to_device(copies, {.slots = 2});
+  {
+    device_batch b = block_on(loop, next_of(stream));
+    b.wait(training);
+    REQUIRE(cudaStreamBeginCapture(training.get(), cudaStreamCaptureModeRelaxed) == cudaSuccess);
+  }
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(training.get(), &graph) == cudaSuccess);  // still valid
+  REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+  const auto drain = [&] {
+    while (block_on(loop, next_of(stream))) {
+    }
+  };
+  CHECK_THROWS_WITH(drain(), Contains("captures a graph"));
+}
+
 #ifdef MILLRACE_FAKE_CUDA
 
 namespace {

@@ -150,17 +150,13 @@ TEST_CASE("an error names the call, the code and the reason", "[cuda]") {
 
 namespace {
 
-#ifdef MILLRACE_FAKE_CUDA
+/// A graph of nothing; in the mode that forbids unsafe calls to all threads, or in another.
 class capture {
  public:
-  capture() { fake_cuda::begin_capture(); }
-  bool end() { return fake_cuda::end_capture(); }
-};
-#else
-/// A graph of nothing, in the mode that forbids unsafe calls to all threads.
-class capture {
- public:
-  capture() { REQUIRE(cudaStreamBeginCapture(on_.get(), cudaStreamCaptureModeGlobal) == cudaSuccess); }
+  explicit capture(cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal, cuda::stream on = cuda::stream())
+      : on_(std::move(on)) {
+    REQUIRE(cudaStreamBeginCapture(on_.get(), mode) == cudaSuccess);
+  }
   bool end() {
     cudaGraph_t graph = nullptr;
     const bool valid = cudaStreamEndCapture(on_.get(), &graph) == cudaSuccess;
@@ -171,7 +167,6 @@ class capture {
  private:
   cuda::stream on_;
 };
-#endif
 
 }  // namespace
 
@@ -203,6 +198,45 @@ TEST_CASE("the loop's calls neither end a graph capture of another thread nor ar
   CHECK(failed == "");
   CHECK(mode == cudaStreamCaptureModeGlobal);  // the thread's own was put back
 }
+
+TEST_CASE("a stream that captures a graph is refused before anything is recorded", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda::stream_device gpu{cuda::stream{}};
+  const cuda::stream training;
+  cuda::event e = gpu.make_event();
+  gpu.record(e);
+  gpu.synchronize(e);
+  capture graph(cudaStreamCaptureModeRelaxed, training);
+  CHECK_THROWS_WITH(gpu.wait(training, e), Contains("the stream captures a graph"));
+  CHECK_THROWS_WITH(gpu.record(e, training), Contains("the stream captures a graph"));
+  CHECK_THROWS_AS(gpu.synchronize(training), configuration_error);
+  CHECK(gpu.query(e));
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  CHECK(graph.end());
+  gpu.wait(training, e);
+  gpu.record(e, training);
+  gpu.synchronize(training);
+}
+
+#ifndef MILLRACE_FAKE_CUDA
+TEST_CASE("so is the default stream, while a stream captures that would wait for it", "[cuda]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda::stream_device gpu{cuda::stream{}};
+  cuda::event e = gpu.make_event();
+  cudaStream_t blocking = nullptr;
+  cudaStream_t const null = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault) == cudaSuccess);
+  {
+    capture graph(cudaStreamCaptureModeRelaxed, cuda::stream::borrow(blocking, cuda::device{0}));
+    CHECK_THROWS_WITH(gpu.record(e, null), Contains("the stream captures a graph"));
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    CHECK(graph.end());
+  }
+  gpu.record(e, null);
+  gpu.synchronize(e);
+  CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+}
+#endif
 
 #ifdef MILLRACE_FAKE_CUDA
 
@@ -273,6 +307,27 @@ TEST_CASE("not even by one call on a thread that never made another", "[cuda]") 
   fresh_thread([&] { e.reset(); });
   fresh_thread([&] { gpu.reset(); });
   CHECK(fake_cuda::now().contexts == 1);
+}
+
+TEST_CASE("the driver's function is looked up once, however many calls are made", "[cuda]") {
+  fake_cuda::options with;
+  with.device_count = 2;
+  const test::cuda_session session(with);
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  const cuda::stream elsewhere{cuda::device{1}};
+  for (int i = 0; i < 20; ++i) elsewhere.synchronize();
+  CHECK(fake_cuda::calls("cudaGetDriverEntryPoint") <= 1);  // not at all where an earlier test has done it
+}
+
+TEST_CASE("a host that waits for an event sleeps", "[cuda]") {
+  const test::cuda_session session;
+  const cuda::stream_device gpu{cuda::stream{}};
+  cuda::event e = gpu.make_event();
+  gpu.record(e);
+  gpu.synchronize(e);
+  gpu.record(e, gpu.copies());
+  e.synchronize();
+  CHECK(fake_cuda::now().spun == 0);
 }
 
 TEST_CASE("streams and pinned memory are made for the device that the thread has chosen", "[cuda]") {

@@ -48,6 +48,7 @@ census now() {
   c.copies = w.copies;
   c.pageable_copies = w.pageable_copies;
   c.contexts = w.contexts.size();
+  c.spun = w.spun;
   return c;
 }
 
@@ -106,18 +107,6 @@ std::string peek(const void* device_memory, std::size_t n) {
   place p;
   if (!world::instance().locate(device_memory, n, "peek", p)) return std::string();
   return std::string(p.bytes, n);
-}
-
-void begin_capture() {
-  const auto held = lock();
-  world::instance().capturing = true;
-  world::instance().capture_invalidated = false;
-}
-
-bool end_capture() {
-  const auto held = lock();
-  world::instance().capturing = false;
-  return !world::instance().capture_invalidated;
 }
 
 bool step() {

@@ -20,7 +20,8 @@
 /// - memory freed that enqueued work may still use, as far as the host could know; use of freed memory or handles;
 /// - two accesses, one a write, to the same bytes from streams that no event orders (a kernel reading a batch
 ///   before waiting for its copy; a copy into a slot that a kernel may still read);
-/// - a runtime call inside a host callback; copies outside an allocation; writes to freed pinned memory.
+/// - a runtime call inside a host callback; copies outside an allocation; writes to freed pinned memory; anything
+///   enqueued on a stream that captures.
 /// Streams are separate queues here, the default stream of each device too: its implicit synchronisation with blocking
 /// streams is left out, which only makes the model stricter.
 namespace millrace::fake_cuda {
@@ -56,6 +57,7 @@ struct census {
   std::size_t copies = 0;           ///< copies that have happened
   std::size_t pageable_copies = 0;  ///< copies enqueued from ordinary host memory
   std::size_t contexts = 0;         ///< devices with a context
+  std::size_t spun = 0;             ///< waits of the host for work, on an event without cudaEventBlockingSync
 };
 census now();
 
@@ -72,10 +74,6 @@ void kernel_write(cudaStream_t stream, void* device_memory, std::size_t n, unsig
 void kernel_fault(cudaStream_t stream, cudaError_t code);
 /// The contents of device memory as they are now, whatever is pending. For looking at, not for ordering.
 std::string peek(const void* device_memory, std::size_t n);
-
-/// Another thread of the program begins a stream capture of mode global; end_capture() says whether it is still valid.
-void begin_capture();
-bool end_capture();
 
 /// Lets one operation happen whose turn it could be, chosen by the seed; false when nothing is pending.
 bool step();

@@ -164,6 +164,34 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   });
 }
 
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  return call_on("cudaStreamBeginCapture", handle, [&](world& w, stream& s) {
+    s.captures = true;
+    w.capturing = mode == cudaStreamCaptureModeGlobal;
+    w.capture_invalidated = false;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  return call_on("cudaStreamEndCapture", handle, [&](world& w, stream& s) {
+    s.captures = w.capturing = false;
+    *graph = w.capture_invalidated ? nullptr : reinterpret_cast<cudaGraph_t>(&s);
+    return w.capture_invalidated ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  return call_on("cudaStreamIsCapturing", handle, [&](world&, stream& s) {
+    *status = s.captures ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t) {
+  return call("cudaGraphDestroy", false, [](world&) { return cudaSuccess; });
+}
+
 cudaError_t cudaMalloc(void** memory, std::size_t size) {
   return call("cudaMalloc", true, [&](world& w) {
     if (size > w.with.largest_allocation) return cudaErrorMemoryAllocation;
@@ -252,9 +280,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t which, unsigned
   });
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
   return call("cudaEventCreateWithFlags", true, [&](world& w) {
-    *out = w.make_event(this_thread().device);
+    *out = w.make_event(this_thread().device, (flags & cudaEventBlockingSync) != 0);
     return cudaSuccess;
   });
 }
@@ -282,6 +310,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
     if (e->last == nullptr) return cudaSuccess;
     const std::shared_ptr<mark> last = e->last;
+    if (!last->done && !e->sleeps) ++w.spun;
     w.complete(*last);
     w.host.learn(last->known);
     return cudaSuccess;
@@ -355,6 +384,9 @@ cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t handle) {
 }
 cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
   return cudaStreamWaitEvent(or_per_thread(handle), event, flags);
+}
+cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  return cudaStreamIsCapturing(or_per_thread(handle), status);
 }
 cudaError_t cudaStreamQuery_ptsz(cudaStream_t handle) { return cudaStreamQuery(or_per_thread(handle)); }
 cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t handle) { return cudaStreamSynchronize(or_per_thread(handle)); }

@@ -60,7 +60,7 @@ void world::reset(const options& o) {
   failures_.clear();
   sticky_ = cudaSuccess;
   host = knowledge();
-  copies = pageable_copies = 0;
+  copies = pageable_copies = spun = 0;
   capturing = capture_invalidated = false;
   ids_ = 0;
   with = o;
@@ -154,9 +154,10 @@ cudaStream_t world::make_stream(int device) {
   return handle;
 }
 
-cudaEvent_t world::make_event(int device) {
+cudaEvent_t world::make_event(int device, bool sleeps) {
   auto e = std::make_unique<event>();
   e->device = device;
+  e->sleeps = sleeps;
   auto* handle = reinterpret_cast<cudaEvent_t>(e.get());
   events[handle] = std::move(e);
   return handle;
@@ -241,6 +242,7 @@ void world::use(stream& s, const place& p, std::size_t n, bool write, const char
 }
 
 void world::enqueue(stream& s, operation op, const char* what) {
+  if (s.captures) complain(std::string(what) + " on a stream that captures a graph");
   ++s.seq;
   s.known.learn(host);
   if (op.kind == operation::wait) s.known.learn(op.at->known);

@@ -82,6 +82,7 @@ struct operation {
 struct stream {
   int id = 0, device = 0;
   bool destroyed = false;
+  bool captures = false;
   std::uint64_t seq = 0;
   knowledge known;
   std::deque<operation> queue;
@@ -90,6 +91,7 @@ struct stream {
 
 struct event {
   int device = 0;
+  bool sleeps = false;  // cudaEventBlockingSync: the host that waits
   bool destroyed = false;
   std::shared_ptr<mark> last;
 };
@@ -118,7 +120,7 @@ class world {
   std::map<int, std::string> unused;
   std::set<int> contexts;
   knowledge host;
-  std::size_t copies = 0, pageable_copies = 0;
+  std::size_t copies = 0, pageable_copies = 0, spun = 0;
   bool capturing = false, capture_invalidated = false;
 
   void reset(const options& o);
@@ -136,7 +138,7 @@ class world {
   stream* find_stream(cudaStream_t handle, const char* call);
   event* find_event(cudaEvent_t handle, const char* call);
   cudaStream_t make_stream(int device);
-  cudaEvent_t make_event(int device);
+  cudaEvent_t make_event(int device, bool sleeps);
 
   /// The allocation around [address, address + size), or none for ordinary memory. Complains when it is left or freed.
   bool locate(const void* address, std::size_t size, const char* call, place& out);

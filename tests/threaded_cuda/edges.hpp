@@ -26,13 +26,13 @@ class edge {
 #if MILLRACE_TSAN
   void publish() { __tsan_release(&place_); }
   void learn() { __tsan_acquire(&place_); }
+
+ private:
+  char place_ = 0;
 #else
   void publish() {}
   void learn() {}
 #endif
-
- private:
-  char place_ = 0;
 };
 
 namespace detail {

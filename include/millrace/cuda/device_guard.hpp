@@ -48,7 +48,14 @@ class device_guard {
   // The runtime has no such question; the driver's function is reached through the runtime, so that nothing links to
   // libcuda. Unknown counts as "yes", which restores.
   static bool has_context(int ordinal) {
-    using get_state = int (*)(int device, unsigned* flags, int* active);
+    static const get_state ask = look_up();  // once for the process
+    unsigned flags = 0;
+    int active = 1;
+    return ask == nullptr || ask(ordinal, &flags, &active) != 0 || active != 0;
+  }
+
+  using get_state = int (*)(int device, unsigned* flags, int* active);
+  static get_state look_up() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
@@ -59,10 +66,8 @@ class device_guard {
         cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function, cudaEnableDefault, &found);
 #endif
     detail::ignore(code);
-    if (code != cudaSuccess || found != cudaDriverEntryPointSuccess || function == nullptr) return true;
-    unsigned flags = 0;
-    int active = 1;
-    return reinterpret_cast<get_state>(function)(ordinal, &flags, &active) != 0 || active != 0;
+    if (code != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
+    return reinterpret_cast<get_state>(function);
   }
 
   int former_ = none;

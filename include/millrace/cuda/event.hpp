@@ -8,7 +8,8 @@
 
 namespace millrace::cuda {
 
-/// A mark in a stream, without timing (which would make recording it slower). One owner.
+/// A mark in a stream, without timing (which would make recording it slower). One owner. A host thread that waits for
+/// it sleeps (cudaEventBlockingSync): the processor is the pipeline's.
 ///
 /// Recording it again moves the mark; who waited for the former one still does. Destroying it while pending is fine:
 /// the runtime lets go of it when the mark is reached. It belongs to the device it was made on and can be recorded on
@@ -18,7 +19,8 @@ class MILLRACE_CUDA_DEFAULT_STREAM event {
   /// Throws cuda::error.
   explicit event(device on) : on_(on) {
     const device_guard current(on);
-    detail::check(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    detail::check(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming | cudaEventBlockingSync),
+                  "cudaEventCreateWithFlags");
   }
   event(event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), on_(other.on_) {}
   event& operator=(event&& other) noexcept {

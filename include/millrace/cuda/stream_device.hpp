@@ -18,8 +18,9 @@ namespace millrace::cuda {
 ///
 /// Keeps the stream alive. Calls of different threads may overlap. The user's streams are `cudaStream_t`; the default
 /// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
-/// another, where the name means another stream. The null stream is that one in a file compiled for it. Equal are those
-/// of one GPU. cudaFree and cudaFreeHost may wait for all work on the device: what pipelines use is the runtime's, and
+/// another, where the name means another stream. The null stream is that one in a file compiled for it. A stream that
+/// captures a graph is refused as well, before anything is recorded: the marks would be the graph's. Equal are those of
+/// one GPU. cudaFree and cudaFreeHost may wait for all work on the device: what pipelines use is the runtime's, and
 /// freed at its end.
 class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
  public:
@@ -45,17 +46,17 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
       const device_guard current(copies_.on());
       detail::ignore(cudaStreamSynchronize(s.as<CUstream_st>()));
     }
-    e.record(native(s));
+    e.record(usable(s));
   }
   void wait(stream_ref s, const event_type& e) const {
     const device_guard current(copies_.on());
-    detail::check(cudaStreamWaitEvent(native(s), e.get(), 0), "cudaStreamWaitEvent");
+    detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");
   }
   bool query(const event_type& e) const { return e.ready(); }
   void synchronize(const event_type& e) const { e.synchronize(); }
   void synchronize(stream_ref s) const {
     const device_guard current(copies_.on());
-    detail::check(cudaStreamSynchronize(native(s)), "cudaStreamSynchronize");
+    detail::check(cudaStreamSynchronize(usable(s)), "cudaStreamSynchronize");
   }
   std::string name() const { return copies_.on().name(); }
 
@@ -78,6 +79,22 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
           "the default stream per thread was passed, which is another one on every thread: pass a stream of your own");
     }
     return s.as<CUstream_st>();
+  }
+  /// A stream whose work happens: not one that captures.
+  cudaStream_t usable(stream_ref s) const {
+    cudaStream_t const stream = native(s);
+    const device_guard current(copies_.on());
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t code = cudaStreamIsCapturing(stream, &status);
+    // Implicit: the default stream, while a stream captures that waits for it.
+    if (code == cudaErrorStreamCaptureImplicit || (code == cudaSuccess && status != cudaStreamCaptureStatusNone)) {
+      detail::ignore(code);
+      throw configuration_error(
+          "the stream captures a graph: a batch's wait() and release() belong before the capture or behind it, around "
+          "the launch of the graph");
+    }
+    detail::check(code, "cudaStreamIsCapturing");
+    return stream;
   }
 
   stream copies_;
