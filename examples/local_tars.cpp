@@ -13,6 +13,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar.hpp>
 
 namespace mill = millrace;
