@@ -40,11 +40,11 @@
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/untar.hpp>
-#include <millrace/tar/writer.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/served.hpp"
+#include "bench/common/webdataset.hpp"
 
 namespace {
 
@@ -55,30 +55,7 @@ constexpr std::size_t stored_shards = 40;
 constexpr double gib = 1024.0 * 1024 * 1024;
 const std::string prefix = "s3://b/train/";
 
-std::string make_shard() {
-  std::string text;
-  text.reserve(110 * mill::MiB);
-  mill::tar::writer archive(text);
-  const std::string image = bench::noise(100000, 1);
-  for (unsigned i = 0; text.size() < 100000000; ++i) {
-    char name[32];
-    std::snprintf(name, sizeof name, "%08u", i);
-    archive.add(std::string(name) + ".jpg", image);
-    archive.add(std::string(name) + ".cls", "7");
-  }
-  archive.finish();
-  return text;
-}
-
-// The shards are one piece of memory under several keys.
-void fill(mill::s3_server::background& server) {
-  const mill::s3_server::object one(mill::bytes::copy(make_shard()));
-  for (std::size_t i = 0; i < stored_shards; ++i) {
-    char key[32];
-    std::snprintf(key, sizeof key, "train/%04zu.tar", i);
-    server.objects().put("b", key, one);
-  }
-}
+void fill(mill::s3_server::background& server) { bench::store_shards(server, stored_shards); }
 
 mill::s3::client client_at(const std::string& endpoint) {
   mill::s3::config_options options;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Nanoseconds per item and stage of pipelines over ints, beside a plain loop that does the same and beside bare
-// coroutines with symmetric transfer: what the stages cost that neither wait nor copy, without an account of the stages'
-// time and with one, as run() keeps it, on an event loop with a real clock. CPU time of the one thread; many short
-// rounds in turns, the median with the lowest and the highest. Always built with -O2 when optimised:
+// coroutines with symmetric transfer: what the stages cost that neither wait nor copy, without an account of the
+// stages' time and with one, as run() keeps it, on an event loop with a real clock. CPU time of the one thread; many
+// short rounds in turns, the median with the lowest and the highest. Always built with -O2 when optimised:
 //   c++ -std=c++20 -O2 -Iinclude -I. bench/flow_bench.cpp -o flow_bench -luring
 //
 //   flow_bench [thousands of items a round, default 300] [rounds, default 31]

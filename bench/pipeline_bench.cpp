@@ -23,11 +23,11 @@
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/untar.hpp>
-#include <millrace/tar/writer.hpp>
 
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/served.hpp"
+#include "bench/common/webdataset.hpp"
 
 namespace {
 
@@ -38,29 +38,8 @@ constexpr mill::fetch_options ahead{.shards = 8, .window = part_bytes, .part = p
 constexpr std::size_t stored_shards = 20;
 const std::string prefix = "s3://b/train/";
 
-std::string make_shard() {
-  std::string text;
-  text.reserve(110 * mill::MiB);
-  mill::tar::writer archive(text);
-  const std::string image = bench::noise(100000, 1);
-  for (unsigned i = 0; text.size() < 100000000; ++i) {
-    char name[32];
-    std::snprintf(name, sizeof name, "%08u", i);
-    archive.add(std::string(name) + ".jpg", image, {.mtime_ns = 1700000000123456000});
-    archive.add(std::string(name) + ".cls", "7", {.mtime_ns = 1700000000123456000});
-  }
-  archive.finish();
-  return text;
-}
-
-// The shards are one piece of memory under several keys.
 void fill(mill::s3_server::background& server) {
-  const mill::s3_server::object one(mill::bytes::copy(make_shard()));
-  for (std::size_t i = 0; i < stored_shards; ++i) {
-    char key[32];
-    std::snprintf(key, sizeof key, "train/%04zu.tar", i);
-    server.objects().put("b", key, one);
-  }
+  bench::store_shards(server, stored_shards, {.mtime_ns = 1700000000123456000});
 }
 
 mill::stream<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {
