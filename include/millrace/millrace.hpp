@@ -6,8 +6,8 @@
 /// What a training loop includes: sources, stages, batches, run(). Needs the components s3, tar and jpeg. Not in it,
 /// each with a header of its own: CUDA (millrace_cuda.hpp), JSON labels (decode/json.hpp), plain tars without
 /// libarchive (shards/untar_plain.hpp), writing tars (tar/writer.hpp), generators for tests and examples
-/// (flow/iota.hpp, flow/generate.hpp, flow/collect.hpp), and of feed/ what makes indexes, plans and mixes. Programs that
-/// need less include the parts themselves.
+/// (flow/iota.hpp, flow/generate.hpp, flow/collect.hpp), and of feed/ what makes indexes, plans and mixes. Programs
+/// that need less include the parts themselves.
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>

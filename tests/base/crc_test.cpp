@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/base/crc32.hpp>
-#include <millrace/base/crc32c.hpp>
-#include <millrace/base/crc64nvme.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/running_crc.hpp>
 
 #include "tests/support/catch.hpp"

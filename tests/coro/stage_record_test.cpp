@@ -284,7 +284,8 @@ TEST_CASE("two pipelines on one loop keep separate accounts") {
   testing::virtual_loop loop;
   stage_recorder left_recorder;
   stage_recorder right_recorder;
-  spawned<int> left(loop, sink(as_stage("source", source(5, 1ms, 10ms)), 1ms), left_recorder.find_or_add("sink", nullptr));
+  spawned<int> left(loop, sink(as_stage("source", source(5, 1ms, 10ms)), 1ms),
+                    left_recorder.find_or_add("sink", nullptr));
   spawned<int> right(loop, sink(as_stage("source", source(5, 2ms, 20ms)), 2ms),
                      right_recorder.find_or_add("sink", nullptr));
   loop.run_until([&] { return left.done() && right.done(); });

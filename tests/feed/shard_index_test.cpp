@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/crc32c.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/index_shard.hpp>

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/crc32c.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/feed/epoch_fingerprint.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_set.hpp>

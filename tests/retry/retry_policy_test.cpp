@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/retry/retry_policy.hpp>
 
-#include <millrace/retry/retry_hint.hpp>
+#include <millrace/retry/retry_class.hpp>
 
 #include <cstdlib>
 #include <optional>

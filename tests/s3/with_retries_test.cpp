@@ -11,7 +11,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/retry/retry_hint.hpp>
+#include <millrace/retry/retry_class.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"

@@ -44,7 +44,8 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #endif
 
 /// Before the bodies that one source compiles: g++ (seen in 12.2) warns about the frame of every coroutine that keeps a
-/// closure and does not stand in the source itself, as if the frame were a class that others know (-Wsubobject-linkage).
+/// closure and does not stand in the source itself, as if the frame were a class that others know
+/// (-Wsubobject-linkage).
 #if defined(__GNUC__) && !defined(__clang__)
 #define MILLRACE_QUIET_FRAMES _Pragma("GCC diagnostic ignored \"-Wsubobject-linkage\"")
 #else
@@ -87,13 +88,13 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
-/// Two ways to compile the bodies of what is no template. Without MILLRACE_SEPARATE_COMPILATION (header-only) every header
-/// brings its bodies, impl/<name>.ipp. With it (the CMake target millrace::compiled, which says so to who links it), headers
-/// declare and src/millrace.cpp holds the bodies, once.
+/// Two ways to compile the bodies of what is no template. Without MILLRACE_SEPARATE_COMPILATION (header-only) every
+/// header brings its bodies, impl/<name>.ipp. With it (the CMake target millrace::compiled, which says so to who links
+/// it), headers declare and src/millrace.cpp holds the bodies, once.
 ///
-/// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a coroutine
-/// that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits every inline
-/// coroutine that it reads, used or not, except a template.
+/// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a
+/// coroutine that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits
+/// every inline coroutine that it reads, used or not, except a template.
 #if defined(MILLRACE_SEPARATE_COMPILATION)
 #define MILLRACE_INLINE
 #define MILLRACE_COROUTINE

@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <millrace/base/crc32.hpp>
-#include <millrace/base/crc32c.hpp>
-#include <millrace/base/crc64nvme.hpp>
+#include <millrace/base/crc.hpp>
 
 namespace millrace {
 

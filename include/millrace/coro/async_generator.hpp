@@ -177,7 +177,8 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   }
   void reset() noexcept {
     if (!handle_) return;
-    const std::shared_ptr<void> kept = std::move(handle_.promise().kept_);  // goes last: parameters may refer to it, too
+    // Goes last: parameters may refer to it, too.
+    const std::shared_ptr<void> kept = std::move(handle_.promise().kept_);
     release().destroy();
   }
 

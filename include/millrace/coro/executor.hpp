@@ -11,15 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include <sys/resource.h>
-#include <time.h>
-
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/type_id.hpp>
 #include <millrace/coro/account_clock.hpp>
-#include <millrace/coro/detail/away_count.hpp>
+#include <millrace/coro/detail/orphan_count.hpp>
 #include <millrace/coro/run_queue.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/coro/timer_queue.hpp>
@@ -136,20 +133,7 @@ class executor {
 
   /// Thread-safe: runs node.run() on the executor's thread soon. The executor must stay alive until then: whoever will
   /// post has been announced by operation_started().
-  void post_remote(remote_node& node) noexcept {
-    senders_.fetch_add(1, std::memory_order_relaxed);  // shut_down() waits for those that are in here
-    bool was_empty;
-    {
-      std::lock_guard lock(inbox_mutex_);
-      node.next_ = nullptr;
-      was_empty = inbox_head_ == nullptr;
-      (was_empty ? inbox_head_ : inbox_tail_->next_) = &node;
-      inbox_tail_ = &node;
-    }
-    // Not under the lock: the executor's thread often wakes up on this very core, and would have to wait for it.
-    if (was_empty) wake();
-    senders_.fetch_sub(1, std::memory_order_release);
-  }
+  void post_remote(remote_node& node) noexcept;
 
   /// Announces an operation that outlives its awaitable and that another thread or the kernel will end (a pool job, a
   /// file read): drain() waits for it.
@@ -160,8 +144,8 @@ class executor {
   void background_started() noexcept { ++background_; }
   void background_finished() noexcept { --background_; }
 
-  /// Of coroutines that work for no stage: see away_count.
-  const std::shared_ptr<detail::away_count>& strays() const noexcept { return strays_; }
+  /// Of coroutines that work for no stage: see orphan_count.
+  const std::shared_ptr<detail::orphan_count>& orphans() const noexcept { return orphans_; }
 
   // ---- running
 
@@ -182,11 +166,7 @@ class executor {
   }
 
   /// Turns until every operation that outlived its awaitable, and every background clean-up, has ended.
-  void drain() {
-    do {
-      run_until([this] { return operations_ == 0 && background_ == 0; });
-    } while (services_linger());
-  }
+  void drain();
 
   // ---- census: what must return to zero
 
@@ -197,8 +177,8 @@ class executor {
   void frame_bound() noexcept { ++frames_; }
   void frame_destroyed() noexcept { --frames_; }
 
-  /// The executor's service of type `Service`, made by `make()` (an owned) on first use. Services are destroyed in
-  /// the reverse order of their making, before the executor.
+  /// The executor's service of type `Service`, made by `make()` (a std::unique_ptr) on first use. Services are
+  /// destroyed in the reverse order of their making, before the executor.
   template <class Service, class Make>
   Service& service(Make&& make) {
     if (Service* existing = find_service<Service>()) return *existing;
@@ -228,33 +208,15 @@ class executor {
     return inbox_head_ == nullptr;
   }
   /// How often this thread has had to make room for another one while it wanted to run.
-  virtual std::int64_t preemptions() const noexcept {
-    rusage used{};
-    ::getrusage(RUSAGE_THREAD, &used);
-    return used.ru_nivcsw;
-  }
+  MILLRACE_INLINE virtual std::int64_t preemptions() const noexcept;
   bool ready_empty() const noexcept { return ready_.empty(); }
   run_queue& ready_queue() noexcept { return ready_; }
 
   /// For destructors of derived classes, while the kernel side still works: ends services and waits for operations.
-  void shut_down() noexcept {
-    drain_or_give_up();
-    while (!services_.empty()) {
-      std::unique_ptr<executor_service> last = std::move(services_.back().service);
-      services_.pop_back();  // first: what ends may ask for services, and for clean-up by those that are left
-      last.reset();
-      drain_or_give_up();
-    }
-    run_inbox();  // what nobody had announced
-    // Senders whose messages have run may still be in wake().
-    while (senders_.load(std::memory_order_acquire) != 0) nap(20'000);
-  }
+  void shut_down() noexcept;
 
   /// Sleeps on the thread itself, for where the kernel side cannot be waited for.
-  static void nap(long ns) noexcept {
-    const timespec moment{0, ns};
-    ::nanosleep(&moment, nullptr);
-  }
+  static void nap(long ns) noexcept;
 
  private:
   struct held_service {
@@ -263,38 +225,13 @@ class executor {
   };
   // drain() where nobody is there to catch what poll() throws: a kernel side that has failed, a deadlock of a test's
   // loop. Messages still come in, and with them what other threads were asked to do ends.
-  void drain_or_give_up() noexcept {
-    constexpr std::int64_t longest = 30'000'000'000;
-    for (const std::int64_t begun = monotonic_ns(); monotonic_ns() - begun < longest;) {
-      try {
-        drain();
-        return;
-      } catch (...) {
-        if (operations_ == 0) return;  // clean-up that waits for what does not come: it goes with its service
-      }
-      nap(1'000'000);
-    }
-    MILLRACE_ASSERT(operations_ == 0, "an executor was destroyed, and what another thread does for it does not end");
-  }
+  void drain_or_give_up() noexcept;
 
-  bool services_linger() noexcept {
-    bool any = false;
-    for (held_service& s : services_) any = s.service->linger() || any;
-    return any;
-  }
+  bool services_linger() noexcept;
 
-  void run_inbox() {
-    remote_node* node;
-    {
-      std::lock_guard lock(inbox_mutex_);
-      node = std::exchange(inbox_head_, nullptr);
-    }
-    while (node != nullptr) {
-      remote_node* const following = node->next_;  // run() may free the node
-      node->run();
-      node = following;
-    }
-  }
+  void run_inbox();
+
+  // What every hop passes through stands here: it is inlined in both modes.
 
   void run_ready() {
     // Nodes queued from now on wait for the next turn: the mark bounds the turn.
@@ -355,7 +292,7 @@ class executor {
   std::size_t background_ = 0;
   std::vector<held_service> services_;
   runtime_parts* runtime_ = nullptr;
-  const std::shared_ptr<detail::away_count> strays_ = std::make_shared<detail::away_count>();
+  const std::shared_ptr<detail::orphan_count> orphans_ = std::make_shared<detail::orphan_count>();
 
   // any thread, the list under the mutex
   std::atomic<unsigned> senders_{0};
@@ -365,3 +302,7 @@ class executor {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/impl/executor.ipp>
+#endif

@@ -42,8 +42,8 @@ class promise_base {
   stage_record* stage() const noexcept { return stage_; }
 
   /// What counts the work of the coroutine's pipeline that goes on elsewhere when the coroutine is dropped.
-  const std::shared_ptr<detail::away_count>& away() const noexcept {
-    return stage_ != nullptr && stage_->owner != nullptr ? stage_->owner->away() : executor_->strays();
+  const std::shared_ptr<detail::orphan_count>& orphans() const noexcept {
+    return stage_ != nullptr && stage_->owner != nullptr ? stage_->owner->orphans() : executor_->orphans();
   }
 
   /// The coroutine to resume when this one has something; null when nobody waits.
@@ -173,7 +173,7 @@ class waiting_awaiter {
 
   executor& home() const noexcept { return promise_.get_executor(); }
   stage_record* stage() const noexcept { return promise_.stage(); }
-  const std::shared_ptr<away_count>& away() const noexcept { return promise_.away(); }
+  const std::shared_ptr<orphan_count>& orphans() const noexcept { return promise_.orphans(); }
   /// How await_suspend() begins.
   void suspend(std::coroutine_handle<> handle) noexcept { node_.set(handle, promise_.stage()); }
   /// Queues the suspended coroutine; while it is queued, nothing.

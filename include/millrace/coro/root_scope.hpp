@@ -7,46 +7,34 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/spawned.hpp>
 
 namespace millrace {
 
 /// Where tasks go that must outlive who started them. Clean-up when a stage is dropped (aborting an upload, say): a
 /// destructor cannot wait, so it hands a task to the executor's root scope, which runs it; executor::drain() and the
-/// executor's end wait for it. And work for everybody (fetching credentials): drain() has little patience with that.
-/// Nothing is ever detached and forgotten.
-template <class = void>
-class basic_root_scope final : public executor_service, private timer_node {
+/// executor's end wait for it. And work that is shared (fetching credentials): drain() waits `patience` for that, and
+/// drops it then. Nothing is ever detached and forgotten.
+class root_scope final : public executor_service, private timer_node {
  public:
   /// How long drain() waits for what adopt_droppable() took, on the executor's clock.
   static constexpr duration patience = duration(50'000'000);
 
   /// The root scope of `ex`.
-  static basic_root_scope& of(executor& ex) {
-    return ex.service<basic_root_scope>([&ex] { return std::make_unique<basic_root_scope>(ex); });
+  static root_scope& of(executor& ex) {
+    return ex.service<root_scope>([&ex] { return std::make_unique<root_scope>(ex); });
   }
 
-  explicit basic_root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
-  ~basic_root_scope() override {
-    executor_.remove_timer(*this);
-    while (!tasks_.empty()) {
-      const std::unique_ptr<adopted> last = std::move(tasks_.back());  // destroyed outside: destructors may adopt
-      tasks_.pop_back();
-    }
-  }
+  explicit root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
+  MILLRACE_INLINE ~root_scope() override;
 
   /// Runs `t` to its end. What it throws is counted and dropped: clean-up has nobody to report to.
-  void adopt(task<void> t) {
-    add(std::move(t), false);
-    executor_.background_started();
-  }
+  MILLRACE_COROUTINE void adopt(task<void> t);
 
   /// The same for what can be begun again elsewhere: when the executor has nothing else to wait for, and `patience` has
   /// passed since, `t` is dropped where it stands.
-  void adopt_droppable(task<void> t) {
-    add(std::move(t), true);
-    ++droppable_;
-  }
+  MILLRACE_COROUTINE void adopt_droppable(task<void> t);
 
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
@@ -64,7 +52,7 @@ class basic_root_scope final : public executor_service, private timer_node {
   // A task cannot free its own frame, nor a timer another coroutine's: this message is run between coroutines.
   class reaper final : public remote_node {
    public:
-    explicit reaper(basic_root_scope& scope) noexcept : scope_(scope) {}
+    explicit reaper(root_scope& scope) noexcept : scope_(scope) {}
     void send() noexcept {
       if (!std::exchange(sent_, true)) scope_.executor_.post_remote(*this);
     }
@@ -74,65 +62,20 @@ class basic_root_scope final : public executor_service, private timer_node {
       sent_ = false;
       scope_.sweep();
     }
-    basic_root_scope& scope_;
+    root_scope& scope_;
     bool sent_ = false;
   };
 
-  void add(task<void> t, bool droppable) {
-    tasks_.push_back(std::make_unique<adopted>(spawned<void>(executor_, run(std::move(t), *this), nullptr), droppable));
-  }
-  static task<void> run(task<void> t, basic_root_scope& self) {
-    try {
-      co_await std::move(t);
-    } catch (...) {
-      ++self.failures_;
-    }
-    self.reaper_.send();
-  }
+  MILLRACE_COROUTINE void add(task<void> t, bool droppable);
+  MILLRACE_COROUTINE static task<void> run(task<void> t, root_scope& self);
 
-  bool linger() noexcept override {
-    if (droppable_ == 0) return false;
-    if (!std::exchange(lingering_, true)) {
-      executor_.background_started();
-      try {
-        executor_.add_timer(*this, executor_.now() + patience);
-      } catch (...) {
-        fire();
-      }
-    }
-    return true;
-  }
+  MILLRACE_INLINE bool linger() noexcept override;
   void fire() noexcept override {
     impatient_ = true;
     reaper_.send();
   }
 
-  void sweep() noexcept {
-    std::unique_ptr<adopted> ended;  // destroyed last: destructors may adopt
-    std::size_t kept = 0;
-    looks_ += tasks_.size();
-    for (std::unique_ptr<adopted>& current : tasks_) {
-      if (!current->running.done() && !(current->droppable && impatient_)) {
-        if (&tasks_[kept] != &current) tasks_[kept] = std::move(current);
-        ++kept;
-        continue;
-      }
-      if (current->droppable) {
-        --droppable_;
-      } else {
-        executor_.background_finished();
-      }
-      current->next = std::move(ended);
-      ended = std::move(current);
-    }
-    tasks_.erase(tasks_.begin() + static_cast<std::ptrdiff_t>(kept), tasks_.end());
-    if (droppable_ == 0 && std::exchange(lingering_, false)) {
-      impatient_ = false;
-      executor_.remove_timer(*this);
-      executor_.background_finished();
-    }
-    while (ended != nullptr) ended = std::move(ended->next);
-  }
+  void sweep() noexcept;
 
   executor& executor_;
   reaper reaper_;
@@ -141,8 +84,11 @@ class basic_root_scope final : public executor_service, private timer_node {
   std::size_t failures_ = 0;
   std::size_t looks_ = 0;
   bool lingering_ = false;  // in a drain, counted as background
-  bool impatient_ = false;  // whose patience is at its end
+  bool impatient_ = false;  // `patience` has passed
 };
-using root_scope = basic_root_scope<>;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/impl/root_scope.ipp>
+#endif

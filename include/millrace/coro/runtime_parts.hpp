@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <string>
 
 #include <millrace/coro/promise_base.hpp>
@@ -47,14 +46,7 @@ class runtime_parts {
 
 namespace detail {
 /// Says a line, without its end, in the log of the runtime; on standard error where there is none.
-template <class = void>
-void say(const executor& ex, const std::string& line) {
-  if (ex.runtime() != nullptr) {
-    ex.runtime()->say(line.c_str());
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
-}
+void say(const executor& ex, const std::string& line);
 }  // namespace detail
 
 /// `runtime_parts* parts = co_await this_runtime();` what the runtime gives; null where there is none: on a loop that
@@ -76,3 +68,7 @@ class this_runtime {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/impl/runtime_parts.ipp>
+#endif

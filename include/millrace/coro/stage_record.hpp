@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/coro/detail/away_count.hpp>
+#include <millrace/coro/detail/orphan_count.hpp>
 
 namespace millrace {
 
@@ -49,8 +49,8 @@ class stage_record {
   counter starved_ns{0};  ///< waiting for the stage before it
   counter asked_ns{0};    ///< from being asked to handing over
   counter blocked_ns{0};  ///< from handing over to being asked again
-  /// Of the sink: since when what drives the pipeline waits for an item; never: it does not wait now; 0: it has not said
-  /// (a coroutine of the loop). Written by the thread that waits.
+  /// Of the sink: since when the pipeline's consumer has been waiting for an item; `never` while it does not wait, 0
+  /// where it does not tell (a coroutine of the loop). Written by the thread that waits.
   counter waits_since_ns{0};
   static constexpr std::int64_t never = INT64_MAX;
 
@@ -99,35 +99,12 @@ class stage_record {
    public:
     std::int64_t busy = 0, pool = 0, starved = 0, asked = 0, blocked = 0;
   };
-  times since_mark() const noexcept {
-    times t = now();
-    t.busy -= marked_busy_.load(std::memory_order_relaxed);
-    t.pool -= marked_pool_.load(std::memory_order_relaxed);
-    t.starved -= marked_starved_.load(std::memory_order_relaxed);
-    t.asked -= marked_asked_.load(std::memory_order_relaxed);
-    t.blocked -= marked_blocked_.load(std::memory_order_relaxed);
-    return t;
-  }
+  times since_mark() const noexcept;
   /// By any thread, one at a time.
-  void mark() noexcept {
-    const times t = now();
-    marked_busy_ = t.busy;
-    marked_pool_ = t.pool;
-    marked_starved_ = t.starved;
-    marked_asked_ = t.asked;
-    marked_blocked_ = t.blocked;
-  }
+  void mark() noexcept;
 
  private:
-  times now() const noexcept {
-    times t;
-    t.busy = busy_ns.load(std::memory_order_relaxed);
-    t.pool = pool_ns.load(std::memory_order_relaxed);
-    t.starved = starved_ns.load(std::memory_order_relaxed);
-    t.asked = asked_ns.load(std::memory_order_relaxed);
-    t.blocked = blocked_ns.load(std::memory_order_relaxed);
-    return t;
-  }
+  times now() const noexcept;
   void asked_no_more(std::int64_t t) noexcept {
     if (--asked_ > 0) return;
     add(asked_ns, t - since_);
@@ -157,15 +134,7 @@ class stage_recorder {
   /// What was made before the recorder is a place in the pipeline: it gets a record of its own, whatever others of its
   /// name there are. What was made later is made by a stage that runs, over and over (an untar() for each shard): all
   /// of one name are one place.
-  stage_record* place(const char* name, const char* advice, const stage_record* parent, std::int64_t made) {
-    std::lock_guard lock(mutex_);
-    if (made > began_) return find(name, advice, parent);
-    int alike = 0;
-    for (const link* l = first_.get(); l != nullptr; l = l->next.get()) {
-      if (l->own && l->called(name, parent)) ++alike;
-    }
-    return alike < most_alike ? add(name, advice, parent, true) : find(name, advice, parent);
-  }
+  stage_record* place(const char* name, const char* advice, const stage_record* parent, std::int64_t made);
   /// The record of all those that are called so; made on first use.
   stage_record* find_or_add(const char* name, const stage_record* parent) {
     std::lock_guard lock(mutex_);
@@ -179,7 +148,7 @@ class stage_recorder {
     for (const link* l = first_.get(); l != nullptr; l = l->next.get()) visit(l->record);
   }
   /// Of the pipeline's stages; for its executor's thread.
-  const std::shared_ptr<detail::away_count>& away() const noexcept { return away_; }
+  const std::shared_ptr<detail::orphan_count>& orphans() const noexcept { return orphans_; }
   /// Start-up is over: see stage_record::since_mark().
   void mark() noexcept {
     std::lock_guard lock(mutex_);
@@ -201,23 +170,17 @@ class stage_recorder {
     std::unique_ptr<link> next;
   };
 
-  stage_record* find(const char* name, const char* advice, const stage_record* parent) {
-    for (link* l = first_.get(); l != nullptr; l = l->next.get()) {
-      if (!l->own && l->called(name, parent)) return &l->record;
-    }
-    return add(name, advice, parent, false);
-  }
-  stage_record* add(const char* name, const char* advice, const stage_record* parent, bool own) {
-    std::unique_ptr<link>* last = &first_;
-    while (*last != nullptr) last = &(*last)->next;
-    *last = std::make_unique<link>(name, advice, parent, this, own);
-    return &(*last)->record;
-  }
+  stage_record* find(const char* name, const char* advice, const stage_record* parent);
+  stage_record* add(const char* name, const char* advice, const stage_record* parent, bool own);
 
   const std::int64_t began_;
-  const std::shared_ptr<detail::away_count> away_ = std::make_shared<detail::away_count>();
+  const std::shared_ptr<detail::orphan_count> orphans_ = std::make_shared<detail::orphan_count>();
   mutable std::mutex mutex_;
   std::unique_ptr<link> first_;
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/impl/stage_record.ipp>
+#endif

@@ -48,40 +48,12 @@ class timer_queue {
   time_point next() const noexcept { return heap_.front()->due_; }
 
   /// Arms `node` (moves it when it is armed already). It must be removed before it is destroyed.
-  void add(timer_node& node, time_point due) {
-    remove(node);
-    heap_.push_back(&node);
-    node.due_ = due < fired_ ? fired_ : due;  // what is late anyway must not overtake those who were late before it
-    node.order_ = ++armed_;
-    node.index_ = heap_.size() - 1;
-    up(node.index_);
-  }
+  void add(timer_node& node, time_point due);
 
-  void remove(timer_node& node) noexcept {
-    const std::size_t hole = node.index_;
-    if (hole == timer_node::npos) return;
-    node.index_ = timer_node::npos;
-    timer_node* last = heap_.back();
-    heap_.pop_back();
-    if (last == &node) return;
-    place(hole, last);
-    up(hole);
-    down(last->index_);
-  }
+  void remove(timer_node& node) noexcept;
 
   /// Fires everything due at `now` that was armed before the call; returns how many fired.
-  std::size_t fire_due(time_point now) noexcept {
-    fired_ = now;
-    const std::uint64_t limit = armed_;
-    std::size_t fired = 0;
-    while (!heap_.empty() && heap_.front()->due_ <= now && heap_.front()->order_ <= limit) {
-      timer_node& node = *heap_.front();
-      remove(node);
-      node.fire();
-      ++fired;
-    }
-    return fired;
-  }
+  std::size_t fire_due(time_point now) noexcept;
 
  private:
   static bool before(const timer_node* a, const timer_node* b) noexcept {
@@ -91,28 +63,8 @@ class timer_queue {
     heap_[i] = node;
     node->index_ = i;
   }
-  void up(std::size_t i) noexcept {
-    timer_node* node = heap_[i];
-    while (i > 0) {
-      const std::size_t parent = (i - 1) / 2;
-      if (!before(node, heap_[parent])) break;
-      place(i, heap_[parent]);
-      i = parent;
-    }
-    place(i, node);
-  }
-  void down(std::size_t i) noexcept {
-    timer_node* node = heap_[i];
-    for (;;) {
-      std::size_t child = 2 * i + 1;
-      if (child >= heap_.size()) break;
-      if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) ++child;
-      if (!before(heap_[child], node)) break;
-      place(i, heap_[child]);
-      i = child;
-    }
-    place(i, node);
-  }
+  void up(std::size_t i) noexcept;
+  void down(std::size_t i) noexcept;
 
   std::vector<timer_node*> heap_;
   std::uint64_t armed_ = 0;
@@ -120,3 +72,7 @@ class timer_queue {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/impl/timer_queue.ipp>
+#endif

@@ -70,8 +70,8 @@ class image_crop {
   constexpr bool reaches_out() const noexcept { return kind_ == kind::center; }
 
   /// The box of an image of `width` x `height` pixels for a tensor of the proportions `out_width` to `out_height`.
-  /// random_resized draws from `numbers`, a sample_rng or rng: per attempt one for the area and one for the ratio, in this order, then, as
-  /// the rectangle fits, one for its top and one for its left.
+  /// random_resized draws from `numbers`, a sample_rng or rng: per attempt one for the area and one for the ratio, in
+  /// this order, then, as the rectangle fits, one for its top and one for its left.
   template <class Random>
   image_box box(int width, int height, int out_width, int out_height, Random& numbers) const {
     if (kind_ == kind::random_resized) return random_box(width, height, numbers);

@@ -14,8 +14,8 @@
 
 namespace millrace {
 
-/// Writes a sample's image, and its class number if it is to have one, into a row of a batch: what is done for each image
-/// of decode_images(), and a function for fill_batches(), alone or as a part of one's own. Copies share memory.
+/// Writes a sample's image, and its class number if it is to have one, into a row of a batch: what is done for each
+/// image of decode_images(), and a function for fill_batches(), alone or as a part of one's own. Copies share memory.
 ///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without an
 /// image or a label, and those of image_decoder.
@@ -87,10 +87,9 @@ class decode_images_stage : public detail::library_stage {
 /// stored once, in its place in the batch. Batches have the field "image" and, from the text field
 /// image_options::label, "label"; keys, and tags<origin>().
 ///
-/// Crops and flips are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place in
-/// it), seed and epoch as epochs() or
-/// shuffle_shards() was given them. The batches are the same to the bit for any number of threads,
-/// and a sample's image is the same on any rank.
+/// Crops and flips are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place
+/// in it), seed and epoch as epochs() or shuffle_shards() was given them. The batches are the same to the bit for any
+/// number of threads, and a sample's image is the same on any rank.
 ///
 /// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options
 /// that contradict each other.

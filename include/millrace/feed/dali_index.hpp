@@ -12,7 +12,6 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/feed/index_builder.hpp>
-#include <millrace/feed/index_error.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/text/numbers.hpp>

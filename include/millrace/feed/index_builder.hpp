@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/crc32c.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/shards/sample_name.hpp>

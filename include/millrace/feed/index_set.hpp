@@ -14,7 +14,6 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/feed/hash128.hpp>
-#include <millrace/feed/index_error.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_counts.hpp>
 #include <millrace/feed/shard_index.hpp>

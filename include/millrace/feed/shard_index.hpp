@@ -9,15 +9,26 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/crc32c.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
 #include <millrace/feed/hash128.hpp>
-#include <millrace/feed/index_error.hpp>
 
 namespace millrace {
+
+/// An index of a shard that is broken, of an unknown version, or cannot be made.
+class index_error : public error {
+ public:
+  using error::error;
+};
+
+/// An index that is whole, but of another version of its shard: the ETag or the size differ.
+class stale_index_error : public index_error {
+ public:
+  using index_error::index_error;
+};
 
 /// The hash of a sample's key: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64.
 inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
@@ -26,8 +37,8 @@ inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::te
 /// field its extension, place, length and checksum. With it a sample is had by one ranged GET, and judged before it is
 /// handed on. Samples and fields are those of group_samples(), in its order. An index_builder makes one.
 ///
-/// 16 bytes a sample and 16 a field in the file, 24 and 24 in memory, and the texts. What it says is of one version of the
-/// object: check() compares.
+/// 16 bytes a sample and 16 a field in the file, 24 and 24 in memory, and the texts. What it says is of one version of
+/// the object: check() compares.
 ///
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/feed/index_error.hpp>
+#include <millrace/feed/shard_index.hpp>
 #include <millrace/text/json_leaves.hpp>
 #include <millrace/text/numbers.hpp>
 

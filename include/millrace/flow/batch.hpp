@@ -24,12 +24,12 @@ enum class last_batch { keep, drop };
 /// See batch().
 struct batch_options {
   last_batch last = last_batch::keep;  ///< drop: every batch has the full size
-  /// What the items of one batch take at most, for run_options::budget: stated, not counted. Not needed for items of a
-  /// fixed size.
+  /// The most bytes that the items of one batch take, for run_options::budget. A statement: they are not counted. Not
+  /// needed for items of a fixed size.
   std::size_t bytes = 0;
-  /// Of items that are written into their batch (see batch()): where, to outlive the pipeline; none: the runtime's pool.
+  /// The pool that writes items into their batch (see batch()); must outlive the pipeline. None: the runtime's.
   pool_ref on = nullptr;
-  failure_policy failures = {};  ///< of such items: what happens to those that cannot be written
+  failure_policy failures = {};  ///< what happens to items that cannot be written into their batch
 };
 
 namespace detail {

@@ -19,7 +19,7 @@ enum class on_failure {
   stop,     ///< the stream ends before the item, without an exception; reported
 };
 
-/// What a stage does with bad items, and how many of them it bears:
+/// What a stage does with bad items, and how many of them it tolerates:
 /// `map_concurrent(decode, {.failures = {.then = on_failure::skip, .limit = 100}})`.
 ///
 /// Bad items are judged in the order of delivery, so which items come out, and whether the budget holds, depends
@@ -30,8 +30,8 @@ enum class on_failure {
 ///
 /// With a policy and without, errors about data name their item: what a stage's function throws for an item with a
 /// member `from` (an origin), and perhaps `key`, gets these as its place where it has none. For items that carry them
-/// elsewhere, place_of(item), found beside the type, returns what has these members. Exceptions of others stay as they
-/// are; the report names the item.
+/// elsewhere, place_of(item), found beside the type, returns what has these members. Exceptions that do not derive from
+/// millrace::error stay as they are; the report names the item.
 struct failure_policy {
   on_failure then = on_failure::rethrow;
   /// The most items that may fail.

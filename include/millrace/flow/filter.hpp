@@ -12,7 +12,7 @@ namespace millrace {
 
 namespace detail {
 
-/// What was given is moved from, and not held while the source waits.
+/// Ends what an item holds now: the generator keeps the item itself until it makes the next one.
 template <class T>
 void let_go(T& item) {
   if constexpr (!std::is_trivially_copyable_v<T>) static_cast<void>(T(std::move(item)));

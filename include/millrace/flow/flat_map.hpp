@@ -115,10 +115,10 @@ class flat_map_stage : public detail::library_stage {
 
 /// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
 ///
-/// `f` returns a generator, a stream or a range (a container by value is moved from, one by lvalue reference is copied).
-/// One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as long as
-/// what `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare to hold
-/// more than `.inner_bytes` (a configuration_error), where that is stated.
+/// `f` returns a generator, a stream or a range (a container by value is moved from, one by lvalue reference is
+/// copied). One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as
+/// long as what `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare
+/// to hold more than `.inner_bytes` (a configuration_error), where that is stated.
 template <class F>
 flat_map_stage<F> flat_map(F f, flat_map_options options = {}) {
   return flat_map_stage<F>(std::move(f), options);

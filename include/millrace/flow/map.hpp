@@ -67,7 +67,7 @@ template <class U, class T, class F>
 async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy policy) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
-  failures<> bad(policy, ex, stage, "map");
+  failures bad(policy, ex, stage, "map");
   item_place place;
   for (;;) {
     std::optional<T> item = co_await source.next();

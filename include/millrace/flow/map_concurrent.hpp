@@ -22,7 +22,7 @@ namespace millrace {
 struct map_concurrent_options {
   std::size_t limit = 0;  ///< items worked on or waiting to be taken; 0: twice the pool's threads, 16 for tasks
   millrace::order order = millrace::order::ordered;
-  pool_ref on = nullptr;          ///< where a plain function runs, to outlive the pipeline; none: the runtime's pool
+  pool_ref on = nullptr;  ///< the pool for a plain function, which must outlive the pipeline; none: the runtime's
   std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
   failure_policy failures = {};   ///< what happens to items for which the function throws
 };
@@ -68,7 +68,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
   if constexpr (requires { f.choose_pool(ex, options, own_limit); }) f.choose_pool(ex, options, own_limit);
   stage_record* const stage = co_await this_stage();
   const delivery<U> yielded = co_await this_delivery<U>();
-  failures<> bad(options.failures, ex, stage, "map_concurrent");
+  failures bad(options.failures, ex, stage, "map_concurrent");
   concurrent<U, T, F> work(source, f, options.limit, options.bytes, options.order, yielded,
                            options.failures.then == on_failure::skip);
   work.start(ex, stage);
@@ -97,7 +97,9 @@ class map_concurrent_stage : public detail::library_stage {
  public:
   map_concurrent_stage(F f, map_concurrent_options options)
       : f_(std::move(f)), options_(options), own_limit_(options.limit != 0) {
-    if (own_limit_ && options_.limit > 1'000'000) throw configuration_error("map_concurrent: .limit is beyond a million");
+    if (own_limit_ && options_.limit > 1'000'000) {
+      throw configuration_error("map_concurrent: .limit is beyond a million");
+    }
     if (options_.on != nullptr) pool_ = cpu_pool::share(*options_.on);
   }
 

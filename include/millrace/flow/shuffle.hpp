@@ -12,7 +12,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/epoch_mark.hpp>
-#include <millrace/flow/detail/compacted.hpp>
+#include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/purpose.hpp>
@@ -99,12 +99,7 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
 /// What shuffle() returns.
 class shuffle_stage : public detail::library_stage {
  public:
-  explicit shuffle_stage(shuffle_options options) : options_(options) {
-    if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
-    if (!(options.startup >= 0 && options.startup <= 1)) {
-      throw configuration_error("shuffle: .startup is a share, from 0 to 1");
-    }
-  }
+  explicit shuffle_stage(shuffle_options options);
 
   template <class T>
   stream<T> operator()(async_generator<T> source) && {
@@ -137,3 +132,7 @@ class shuffle_stage : public detail::library_stage {
 inline shuffle_stage shuffle(shuffle_options options = {}) { return shuffle_stage(options); }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/impl/shuffle.ipp>
+#endif

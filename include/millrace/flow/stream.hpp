@@ -12,10 +12,17 @@
 #include <vector>
 
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/flow/stage_bounds.hpp>
 #include <millrace/flow/stream_position.hpp>
 
 namespace millrace {
+
+/// The most that one stage holds at once: what stream::bounds() lists, to be checked against a memory budget before
+/// anything runs.
+struct stage_bounds {
+  const char* name;   ///< as in the stage table; lives as long as the pipeline
+  std::size_t items;  ///< waiting in the stage or worked on by it; not what the consumer has taken
+  std::size_t bytes;  ///< of those items; 0 where their size cannot be known
+};
 
 namespace detail {
 
@@ -27,12 +34,7 @@ struct stream_description {
   bool many_positions = false;  // of several sources: there is no state of them all
 
   /// Adds what `later` says: a stage further down, or another source beside this one.
-  void followed_by(stream_description later) {
-    bounds.insert(bounds.end(), later.bounds.begin(), later.bounds.end());
-    if (!rank) rank = later.rank;
-    many_positions = many_positions || later.many_positions || (position && later.position);
-    if (!position) position = std::move(later.position);
-  }
+  void followed_by(stream_description later);
 };
 
 struct stream_door;
@@ -44,7 +46,7 @@ struct stream_door;
 /// most that its stages hold, and whose share of the data it is.
 ///
 /// A generator of one's own becomes a stream by itself: as the left side of `|`, as an argument of run(), zip() and
-/// their like, and as what a function returns that promises a stream. Nothing of this is needed to write a stage: that
+/// their like, and as the result of a function that returns a stream. Nothing of this is needed to write a stage: that
 /// is a coroutine from async_generator<T> to async_generator<U>, which the pipe puts between what is said before it
 /// and after it. A stage that holds more than an item says so in what it returns:
 ///
@@ -68,8 +70,8 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   explicit operator bool() const noexcept { return static_cast<bool>(generator_); }
 
   /// Gives the last stage a line of its own in the stage table, or renames it. `name` must be a literal or live as long
-  /// as the run; so must `advice`, if there is one: what run_stats::verdict() says helps when this stage waits for its
-  /// own I/O, an option of it. Empty: nothing helps.
+  /// as the run, and so must `advice`: what run_stats::verdict() recommends when this stage waits for its own I/O, an
+  /// option of the stage. Empty: nothing helps.
   stream named(const char* name, const char* advice) && {
     stream self = std::move(*this).named(name);
     promise(self).advice_ = advice;
@@ -181,3 +183,7 @@ inline constexpr bool is_source_v<async_generator<T>> = true;
 
 }  // namespace detail
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/impl/stream.ipp>
+#endif

@@ -5,11 +5,20 @@
 #include <cstddef>
 #include <optional>
 
+#include <millrace/base/running_crc.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/http/partial_body.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/memory/writable_bytes.hpp>
 
 namespace millrace::http {
+
+/// Memory whose first `filled` bytes have come with earlier exchanges.
+class partial_body {
+ public:
+  writable_bytes memory;
+  std::size_t filled = 0;
+  running_crc crc;  ///< of these bytes and of those that have followed; of no kind unless the owner gives it one
+};
 
 /// Where the body goes: memory from `pool` (or, without one, from the heap), at most `window` bytes ahead of the
 /// reader. Answers that are no success never go into the pool's memory.

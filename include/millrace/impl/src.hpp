@@ -4,9 +4,11 @@
 
 /// \file
 /// Every body that is no template, for the one source that compiles them: src/millrace.cpp, which the CMake target
-/// millrace::compiled builds. Without CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component whose
-/// library is not there (HTTP, S3, TAR, S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each format of images that is (JPEG,
-/// PNG, WEBP), and everything else with MILLRACE_SEPARATE_COMPILATION.
+/// millrace::compiled builds. Without CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component
+/// whose library is not there (HTTP, S3, TAR, S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each format of images that
+/// is (JPEG, PNG, WEBP), and everything else with MILLRACE_SEPARATE_COMPILATION. millrace::compiled builds. Without
+/// CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component whose library is not there (HTTP, S3,
+/// TAR, JPEG, S3_SERVER), and everything else with MILLRACE_SEPARATE_COMPILATION.
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
 #error bodies are compiled once where MILLRACE_SEPARATE_COMPILATION is defined; header-only programs need no source
@@ -27,6 +29,12 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/base/impl/type_id.ipp>
 #include <millrace/base/impl/units.ipp>
 #include <millrace/base/impl/wait_list.ipp>
+#include <millrace/coro/detail/impl/generator_promise.ipp>
+#include <millrace/coro/impl/executor.ipp>
+#include <millrace/coro/impl/root_scope.ipp>
+#include <millrace/coro/impl/runtime_parts.ipp>
+#include <millrace/coro/impl/stage_record.ipp>
+#include <millrace/coro/impl/timer_queue.ipp>
 #include <millrace/data/impl/origin.ipp>
 #include <millrace/data/impl/rank.ipp>
 #include <millrace/decode/detail/impl/exif.ipp>
@@ -34,6 +42,11 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/impl/labelled_image.ipp>
 #include <millrace/decode/impl/parse_label.ipp>
 #include <millrace/feed/impl/check_ranks.ipp>
+#include <millrace/flow/detail/impl/compactor.ipp>
+#include <millrace/flow/detail/impl/failures.ipp>
+#include <millrace/flow/detail/impl/item_place.ipp>
+#include <millrace/flow/impl/shuffle.ipp>
+#include <millrace/flow/impl/stream.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>
@@ -66,6 +79,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/shards/detail/impl/archive_warnings.ipp>
 #include <millrace/shards/detail/impl/handed_on.ipp>
 #include <millrace/shards/detail/impl/part_times.ipp>
+#include <millrace/shards/detail/impl/read_window.ipp>
 #include <millrace/shards/detail/impl/untar_chunks.ipp>
 #include <millrace/shards/impl/fetch.ipp>
 #include <millrace/shards/impl/file_storage.ipp>
@@ -77,7 +91,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/shards/impl/shuffle_shards.ipp>
 #include <millrace/shards/impl/storage_set.ipp>
 #include <millrace/shards/impl/untar_plain.ipp>
-#include <millrace/tar/detail/impl/body.ipp>
+#include <millrace/sync/impl/remote_waiters.ipp>
+#include <millrace/sync/impl/scope.ipp>
+#include <millrace/sync/impl/semaphore.ipp>
 #include <millrace/tar/detail/impl/extended.ipp>
 #include <millrace/tar/detail/impl/header.ipp>
 #include <millrace/tar/detail/impl/input.ipp>
@@ -97,7 +113,6 @@ MILLRACE_QUIET_FRAMES
 
 #if !defined(MILLRACE_WITHOUT_HTTP)
 #include <millrace/http/detail/impl/copy_past_caches.ipp>
-#include <millrace/http/detail/impl/failure_of.ipp>
 #include <millrace/http/detail/impl/head_parser.ipp>
 #include <millrace/http/detail/impl/header_lines.ipp>
 #include <millrace/http/detail/impl/transfer.ipp>
@@ -112,7 +127,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/retry/impl/aimd_limit.ipp>
 #include <millrace/retry/impl/rate_limiter.ipp>
 #include <millrace/retry/impl/retry_class.ipp>
-#include <millrace/retry/impl/retry_hint.ipp>
 #include <millrace/retry/impl/retry_policy.ipp>
 #include <millrace/retry/impl/retry_quota.ipp>
 #include <millrace/shards/impl/http_storage.ipp>
@@ -177,7 +191,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/tar/detail/impl/gzip_check.ipp>
 #include <millrace/tar/detail/impl/libarchive.ipp>
 #include <millrace/tar/detail/impl/packed_input.ipp>
-#include <millrace/tar/detail/impl/unpack_members.ipp>
 #include <millrace/tar/detail/impl/unpacker.ipp>
 #include <millrace/tar/detail/impl/zip_directory.ipp>
 #include <millrace/tar/impl/archive_reader.ipp>

@@ -145,7 +145,7 @@ class cpu_pool::awaiter {
       : pool_(std::move(pool)), job_(j.release()), promise_(promise) {}
   awaiter(const awaiter&) = delete;
   awaiter& operator=(const awaiter&) = delete;
-  ~awaiter() { job_->abandon(promise_.away()); }
+  ~awaiter() { job_->abandon(promise_.orphans()); }
 
   bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> handle) {

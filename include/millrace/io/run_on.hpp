@@ -29,7 +29,7 @@ class [[nodiscard("nothing runs until it is awaited")]] run_on {
    public:
     awaiter(executor& other, std::unique_ptr<detail::remote_task_for<Callable>> t, promise_base& promise) noexcept
         : waiting_awaiter(promise), other_(other), task_(t.release()) {}
-    ~awaiter() { task_->drop(away()); }
+    ~awaiter() { task_->drop(orphans()); }
 
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> handle) noexcept {

@@ -10,7 +10,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/flow/stage_bounds.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace {
 

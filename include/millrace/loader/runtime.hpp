@@ -37,8 +37,8 @@ class runtime {
   runtime& operator=(runtime&&) noexcept = default;
   ~runtime() = default;
 
-  /// Starts `pipeline`. Throws configuration_error before anything is requested when the declared bounds do not fit into
-  /// options.budget, and usage_error for an empty pipeline.
+  /// Starts `pipeline`. Throws configuration_error before anything is requested when the declared bounds do not fit
+  /// into options.budget, and usage_error for an empty pipeline.
   template <class Pipeline>
     requires detail::is_source_v<Pipeline>
   [[nodiscard("dropping it ends the run")]] pipeline_run<typename Pipeline::value_type> run(

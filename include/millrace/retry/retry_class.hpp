@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/http/error.hpp>
+#include <millrace/http/headers.hpp>
 
 namespace millrace {
 
@@ -24,6 +28,13 @@ retry_class classify(int status, std::string_view code) noexcept;
 
 /// The class of a failure of the way: there was no answer, or none that can be believed.
 retry_class classify(http::failure kind) noexcept;
+
+/// The value of the header x-amz-retry-after: milliseconds. Nothing when it is not a plain number.
+std::optional<duration> parse_retry_after(std::string_view text) noexcept;
+
+/// The pause that an answer asks for: x-amz-retry-after, else Retry-After with seconds or a date (RFC 9110, 10.2.3).
+/// `now` is the store's clock in unix seconds. Nothing when there is neither or it cannot be read.
+std::optional<duration> retry_hint(const http::headers& fields, std::int64_t now);
 
 }  // namespace millrace
 

@@ -26,7 +26,6 @@
 #include <millrace/s3/presign.hpp>
 #include <millrace/s3/url.hpp>
 #include <millrace/s3/wire/checksum_error.hpp>
-#include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {
 

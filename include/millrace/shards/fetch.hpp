@@ -15,8 +15,8 @@
 
 namespace millrace {
 
-/// How far `fetch` reads ahead. The bound is what it may come to: it begins with two parts, and holds more only as long
-/// as that spares the consumer waiting.
+/// How far `fetch` reads ahead, at most: it begins with two parts, and reads further ahead only while that saves its
+/// consumer waiting.
 struct fetch_options {
   std::size_t shards = 8;         ///< objects open at once, at most
   std::size_t window = 16 * MiB;  ///< bytes held ahead per open object; shards * window is the bound of the stage
@@ -55,8 +55,8 @@ class fetch_stage : public library_stage {
 ///
 /// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
 /// chunk. It begins with two parts, and reads further ahead only while the consumer waits, and as long as it then waits
-/// less. The first object of all begins with parts of 256 KiB that double up to options.part: the first chunks come soon.
-/// Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
+/// less. The first object of all begins with parts of 256 KiB that double up to options.part: the first chunks come
+/// soon. Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
 /// over the loops of the runtime (`runtime({.loops = n})`). `store` is a std::shared_ptr<const storage>, or what
 /// as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the order where the
 /// part belongs; changed_error when an object changes under the reader; at the last chunk of an object, in its place,

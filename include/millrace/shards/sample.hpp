@@ -45,9 +45,9 @@ class sample {
   /// The field's bytes; a decode_error that names the shard, the sample and what it does have when there is none.
   const bytes& operator[](std::string_view extension) const;
 
-  /// Random numbers of the sample's own, for one purpose (a number of the caller's): `s.random(1).below(8)`. They depend
-  /// on seed, epoch, shard and place in it alone: augmentation that draws from them is the same on any thread, machine
-  /// and number of ranks, and after a resume.
+  /// Random numbers of the sample's own, for one purpose (a number of the caller's): `s.random(1).below(8)`. They
+  /// depend on seed, epoch, shard and place in it alone: augmentation that draws from them is the same on any thread,
+  /// machine and number of ranks, and after a resume.
   sample_rng random(std::uint64_t purpose) const { return from.random(purpose); }
 
   friend std::size_t byte_size(const sample& s) noexcept;

@@ -65,9 +65,9 @@ class storage {
   virtual task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                           slab_pool slabs) const = 0;
 
-  /// What the bytes of an object that is read in several parts are to be compared with, null for nothing, of the
-  /// version `etag` when that is not empty. No task where there never is anything. Asked for once an object, together
-  /// with its first part; when read() has compared the object, since it knew that it asks for all of it, it is not.
+  /// What the bytes of an object are to be compared with, of the version `etag` when that is not empty; null where the
+  /// store keeps nothing of this one, an empty task where it never does. Called once for each object that is read in
+  /// several parts, together with its first part: an object of one part is compared by read().
   virtual task<std::unique_ptr<object_check>> check(shard /*object*/, std::string /*etag*/) const {
     return task<std::unique_ptr<object_check>>();
   }

@@ -64,14 +64,16 @@ class any_of_function {
 /// whose index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and on the account of the
-/// awaiting coroutine. That is queued when the first one ends; of those that have ended by the time it runs the first
-/// in the order of the arguments counts, be it with a value or with an exception. So one that was never suspended wins
-/// over those behind it, and a result that is there when a sleep behind it is over counts. Cancellation: the others are
-/// dropped, the last one first, when the awaiting coroutine goes on and before the result is delivered: never while one
-/// of them runs. Those that have ended by then lose their results and exceptions, so what must not be lost, like an
-/// item of g.next(), is the first argument. Dropping the await drops all. Lifetime: tasks are owned by the await. What
-/// is passed as an lvalue must outlive it. Errors: the exception of the one that counts. usage_error for an empty task
-/// and for an empty vector, of which none could ever end; nothing has run then. Example:
+/// awaiting coroutine, which is queued when the first one ends. Several may have ended by the time it runs: then the
+/// first of them in the order of the arguments counts, whether it has a value or an exception. So a task that never
+/// suspends wins over those behind it, and a result wins over a sleep behind it that is over as well.
+///
+/// Cancellation: the others are dropped, the last one first, when the awaiting coroutine goes on and before the result
+/// is delivered: never while one of them runs. Those that have ended by then lose their results and exceptions: what
+/// must not be lost, like an item of g.next(), belongs in the first place. Dropping the await drops all. Lifetime:
+/// tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the exception of the one that
+/// counts. usage_error for an empty task and for an empty vector, of which none could ever end; nothing has run then.
+/// Example:
 ///
 ///     auto first = co_await any_of(receive(c), sleep_for(1s));
 ///     if (first.index() == 1) throw timeout_error("nothing came");

@@ -22,12 +22,12 @@ namespace millrace {
 /// close() ends it: what is queued is still received, then receive() gives nullopt; close(error) makes it throw
 /// instead, each time.
 ///
-/// Concurrency: coroutines that wait are served in the order in which they came, without exception. An item that
-/// comes wakes one receiver, for whom it is kept; one that goes wakes one sender, for whom its place is kept. All go on
-/// through the run queue; close() wakes all. Cancellation: dropping a send() or receive() loses no queued item:
-/// items are moved only by a coroutine that runs. What was kept for one that is dropped before it runs is the next
-/// one's. Lifetime: the channel must outlive its waiters. Errors: usage_error for a capacity of 0: nothing could be
-/// handed over.
+/// Concurrency: coroutines that wait are served in the order in which they came, without exception. An item that is
+/// queued wakes one receiver and is kept for it; an item that is taken wakes one sender and its place is kept for that.
+/// Waiters go on through the run queue; close() wakes all. Cancellation: dropping a send() or receive() loses no queued
+/// item: items are moved only by a coroutine that runs. What was kept for a waiter that is dropped before it runs goes
+/// to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for a capacity of 0: nothing
+/// could be handed over.
 template <class T>
 class channel {
  public:
@@ -75,7 +75,7 @@ class channel {
   std::size_t size() const noexcept { return items_.size(); }
 
  private:
-  // That are kept for nobody.
+  // An item, a place, that is not kept for a waiter.
   bool has_item() const noexcept { return items_.size() > kept_items_; }
   bool has_place() const noexcept { return items_.size() + kept_places_ < capacity_; }
 

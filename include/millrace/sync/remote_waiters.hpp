@@ -4,10 +4,10 @@
 
 #include <coroutine>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace {
@@ -47,28 +47,11 @@ class remote_waiters {
 
    private:
     friend class remote_waiters;
-    void run() noexcept override {
-      on_way = false;
-      if (waiter != nullptr) {
-        home.post(*waiter);
-      } else {
-        delete this;
-      }
-    }
+    MILLRACE_INLINE void run() noexcept override;
   };
 
-  void add(ticket& t) noexcept {
-    t.prev = nullptr;
-    t.next = first_;
-    if (first_ != nullptr) first_->prev = &t;
-    first_ = &t;
-    t.listed = true;
-  }
-  void remove(ticket& t) noexcept {
-    (t.prev != nullptr ? t.prev->next : first_) = t.next;
-    if (t.next != nullptr) t.next->prev = t.prev;
-    t.listed = false;
-  }
+  void add(ticket& t) noexcept;
+  void remove(ticket& t) noexcept;
 
   ticket* first_ = nullptr;
 };
@@ -82,32 +65,12 @@ class remote_waiters::awaitable {
    public:
     awaiter(const awaitable& a, promise_base& promise) noexcept
         : waiting_awaiter(promise), list_(a.list_), seen_(a.seen_), counter_(a.counter_), mutex_(a.mutex_) {}
-    ~awaiter() {
-      if (ticket_ == nullptr) return;
-      {
-        std::lock_guard lock(mutex_);
-        if (ticket_->listed) list_.remove(*ticket_);
-      }
-      if (!ticket_->on_way) {
-        delete ticket_;
-      } else {
-        ticket_->waiter = nullptr;
-      }
-    }
+    ~awaiter();
     bool await_ready() noexcept {
       std::lock_guard lock(mutex_);
       return counter_ > seen_;
     }
-    bool await_suspend(std::coroutine_handle<> handle) {
-      auto made = std::make_unique<ticket>(home());
-      suspend(handle);
-      made->waiter = &node();
-      std::lock_guard lock(mutex_);
-      if (counter_ > seen_) return false;
-      ticket_ = made.release();
-      list_.add(*ticket_);
-      return true;
-    }
+    bool await_suspend(std::coroutine_handle<> handle);
     void await_resume() const noexcept {}
 
    private:
@@ -131,13 +94,8 @@ inline remote_waiters::awaitable remote_waiters::until_above(std::uint64_t seen,
   return awaitable(*this, seen, counter, mutex);
 }
 
-inline void remote_waiters::wake_all() noexcept {
-  while (first_ != nullptr) {
-    ticket& t = *first_;
-    remove(t);
-    t.on_way = true;
-    t.home.post_remote(t);  // its waiter is there: dropping it would have needed the mutex
-  }
-}
-
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/sync/impl/remote_waiters.ipp>
+#endif

@@ -82,36 +82,15 @@ class scope {
     self.end();
   }
 
-  void start(task<void> t) {
-    if (tasks_.size() > 2 * running_ + 8) sweep();
-    tasks_.push_back(spawned<void>(executor_, std::move(t), stage_));
-    ++running_;
-  }
-  void fail() noexcept {
-    if (!error_) {
-      error_ = std::current_exception();
-    } else if (further_ != nullptr) {
-      further_->add();
-    }
-  }
+  void start(task<void> t);
+  void fail() noexcept;
   void end() noexcept {
     --running_;
     changed_.notify();
   }
   // Frames are destroyed outside the list: what they hold may spawn, too.
-  void sweep() {
-    std::list<spawned<void>> ended;
-    for (auto it = tasks_.begin(); it != tasks_.end();) {
-      const auto current = it++;
-      if (current->done()) ended.splice(ended.end(), tasks_, current);
-    }
-  }
-  void stop() noexcept {
-    while (!tasks_.empty()) {
-      std::list<spawned<void>> first;
-      first.splice(first.end(), tasks_, tasks_.begin());
-    }
-  }
+  void sweep();
+  void stop() noexcept;
 
   executor& executor_;
   stage_record* stage_;
@@ -134,3 +113,7 @@ task<void> with_scope(further_errors& further, Body body) {
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/sync/impl/scope.ipp>
+#endif

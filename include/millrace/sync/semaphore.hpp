@@ -33,14 +33,7 @@ class semaphore {
     permit(semaphore& s, std::uint64_t amount) noexcept : semaphore_(&s), amount_(amount) {}
     permit(permit&& other) noexcept
         : semaphore_(std::exchange(other.semaphore_, nullptr)), amount_(std::exchange(other.amount_, 0)) {}
-    permit& operator=(permit&& other) noexcept {
-      if (this != &other) {
-        release();
-        semaphore_ = std::exchange(other.semaphore_, nullptr);
-        amount_ = std::exchange(other.amount_, 0);
-      }
-      return *this;
-    }
+    permit& operator=(permit&& other) noexcept;
     ~permit() { release(); }
 
     explicit operator bool() const noexcept { return semaphore_ != nullptr; }
@@ -49,12 +42,7 @@ class semaphore {
       if (semaphore_ != nullptr) std::exchange(semaphore_, nullptr)->give_back(std::exchange(amount_, 0));
     }
     /// Gives back all but `amount`: for when an upper bound was asked for and less turned out to be needed.
-    void shrink_to(std::uint64_t amount) noexcept {
-      if (amount >= amount_) return;
-      const std::uint64_t surplus = amount_ - amount;
-      amount_ = amount;
-      semaphore_->give_back(surplus);
-    }
+    void shrink_to(std::uint64_t amount) noexcept;
 
    private:
     semaphore* semaphore_ = nullptr;
@@ -107,11 +95,7 @@ class semaphore {
   awaitable acquire(std::uint64_t amount = 1) noexcept { return awaitable(*this, amount); }
 
   /// A permit if it can be had without waiting (an empty one otherwise).
-  permit try_acquire(std::uint64_t amount = 1) noexcept {
-    if (!waiters_.empty() || !fits(amount)) return permit();
-    used_ += amount;
-    return permit(*this, amount);
-  }
+  permit try_acquire(std::uint64_t amount = 1) noexcept;
 
   std::uint64_t capacity() const noexcept { return capacity_; }
   std::uint64_t used() const noexcept { return used_; }
@@ -123,16 +107,9 @@ class semaphore {
   }
   void give_back(std::uint64_t amount) noexcept {
     used_ -= amount;
-    serve();
+    if (!waiters_.empty()) serve();
   }
-  void serve() noexcept {
-    while (!waiters_.empty() && fits(waiters_.front().amount_)) {
-      awaiter& a = waiters_.pop();
-      used_ += a.amount_;
-      a.granted_ = true;
-      a.wake();
-    }
-  }
+  void serve() noexcept;
 
   const std::uint64_t capacity_;
   std::uint64_t used_ = 0;
@@ -140,3 +117,7 @@ class semaphore {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/sync/impl/semaphore.ipp>
+#endif

@@ -11,7 +11,6 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/tar/detail/body.hpp>
 #include <millrace/tar/detail/extended.hpp>
 #include <millrace/tar/detail/header.hpp>
 #include <millrace/tar/detail/input.hpp>
@@ -65,8 +64,9 @@ class reader {
   /// yet: then next() hands them out first and throws behind them.
   void finish();
 
-  /// Passes over a body that next() would pass over unseen (with reader_options::headers_only: any), and its padding. For
-  /// when next() wants more input: feed() goes on at the offset that is returned; finish(), if that is not in the object.
+  /// Passes over a body that next() would pass over unseen (with reader_options::headers_only: any), and its padding.
+  /// For when next() wants more input: feed() goes on at the offset that is returned; finish(), if that is not in the
+  /// object.
   std::uint64_t skip();
 
   /// True once no further member can come: the end-of-archive block has been read, or finish() was called and every
@@ -131,9 +131,6 @@ class reader {
   std::string failed_name_;
   std::uint64_t failed_at_ = 0;
 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
 
 }  // namespace millrace::tar
 

@@ -58,20 +58,7 @@ class generator_promise_base : public promise_base {
   bool has_come() const noexcept { return item_ != nullptr || phase_ == generator_phase::ended; }
 
   /// The consumer has suspended: it is resumed when something comes.
-  MILLRACE_NOINLINE void wait(std::coroutine_handle<> self, std::coroutine_handle<> consumer, promise_base& context) {
-    check_consumer(context);  // here, too: an idle generator is asked without preparations
-    set_continuation(consumer, context.stage());
-    const bool queue = phase_ == generator_phase::queued;
-    if (queue) {
-      phase_ = generator_phase::asked;
-      post_self(self);
-    }
-    if (on_account() && !starves_) {
-      const std::int64_t t = get_executor().charge_current();
-      account_wait(t);
-      if (queue) account_ask(t);
-    }
-  }
+  void wait(std::coroutine_handle<> self, std::coroutine_handle<> consumer, promise_base& context);
   /// The next() that waits is dropped.
   void wait_no_more() noexcept {
     set_continuation(nullptr, nullptr);
@@ -134,25 +121,10 @@ class generator_promise_base : public promise_base {
 
  private:
   /// A next() that is the first, or follows one that was dropped or had the end.
-  MILLRACE_NOINLINE void begin(promise_base& consumer) {
-    if (phase_ != generator_phase::fresh) return check_consumer(consumer);
-    stage_record* own = consumer.stage();
-    if (own != nullptr && name_ != nullptr) own = own->owner->place(name_, advice_, own, named_ns_);
-    bind(consumer.get_executor(), own);
-    phase_ = generator_phase::idle;
-  }
-  void check_consumer(promise_base& consumer) const {
-    if (awaited()) misused("a generator has one consumer and one outstanding next(), and there is one that waits");
-    if (&get_executor() != &consumer.get_executor()) {
-      misused(other_executor);
-    }
-  }
+  void begin(promise_base& consumer);
+  void check_consumer(promise_base& consumer) const;
   /// The executor is not in the consumer's stage, so the consumer does not run there.
-  [[noreturn]] MILLRACE_NOINLINE void asked_elsewhere(stage_record* before) {
-    get_executor().enter(before);
-    phase_ = generator_phase::idle;
-    misused(other_executor);
-  }
+  [[noreturn]] void asked_elsewhere(stage_record* before);
   void account_ask(std::int64_t t) noexcept {
     stage()->asked(t, handed_);
     asked_ = true;
@@ -249,3 +221,7 @@ class generator_promise : public generator_promise_base {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/detail/impl/generator_promise.ipp>
+#endif

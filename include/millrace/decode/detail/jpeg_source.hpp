@@ -25,8 +25,9 @@
 
 namespace millrace::detail {
 
-/// A JPEG, by libjpeg-turbo. Of the rows and columns that are not wanted only the entropy coding is read, of rows behind
-/// the last one nothing. What libjpeg calls a warning (corrupt or missing data) is an error, unless it is tolerated.
+/// A JPEG, by libjpeg-turbo. Of the rows and columns that are not wanted only the entropy coding is read, of rows
+/// behind the last one nothing. What libjpeg calls a warning (corrupt or missing data) is an error, unless it is
+/// tolerated.
 class jpeg_source final : public image_source {
  public:
   jpeg_source();

@@ -15,15 +15,15 @@
 #include <unordered_map>
 #include <utility>
 
-#include <millrace/base/crc32c.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
 #include <millrace/feed/epochs_options.hpp>
-#include <millrace/feed/index_error.hpp>
 #include <millrace/feed/index_set.hpp>
+#include <millrace/feed/shard_index.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/sample_name.hpp>

@@ -4,14 +4,31 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <millrace/coro/item_bytes.hpp>
-#include <millrace/flow/detail/compacted.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace::detail {
+
+/// The item as it should be kept for long: what `compact(item)`, found by argument-dependent lookup, returns; the item
+/// changed in place where it returns nothing; the item itself where there is none.
+template <class T>
+T compacted(T&& item) {
+  static_assert(!std::is_reference_v<T>);
+  if constexpr (requires { compact(item); }) {
+    if constexpr (std::is_void_v<decltype(compact(item))>) {
+      compact(item);
+      return std::move(item);
+    } else {
+      return T(compact(item));
+    }
+  } else {
+    return std::move(item);
+  }
+}
 
 template <class T>
 inline constexpr bool has_slices_v = requires(const T& item) { slice_of(item); };
@@ -39,17 +56,11 @@ void compact_in_place(std::vector<T, A>& items) {
 
 /// How much of their slabs the items of a stream show: of the sixteen that it came upon last, so that a stream which
 /// takes turns between as many sources at most is judged by whole slabs too.
-template <class = void>
 class slab_density {
  public:
   /// Another `size` bytes were met, `slice` among them. Returns whether slices of this stream are better copied: less
   /// than half of the slabs would be held for something, one slab aside.
-  bool sparse(const bytes& slice, std::size_t size) noexcept {
-    seen& s = find(slice);
-    s.shown += size;
-    shown_ += size;
-    return shown_ + slice.retained() < kept_ / 2;
-  }
+  bool sparse(const bytes& slice, std::size_t size) noexcept;
 
  private:
   struct seen {
@@ -59,19 +70,7 @@ class slab_density {
     std::size_t shown = 0;
   };
 
-  seen& find(const bytes& slice) noexcept {
-    for (seen& s : slabs_) {
-      if (s.slab != slice.memory()) continue;
-      if (s.use == slice.use()) return s;
-      s.slab = nullptr;  // given back and filled again
-    }
-    seen& s = slabs_[oldest_];
-    oldest_ = (oldest_ + 1) % (sizeof slabs_ / sizeof slabs_[0]);
-    shown_ -= s.shown;
-    kept_ += slice.retained() - s.bytes;
-    s = seen{slice.memory(), slice.use(), slice.retained(), 0};
-    return s;
-  }
+  seen& find(const bytes& slice) noexcept;
 
   seen slabs_[16];
   std::size_t oldest_ = 0;
@@ -96,7 +95,7 @@ class compactor {
   }
 
  private:
-  slab_density<> density_;
+  slab_density density_;
 };
 template <class T>
   requires(!has_slices_v<T>)
@@ -106,3 +105,7 @@ class compactor<T> {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/detail/impl/compactor.ipp>
+#endif

@@ -8,8 +8,8 @@
 
 namespace millrace::detail {
 
-/// Tells a generator, and the tasks that work for it, whether the item that it yielded last has been taken. It has as
-/// soon as the consumer runs, unless the consumer dropped its next() before the item came.
+/// Tells a generator, and the tasks that work for it, whether the item that it yielded last has been taken: as soon as
+/// the consumer runs, unless the consumer dropped its next() before the item came.
 template <class T>
 class delivery {
  public:

@@ -3,22 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <exception>
-#include <new>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <millrace/coro/executor.hpp>
-#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
 namespace millrace::detail {
 
 /// Keeps the account of one stage's failure_policy. Used on the loop, in the order of delivery.
-template <class = void>
 class failures {
  public:
   failures(failure_policy policy, executor& ex, stage_record* stage, const char* name) noexcept
@@ -29,71 +24,18 @@ class failures {
 
   /// Judges a failure: true to leave the item out, false to end the stream; throws when it is not to be forgiven.
   /// `place` is that of the item.
-  bool forgive(std::exception_ptr failure, const item_place& place) {
-    if (policy_.then == on_failure::rethrow) std::rethrow_exception(std::move(failure));
-    std::string message = describe(failure, place);
-    ++items_;
-    ++failed_;
-    if (stage_ != nullptr) stage_record::add(stage_->failed, 1);
-    if (messages_.size() < 10) messages_.push_back(message);
-    if (policy_.report) report(message);
-    if (failed_ > policy_.limit) give_up("more than the limit of " + std::to_string(policy_.limit));
-    if (items_ >= 1000) check_rate();
-    return policy_.then == on_failure::skip;
-  }
+  bool forgive(std::exception_ptr failure, const item_place& place);
 
   /// At the end of the stream.
-  void finish() {
-    if (failed_ == 0) return;
-    check_rate();
-    if (policy_.report && unreported_ > 0) print(std::to_string(unreported_) + " more were left out");
-  }
+  void finish();
 
  private:
   /// The message of a failure; lets those pass that no policy forgives.
-  static std::string describe(const std::exception_ptr& failure, const item_place& place) {
-    try {
-      std::rethrow_exception(failure);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const configuration_error&) {
-      throw;
-    } catch (const usage_error&) {
-      throw;
-    } catch (const error& e) {
-      return e.what();  // names the item already
-    } catch (const std::exception& e) {
-      return error(e.what(), place.at()).what();
-    } catch (...) {
-      return error("an exception that is no std::exception", place.at()).what();
-    }
-  }
-  void check_rate() {
-    if (static_cast<double>(failed_) <= policy_.rate * static_cast<double>(items_)) return;
-    char share[32];
-    std::snprintf(share, sizeof share, "%g", policy_.rate);
-    give_up(std::string("more than the share of ") + share);
-  }
-  [[noreturn]] void give_up(const std::string& why) {
-    std::string text =
-        std::string(name_) + ": " + std::to_string(failed_) + " of " + std::to_string(items_) + " items failed, " + why;
-    for (std::size_t i = 0; i < messages_.size(); ++i) text += (i == 0 ? ": " : "; ") + messages_[i];
-    if (failed_ > messages_.size()) text += "; and " + std::to_string(failed_ - messages_.size()) + " more";
-    throw too_many_failures(std::move(text), failed_, items_, std::move(messages_));
-  }
-  void report(const std::string& message) {
-    const std::int64_t now = executor_.now_ns();
-    if (failed_ > 1 && now - reported_ns_ < 1000000000) {
-      ++unreported_;
-      return;
-    }
-    reported_ns_ = now;
-    std::string text = policy_.then == on_failure::skip ? "left out: " : "ended by: ";
-    text += message;
-    if (unreported_ > 0) text += " (and " + std::to_string(std::exchange(unreported_, 0)) + " more)";
-    print(text);
-  }
-  void print(const std::string& text) const { say(executor_, std::string("millrace: ") + name_ + ": " + text); }
+  static std::string describe(const std::exception_ptr& failure, const item_place& place);
+  void check_rate();
+  [[noreturn]] void give_up(const std::string& why);
+  void report(const std::string& message);
+  void print(const std::string& text) const;
 
   const failure_policy policy_;
   executor& executor_;
@@ -107,3 +49,7 @@ class failures {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/detail/impl/failures.ipp>
+#endif

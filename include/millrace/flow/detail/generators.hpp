@@ -11,8 +11,8 @@
 
 namespace millrace::detail {
 
-/// For stages that consume several sources. What pipes do with one, for each: it gets a line in the stage table, and what
-/// it says is joined to what the others say. The generator is left.
+/// For stages that consume several sources. What pipes do with one, for each: it gets a line in the stage table, and
+/// what it says is joined to what the others say. The generator is left.
 template <class T>
 async_generator<T> joined(stream_description& all, stream<T> source) {
   stream_door::number(source);

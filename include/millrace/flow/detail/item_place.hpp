@@ -41,18 +41,7 @@ class item_place {
   where at() const { return from_.at(key_); }
 
   /// In a handler: completes the error that is being handled, where it is one about data and has no place of its own.
-  void complete() const noexcept {
-    try {
-      try {
-        throw;
-      } catch (const configuration_error&) {
-      } catch (const usage_error&) {
-      } catch (error& e) {
-        e.add_place(at());
-      }
-    } catch (...) {  // not ours, or no memory for the place: it goes on as it is
-    }
-  }
+  void complete() const noexcept;
 
  private:
   origin from_;
@@ -60,3 +49,7 @@ class item_place {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/detail/impl/item_place.ipp>
+#endif

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/coro/detail/away_count.hpp>
+#include <millrace/coro/detail/orphan_count.hpp>
 #include <millrace/coro/executor.hpp>
 
 namespace millrace::detail {
@@ -25,8 +25,8 @@ class pool_job : public remote_node {
   /// ended.
   bool start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
   /// For an owner that goes away: a job that waits in the pool is taken back and deleted, one that runs is deleted when
-  /// it comes home, and counts as `away` until then; one that is done is deleted now.
-  void abandon(const std::shared_ptr<away_count>& away) noexcept;
+  /// it comes home, and counts in `orphans` until then; one that is done is deleted now.
+  void abandon(const std::shared_ptr<orphan_count>& orphans) noexcept;
   /// Nanoseconds on the pool's thread. For a job that is done.
   std::int64_t spent_ns() const noexcept { return spent_ns_; }
 
@@ -39,7 +39,7 @@ class pool_job : public remote_node {
 
   MILLRACE_INLINE void run() noexcept override;
 
-  std::shared_ptr<away_count> away_;  // of one that nobody waits for
+  std::shared_ptr<orphan_count> orphans_;  // of one that nobody waits for
   std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
   executor* executor_ = nullptr;
   ready_node* waiter_ = nullptr;

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <millrace/base/wait_list.hpp>
-#include <millrace/coro/detail/away_count.hpp>
+#include <millrace/coro/detail/orphan_count.hpp>
 #include <millrace/coro/spawned.hpp>
 
 namespace millrace::detail {
@@ -70,8 +70,8 @@ class remote_task : public guest {
   // ---- at home
 
   void send(executor& home, executor& away, ready_node& sender) noexcept;
-  /// Counts as `away` until it has ended.
-  void drop(const std::shared_ptr<away_count>& away) noexcept;
+  /// Counts in `orphans` until it has ended.
+  void drop(const std::shared_ptr<orphan_count>& orphans) noexcept;
 
  protected:
   remote_task() noexcept = default;
@@ -128,7 +128,7 @@ class remote_task : public guest {
   executor* home_ = nullptr;
   executor* away_ = nullptr;
   ready_node* waiter_ = nullptr;
-  std::shared_ptr<away_count> dropped_by_;
+  std::shared_ptr<orphan_count> orphans_;
   bool returned_ = false;  // away
   bool ended_ = false;
   bool has_result_ = false;  // at home

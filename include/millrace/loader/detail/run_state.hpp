@@ -65,10 +65,10 @@ class run_state {
    private:
     run_state& state_;
   };
-  class home_watch final : public away_count::listener {
+  class home_watch final : public orphan_count::listener {
    public:
     explicit home_watch(run_state& s) noexcept : state_(s) {}
-    void none_away() noexcept override { state_.leave_when_alone(); }
+    void none_left() noexcept override { state_.leave_when_alone(); }
 
    private:
     run_state& state_;
@@ -124,7 +124,7 @@ class run_state {
     leave_when_alone();
   }
   void leave_when_alone() noexcept {
-    for (away_count* each : {account.recorder().away().get(), loop_->strays().get()}) {
+    for (orphan_count* each : {account.recorder().orphans().get(), loop_->orphans().get()}) {
       if (!each->none()) return each->tell(home_watch_);
     }
     loop_->post_remote(leave_);  // behind all that the training thread and the pump have sent

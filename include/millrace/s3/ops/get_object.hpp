@@ -13,7 +13,6 @@
 #include <millrace/s3/ops/object_part.hpp>
 #include <millrace/s3/session.hpp>
 #include <millrace/s3/wire/checksum_error.hpp>
-#include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {
 

@@ -10,10 +10,10 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/s3/ops/object_part.hpp>
 #include <millrace/s3/session.hpp>
 #include <millrace/s3/wire/checksum_error.hpp>
 #include <millrace/s3/wire/detail/body_checksum.hpp>
-#include <millrace/s3/wire/object_info.hpp>
 
 namespace millrace::s3 {
 

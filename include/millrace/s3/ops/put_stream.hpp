@@ -14,7 +14,7 @@
 #include <millrace/s3/ops/detail/cut_parts.hpp>
 #include <millrace/s3/ops/detail/open_upload.hpp>
 #include <millrace/s3/ops/detail/upload_requests.hpp>
-#include <millrace/s3/wire/object_info.hpp>
+#include <millrace/s3/ops/object_part.hpp>
 
 namespace millrace::s3 {
 

@@ -3,17 +3,30 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/where.hpp>
 #include <millrace/s3/wire/detail/xml_reader.hpp>
 #include <millrace/s3/wire/error_document.hpp>
-#include <millrace/s3/wire/listed_object.hpp>
 
 namespace millrace::s3 {
+
+/// An object as a listing shows it.
+struct listed_object {
+  listed_object() = default;
+  listed_object(std::string object_key, std::uint64_t bytes, std::string entity_tag, std::int64_t modified)
+      : key(std::move(object_key)), size(bytes), etag(std::move(entity_tag)), last_modified(modified) {}
+
+  std::string key;                 ///< raw bytes
+  std::uint64_t size = 0;          ///< bytes
+  std::string etag;                ///< with its quotes, as If-Match wants it; may be empty
+  std::int64_t last_modified = 0;  ///< unix seconds; 0 when the store does not say
+};
 
 /// One answer to ListObjectsV2.
 class list_page {

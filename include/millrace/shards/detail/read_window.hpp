@@ -12,11 +12,11 @@ namespace millrace::detail {
 
 /// How many bytes `fetch` holds ahead at the moment: little at first, more as long as that spares its consumer waiting.
 ///
-/// A round is the time in which a window of bytes is handed over. After a round in which the consumer waited, the window
-/// doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does not,
-/// because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that is added
-/// then is a fifth of what has been read. The first half of a window counts for nothing: connections are new, and
-/// no window shortens the wait for the first byte.
+/// A round is the time in which a window of bytes is handed over. After a round in which the consumer waited, the
+/// window doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does
+/// not, because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that
+/// is added then is a fifth of what has been read. The first half of a window counts for nothing: connections are new,
+/// and no window shortens the wait for the first byte.
 class read_window {
  public:
   static constexpr int rest = 4;
@@ -32,32 +32,10 @@ class read_window {
 
   /// A part was handed over at `now` that had taken `held` bytes of the window. The consumer has waited for it for
   /// `waited`.
-  void took(std::size_t held, duration waited, time_point now) noexcept {
-    if (bytes_ == most_) return;
-    held_ += held;
-    waited_ += waited;
-    if (held_ < (begun_ ? bytes_ : bytes_ / 2)) return;
-    if (begun_) judge(now - began_);
-    begun_ = true;
-    began_ = now;
-    held_ = 0;
-    waited_ = duration(0);
-  }
+  void took(std::size_t held, duration waited, time_point now) noexcept;
 
  private:
-  void judge(duration round) noexcept {
-    const double waiting = static_cast<double>(waited_.count());
-    const double per_byte = waiting / static_cast<double>(held_);
-    if (doubled_ && per_byte > paid * before_) resting_ = rest;
-    doubled_ = false;
-    if (resting_ > 0) {
-      --resting_;
-    } else if (waiting > noticed * static_cast<double>(round.count())) {
-      bytes_ = bytes_ > most_ / 2 ? most_ : 2 * bytes_;
-      doubled_ = true;
-      before_ = per_byte;
-    }
-  }
+  void judge(duration round) noexcept;
 
   std::size_t bytes_;
   const std::size_t most_;
@@ -73,3 +51,7 @@ class read_window {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/detail/impl/read_window.ipp>
+#endif

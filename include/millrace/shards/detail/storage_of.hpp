@@ -22,8 +22,8 @@ std::shared_ptr<const storage> storage_of(const Store& store) {
     return nullptr;
   } else {
     static_assert(never_v<Store>,
-                  "this is no store to fetch from: pass an s3::client, files() or a std::shared_ptr<const storage>; URLs come "
-                  "from the left side of |, as in client.list(\"s3://bucket/prefix\") | fetch(client)");
+                  "this is no store to fetch from: pass an s3::client, files() or a std::shared_ptr<const storage>; "
+                  "URLs come from the left side of |, as in client.list(\"s3://bucket/prefix\") | fetch(client)");
     return nullptr;
   }
 }

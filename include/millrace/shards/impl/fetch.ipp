@@ -28,9 +28,9 @@ namespace millrace::detail {
 
 /// The part scheduler behind `fetch`. Parts are asked for in the order in which they will be delivered, as far as sizes
 /// are known, until the window is full: one large object gets as many connections as many small ones. The window covers
-/// what is in flight and what has arrived and is not yet taken; it grows towards the bound as read_window says. One part
-/// of it is always left to the object that is delivered next, so that later objects cannot hold all of it while the
-/// consumer waits for an earlier one.
+/// what is in flight and what has arrived and is not yet taken; it grows towards the bound as read_window says. One
+/// part of it is always left to the object that is delivered next, so that later objects cannot hold all of it while
+/// the consumer waits for an earlier one.
 ///
 /// The first object begins with small parts, so that its first bytes need not wait for those behind them: a part is as
 /// long as all before it and 256 KiB, at most options.part. How an object is cut depends on nothing else.
@@ -55,7 +55,8 @@ class part_scheduler {
     spawned<piece> reading;
   };
   struct open_object {
-    open_object(shard s, bool is_first) : info(std::make_shared<shard>(std::move(s))), etag(info->etag), first(is_first) {}
+    open_object(shard s, bool is_first)
+        : info(std::make_shared<shard>(std::move(s))), etag(info->etag), first(is_first) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
@@ -321,7 +322,8 @@ MILLRACE_COROUTINE_BODY task<void> part_scheduler::pull() {
   changed_.notify();
 }
 
-MILLRACE_COROUTINE_BODY async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
+MILLRACE_COROUTINE_BODY async_generator<chunk> fetch_chunks(async_generator<shard> in,
+                                                            std::shared_ptr<const storage> store,
                                                             fetch_options options) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();

@@ -22,7 +22,6 @@
 #include <millrace/http/response.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/retry/retry_class.hpp>
-#include <millrace/retry/retry_hint.hpp>
 #include <millrace/retry/retry_policy.hpp>
 #include <millrace/shards/http_storage.hpp>
 

@@ -228,13 +228,13 @@ inline constexpr bool is_task<task<T>> = true;
 template <class A>
 using awaited_value = decltype(std::declval<A>().awaited_by(std::declval<promise_base&>()).await_resume());
 
-/// A is an lvalue reference where something that somebody keeps is awaited: a spawned task, a next().
+/// A task that awaits `awaited`. A is an lvalue reference for what the caller keeps: a spawned task, a next().
 template <class T, class A>
 task<T> awaiting(A awaited) {
   co_return co_await static_cast<A&&>(awaited);
 }
 
-/// The task itself, or one that awaits what is none.
+/// `awaited` itself if it is a task, else a task that awaits it.
 template <class A>
 auto as_task(A&& awaited) {
   using plain = std::remove_cvref_t<A>;
@@ -243,7 +243,8 @@ auto as_task(A&& awaited) {
     return plain(static_cast<plain&&>(awaited));
   } else {
     static_assert(requires(promise_base& promise) { static_cast<A&&>(awaited).awaited_by(promise); },
-                  "any_of() and all_of() await tasks, a std::vector of them (moved in), and what has awaited_by(promise)");
+                  "any_of() and all_of() await tasks, a std::vector of them (moved in), and what has "
+                  "awaited_by(promise)");
     using value = awaited_value<A>;
     static_assert(!std::is_reference_v<value>,
                   "what is awaited here gives a reference: write a task that gives any_of() or all_of() a value");

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include <millrace/base/crc32.hpp>
+#include <millrace/base/crc.hpp>
 
 namespace millrace::tar::detail {
 

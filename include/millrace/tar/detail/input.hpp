@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
@@ -70,6 +72,38 @@ class input {
   std::uint64_t base_;  // offset of current_'s first byte
   std::vector<bytes> queue_;
   std::size_t next_ = 0;
+};
+
+/// A body that was not all there when its header was read: shared if it still turns out to lie in one piece, gathered
+/// into memory of its own if not, or passed over.
+class body_collector {
+ public:
+  void begin(std::uint64_t size) noexcept {
+    wanted_ = size;
+    done_ = 0;
+  }
+
+  /// True when `out` is the whole body; false: more input is needed.
+  bool collect(input& in, bytes& out);
+
+  /// True when the whole body has been passed over.
+  bool skip(input& in) {
+    done_ += in.skip(wanted_ - done_);
+    return done_ == wanted_;
+  }
+
+  /// Passes over what is there; says how many bytes more that is not, and takes them for passed over.
+  std::uint64_t jump(input& in) {
+    skip(in);
+    return wanted_ - std::exchange(done_, wanted_);
+  }
+
+  void drop() noexcept { memory_ = writable_bytes(); }
+
+ private:
+  writable_bytes memory_;
+  std::uint64_t wanted_ = 0;
+  std::uint64_t done_ = 0;
 };
 
 }  // namespace millrace::tar::detail

@@ -161,8 +161,6 @@ class unpacker {
 
 }  // namespace millrace::tar::detail
 
-#include <millrace/tar/detail/unpack_members.hpp>
-
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
 #include <millrace/tar/detail/impl/unpacker.ipp>
 #endif

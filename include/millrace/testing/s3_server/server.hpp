@@ -26,7 +26,8 @@ namespace millrace::s3_server {
 /// Concurrency: objects(), faults(), log(), stats() and clock() are for any thread at any time; serve() and stop() for
 /// the thread of the loop. The server must outlive serve(). Dropping serve() closes every connection at once.
 ///
-/// A program of several files that does not link millrace::compiled compiles the server once if every file but one declares
+/// A program of several files that does not link millrace::compiled compiles the server once if every file but one
+/// declares
 ///
 ///     extern template class millrace::s3_server::basic_server<>;
 ///

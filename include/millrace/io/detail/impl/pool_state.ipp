@@ -17,9 +17,9 @@ MILLRACE_INLINE void pool_job::run() noexcept {
   if (waiter_ != nullptr) {
     executor_->post(*waiter_);
   } else {
-    const std::shared_ptr<away_count> away = std::move(away_);
+    const std::shared_ptr<orphan_count> orphans = std::move(orphans_);
     delete this;  // the function too: only then is nothing left
-    away->came_home();
+    orphans->remove();
   }
 }
 
@@ -84,12 +84,12 @@ MILLRACE_INLINE bool pool_job::start(std::shared_ptr<pool_state> pool, executor&
   return false;
 }
 
-MILLRACE_INLINE void pool_job::abandon(const std::shared_ptr<away_count>& away) noexcept {
+MILLRACE_INLINE void pool_job::abandon(const std::shared_ptr<orphan_count>& orphans) noexcept {
   if (executor_ != nullptr && !done_) {
     if (!pool_->withdraw(*this)) {
       waiter_ = nullptr;
-      away_ = away;
-      away_->left();
+      orphans_ = orphans;
+      orphans_->add();
       return;
     }
     executor_->operation_finished();

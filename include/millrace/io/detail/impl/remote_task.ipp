@@ -18,14 +18,14 @@ MILLRACE_INLINE void remote_task::send(executor& home, executor& away, ready_nod
   away.post_remote(start_);
 }
 
-MILLRACE_INLINE void remote_task::drop(const std::shared_ptr<away_count>& away) noexcept {
+MILLRACE_INLINE void remote_task::drop(const std::shared_ptr<orphan_count>& orphans) noexcept {
   waiter_ = nullptr;
   if (has_result_ || home_ == nullptr) {
     delete this;
   } else {
     cancelling_ = true;
-    dropped_by_ = away;
-    dropped_by_->left();
+    orphans_ = orphans;
+    orphans_->add();
     away_->post_remote(cancel_);
   }
 }
@@ -57,9 +57,9 @@ MILLRACE_INLINE void remote_task::complete() noexcept {
   if (waiter_ != nullptr) {
     home_->post(*waiter_);
   } else {
-    const std::shared_ptr<away_count> away = std::move(dropped_by_);
+    const std::shared_ptr<orphan_count> orphans = std::move(orphans_);
     delete this;
-    away->came_home();
+    orphans->remove();
   }
 }
 

@@ -10,7 +10,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/retry/retry_class.hpp>
-#include <millrace/retry/retry_hint.hpp>
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/wire/error_document.hpp>

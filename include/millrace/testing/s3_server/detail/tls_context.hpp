@@ -16,7 +16,7 @@
 #include <openssl/x509v3.h>
 
 #include <millrace/base/error.hpp>
-#include <millrace/testing/s3_server/tls_options.hpp>
+#include <millrace/testing/s3_server/options.hpp>
 
 namespace millrace::s3_server::detail {
 

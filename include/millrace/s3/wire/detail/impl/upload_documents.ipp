@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/crc32c.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/wire/detail/upload_documents.hpp>
 #include <millrace/s3/wire/detail/xml_legal.hpp>

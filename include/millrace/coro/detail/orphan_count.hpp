@@ -8,27 +8,27 @@
 
 namespace millrace::detail {
 
-/// How much of what a pipeline has dropped other threads still work on: functions on a pool that had begun, tasks on
+/// How many operations that a pipeline has dropped go on in other threads: functions on a pool that had begun, tasks on
 /// other loops. They may use what the program has lent to the pipeline, so the end of a run waits for them. One thread:
 /// the pipeline's.
-class away_count {
+class orphan_count {
  public:
-  /// Told once, when nothing is away any more.
+  /// Told once, when none is left.
   class listener : public waiter {
    public:
-    virtual void none_away() noexcept = 0;
+    virtual void none_left() noexcept = 0;
 
    protected:
     ~listener() = default;
   };
 
   bool none() const noexcept { return count_ == 0; }
-  void left() noexcept { ++count_; }
-  void came_home() noexcept {
+  void add() noexcept { ++count_; }
+  void remove() noexcept {
     if (--count_ > 0) return;
-    while (count_ == 0 && !listeners_.empty()) listeners_.pop().none_away();
+    while (count_ == 0 && !listeners_.empty()) listeners_.pop().none_left();
   }
-  /// For when there is something away.
+  /// Where there is one: tells `l` when none is left.
   void tell(listener& l) noexcept { listeners_.push(l); }
 
  private:
