@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/error.hpp>
@@ -96,8 +98,13 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
 class fill_steps_stage : public library_stage {
  public:
   explicit fill_steps_stage(std::shared_ptr<equal_state> shared) : shared_(std::move(shared)) {}
-  auto operator()(async_generator<sample> in) && {
-    return stream<sample>(fill_steps<sample>(std::move(in), std::move(shared_))).named("fill");
+  template <std::same_as<sample> Sample>  // a template: g++ 12 emits what a plain function names
+  auto operator()(async_generator<Sample> in) && {
+    return stream<Sample>(fill_steps<Sample>(std::move(in), std::move(shared_))).named("fill");
+  }
+  template <class T>
+  static constexpr void explain() {
+    static_assert(std::is_same_v<T, sample>, "equal_batches::fill() takes samples: it stands behind group_samples()");
   }
 
  private:
