@@ -5,7 +5,8 @@
 // beside fetch alone, in turns. Shards of 156 MB, lines of 1.6 KB: the data of the published measurement of torchdata's
 // S3FileLoader (276,921 lines/s at batch 512; on hardware that is not named, against S3 itself), which stands beside
 // ours for scale. Server in a process of its own on core 0, client on core 1.
-// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/lines_bench.cpp -o lines_bench -lcurl -luring -lssl -lcrypto -lexpat
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/lines_bench.cpp -o lines_bench -lcurl -luring -larchive
+//   -lssl -lcrypto -lexpat
 //
 //   lines_bench [shards per round, default 12]
 

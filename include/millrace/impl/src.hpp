@@ -75,7 +75,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/memory/impl/pixel_pool.ipp>
 #include <millrace/memory/impl/slab_pool.ipp>
 #include <millrace/memory/impl/writable_bytes.ipp>
-#include <millrace/records/impl/lines.ipp>
 #include <millrace/shards/detail/impl/archive_warnings.ipp>
 #include <millrace/shards/detail/impl/handed_on.ipp>
 #include <millrace/shards/detail/impl/part_times.ipp>
@@ -186,6 +185,10 @@ MILLRACE_QUIET_FRAMES
 #endif
 
 #if !defined(MILLRACE_WITHOUT_TAR)
+#include <millrace/records/impl/lines.ipp>
+#include <millrace/shards/detail/impl/unpack_ahead.ipp>
+#include <millrace/shards/detail/impl/unpack_job.ipp>
+#include <millrace/shards/detail/impl/unpack_objects.ipp>
 #include <millrace/shards/impl/untar.ipp>
 #include <millrace/tar/detail/impl/fiber.ipp>
 #include <millrace/tar/detail/impl/gzip_check.ipp>

@@ -15,6 +15,8 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/chunk.hpp>
+#include <millrace/shards/detail/unpack_objects.hpp>
+#include <millrace/shards/unpack_options.hpp>
 
 namespace millrace {
 
@@ -45,22 +47,33 @@ class line_batch {
 struct lines_options {
   std::size_t batch = 512;          ///< lines per batch; the last one of the stream may have fewer
   std::size_t max_line = 16 * MiB;  ///< a longer line is an error: nothing grows without bound
+  unpack_options unpack = {};       ///< of compressed shards
+  bool report = true;               ///< says in the log which compressed shards could not be verified
 };
 
 namespace detail {
 
-MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options);
+MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options,
+                                                           unpack_place place);
 
 }  // namespace detail
 
 /// Stage: chunks -> batches of lines (text, JSONL, CSV). Line ends are LF or CR LF and are not part of the lines; the
 /// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
-/// batch keeps it. Holds one batch. Throws decode_error for a line beyond options.max_line, and for a shard that begins
-/// like compressed data (gzip, bzip2, xz, zstd, lz4, zip, 7z): nothing is unpacked here.
+/// batch keeps it.
+///
+/// Shards that begin like compressed data (gzip, bzip2, xz, zstd, lz4), in whatever number of members or frames, are
+/// unpacked on a pool, several side by side, in order (see unpack_options); offsets count unpacked bytes then.
+///
+/// Bound: one batch and, from the first compressed shard on, options.unpack.bytes. Throws decode_error for a line
+/// beyond options.max_line and for a shard that is a zip or 7z archive; archive_error for compressed data that is cut
+/// or damaged.
 MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
-  return [options](async_generator<chunk> in) {
-    return stream<line_batch>(detail::split_lines(std::move(in), options)).named("lines");
+  return [options, place = detail::unpack_place(options.unpack)](async_generator<chunk> in) {
+    return stream<line_batch>(detail::split_lines(std::move(in), options, place))
+        .named("lines")
+        .bounded("lines, unpacked", 1, place.bytes);
   };
 }
 

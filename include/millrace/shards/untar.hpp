@@ -9,20 +9,27 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/member.hpp>
+#include <millrace/shards/detail/unpack_objects.hpp>
+#include <millrace/shards/unpack_options.hpp>
 #include <millrace/tar/archive_options.hpp>
 
 namespace millrace {
 
 namespace detail {
 
-MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> in, tar::archive_options options);
+MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> in, tar::archive_options options,
+                                                         unpack_place unpack);
 
 }  // namespace detail
 
 /// Stage: chunks -> members. Untars one object after the other as its pieces arrive. A plain tar is walked without
 /// copying: bodies are slices of the fetched slabs, except the few that straddle two. Compressed tars (gzip, bzip2, xz,
-/// zstd, lz4), zip and cpio are recognised by their first bytes and unpacked by libarchive in a fiber, on the loop's
-/// thread (a core unpacks 0.4 GB/s of gzip).
+/// zstd, lz4), zip and cpio are recognised by their first bytes and unpacked by libarchive: compressed tars on a pool,
+/// several objects side by side (see unpack_options; a core makes 0.4 GB/s of gzip), zip and cpio on the loop's thread.
+/// Members keep the order of the objects.
+///
+/// Bound: of plain tars, what is walked; from the first compressed object on `unpack.bytes` of pieces that wait, and
+/// for each object that is unpacked 4 MiB and a piece of its input.
 ///
 /// Directories, links and devices are passed over. A broken or cut archive is an archive_error with object and byte
 /// offset, after every member that came before it whole, whose number it says, as does an error of fetching; so is an
@@ -31,9 +38,11 @@ MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> 
 /// What is odd about an archive but no error (no end-of-archive block, as where a tar has been cut between two members)
 /// is said in the log, with the object: once for each of the first five, then as a number when the stage ends;
 /// not with `.members = {.report = false}`.
-MILLRACE_COROUTINE inline auto untar(tar::archive_options options = {}) {
-  return [options](async_generator<chunk> in) {
-    return stream<member>(detail::untar_members(std::move(in), options)).named("untar");
+MILLRACE_COROUTINE inline auto untar(tar::archive_options options = {}, unpack_options unpack = {}) {
+  return [options, place = detail::unpack_place(unpack)](async_generator<chunk> in) {
+    return stream<member>(detail::untar_members(std::move(in), options, place))
+        .named("untar")
+        .bounded("untar, unpacked", 1, place.bytes);
   };
 }
 

@@ -14,6 +14,9 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/records/lines.hpp>
+#include <millrace/shards/detail/archive_warnings.hpp>
+#include <millrace/shards/detail/unpack_objects.hpp>
+#include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/format.hpp>
 
 namespace millrace {
@@ -41,14 +44,7 @@ class line_splitter {
   void add_carried(line_batch& b);
   void check(std::size_t length) const;
 
-  /// No text begins like compressed data. Asked with each piece until there is enough of it: what has gone out as a
-  /// line before had a line feed so early that it was text.
-  void check_head();
-
-  static constexpr std::size_t head_bytes = 10;  // as many as bzip2 takes to be told from text
-
   const lines_options options_;
-  std::string head_;  // the first bytes of the shard
   std::shared_ptr<const shard> from_;
   bytes piece_;
   std::size_t at_ = 0;
@@ -64,10 +60,8 @@ MILLRACE_INLINE void line_splitter::feed(chunk&& c) {
     from_ = std::move(c.from);
     position_ = 0;
     ordinal_ = 0;
-    head_.clear();
   }
   piece_ = std::move(c.data);
-  if (head_.size() < head_bytes) check_head();
   at_ = 0;
   last_ = c.last;
   retained_ = false;
@@ -129,33 +123,36 @@ MILLRACE_INLINE void line_splitter::check(std::size_t length) const {
   }
 }
 
-MILLRACE_INLINE void line_splitter::check_head() {
-  head_.append(piece_.view().substr(0, head_bytes - head_.size()));
-  const tar::format kind = tar::detect(head_);
+/// As many as bzip2 takes to be told from text.
+inline constexpr std::size_t text_head_bytes = 10;
+
+/// No text begins like compressed data.
+MILLRACE_INLINE tar::format text_format(std::string_view head, const shard& of) {
+  const tar::format kind = tar::detect(head);
   switch (kind) {
     case tar::format::bzip2: {  // "BZh" may be somebody's name: a block, or the end, must follow
-      const std::string_view rest = std::string_view(head_).substr(std::min<std::size_t>(4, head_.size()));
-      if (rest != "1AY&SY" && rest != "\x17\x72\x45\x38\x50\x90") return;
-      break;
+      const std::string_view rest = head.substr(std::min<std::size_t>(4, head.size()));
+      return rest == "1AY&SY" || rest == "\x17\x72\x45\x38\x50\x90" ? kind : tar::format::unknown;
     }
-    case tar::format::gzip:
-    case tar::format::xz:
-    case tar::format::zstd:
-    case tar::format::lz4:
     case tar::format::zip:
     case tar::format::seven_zip:
-      break;
+      throw decode_error(std::string("this is a ") + tar::format_name(kind) + " archive and no text",
+                         where{of.shown(), 0, std::string()});
     default:
-      return;
+      return kind;
   }
-  throw decode_error(std::string("this is ") + tar::format_name(kind) + " data and no text: lines() does not unpack",
-                     origin(from_, 0, 0).at());
 }
 
-MILLRACE_COROUTINE_BODY async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options) {
+MILLRACE_COROUTINE_BODY async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options,
+                                                                unpack_place place) {
+  executor& ex = co_await this_executor();
+  archive_warnings warnings(ex, options.report, "lines");
   line_splitter splitter(options);
   line_batch b;
-  while (auto c = co_await in.next()) {
+  tar::archive_options limits;
+  auto pieces = unpack_objects(std::move(in), &text_format, text_head_bytes, limits, place);
+  while (auto c = co_await pieces.next()) {
+    if (c->last) warnings.add(*c->from, c->warning);
     splitter.feed(std::move(*c));
     c.reset();
     while (splitter.fill(b)) {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <millrace/flow/stream.hpp>
@@ -18,16 +19,16 @@ namespace millrace::detail {
 /// Throws `broken` again; an error that breaks `from` off, if there is one, says how many members came before it.
 [[noreturn]] void rethrow_from(std::exception_ptr broken, const shard* from, std::uint64_t handed_on);
 
-/// The loop behind untar() and untar_plain(). `Open(shard)` gives the reader of an object: anything with the interface
-/// of tar::reader.
+/// The loop behind untar() and untar_plain(). `Open(chunk)` gives the reader of the object that the chunk begins:
+/// anything with the interface of tar::reader.
 ///
 /// A member is handed on when the next one, the archive's end, or an error has been met: so the last one says that it
 /// is, and whoever groups members need not wait for the next archive, which may be missing.
 ///
 /// With `report`, what is unusual about an archive's end goes to the log.
-template <class Open, class Member = member>  // Member: see give()
-async_generator<Member> untar_chunks(async_generator<chunk> in, Open open, bool report) {
-  using reader_type = decltype(open(std::declval<const shard&>()));
+template <class Open, class Chunk, class Member = member>  // Member: see give()
+async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open, bool report) {
+  using reader_type = decltype(open(std::declval<const Chunk&>()));
   std::optional<reader_type> reader;
   std::shared_ptr<const shard> from;  // what the reader reads
   std::uint64_t ordinal = 0;
@@ -36,13 +37,13 @@ async_generator<Member> untar_chunks(async_generator<chunk> in, Open open, bool 
   executor& ex = co_await this_executor();
   archive_warnings warnings(ex, report);
   for (;;) {
-    std::optional<chunk> c;
+    std::optional<Chunk> c;
     std::exception_ptr broken;  // nothing can be yielded where it is caught
     try {
       c = co_await in.next();
       if (c && !reader) {
         from = c->from;
-        reader.emplace(open(*from));
+        reader.emplace(open(*c));
         ordinal = handed_on = 0;
       }
       if (c && !c->data.empty()) reader->feed(std::move(c->data));
@@ -72,7 +73,13 @@ async_generator<Member> untar_chunks(async_generator<chunk> in, Open open, bool 
       ++handed_on;
     }
     const bool whole = !broken && c && c->last;
-    if (whole) warnings.add(*c->from, reader->warning());
+    if (whole) {
+      std::string_view warning = reader->warning();
+      if constexpr (requires { c->warning; }) {
+        if (!c->warning.empty()) warning = c->warning;
+      }
+      warnings.add(*c->from, warning);
+    }
     if (held && (broken || whole || !c)) {
       held->last = whole;
       co_yield give(*held);

@@ -13,7 +13,8 @@ namespace millrace::detail {
 
 MILLRACE_COROUTINE_BODY async_generator<member> untar_plain_members(async_generator<chunk> in,
                                                                     tar::reader_options options) {
-  auto open = [options](const shard& s) {
+  auto open = [options](const chunk& c) {
+    const shard& s = *c.from;
     tar::reader_options own = options;
     if (s.size) own.object_bytes = *s.size;
     return tar::reader(s.shown(), own);

@@ -21,7 +21,7 @@ namespace millrace::tar::detail {
 /// A function with a stack of its own that can be left in the middle and entered again: turns a library that pulls its
 /// input into one that is pushed. 0.3 microseconds a switch (ucontext saves the signal mask by a system call).
 ///
-/// resume() and suspend() are called in turns, always on one thread. The function must have returned, or never have
+/// resume() and suspend() are called in turns, on one thread at a time. The function must have returned, or never have
 /// been started, when the fiber is destroyed: what is on its stack is not unwound. It must not let an exception out and
 /// must not suspend while one is being handled.
 class fiber {

@@ -30,7 +30,7 @@ namespace millrace::tar::detail {
 /// left whenever the callback has nothing to give or something has come out.
 ///
 /// Decompresses (gzip, bzip2, xz, zstd, lz4: data comes out in slabs) or reads members (zip, cpio). Everything is
-/// copied out of libarchive's memory. Stays on one thread, and where it was constructed. Destroying it in the middle
+/// copied out of libarchive's memory. One thread at a time; stays where it was constructed. Destroying it in the middle
 /// lets the callback fail, so that libarchive and the fiber run to their ends and free what they hold.
 class unpacker {
  public:
