@@ -10,6 +10,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/http/engine.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
