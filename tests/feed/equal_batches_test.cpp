@@ -47,7 +47,8 @@ stream<sample> samples_of(const dataset& data, const shard_epochs_options& o) {
 /// A run on virtual time: the batch is made when it is asked for.
 class virtual_run {
  public:
-  explicit virtual_run(stream<batch_of_samples> in, std::uint64_t seed = 0) : loop_(seed), in_(std::move(in)) {}
+  explicit virtual_run(stream<batch_of_samples> in) : in_(std::move(in)) {}
+  virtual_run(stream<batch_of_samples> in, std::uint64_t seed) : loop_(seed), in_(std::move(in)) {}
   std::optional<batch_of_samples> next() { return block_on(loop_, one(in_)); }
 
  private:

@@ -33,7 +33,8 @@ class rank_setting {
 ///   believes to be alone), or two processes have one index;
 /// - where a setting is not on all ranks what it is on rank 0: seeds, lists, options. All must give the same names.
 ///
-/// Three sums, of as many numbers as there are ranks or settings.
+/// Four sums, of as many numbers as there are ranks or settings. Where groups of processes see the same samples and so
+/// give the same rank, `sum` is over one process of each.
 void check_ranks(const sum_over_ranks& sum, const rank& mine, std::span<const rank_setting> settings);
 
 /// The same for what decides the order of epochs() and its batches: seed, epochs, index, size of batches, tracks, slice

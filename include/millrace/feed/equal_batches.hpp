@@ -238,12 +238,13 @@ class equal_run {
 ///     auto run = rt.run(std::move(training));
 ///     for (auto& batch : equal.of(run)) train(batch);
 ///
-/// fill() stands in front of what makes batches, of the same size. It fills up the last batch of an epoch, and goes on
-/// with batches of nothing (samples of weight() 0, without key, fields and origin, as epochs() of an index makes them)
-/// until of() says that the epoch has ended. of() asks the ranks, once before each batch: whether this step is one more
-/// of the epoch, as `how` defines it. So a step is taken on all ranks or on none. What was made ahead for an epoch that
-/// has ended is passed over; shards of it that are not begun are not read. An error in one rank's run is an error on
-/// all, in the same step. The first time, the ranks' settings and lists are compared (check_ranks()).
+/// fill() stands in front of what makes batches, of the same size; nothing behind it may leave samples out. It fills up
+/// the last batch of an epoch, and goes on with batches of nothing (samples of weight() 0, without key, fields and
+/// origin, as epochs() of an index makes them) until of() says that the epoch has ended. of() asks the ranks, once
+/// before each batch: whether this step is one more of the epoch, as `how` defines it. So a step is taken on all ranks
+/// or on none. What was made ahead for an epoch that has ended is passed over; shards of it that are not begun are not
+/// read. An error in one rank's run is an error on all, in the same step. The first time, the ranks' settings and lists
+/// are compared (check_ranks()).
 ///
 /// The sums are made on the thread that calls next(), where the ranks meet in every step anyway: their time is that of
 /// one more all-reduce of 24 bytes, and `sum` need not be safe for threads. A loop that is left early must be left by
