@@ -186,6 +186,7 @@ MILLRACE_QUIET_FRAMES
 
 #if !defined(MILLRACE_WITHOUT_TAR)
 #include <millrace/records/impl/lines.ipp>
+#include <millrace/records/impl/pack.ipp>
 #include <millrace/shards/detail/impl/unpack_ahead.ipp>
 #include <millrace/shards/detail/impl/unpack_job.ipp>
 #include <millrace/shards/detail/impl/unpack_objects.ipp>
