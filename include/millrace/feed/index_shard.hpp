@@ -6,18 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/feed/detail/indexed_object.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/shard_index.hpp>
-#include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/detail/archive_warnings.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/reader.hpp>
@@ -81,90 +79,6 @@ task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object,
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
-
-namespace detail {
-
-/// Reads an object from its beginning, or on from where one wants, one part at a time.
-class indexed_object {
- public:
-  indexed_object(std::shared_ptr<const storage> from, shard object, std::size_t part)
-      : from_(std::move(from)), object_(std::move(object)), slabs_(part) {}
-
-  const shard& object() const noexcept { return object_; }
-  bool sequential() const noexcept { return rest_ != nullptr; }
-  /// Whether nothing is at this offset or behind it.
-  bool ended(std::uint64_t at) const noexcept {
-    return sequential() ? rest_ended_ : short_ || (total_ && at >= *total_);
-  }
-  std::uint64_t size() const noexcept { return total_ ? *total_ : read_; }
-  std::optional<std::uint64_t> total() const noexcept { return total_; }
-
-  /// Bytes [at, at + length), fewer at the object's end. Of a sequential store the next ones, however many.
-  template <class = void>  // g++ 12 emits every inline coroutine that is none
-  task<bytes> read(std::uint64_t at, std::size_t length) {
-    if (rest_ != nullptr) {
-      bytes next = co_await rest_->next();
-      if (next.empty()) rest_ended_ = true;
-      read_ += next.size();
-      co_return std::move(next);
-    }
-    if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
-    storage::part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
-    if (object_.etag.empty()) object_.etag = p.etag;
-    if (p.total) {
-      if (object_.size && *object_.size != *p.total) {
-        throw changed_error("the object has " + std::to_string(*p.total) + " bytes, and had " +
-                                std::to_string(*object_.size) + " when it was listed",
-                            where{object_.shown(), std::nullopt, {}});
-      }
-      total_ = object_.size = p.total;
-    }
-    short_ = p.data.size() < length;
-    rest_ = std::move(p.rest);
-    read_ = at + p.data.size();
-    co_return std::move(p.data);
-  }
-
- private:
-  std::shared_ptr<const storage> from_;
-  shard object_;
-  slab_pool slabs_;
-  std::unique_ptr<sequential_rest> rest_;
-  bool rest_ended_ = false;
-  bool short_ = false;
-  std::optional<std::uint64_t> total_;
-  std::uint64_t read_ = 0;
-};
-
-inline tar::reader index_reader(const shard& object, bool headers_only) {
-  tar::reader_options how;
-  how.headers_only = headers_only;
-  if (object.size) how.object_bytes = *object.size;
-  return tar::reader(object.shown(), how);
-}
-
-/// The bytes that a member takes in an archive that begins with `head`, on average; 0 where that shows no header.
-inline std::uint64_t mean_member_of(const shard& object, const bytes& head) {
-  tar::reader reader = index_reader(object, true);
-  reader.feed(head);
-  tar::entry e;
-  std::uint64_t members = 0;
-  std::uint64_t extent = 0;
-  for (std::uint64_t fed = head.size();;) {
-    if (reader.next(e)) {
-      ++members;
-      extent = e.data_offset + (e.size + 511) / 512 * 512;
-      continue;
-    }
-    if (reader.done()) break;
-    const std::uint64_t next = reader.skip();
-    if (next <= fed) break;
-    fed = next;
-  }
-  return members == 0 ? 0 : extent / members;
-}
-
-}  // namespace detail
 
 template <class Storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,

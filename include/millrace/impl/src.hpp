@@ -47,6 +47,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/detail/impl/item_place.ipp>
 #include <millrace/flow/impl/shuffle.ipp>
 #include <millrace/flow/impl/stream.ipp>
+#include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/feed/detail/indexed_object.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::size_t length) {
+  if (rest_ != nullptr) {
+    bytes next = co_await rest_->next();
+    if (next.empty()) rest_ended_ = true;
+    read_ += next.size();
+    co_return std::move(next);
+  }
+  if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
+  storage::part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
+  if (object_.etag.empty()) object_.etag = p.etag;
+  if (p.total) {
+    if (object_.size && *object_.size != *p.total) {
+      throw changed_error("the object has " + std::to_string(*p.total) + " bytes, and had " +
+                              std::to_string(*object_.size) + " when it was listed",
+                          where{object_.shown(), std::nullopt, {}});
+    }
+    total_ = object_.size = p.total;
+  }
+  short_ = p.data.size() < length;
+  rest_ = std::move(p.rest);
+  read_ = at + p.data.size();
+  co_return std::move(p.data);
+}
+
+MILLRACE_INLINE tar::reader index_reader(const shard& object, bool headers_only) {
+  tar::reader_options how;
+  how.headers_only = headers_only;
+  if (object.size) how.object_bytes = *object.size;
+  return tar::reader(object.shown(), how);
+}
+
+MILLRACE_INLINE std::uint64_t mean_member_of(const shard& object, const bytes& head) {
+  tar::reader reader = index_reader(object, true);
+  reader.feed(head);
+  tar::entry e;
+  std::uint64_t members = 0;
+  std::uint64_t extent = 0;
+  for (std::uint64_t fed = head.size();;) {
+    if (reader.next(e)) {
+      ++members;
+      extent = e.data_offset + (e.size + 511) / 512 * 512;
+      continue;
+    }
+    if (reader.done()) break;
+    const std::uint64_t next = reader.skip();
+    if (next <= fed) break;
+    fed = next;
+  }
+  return members == 0 ? 0 : extent / members;
+}
+
+}  // namespace millrace::detail
