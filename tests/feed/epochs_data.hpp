@@ -25,6 +25,9 @@
 
 namespace millrace::test {
 
+/// What is wrong with an object.
+enum class harm { missing, cut, denied, changed, broken };
+
 /// Objects in memory, whose answers take random virtual time; it notes what is under way, and does harm where it is
 /// told to.
 class dataset_store final : public storage {
@@ -36,6 +39,7 @@ class dataset_store final : public storage {
   std::uint64_t delay_us = 0;  // the longest
   std::string missing;         // this one is not there
   std::string cut;             // answers for this one are a byte short
+  std::map<std::string, harm> bad;  // by URL
   mutable std::uint64_t requests = 0;
   mutable std::uint64_t read_bytes = 0;
   mutable std::uint64_t busy = 0;
@@ -58,7 +62,13 @@ class dataset_store final : public storage {
     const where at{object.shown(), offset, {}};
     if (object.url == missing) throw io_error(2, "there is no such object", at);
     if (!wanted.empty() && wanted != etag) throw changed_error("it is no longer the version " + wanted, at);
-    const std::string_view all = objects.at(object.url);
+    const auto wrong = bad.find(object.url);
+    const auto is = [&](harm h) { return wrong != bad.end() && wrong->second == h; };
+    if (is(harm::missing)) throw io_error(2, "there is no such object", at);
+    if (is(harm::denied)) throw io_error(13, "access denied", at);
+    if (is(harm::changed)) throw changed_error("it is no longer the version " + wanted, at);
+    std::string_view all = objects.at(object.url);
+    if (is(harm::cut)) all = all.substr(0, all.size() / 2);
     std::string_view asked = all.substr(std::min<std::size_t>(offset, all.size()), length);
     if (object.url == cut) asked.remove_suffix(1);
     read_bytes += asked.size();
@@ -71,6 +81,11 @@ class dataset_store final : public storage {
       p.data = slab.share(0, asked.size());
     } else {
       p.data = bytes::copy(asked);
+    }
+    if (is(harm::broken)) {
+      std::string other(p.data.view());
+      for (char& c : other) c = static_cast<char>(c ^ 1);
+      p.data = bytes::copy(other);
     }
     co_return std::move(p);
   }
@@ -128,6 +143,8 @@ class delivered {
  public:
   std::vector<std::pair<std::uint64_t, std::string>> samples;  // epoch * 2^32 + position, key
   std::size_t padding = 0;
+  std::vector<std::uint64_t> empty;    // where that stands, as in `samples`
+  std::vector<lost_shard> lost;
   std::vector<std::uint64_t> batches;  // by epoch
   std::string state;                   // behind the last one
 };
@@ -143,6 +160,7 @@ inline task<void> take_batches_of(stream<sample> in, std::size_t batch, std::siz
     const std::uint64_t epoch = s->mark.epoch;
     if (s->weight() == 0) {
       ++out.padding;
+      out.empty.push_back(epoch << 32 | s->mark.position);
     } else {
       const bool right = s->fields.size() == 2 && (*s)["txt"].view() == s->key && s->from.from->epoch == epoch;
       out.samples.emplace_back(epoch << 32 | s->mark.position, right ? s->key : "wrong: " + s->key);
@@ -152,6 +170,7 @@ inline task<void> take_batches_of(stream<sample> in, std::size_t batch, std::siz
       ++out.batches[static_cast<std::size_t>(epoch)];
     }
   }
+  out.lost = position->lost();
   out.state = mark.known && !mark.whole ? "inside a step" : position->state(mark);
 }
 

@@ -5,24 +5,32 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/decode/parse_label.hpp>
+#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/from_range.hpp>
+#include <millrace/flow/interleave.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar.hpp>
+#include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/writer.hpp>
 
+#include "tests/feed/epochs_data.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
 
@@ -68,6 +76,29 @@ auto labels_of(const std::string& url, const mill::s3::client& s3) {
 }
 // end skip
 
+// begin shards
+auto bearing(std::shared_ptr<const mill::index_set> indexes, const std::shared_ptr<const mill::storage>& store,
+             const std::string& prefix, mill::rank r) {
+  return mill::epochs(std::move(indexes), store,
+                      {.seed = 7,
+                       .batch = 256,
+                       .rank = r,
+                       .prefix = prefix,
+                       .failures = {.then = mill::on_failure::skip, .limit = 10000}});  // samples of this rank
+}
+// end shards
+
+// begin listed
+auto opened(mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store) {
+  const auto open = [store](const mill::shard& s) {
+    return mill::from_range(std::vector<mill::shard>{s}) | mill::fetch(store) | mill::untar_plain() |
+           mill::group_samples();
+  };
+  return mill::epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::map(open) |
+         mill::interleave({.width = 8, .failures = {.then = mill::on_failure::skip, .limit = 10}});  // shards
+}
+// end listed
+
 // begin catch
 std::string train(mill::stream<std::int64_t> labels) {
   std::size_t steps = 0;
@@ -103,4 +134,20 @@ TEST_CASE("the guide's failures are what its page says", "[guide]") {
   CHECK(train(labels_of("s3://corpus/two.tar", s3)) == "bad data: 2 of 4");
   CHECK(train(labels_of("s3://corpus/cut.tar", s3)) == "archive: s3://corpus/cut.tar");
   CHECK(train(labels_of("s3://corpus/none.tar", s3)) == "store: NoSuchKey");
+}
+
+TEST_CASE("the guide's page on failures: bad shards") {
+  const mill::test::dataset data({5, 6, 7}, 300);
+  data.store->bad["mem:101.tar"] = mill::test::harm::cut;
+  mill::runtime rt;
+  std::size_t empty = 0;
+  auto run = rt.run(bearing(data.indexes, data.store, "mem:", {}));
+  while (const auto s = run.next()) empty += s->weight() == 0;
+  CHECK(empty == 6 + 256 - 18);
+  CHECK(run.stats().lost.at(0).samples == 6);
+  std::size_t whole = 0;
+  for (const mill::sample& s : rt.run(opened(mill::shards("mem:10{0..2}.tar"), data.store))) {
+    whole += s.from.url() != "mem:101.tar";
+  }
+  CHECK(whole == 3 * 12);
 }

@@ -20,13 +20,19 @@ class epoch_mark {
  public:
   std::uint64_t seed = 0;  ///< of the training
   std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of padding: the number of samples
+  std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of what fills up: its end
   std::uint64_t next = 0;      ///< where all ranks stand when they have taken up to here; means something where `whole`
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch
-  bool padding = false;     ///< not a sample: it fills up the epoch's last batch, and has weight 0
+  /// Not a sample, and of weight 0: it fills up the epoch's last batch, or stands in the place (position) of a sample that
+  /// could not be had.
+  bool padding = false;
   bool disordered = false;  ///< of several: one came behind a later one
+
+  /// Whether it has a place in the canonical order, which an index gives: then batches keep their sizes, whatever is left
+  /// out.
+  bool placed() const noexcept { return known && next != 0; }
 
   /// Becomes the mark of all up to `later`.
   void join(const epoch_mark& later) noexcept {

@@ -53,8 +53,9 @@ class basic_batch_row {
 
   /// What the sample counts; 1 where nothing is said.
   void weight(float w) const noexcept { parts_->weights[index_] = w; }
-  /// The row of what only fills the batch up: zeros, of weight 0.
+  /// The row of what only fills the batch up: zeros, of weight 0, without a key.
   void fill_up() const {
+    key(std::string());
     for (std::size_t i = 0; i < layout().fields().size(); ++i) {
       const tensor_view place = field(i);
       if (place.bytes() != 0) std::memset(place.data(), 0, place.bytes());
@@ -100,12 +101,17 @@ class basic_batch_builder {
   bool complete() const noexcept { return parts_->joined == capacity(); }
 
   /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be
-  /// decoded leaves no hole). No row may be written any more: whoever wrote one must have handed over to this thread.
-  host_batch seal() && {
+  /// decoded leaves no hole). Where samples have places in an epoch's order (epoch_mark::placed), each of the first
+  /// `rows` rows that a sample joined stays: one that is not done() is filled up, so that batches keep their size. No row
+  /// may be written any more: whoever wrote one must have handed over to this thread.
+  host_batch seal(std::size_t rows = static_cast<std::size_t>(-1)) && {
     detail::batch_parts<>& p = *parts_;
     std::size_t n = 0;
     for (std::size_t i = 0; i < p.filled.size(); ++i) {
-      if (p.filled[i] == 0) continue;
+      if (p.filled[i] == 0) {
+        if (!p.mark.placed() || i >= rows || i >= p.joined) continue;
+        row(i).fill_up();
+      }
       if (n != i) move_row(i, n);
       ++n;
     }

@@ -77,10 +77,14 @@ class write_row {
 template <class = void>
 class seal_rows_stage : public library_stage {
  public:
-  seal_rows_stage(const batch_options& options, std::size_t batches) noexcept
-      : last_(options.last), has_pool_(options.on != nullptr), batches_(batches), bytes_(batches * options.bytes) {}
+  seal_rows_stage(const batch_options& options, const failure_policy& judged, std::size_t batches) noexcept
+      : last_(options.last),
+        has_pool_(options.on != nullptr),
+        judged_(judged),
+        batches_(batches),
+        bytes_(batches * options.bytes) {}
   stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, "batch"))
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, judged_, "batch"))
         .named("batch")
         .bounded(batches_, bytes_);
   }
@@ -88,6 +92,7 @@ class seal_rows_stage : public library_stage {
  private:
   last_batch last_;
   bool has_pool_;
+  failure_policy judged_;
   std::size_t batches_, bytes_;
 };
 
@@ -104,11 +109,13 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   const std::size_t batches = (2 * std::size_t(threads) + samples - 1) / samples + 1;
   map_concurrent_options work;
   work.on = options.on;
-  work.failures = options.failures;
+  const bool holds_places = detail::holds_places<T>(options.failures);
+  if (!holds_places) work.failures = options.failures;
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
   auto writing = detail::apply_stage(
-      std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>(detail::write_row()), work));
-  return detail::apply_stage(std::move(writing).named("write_rows", ""), detail::seal_rows_stage<>(options, batches));
+      std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places), work));
+  detail::seal_rows_stage<> sealing(options, holds_places ? options.failures : failure_policy(), batches);
+  return detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing));
 }
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/batch.hpp>
+#include <millrace/flow/detail/failures.hpp>
+#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 
 namespace millrace {
@@ -23,7 +26,9 @@ struct fill_batches_options {
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
-  failure_policy failures = {};        ///< what happens to items for which the function throws: skip leaves them out
+  /// What happens to items for which the function throws: skip leaves them out, or, of samples of epochs() with an index,
+  /// zeros of weight 0 in their place.
+  failure_policy failures = {};
 };
 
 namespace detail {
@@ -53,9 +58,13 @@ class placed {
 /// What is left of it when its row is written.
 class written {
  public:
-  written(std::shared_ptr<batch_builder> b, bool is_last) noexcept : batch(std::move(b)), last(is_last) {}
+  written(std::shared_ptr<batch_builder> b, std::size_t r, bool is_last) noexcept
+      : batch(std::move(b)), row(r), last(is_last) {}
   std::shared_ptr<batch_builder> batch;
+  std::size_t row;
   bool last;  // of its batch
+  std::exception_ptr failure;  // of a row that keeps its place all the same
+  item_place place;            // of its item
 };
 
 /// Where items go: row after row, and to another batch when one is full or the next item is of another epoch.
@@ -98,17 +107,41 @@ async_generator<placed<T>> place_items(async_generator<T> source, batch_pool poo
   }
 }
 
+/// Whether items that fail keep their rows, as those of epochs() must: then the stage that seals batches judges them.
+template <class T>
+bool holds_places(const failure_policy& policy) noexcept {
+  return has_mark_v<T> && policy.then == on_failure::skip;
+}
+
 template <class T, class F>
 class row_writer {
  public:
-  explicit row_writer(F f) : f_(std::move(f)) {}
+  /// With `holds_places` a failure is not thrown: the row keeps its place, without being done.
+  row_writer(F f, bool holds_places) : f_(std::move(f)), holds_places_(holds_places) {}
   written operator()(placed<T> p) const {
+    written out(p.batch, p.row, p.last);
+    if (!holds_places_) {
+      write(std::move(p));
+      return out;
+    }
+    out.place.note(p.item);
+    try {
+      write(std::move(p));
+    } catch (...) {
+      out.place.complete();
+      out.failure = std::current_exception();
+    }
+    return out;
+  }
+
+ private:
+  void write(placed<T> p) const {
     const batch_row row = p.batch->row(p.row);
     if constexpr (has_mark_v<T>) {
       if (detail::mark_of_item(p.item).padding) {
         row.fill_up();
         row.done();
-        return written(std::move(p.batch), p.last);
+        return;
       }
     }
     if constexpr (std::is_same_v<std::invoke_result_t<const F&, T&&, const batch_row&>, bool>) {
@@ -117,49 +150,61 @@ class row_writer {
       f_(std::move(p.item), row);
       row.done();
     }
-    return written(std::move(p.batch), p.last);
   }
 
- private:
   F f_;
+  bool holds_places_;
 };
 
 /// Of items that a policy leaves out nothing comes: their batch is complete when the next one, or the end, is there.
+/// Those that keep their places come with their failure, and are judged here.
 template <class Rows, class Batch = host_batch>
-async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, const char* stage) {
+async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, failure_policy policy,
+                                    const char* name) {
   executor& ex = co_await this_executor();
   if (!has_pool && ex.runtime() == nullptr) {
-    throw configuration_error(std::string(stage) + ": the function needs a pool to run on: .on = pool, or a runtime");
+    throw configuration_error(std::string(name) + ": the function needs a pool to run on: .on = pool, or a runtime");
   }
+  stage_record* const stage = co_await this_stage();
+  failures<> bad(policy, ex, stage, name);
   std::shared_ptr<batch_builder> current;
+  std::size_t rows = 0;  // of it that have come
   for (;;) {
     auto w = co_await source.next();
     const bool ended = !w;
     if (current != nullptr && (ended || w->batch != current)) {
       const bool dropped = last == last_batch::drop && !current->complete();
-      Batch sealed = std::move(*current).seal();
+      Batch sealed = std::move(*current).seal(rows);
       current.reset();
       if (sealed.size() != 0 && !dropped) co_yield give(sealed);
     }
-    if (ended) co_return;
+    if (ended) break;
+    if (w->failure) {
+      static_cast<void>(bad.forgive(std::exchange(w->failure, nullptr), w->place));  // skip, or it throws
+    } else {
+      bad.succeeded();
+    }
     const bool is_last = w->last;
+    rows = w->row + 1;
     current = std::move(w->batch);
     w.reset();
     if (!is_last) continue;
     const bool dropped = last == last_batch::drop && !current->complete();
-    Batch full = std::move(*current).seal();
+    Batch full = std::move(*current).seal(rows);
     current.reset();
     if (full.size() != 0 && !dropped) co_yield give(full);
   }
+  bad.finish();
 }
 
 template <class = void>
 class seal_batches_stage : public library_stage {
  public:
-  seal_batches_stage(last_batch last, bool has_pool, std::size_t items, std::size_t bytes) noexcept
-      : last_(last), has_pool_(has_pool), items_(items), bytes_(bytes) {}
+  seal_batches_stage(last_batch last, bool has_pool, const failure_policy& policy, std::size_t items,
+                     std::size_t bytes) noexcept
+      : last_(last), has_pool_(has_pool), policy_(policy), items_(items), bytes_(bytes) {}
   stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, "fill_batches"))
+    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, policy_, "fill_batches"))
         .named("fill_batches")
         .bounded(items_, bytes_);
   }
@@ -167,6 +212,7 @@ class seal_batches_stage : public library_stage {
  private:
   last_batch last_;
   bool has_pool_;
+  failure_policy policy_;
   std::size_t items_, bytes_;
 };
 
@@ -212,12 +258,14 @@ class fill_batches_stage : public detail::library_stage {
       work.limit = options_.limit;
       work.on = options_.on;
       work.bytes = options_.bytes;
-      work.failures = options_.failures;
+      const bool holds_places = detail::holds_places<T>(options_.failures);
+      if (!holds_places) work.failures = options_.failures;
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
-      auto writing =
-          detail::apply_stage(std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_)), work));
-      return detail::apply_stage(std::move(writing), detail::seal_batches_stage<>(options_.last, options_.on != nullptr,
-                                                                                  batches, bytes));
+      auto writing = detail::apply_stage(
+          std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places), work));
+      detail::seal_batches_stage<> sealing(options_.last, options_.on != nullptr,
+                                           holds_places ? options_.failures : failure_policy(), batches, bytes);
+      return detail::apply_stage(std::move(writing), std::move(sealing));
     }
   }
 
@@ -245,6 +293,8 @@ class fill_batches_stage : public detail::library_stage {
 /// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it.
 /// A batch holds samples of one epoch, where they say theirs (epoch_mark). For the padding of epochs() `f` is not
 /// called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f` sets to 1 is the device's mask).
+/// Where an index gives samples their places, one that is left out, by false or by on_failure::skip, is such a row too:
+/// all ranks have equally many batches of equal size, also where nothing of one could be decoded.
 /// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
 /// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
 /// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws

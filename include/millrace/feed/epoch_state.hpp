@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,10 @@ class epoch_state {
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
   hash128 index;  ///< index_set::digest()
+  /// Samples that could not be had before here, of the rank that wrote the state, by the numbers of their shards: of
+  /// those that lost most. Left out of the text where there are none.
+  std::map<std::uint64_t, std::uint64_t> holes;
+  std::uint64_t other_holes = 0;  ///< of all other shards
 
   /// JSON, about 150 bytes:
   /// `{"millrace":"epochs","version":1,"seed":7,"epoch":3,"position":40960,"tracks":960,"slice":32,"index":"9c.."}`.
@@ -40,6 +45,10 @@ class epoch_state {
   void check(const epoch_state& now) const;
 
   friend bool operator==(const epoch_state&, const epoch_state&) = default;
+
+ private:
+  std::string holes_text() const;
+  bool read_holes(std::string_view text);
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -51,7 +60,30 @@ inline std::string epoch_state::text() const {
   };
   return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
          member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
-         index.text() + "\"}";
+         index.text() + '"' + holes_text() + '}';
+}
+
+inline std::string epoch_state::holes_text() const {
+  if (holes.empty() && other_holes == 0) return {};
+  std::string text = ",\"holes\":\"";
+  for (const auto& [shard, samples] : holes) text += std::to_string(shard) + ':' + std::to_string(samples) + ' ';
+  return text + std::to_string(other_holes) + '"';
+}
+
+inline bool epoch_state::read_holes(std::string_view text) {
+  for (;;) {
+    const std::optional<std::uint64_t> number = text::take_decimal<std::uint64_t>(text);
+    if (!number) return false;
+    if (text.empty()) {
+      other_holes = *number;
+      return true;
+    }
+    if (text.front() != ':') return false;
+    text.remove_prefix(1);
+    const std::optional<std::uint64_t> samples = text::take_decimal<std::uint64_t>(text);
+    if (!samples || text.empty() || text.front() != ' ' || !holes.emplace(*number, *samples).second) return false;
+    text.remove_prefix(1);
+  }
 }
 
 inline epoch_state epoch_state::parse(std::string_view text) {
@@ -77,6 +109,8 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<hash128> index = hash128::parse(json->find("index").value_or(std::string_view()));
   if (!index) fail("the state has no digest \"index\"");
   out.index = *index;
+  const std::optional<std::string_view> lost = json->find("holes");
+  if (lost && !out.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
   return out;
 }
 

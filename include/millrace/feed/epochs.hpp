@@ -2,20 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <exception>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 
-#include <millrace/base/detail/shown_url.hpp>
-#include <millrace/base/error.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/feed/detail/epoch_reader.hpp>
+#include <millrace/feed/detail/epochs_position.hpp>
+#include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
-#include <millrace/feed/rank_share.hpp>
+#include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/sample.hpp>
@@ -57,6 +55,12 @@ namespace millrace {
 /// a wrong checksum or header, io_error for a short answer, each with the object and the byte. Thrown here, before
 /// anything is read: configuration_error for options that contradict each other, an index without samples, a shard that
 /// the store does not serve, and a state, given as options.resume, of another order.
+///
+/// Losses: with on_failure::skip in options.failures, what is thrown above for a sample leaves an entry of weight 0 in
+/// its place, as padding is, and nothing else moves: order, batches and states of all ranks stay as they are. Later
+/// samples of that shard are asked for all the same. What was lost is listed by shard in the log at the stream's end
+/// and in run_stats::lost; a state has the numbers of its own rank, and a resume asks for what lies behind it again.
+/// Members of a group of ranks that must see the same samples should not skip: what one loses another may have.
 template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options);
 
@@ -65,110 +69,38 @@ stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& sto
 
 namespace detail {
 
-/// The state of a training that epochs() feeds.
-class epochs_position final : public stream_position {
- public:
-  epochs_position(const epoch_state& begin, std::uint64_t samples, const epochs_options& options)
-      : begin_(begin), samples_(samples), batch_(options.batch), world_(options.rank.world_size) {}
-
-  std::string state(const epoch_mark& delivered) const override {
-    epoch_state now = begin_;
-    if (delivered.known) {
-      const bool over = delivered.next == samples_;
-      now.epoch = delivered.epoch + (over ? 1 : 0);
-      now.position = over ? 0 : delivered.next;
-    }
-    return now.text();
-  }
-  std::optional<std::uint64_t> batches() const override { return steps_from(samples_, 0, batch_, world_); }
-
- private:
-  epoch_state begin_;
-  std::uint64_t samples_;
-  std::uint64_t batch_;
-  std::uint64_t world_;
-};
-
-/// What is checked before anything is read.
-inline epochs_source checked_source(std::shared_ptr<const index_set> indexes, std::shared_ptr<const storage> store,
-                                    const epochs_options& options, epoch_state& begin) {
-  if (indexes == nullptr || indexes->samples() == 0) throw configuration_error("epochs: the index has no samples");
-  options.rank.check();
-  if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
-    throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
-  }
-  if (!options.pad && options.rank.world_size > 1) {
-    throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
-  }
-  if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
-  epochs_source source;
-  source.prefix = std::string(options.prefix);
-  source.options = options;
-  source.options.prefix = source.options.resume = {};
-  epoch_walk::plan& walk = source.walk;
-  walk.counts = indexes->counts();
-  walk.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
-  walk.seed = options.seed;
-  walk.batch = options.batch;
-  walk.index = options.rank.index;
-  walk.world = options.rank.world_size;
-  walk.pad = options.pad;
-  walk.end_epoch = options.first_epoch + options.epochs;
-  static_cast<void>(sample_order(walk.counts, 0, 0, walk.order));  // refuses what is out of range
-  begin.seed = options.seed;
-  begin.epoch = options.first_epoch;
-  begin.tracks = walk.order.tracks;
-  begin.slice = walk.order.slice;
-  begin.index = indexes->digest();
-  if (!options.resume.empty()) {
-    const epoch_state saved = epoch_state::parse(options.resume);
-    saved.check(begin);
-    if (saved.epoch < options.first_epoch || saved.epoch > walk.end_epoch) {
-      throw configuration_error("resume: the state is in epoch " + std::to_string(saved.epoch) +
-                                ", which is not one of this training");
-    }
-    if (saved.position >= indexes->samples()) {
-      throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
-                                " of an epoch of " + std::to_string(indexes->samples()));
-    }
-    begin.epoch = saved.epoch;
-    begin.position = saved.position;
-  }
-  walk.begin_epoch = begin.epoch;
-  walk.begin = begin.position;
-  source.indexes = std::move(indexes);
-  source.store = std::move(store);
-  for (std::uint64_t i = 0; i < source.indexes->size(); ++i) {
-    const std::string url = source.url(i);
-    if (!source.store->serves(url)) {
-      throw configuration_error("no store is configured for this URL (.prefix stands in front of the index's names)",
-                                where{detail::shown_url(url), std::nullopt, {}});
-    }
-  }
-  return source;
-}
-
 template <class Sample>
 async_generator<Sample> deal_epochs(epochs_source source) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
+  const failure_policy policy = source.options.failures;
+  const std::shared_ptr<epoch_losses> losses = source.losses;
+  // Losses are items that are handed on, and counted by shard: not in the stage's account.
+  failures<> bad(policy, ex, nullptr, "epochs");
   epoch_reader<Sample> reader(std::move(source), ex, stage);
   for (;;) {
     reader.plan();
     if (reader.ended()) break;
     while (!reader.ready()) co_await reader.arrived().wait();
     Sample s = reader.take();
+    if (const std::exception_ptr failure = reader.failure()) {
+      if (!bad.forgive(failure, item_place())) break;
+      reader.note_loss();
+    } else if (s.weight() != 0) {
+      bad.succeeded();
+    }
     co_yield give(s);
   }
+  bad.finish();
+  if (policy.report) say_losses(ex, losses->list());
 }
 
 }  // namespace detail
 
 template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options) {
-  epoch_state begin;
-  detail::epochs_source source = detail::checked_source(std::move(indexes), detail::storage_of(store), options, begin);
-  auto position = std::make_shared<detail::epochs_position>(begin, source.indexes->samples(), options);
+  detail::epochs_source source(std::move(indexes), detail::storage_of(store), options);
+  auto position = std::make_shared<detail::epochs_position>(source);
   return stream<sample>(detail::deal_epochs<sample>(std::move(source)))
       .named("epochs", "raise its .bytes or .requests")
       .bounded(options.ahead, options.bytes)

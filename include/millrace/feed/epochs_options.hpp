@@ -8,6 +8,7 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/data/rank.hpp>
+#include <millrace/flow/failure_policy.hpp>
 
 namespace millrace {
 
@@ -17,7 +18,10 @@ struct epochs_options {
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on
   std::uint64_t first_epoch = 0;  ///< its number
   std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
-  millrace::rank rank = {};       ///< which of how many; the members of a group that see the same samples give the same
+  /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next one has an
+  /// order of its own.
+  std::uint64_t take_batches = 0;
+  millrace::rank rank = {};  ///< which of how many; the members of a group that see the same samples give the same
   /// Whether the last batch of an epoch is filled up with entries of weight 0. Without, it is shorter; with several
   /// ranks it must be filled up.
   bool pad = true;
@@ -29,6 +33,9 @@ struct epochs_options {
   /// Empty: from the beginning.
   std::string_view resume = {};
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
+  /// What is done about samples that cannot be had: skip leaves an entry of weight 0 in their place, and .limit and .rate
+  /// are of this rank's samples in this run. With several ranks, not on_failure::stop.
+  failure_policy failures = {};
 
   // How it is read; nothing of this changes the order.
   std::size_t ahead = 4096;     ///< samples that are planned ahead of the consumer

@@ -58,7 +58,10 @@ class interleave_stage : public detail::library_stage {
 ///
 /// A generator is dropped when it has ended. Errors: what a generator throws is thrown after the items that it gave
 /// before, in its turn, and stops all others; what the stream of generators throws is thrown when the turn comes to the
-/// generator that is missing (in order of arrival: when the open ones have ended).
+/// generator that is missing (in order of arrival: when the open ones have ended). `.failures` bears what generators
+/// throw, counted in generators; what the stream of them throws always ends it.
+/// In order, items of two epochs do not mix, where they say theirs (epoch_mark): a generator that has come to the next
+/// epoch waits until all are there.
 /// A source whose stages declare more than `.inner_bytes`, where that is stated, is a configuration_error in its turn.
 /// Dropping the stage drops everything. Throws configuration_error for a width or an `ahead` of 0.
 inline interleave_stage interleave(interleave_options options = {}) { return interleave_stage(options); }

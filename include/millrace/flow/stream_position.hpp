@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/lost_shard.hpp>
 
 namespace millrace {
 
@@ -20,6 +22,8 @@ class stream_position {
   virtual std::string state(const epoch_mark& delivered) const = 0;
   /// Batches of an epoch on every rank; nothing where that is not known beforehand.
   virtual std::optional<std::uint64_t> batches() const = 0;
+  /// What the source could not have, by shard, and was told to bear.
+  virtual std::vector<lost_shard> lost() const = 0;
 };
 
 }  // namespace millrace

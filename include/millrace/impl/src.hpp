@@ -47,6 +47,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/detail/impl/item_place.ipp>
 #include <millrace/flow/impl/shuffle.ipp>
 #include <millrace/flow/impl/stream.ipp>
+#include <millrace/feed/detail/impl/epoch_losses.ipp>
+#include <millrace/feed/detail/impl/epochs_position.ipp>
+#include <millrace/feed/detail/impl/epochs_source.ipp>
 #include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>

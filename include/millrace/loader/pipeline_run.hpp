@@ -105,7 +105,9 @@ class pipeline_run {
   /// What has happened so far; thread-safe. Valid after the end too.
   run_stats stats() const {
     check();
-    return state_->account.snapshot();
+    run_stats now = state_->account.snapshot();
+    if (position_ != nullptr) now.lost = position_->lost();
+    return now;
   }
 
   /// Where the training stands behind the item that the loop has in hand, whatever was made ahead of it: a text (JSON,

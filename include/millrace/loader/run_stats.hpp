@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
+#include <millrace/data/lost_shard.hpp>
 
 namespace millrace {
 
@@ -46,6 +47,7 @@ class basic_run_stats {
   std::int64_t next_p99_ns = 0;
   std::int64_t next_max_ns = 0;
   std::vector<stage_stats> stages;  ///< sources first
+  std::vector<lost_shard> lost;     ///< what epochs() could not have and was told to bear; of pipeline_run::stats()
 
   /// The table that is shown at the end of a run, the sentence about the bottleneck included.
   std::string table() const {
@@ -72,6 +74,10 @@ class basic_run_stats {
                     static_cast<long long>(s.failed), static_cast<long long>(s.items + s.failed));
       text += line;
     }
+    for (std::size_t i = 0; i < lost.size() && i < 10; ++i) {
+      text += "lost " + std::to_string(lost[i].samples) + " samples of " + lost[i].shard + ": " + lost[i].reason + '\n';
+    }
+    if (lost.size() > 10) text += "and samples of " + std::to_string(lost.size() - 10) + " more shards\n";
     text += "training thread: " + rates() + " in " + in_seconds(seconds);
     if (items > 0) text += ", the first after " + in_seconds(first_after);
     text += '\n';

@@ -20,6 +20,7 @@
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
+#include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
@@ -32,18 +33,6 @@
 #include <millrace/tar/reader.hpp>
 
 namespace millrace::detail {
-
-/// What epochs() reads, when it has been checked.
-class epochs_source {
- public:
-  std::shared_ptr<const index_set> indexes;
-  std::shared_ptr<const storage> store;
-  std::string prefix;
-  epoch_walk::plan walk;
-  epochs_options options;  // without the texts
-
-  std::string url(std::uint64_t shard) const { return prefix + (*indexes)[static_cast<std::size_t>(shard)].name(); }
-};
 
 /// The schedule behind epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
 /// track that no request reads yet, those of the slice that the rank will take one after the other become a piece,
@@ -81,18 +70,45 @@ class epoch_reader {
   bool ready() const noexcept { return ahead_.front().piece == nullptr || range_of(ahead_.front()).done; }
   notifier& arrived() noexcept { return arrived_; }
 
-  /// The next sample. Throws what went wrong with it.
+  /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why.
   Sample take() {
     const planned next = std::move(ahead_.front());
     ahead_.pop_front();
+    failure_ = nullptr;
     Sample s;
     s.mark = next.mark;
     if (next.piece == nullptr) return s;
     slice_piece::range& r = range_of(next);
     if (r.reading) r.reading = spawned<void>();
-    if (r.error) std::rethrow_exception(r.error);
-    fill(s, next.piece->at(next.number).place, r);
+    failure_ = r.error;
+    if (failure_ == nullptr) {
+      try {
+        fill(s, next.piece->at(next.number).place, r);
+        return s;
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    }
+    failed_shard_ = next.piece->at(next.number).place.shard;
+    s = Sample();
+    s.mark = failed_ = next.mark;
+    s.mark.padding = true;
     return s;
+  }
+  const std::exception_ptr& failure() const noexcept { return failure_; }
+  /// After a failure of take(): the sample is lost, and that is borne.
+  void note_loss() {
+    std::string reason;
+    try {
+      std::rethrow_exception(failure_);
+    } catch (const error& e) {
+      reason = e.reason();
+    } catch (const std::exception& e) {
+      reason = e.what();
+    } catch (...) {
+      reason = "an exception that is no std::exception";
+    }
+    source_.losses->add(failed_, failed_shard_, source_.shown(failed_shard_), reason);
   }
 
  private:
@@ -349,6 +365,9 @@ class epoch_reader {
   std::uint64_t step_begin_ = 0;
 
   notifier arrived_;
+  std::exception_ptr failure_;  // of the sample taken last
+  epoch_mark failed_;           // where it stands
+  std::uint64_t failed_shard_ = 0;
   std::size_t held_ = 0;                                                    // bytes
   std::size_t busy_ = 0;                                                    // requests
   std::deque<std::pair<std::weak_ptr<slice_piece>, std::size_t>> waiting_;  // requests, the most urgent first

@@ -14,6 +14,12 @@
 
 namespace millrace::detail {
 
+/// Where an epoch of `samples` ends of which each of `world` ranks takes `batches` batches; 0: all.
+inline std::uint64_t end_of_epoch(std::uint64_t samples, std::uint64_t batch, std::uint64_t world,
+                                  std::uint64_t batches) noexcept {
+  return batches == 0 || batches >= steps_from(samples, 0, batch, world) ? samples : batches * batch * world;
+}
+
 /// What one rank takes, and when: the marks of its samples one after the other, step by step and epoch by epoch, from
 /// any position on. Nothing is materialised but the positions of one step.
 class epoch_walk {
@@ -29,6 +35,7 @@ class epoch_walk {
     bool pad = true;
     std::uint64_t begin_epoch = 0;
     std::uint64_t begin = 0;      // the position there
+    std::uint64_t end = 0;        // of every epoch: a position, or that behind the last
     std::uint64_t end_epoch = 0;  // behind the last one
   };
 
@@ -41,7 +48,7 @@ class epoch_walk {
   /// The next entry; false behind the last epoch.
   bool next(epoch_mark& out) {
     while (given_ == entries_) {
-      if (reached_ >= plan_.counts->samples()) {
+      if (reached_ >= plan_.end) {
         ++epoch_;
         reached_ = 0;
         order_.reset();
@@ -49,17 +56,16 @@ class epoch_walk {
       if (epoch_ >= plan_.end_epoch) return false;
       begin_step();
     }
-    const std::uint64_t samples = plan_.counts->samples();
     out = epoch_mark();
     out.known = true;
     out.seed = plan_.seed;
     out.epoch = epoch_;
     out.padding = given_ >= mine_.size();
-    out.position = out.padding ? samples : mine_[given_];
+    out.position = out.padding ? plan_.end : mine_[given_];
     ++given_;
     out.whole = plan_.world == 1 || given_ == entries_;
     out.next = plan_.world == 1 && !out.padding ? out.position + 1 : reached_;
-    out.last = given_ == entries_ && reached_ == samples;
+    out.last = given_ == entries_ && reached_ == plan_.end;
     return true;
   }
 
@@ -73,7 +79,7 @@ class epoch_walk {
     if (order_ == nullptr) {
       order_ = std::make_unique<const sample_order>(plan_.counts, plan_.seed, epoch_, plan_.order);
     }
-    step_ = step_at(plan_.counts->samples(), reached_, plan_.batch, plan_.world);
+    step_ = step_at(plan_.end, reached_, plan_.batch, plan_.world);
     share_.positions(step_, mine_);
     reached_ = step_.begin + step_.count;
     given_ = 0;

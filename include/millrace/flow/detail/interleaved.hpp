@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -11,8 +13,12 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/detail/inner_bounds.hpp>
+#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/detail/puller.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/order.hpp>
 
 namespace millrace {
@@ -25,6 +31,8 @@ struct interleave_options {
   /// What the stages of one source may declare to hold, for run_options::budget: more is an error when the source is
   /// opened. 0: not stated.
   std::size_t inner_bytes = 0;
+  /// What happens to sources that throw: skip ends such a source alone, behind the items that it gave before.
+  failure_policy failures = {};
 };
 
 namespace detail {
@@ -62,14 +70,15 @@ class open_sources {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     return true;
   }
-  /// Drops a source that has ended; throws what it ended with.
-  void close(source& ended) {
-    ended.rethrow();
+  /// Drops a source that has ended; returns what it ended with, null for its own end.
+  std::exception_ptr close(source& ended) {
+    std::exception_ptr error = ended.take_error();
     std::size_t at = 0;
     while (all_[at].get() != &ended) ++at;
     if (at < given_) --given_;
     all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(at));
     room_.notify();
+    return error;
   }
 
   /// In order of arrival: the source whose item came first, null when there is none.
@@ -124,6 +133,19 @@ class open_sources {
   spawned<void> opener_;            // declared last: destroyed first
 };
 
+/// Judges how a source ended: whether the stream goes on. Throws what is not to be borne.
+inline bool goes_on(failures<>& bad, std::exception_ptr ended_with) {
+  if (ended_with) return bad.forgive(std::move(ended_with), item_place());
+  bad.succeeded();
+  return true;
+}
+
+/// The epoch of an item that says it; 0 for others.
+template <class T>
+std::uint64_t epoch_of(const T& item) {
+  return detail::mark_of_item(item).epoch;
+}
+
 template <class Source, class T = typename Source::value_type>
 async_generator<T> interleaved_in_turn(async_generator<Source> sources, interleave_options options,
                                        std::size_t bytes) {
@@ -132,7 +154,11 @@ async_generator<T> interleaved_in_turn(async_generator<Source> sources, interlea
   const delivery<T> yielded = co_await this_delivery<T>();
   open_sources<Source> open(sources, options, bytes, yielded);
   open.start(ex, stage);
+  failures<> bad(options.failures, ex, stage, "interleave");
   std::vector<puller<T>*> places(options.width, nullptr);
+  std::uint64_t epoch = 0;
+  std::uint64_t following = UINT64_MAX;  // the least of those that were passed over
+  std::size_t passed_over = 0;           // turns in a row, because the place is at another epoch
   for (std::size_t turn = 0; !places.empty();) {
     puller<T>*& place = places[turn];
     while (place == nullptr) {
@@ -143,18 +169,32 @@ async_generator<T> interleaved_in_turn(async_generator<Source> sources, interlea
     if (place == nullptr) {  // the stream has ended: one place less
       places.erase(places.begin() + static_cast<std::ptrdiff_t>(turn));
       if (turn == places.size()) turn = 0;
+      passed_over = 0;
       continue;
     }
     while (!place->has_item() && !place->ended()) co_await open.wait();
     if (!place->has_item()) {
-      open.close(*std::exchange(place, nullptr));
+      if (!goes_on(bad, open.close(*std::exchange(place, nullptr)))) co_return;
       continue;  // the same place's turn again
     }
+    const std::uint64_t its = epoch_of(place->front());
+    if (its != epoch) {  // sources of the next epoch wait for those of this one
+      following = std::min(following, its);
+      if (++passed_over == places.size()) {
+        epoch = std::exchange(following, UINT64_MAX);
+        passed_over = 0;
+      }
+      turn = turn + 1 == places.size() ? 0 : turn + 1;
+      continue;
+    }
+    following = UINT64_MAX;
+    passed_over = 0;
     place->hand_over();
     co_yield give(place->front());
     place->pop();
     turn = turn + 1 == places.size() ? 0 : turn + 1;
   }
+  bad.finish();
 }
 
 template <class Source, class T = typename Source::value_type>
@@ -165,14 +205,16 @@ async_generator<T> interleaved_as_they_come(async_generator<Source> sources, int
   const delivery<T> yielded = co_await this_delivery<T>();
   open_sources<Source> open(sources, options, bytes, yielded);
   open.start(ex, stage);
+  failures<> bad(options.failures, ex, stage, "interleave");
   for (;;) {
     if (puller<T>* const ended = open.find_ended()) {  // first: neither an error nor a new source waits for the others
-      open.close(*ended);
+      if (!goes_on(bad, open.close(*ended))) co_return;
     } else if (puller<T>* const arrived = open.first_arrived()) {
       arrived->hand_over();
       co_yield give(arrived->front());
       arrived->pop();
     } else if (open.none_open() && open.no_more_sources()) {
+      bad.finish();
       co_return;
     } else {
       co_await open.wait();

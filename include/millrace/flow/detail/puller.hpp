@@ -48,6 +48,9 @@ class puller {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
+  /// The same without throwing it; null where it did not throw.
+  std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
+
   T& front() noexcept { return queue_.front(); }
   void hand_over() {
     handed_ = true;

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/lost_shard.hpp>
+#include <millrace/feed/detail/epochs_source.hpp>
+#include <millrace/flow/stream_position.hpp>
+
+namespace millrace::detail {
+
+/// The state of a training that epochs() feeds.
+class epochs_position final : public stream_position {
+ public:
+  explicit epochs_position(const epochs_source& source);
+
+  MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
+  MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
+  MILLRACE_INLINE std::vector<lost_shard> lost() const override;
+
+ private:
+  epoch_state begin_;
+  std::uint64_t end_;  // of an epoch
+  std::uint64_t batch_;
+  std::uint64_t world_;
+  std::shared_ptr<epoch_losses> losses_;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/detail/impl/epochs_position.ipp>
+#endif

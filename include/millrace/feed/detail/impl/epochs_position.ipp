@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/feed/detail/epochs_position.hpp>
+#include <millrace/feed/rank_share.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE epochs_position::epochs_position(const epochs_source& source)
+    : begin_(source.begin),
+      end_(source.walk.end),
+      batch_(source.walk.batch),
+      world_(source.walk.world),
+      losses_(source.losses) {}
+
+MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) const {
+  epoch_state now = begin_;
+  if (delivered.known) {
+    const bool over = delivered.next >= end_;
+    now.epoch = delivered.epoch + (over ? 1 : 0);
+    now.position = over ? 0 : delivered.next;
+    losses_->write(now);
+  }
+  return now.text();
+}
+
+MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {
+  return steps_from(end_, 0, batch_, world_);
+}
+
+MILLRACE_INLINE std::vector<lost_shard> epochs_position::lost() const { return losses_->list(); }
+
+}  // namespace millrace::detail
