@@ -12,7 +12,9 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/feed/epoch_plan.hpp>
+#include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/s3/client.hpp>
 
@@ -24,6 +26,7 @@ namespace {
 
 const char* const usage =
     "millrace-plan PREFIX|FOLDER|INDEX [--world RANKS] [--batch SAMPLES] [--tracks T] [--slice SAMPLES]\n"
+    "  [--take-batches N] [--memory-mb MIB_A_RANK]\n"
     "  [--seed S] [--epoch E] [--price-1000 PER_1000_REQUESTS] [--price-gb PER_GB] [--latency-ms MS] [--mb-s "
     "MB_A_SECOND]";
 
@@ -42,6 +45,8 @@ int main(int count, char** texts) {
   options.epoch = given.number("--epoch", 0);
   options.order.tracks = given.number("--tracks", options.order.tracks);
   options.order.slice = given.number("--slice", 0);
+  options.take_batches = given.number("--take-batches", 0);
+  options.memory = given.number("--memory-mb", mill::epochs_options().bytes / mill::MiB) * mill::MiB;
   options.price_of_1000_requests = given.decimal("--price-1000");
   options.price_of_gigabyte = given.decimal("--price-gb");
   options.request_seconds = given.decimal("--latency-ms") / 1000;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <millrace/device/fill_batches.hpp>
+#include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -321,7 +322,7 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
   const std::shared_ptr<const storage> store = data.store;
   const auto keys_of = [&](const failure_policy& policy, std::size_t width) {
     const auto open = [store](const shard& s) {
-      return from_range(std::vector<shard>{s}) | fetch(store, {.part = 4 * KiB}) | untar_plain({.report = false}) |
+      return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain({.report = false}) |
              group_samples();
     };
     auto in = epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
@@ -362,6 +363,47 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
     little.limit = 2;
     CHECK_THROWS_AS(keys_of(little, width), too_many_failures);
   }
+}
+
+TEST_CASE("what a training will cost is said before anything is read, and small data sets are told which tracks fit") {
+  const dataset data({400, 500, 3}, 3000);
+  epochs_options o{.seed = 3, .batch = 4, .rank = {.index = 0, .world_size = 2}};
+  o.slice = 8;
+  const stream<sample> planned = data.open(o);
+  const epoch_plan plan = epoch_plan::of_training(*data.indexes, o, {.price_of_1000_requests = 0.4});
+  CHECK(plan.batches == planned.position()->batches());
+  CHECK(plan.cost > 0);
+  CHECK_THAT(planned.plan(), Contains("113 batches on each of 2 ranks") && Contains("960 tracks are many"));
+  CHECK(data.store->requests == 0);
+  CHECK((from_range(std::vector<int>{1}) | map([](int i) { return i; })).plan().empty());
+
+  // The requests are about those that are made; the first samples of tracks, which are read alone, beside.
+  for (const std::uint64_t tracks : {12U, 60U, 960U}) {
+    for (const std::size_t bytes : {16 * MiB, 2 * MiB}) {
+      INFO(tracks << " tracks, " << bytes << " bytes");
+      o.tracks = tracks;
+      o.bytes = bytes;
+      data.store->requests = 0;
+      for (o.rank.index = 0; o.rank.index < 2; ++o.rank.index) delivered_by(data.open(o), 4);
+      const auto made = static_cast<double>(data.store->requests);
+      const auto due = static_cast<double>(epoch_plan::of_training(*data.indexes, o).requests);
+      CHECK(due < made * 1.1);
+      CHECK(due > (made - static_cast<double>(2 * tracks)) * 0.75);
+    }
+  }
+
+  std::vector<std::string> lines;
+  runtime_options how;
+  how.log = [](void* self, const char* line) { static_cast<std::vector<std::string>*>(self)->emplace_back(line); };
+  how.log_context = &lines;
+  runtime rt(how);
+  o.tracks = 960;
+  for (o.rank.index = 0; o.rank.index < 2; ++o.rank.index) {
+    auto run = rt.run(data.open(o) | batch(4));
+    CHECK(run.next());
+  }
+  REQUIRE(lines.size() == 1);  // of the first rank
+  CHECK_THAT(lines[0], Contains("epochs: 960 tracks are many for 903 samples") && Contains("with 64 tracks"));
 }
 
 TEST_CASE("only so many batches of every epoch are taken, the last of them says so, and a resume keeps to it") {

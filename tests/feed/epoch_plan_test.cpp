@@ -149,6 +149,47 @@ TEST_CASE("a plan says what would be better") {
   CHECK(advice({.world = 160, .batch = 1}) == "A rank has fewer than 8 tracks: 1920 tracks would shuffle better.");
   CHECK(advice({.world = 8, .batch = 32, .order = {.slice = 256}}) ==
         "A track is shorter than a slice: some slices are read for several tracks.");
+  CHECK(advice({.world = 8, .batch = 32, .order = {.tracks = 3840, .slice = 256}}) ==
+        "3840 tracks are many for 100000 samples: a request brings about 23 of the 256 of a slice; with 256 tracks it "
+        "would bring about 154, and shuffle less.");
+}
+
+TEST_CASE("tracks that are many for a data set are named, with as many as fit") {
+  CHECK(tracks_advice(10240, {.tracks = 960, .slice = 32}, 1).empty());
+  CHECK_THAT(tracks_advice(10239, {.tracks = 960, .slice = 32}, 1),
+             Catch::Matchers::Contains("a request brings about 8 of the 32") &&
+                 Catch::Matchers::Contains("with 256 tracks it would bring about 17"));
+  CHECK_THAT(tracks_advice(1000, {.tracks = 960, .slice = 256}, 1),
+             Catch::Matchers::Contains("brings about 1 of the 256") && Catch::Matchers::Contains("with 2 tracks "));
+  CHECK_THAT(tracks_advice(1000, {.tracks = 960, .slice = 256}, 64), Catch::Matchers::Contains("with 64 tracks "));
+  CHECK_THAT(tracks_advice(3, {.tracks = 960, .slice = 256}, 1), Catch::Matchers::Contains("with 1 track "));
+  CHECK(tracks_advice(1000, {.tracks = 64, .slice = 256}, 64).empty());
+  CHECK(tracks_advice(0, {}, 1).empty());
+  CHECK(tracks_advice(5, {.tracks = 960, .slice = 1}, 1).empty() == (3 * 5 >= 960));
+}
+
+TEST_CASE("a plan counts the batches that are taken, and what a small budget costs") {
+  const auto counts = counted(std::vector<std::uint64_t>(100, 1000));
+  plan_options o{.world = 4, .batch = 25};
+  const epoch_plan all = epoch_plan::of(counts, 100000 * 1000, o);
+  CHECK(all.batches == 1000);
+  o.take_batches = 250;
+  const epoch_plan some = epoch_plan::of(counts, 100000 * 1000, o);
+  CHECK(some.batches == 250);
+  CHECK(some.padding == 0);
+  CHECK(some.most_rank_samples == 6250);
+  CHECK(some.bytes == 25000 * 1000);
+  CHECK(some.requests == (all.requests + 2) / 4);
+  o.take_batches = 0;
+  o.memory = 1 * GiB;
+  CHECK(epoch_plan::of(counts, 100000 * 1000, o).requests == all.requests);
+  CHECK(epoch_plan::of(counts, 100000 * 1000, o).advice == all.advice);
+  o.memory = 2 * 241 * 1001 * 4;  // four samples of each of 240 slices, twice; a visit reads 26 on average
+  const epoch_plan little = epoch_plan::of(counts, 100000 * 1000, o);
+  CHECK(little.requests == all.requests + 6 * all.slice_visits);
+  CHECK(little.rank_memory <= o.memory);
+  REQUIRE(little.advice.size() == all.advice.size() + 1);
+  CHECK_THAT(little.advice.back(), Catch::Matchers::Contains("holds 4 of the 32 samples of each slice"));
 }
 
 TEST_CASE("the memory of a plan from indexes is that of the largest slices") {

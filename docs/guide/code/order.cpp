@@ -11,7 +11,9 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/epochs.hpp>
+#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/rank_share.hpp>
@@ -34,6 +36,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/feed/epochs_data.hpp"
+#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;
@@ -54,6 +57,28 @@ bool flipped(const mill::sample& s) {
   return s.random(flip).uniform() < 0.5;
 }
 // end random
+
+// begin groups
+mill::rank group_of(const mill::rank& mine, std::uint32_t members) {  // neighbours see the same samples
+  return {.index = mine.index / members, .world_size = mine.world_size / members};
+}
+// end groups
+
+// begin plan
+std::string plan_of(const mill::index_set& indexes, const mill::epochs_options& training) {
+  const mill::epoch_plan plan = mill::epoch_plan::of_training(
+      indexes, training, {.price_of_1000_requests = 0.0004, .price_of_gigabyte = 0, .request_seconds = 0.03});
+  return std::to_string(plan.batches) + " batches, cost " + std::to_string(plan.cost) + "\n" + plan.text();
+}
+// end plan
+
+// begin kept
+mill::stream<mill::sample> training_of(mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store,
+                                       const std::string& file, const std::string& saved) {
+  return mill::epochs(std::move(list), store,
+                      {.seed = 7, .epochs = 3, .batch = 4, .resume = saved, .index_file = file});
+}
+// end kept
 
 // begin index
 std::vector<mill::sample_place> samples_of(const mill::index_set& set, std::uint64_t epoch, mill::rank r) {
@@ -218,4 +243,36 @@ TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
   std::vector<std::size_t> sizes;
   for (const std::vector<mill::sample>& b : rt.run(std::move(training))) sizes.push_back(b.size());
   CHECK(sizes == std::vector<std::size_t>{4, 4, 4, 4, 3, 4, 4, 4, 4, 3, 4, 4, 4, 4, 3});
+}
+
+TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]") {
+  const mill::test::dataset data({5, 6, 7}, 300);
+  // Four processes in groups of two.
+  std::vector<std::vector<std::string>> got(4);
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    mill::epochs_options o{.seed = 7, .epochs = 2, .batch = 4, .rank = group_of({.index = r, .world_size = 4}, 2)};
+    for (const auto& [position, key] : mill::test::delivered_by(data.open(o), 4).samples) {
+      got[r].push_back(std::to_string(position) + key);
+    }
+  }
+  CHECK(got[0] == got[1]);
+  CHECK(got[2] == got[3]);
+  CHECK(got[0].size() + got[2].size() == 36);
+  CHECK(plan_of(*data.indexes, {.batch = 4}).substr(0, 16) == "5 batches, cost ");
+
+  mill::test::temporary_folder at;
+  const std::string file = at.file("index");
+  mill::runtime rt;
+  std::string saved;
+  std::size_t samples = 0;
+  for (const int most : {2, 1000}) {
+    auto run = rt.run(training_of(mill::shards("mem:10{0..2}.tar"), data.store, file, saved) | mill::batch(4));
+    for (int n = 0; n < most; ++n) {
+      const auto b = run.next();
+      if (!b) break;
+      for (const mill::sample& s : *b) samples += s.weight() != 0;
+    }
+    saved = run.state();
+  }
+  CHECK(samples == 3 * 18);
 }

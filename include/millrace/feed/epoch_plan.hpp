@@ -15,11 +15,15 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/feed/detail/epoch_walk.hpp>
+#include <millrace/feed/detail/slice_piece.hpp>
+#include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shuffle_quality.hpp>
+#include <millrace/feed/tracks_advice.hpp>
 
 namespace millrace {
 
@@ -30,6 +34,8 @@ struct plan_options {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   order_options order = {};      ///< with an index
+  std::uint64_t take_batches = 0;  ///< with an index: epochs_options::take_batches
+  std::uint64_t memory = 0;        ///< with an index: epochs_options::bytes; 0: as much as open slices need
   std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
   /// What the store takes, in any currency; 0: not said.
   double price_of_1000_requests = 0;
@@ -45,6 +51,9 @@ class epoch_plan {
  public:
   /// From an index: the canonical order.
   static epoch_plan of(const index_set& indexes, const plan_options& options);
+  /// Of what epochs() of these indexes would read with these options; of `prices` what says prices and speeds. It is
+  /// what stream::plan() says, too, in words.
+  static epoch_plan of_training(const index_set& indexes, const epochs_options& training, plan_options prices = {});
   /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
   static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
                        const plan_options& options);
@@ -78,6 +87,7 @@ class epoch_plan {
 
  private:
   void price(const plan_options& options, double mean_sample);
+  void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -143,10 +153,11 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   if (plan.samples == 0) return plan;
   const std::uint64_t tracks = order.tracks();
   const double mean = static_cast<double>(sample_bytes) / static_cast<double>(plan.samples);
+  const std::uint64_t end = detail::end_of_epoch(plan.samples, options.batch, options.world, options.take_batches);
 
-  plan.batches = steps_from(plan.samples, 0, options.batch, options.world);
-  const std::uint64_t a_step = step_at(plan.samples, 0, options.batch, options.world).count;
-  const order_step last = step_at(plan.samples, (plan.batches - 1) * a_step, options.batch, options.world);
+  plan.batches = steps_from(end, 0, options.batch, options.world);
+  const std::uint64_t a_step = step_at(end, 0, options.batch, options.world).count;
+  const order_step last = step_at(end, (plan.batches - 1) * a_step, options.batch, options.world);
   plan.padding = options.batch * options.world - last.count;
   const std::uint64_t before = (plan.batches - 1) * options.batch;
   plan.least_rank_samples = before + last.count / options.world;
@@ -192,11 +203,57 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   if (tracks % options.world != 0) {
     plan.advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
   }
-  if (plan.samples < tracks * order.slice()) {
+  const order_options how{.tracks = tracks, .slice = order.slice()};
+  if (std::string sentence = tracks_advice(plan.samples, how, options.world); !sentence.empty()) {
+    plan.advice.push_back(std::move(sentence));
+  } else if (plan.samples < tracks * order.slice()) {
     plan.advice.push_back("A track is shorter than a slice: some slices are read for several tracks.");
+  }
+  plan.read_in_pieces(options, how, mean);
+  if (end < plan.samples) {  // of every track the same share
+    const double share = static_cast<double>(end) / static_cast<double>(plan.samples);
+    for (std::uint64_t* const n : {&plan.bytes, &plan.requests, &plan.most_rank_requests, &plan.slice_visits}) {
+      *n = static_cast<std::uint64_t>(static_cast<double>(*n) * share + 0.5);
+    }
   }
   plan.price(options, mean);
   return plan;
+}
+
+/// Where the memory does not hold a slice of every track, slices are read in pieces: by more requests, as neighbours of
+/// a slice come one by one from all over it, and small gaps between them are read with them.
+inline void epoch_plan::read_in_pieces(const plan_options& options, const order_options& order, double mean_sample) {
+  if (options.memory == 0) return;
+  const auto each = static_cast<std::uint64_t>(mean_sample) + 1;
+  const std::uint64_t piece = detail::samples_of_piece(options.memory, order.tracks, options.world, each, order.slice);
+  const std::uint64_t visit = (samples + slice_visits - 1) / slice_visits;  // samples of one, about
+  if (piece >= visit) return;
+  const std::uint64_t gap = epochs_options().gap;
+  const std::uint64_t span = (visit - 1) * piece / (piece + 1) * each;  // from its first sample to its last
+  const std::uint64_t ranges = each > gap ? piece : std::min(piece, 1 + span / (2 * piece * each + gap));
+  const std::uint64_t times = (visit + piece - 1) / piece * ranges;
+  const std::uint64_t before = requests;
+  requests += slice_visits * (times - 1);
+  most_rank_requests = static_cast<std::uint64_t>(static_cast<double>(most_rank_requests) *
+                                                  static_cast<double>(requests) / static_cast<double>(before));
+  rank_memory = std::min(rank_memory, options.memory);
+  const std::uint64_t enough = 2 * (order.tracks / options.world + 1) * each * order.slice;
+  advice.push_back("A budget of " + detail::in_bytes(options.memory) + " holds " + std::to_string(piece) + " of the " +
+                   std::to_string(order.slice) + " samples of each slice that is open: about " +
+                   std::to_string(requests) + " requests; with " + detail::in_bytes(enough) + " there would be " +
+                   std::to_string(before) + '.');
+}
+
+inline epoch_plan epoch_plan::of_training(const index_set& indexes, const epochs_options& training,
+                                          plan_options prices) {
+  prices.world = training.rank.world_size;
+  prices.batch = training.batch;
+  prices.seed = training.seed;
+  prices.epoch = training.first_epoch;
+  prices.order = {.tracks = training.tracks, .slice = training.slice != 0 ? training.slice : indexes.slice()};
+  prices.take_batches = training.take_batches;
+  prices.memory = training.bytes;
+  return of(indexes, prices);
 }
 
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
@@ -204,6 +261,7 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
   const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
   const std::uint64_t largest = plan.samples == 0 ? 0 : detail::largest_slice(indexes, options.order.slice);
   plan.rank_memory = std::min(indexes.sample_bytes(), open * largest);
+  if (options.memory != 0) plan.rank_memory = std::min(plan.rank_memory, options.memory);
   return plan;
 }
 

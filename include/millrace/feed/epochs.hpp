@@ -4,15 +4,18 @@
 
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/feed/detail/epoch_reader.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
+#include <millrace/feed/tracks_advice.hpp>
 #include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
@@ -50,6 +53,10 @@ namespace millrace {
 /// the first sample of each track is read by itself, so that the first batch waits for no slice. Nothing is asked of
 /// the store but ranges, no listing and no HEAD; `If-Match` has the ETag of the index. `store` is as in fetch().
 ///
+/// A small data set (fewer samples than a third of tracks times slice) is read in smaller pieces than slices, down to
+/// single samples: a line in the runtime's log says so, and which .tracks would fit. stream::plan() says what an epoch
+/// will cost before anything is read.
+///
 /// Cancellation: dropping the stream ends all transfers at once. Errors, thrown in the place of the sample in the
 /// order: those of the store, stale_index_error where an object is not the version that was indexed, archive_error for
 /// a wrong checksum or header, io_error for a short answer, each with the object and the byte. Thrown here, before
@@ -77,6 +84,10 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   const std::shared_ptr<epoch_losses> losses = source.losses;
   // Losses are items that are handed on, and counted by shard: not in the stage's account.
   failures<> bad(policy, ex, nullptr, "epochs");
+  if (ex.runtime() != nullptr && source.options.rank.index == 0) {
+    const std::string advice = tracks_advice(source.walk.counts->samples(), source.walk.order, source.walk.world);
+    if (!advice.empty()) say(ex, "millrace: epochs: " + advice);
+  }
   epoch_reader<Sample> reader(std::move(source), ex, stage);
   for (;;) {
     reader.plan();

@@ -12,6 +12,12 @@
 
 namespace millrace {
 
+/// Where epochs() of a list gets its index from.
+enum class index_use : unsigned char {
+  build,     ///< from epochs_options::index_file; where there is none, it is made and written there
+  required,  ///< from there; where there is none, that is an error
+};
+
 /// See epochs(). Texts are copied by it.
 struct epochs_options {
   std::uint64_t seed = 0;
@@ -32,6 +38,10 @@ struct epochs_options {
   /// What pipeline_run::state() gave: goes on behind it, with this or another number of ranks or size of batches.
   /// Empty: from the beginning.
   std::string_view resume = {};
+  /// Of epochs() of a list: what is done where there is no index yet, and the path of the file that it is kept in. Empty:
+  /// it is made for every run anew, and not kept.
+  index_use index = index_use::build;
+  std::string_view index_file = {};
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
   /// What is done about samples that cannot be had: skip leaves an entry of weight 0 in their place, and .limit and .rate
   /// are of this rank's samples in this run. With several ranks, not on_failure::stop.

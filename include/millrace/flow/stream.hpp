@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,13 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   /// What positioned() declared; null when nobody did, and where several sources did.
   std::shared_ptr<const stream_position> position() const noexcept {
     return about_.many_positions ? nullptr : about_.position;
+  }
+
+  /// What an epoch of the source will cost and give, before anything is read: batches, requests, bytes, memory, in a few
+  /// lines for people. epochs() of an index knows; empty for others. epoch_plan has the numbers, and prices.
+  std::string plan() const {
+    const std::shared_ptr<const stream_position> source = position();
+    return source == nullptr ? std::string() : source->plan();
   }
 
   /// Keeps `object` as long as the generator: see async_generator::keep().

@@ -22,6 +22,8 @@ class stream_position {
   virtual std::string state(const epoch_mark& delivered) const = 0;
   /// Batches of an epoch on every rank; nothing where that is not known beforehand.
   virtual std::optional<std::uint64_t> batches() const = 0;
+  /// What an epoch costs and gives, in a few lines for people, before anything is read; empty where that is not known.
+  virtual std::string plan() const = 0;
   /// What the source could not have, by shard, and was told to bear.
   virtual std::vector<lost_shard> lost() const = 0;
 };

@@ -51,6 +51,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/epochs_position.ipp>
 #include <millrace/feed/detail/impl/epochs_source.ipp>
 #include <millrace/feed/detail/impl/indexed_object.ipp>
+#include <millrace/feed/detail/impl/late_position.ipp>
+#include <millrace/feed/detail/impl/listed_index.ipp>
+#include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>

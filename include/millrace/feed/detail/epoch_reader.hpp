@@ -135,11 +135,10 @@ class epoch_reader {
 
   static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
 
-  /// As many that a piece of every track of the rank takes half of the bytes: the other half is for reading ahead.
   std::uint64_t samples_of_piece() const {
-    const std::uint64_t tracks = source_.walk.order.tracks / source_.walk.world + 1;
+    const epoch_walk::plan& w = source_.walk;
     const std::uint64_t mean = indexes_.sample_bytes() / indexes_.samples() + 1;
-    return std::clamp<std::uint64_t>(options_.bytes / 2 / tracks / mean, 1, source_.walk.order.slice);
+    return detail::samples_of_piece(options_.bytes, w.order.tracks, w.world, mean, w.order.slice);
   }
 
   /// One more entry of the walk; false where there is none, or no room for it.

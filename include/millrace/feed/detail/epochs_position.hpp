@@ -23,9 +23,12 @@ class epochs_position final : public stream_position {
 
   MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
   MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
+  MILLRACE_INLINE std::string plan() const override;
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;
 
  private:
+  std::shared_ptr<const index_set> indexes_;
+  epochs_options options_;  // without the texts
   epoch_state begin_;
   std::uint64_t end_;  // of an epoch
   std::uint64_t batch_;

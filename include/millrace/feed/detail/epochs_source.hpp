@@ -16,26 +16,34 @@
 
 namespace millrace::detail {
 
+/// Throws configuration_error for options that contradict each other.
+void check_epochs_options(const epochs_options& options);
+
 /// What epochs() reads, when it has been checked.
 class epochs_source {
  public:
-  /// Throws, before anything is read, what epochs() throws. Without indexes: what can be said of the options alone.
-  epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from, const epochs_options& how);
+  /// Throws, before anything is read, what epochs() throws. `listed` are the shards' URLs, in the order of the indexes,
+  /// where these have other names; else empty.
+  epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from, const epochs_options& how,
+                std::vector<std::string> listed = {});
 
-  std::string url(std::uint64_t shard) const { return prefix + (*indexes)[static_cast<std::size_t>(shard)].name(); }
+  std::string url(std::uint64_t shard) const {
+    const auto i = static_cast<std::size_t>(shard);
+    return urls.empty() ? prefix + (*indexes)[i].name() : urls[i];
+  }
   /// As messages show it.
   std::string shown(std::uint64_t shard) const;
 
   std::shared_ptr<const index_set> indexes;
   std::shared_ptr<const storage> store;
   std::string prefix;
+  std::vector<std::string> urls;
   epoch_walk::plan walk;
   epochs_options options;  // without the texts
   epoch_state begin;
   std::shared_ptr<epoch_losses> losses = std::make_shared<epoch_losses>();
 
  private:
-  void check_options() const;
   void resume_at(const epoch_state& saved);
 };
 

@@ -23,6 +23,13 @@ inline std::size_t slab_for(std::size_t length) noexcept {
   return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
 }
 
+/// How many samples of a slice a rank reads at once, with so many bytes of memory and a mean sample of `mean`: as many
+/// that a piece of each of its tracks takes half of the bytes. The other half is for reading ahead.
+inline std::uint64_t samples_of_piece(std::uint64_t bytes, std::uint64_t tracks, std::uint64_t world,
+                                      std::uint64_t mean, std::uint64_t slice) noexcept {
+  return std::clamp<std::uint64_t>(bytes / 2 / (tracks / world + 1) / mean, 1, slice);
+}
+
 /// Samples of a track that follow each other and lie in one slice, and the requests that read them.
 class slice_piece {
  public:

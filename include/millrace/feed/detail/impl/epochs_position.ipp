@@ -9,12 +9,15 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
+#include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/rank_share.hpp>
 
 namespace millrace::detail {
 
 MILLRACE_INLINE epochs_position::epochs_position(const epochs_source& source)
-    : begin_(source.begin),
+    : indexes_(source.indexes),
+      options_(source.options),
+      begin_(source.begin),
       end_(source.walk.end),
       batch_(source.walk.batch),
       world_(source.walk.world),
@@ -33,6 +36,10 @@ MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) 
 
 MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {
   return steps_from(end_, 0, batch_, world_);
+}
+
+MILLRACE_INLINE std::string epochs_position::plan() const {
+  return epoch_plan::of_training(*indexes_, options_).text();
 }
 
 MILLRACE_INLINE std::vector<lost_shard> epochs_position::lost() const { return losses_->list(); }

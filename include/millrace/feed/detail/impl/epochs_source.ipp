@@ -16,11 +16,25 @@
 
 namespace millrace::detail {
 
+MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
+  options.rank.check();
+  if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
+    throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
+  }
+  if (options.rank.world_size > 1 && !options.pad) {
+    throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
+  }
+  if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
+    throw configuration_error("epochs: on_failure::stop is for one rank: the others would go on without it");
+  }
+  if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
+}
+
 MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
-                                             const epochs_options& how)
-    : indexes(std::move(of)), store(std::move(from)), prefix(how.prefix), options(how) {
-  options.prefix = options.resume = {};
-  check_options();
+                                             const epochs_options& how, std::vector<std::string> listed)
+    : indexes(std::move(of)), store(std::move(from)), prefix(how.prefix), urls(std::move(listed)), options(how) {
+  options.prefix = options.resume = options.index_file = {};
+  check_epochs_options(options);
   if (indexes == nullptr || indexes->samples() == 0) throw configuration_error("epochs: the index has no samples");
   walk.counts = indexes->counts();
   walk.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
@@ -49,20 +63,6 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
 }
 
 MILLRACE_INLINE std::string epochs_source::shown(std::uint64_t shard) const { return detail::shown_url(url(shard)); }
-
-MILLRACE_INLINE void epochs_source::check_options() const {
-  options.rank.check();
-  if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
-    throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
-  }
-  if (options.rank.world_size > 1 && !options.pad) {
-    throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
-  }
-  if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
-    throw configuration_error("epochs: on_failure::stop is for one rank: the others would go on without it");
-  }
-  if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
-}
 
 MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved) {
   saved.check(begin);

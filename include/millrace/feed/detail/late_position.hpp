@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/feed/detail/epochs_position.hpp>
+#include <millrace/feed/epochs_options.hpp>
+#include <millrace/flow/stream_position.hpp>
+
+namespace millrace::detail {
+
+/// The state of a training whose index is not known before its stream runs: until then that of its beginning.
+class late_position final : public stream_position {
+ public:
+  explicit late_position(const epochs_options& options);
+  /// The index is known.
+  void become(std::shared_ptr<const epochs_position> position);
+
+  MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
+  MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
+  MILLRACE_INLINE std::string plan() const override;
+  MILLRACE_INLINE std::vector<lost_shard> lost() const override;
+
+ private:
+  std::shared_ptr<const epochs_position> known() const;
+
+  std::string beginning_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const epochs_position> known_;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/detail/impl/late_position.ipp>
+#endif

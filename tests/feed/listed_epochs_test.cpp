@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/feed/listed_epochs.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/loader/runtime.hpp>
+
+#include "tests/feed/epochs_data.hpp"
+#include "tests/io/temporary_folder.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using test::dataset;
+using test::delivered;
+using test::delivered_by;
+
+namespace {
+
+std::vector<shard> list_of(const dataset& data) {
+  std::vector<shard> all;
+  for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
+  std::swap(all.front(), all.back());  // a list has no order that counts
+  return all;
+}
+
+epochs_options small(std::uint64_t epochs, std::size_t batch) {
+  epochs_options o{.seed = 3, .epochs = epochs, .batch = batch};
+  o.tracks = 12;
+  o.slice = 4;
+  o.prefix = "mem:";
+  return o;
+}
+
+stream<sample> open(const dataset& data, std::vector<shard> list, const epochs_options& o) {
+  return epochs(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
+}
+
+std::string failure_of(const dataset& data, std::vector<shard> list, const epochs_options& o) {
+  try {
+    delivered_by(open(data, std::move(list), o), o.batch);
+    return "no error";
+  } catch (const error& e) {
+    return e.what();
+  }
+}
+
+std::map<std::uint64_t, std::string> canonical(const dataset& data, std::uint64_t epochs) {
+  std::map<std::uint64_t, std::string> wanted;
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    const std::vector<std::string> keys = data.order(3, epoch, {.tracks = 12, .slice = 4});
+    for (std::size_t g = 0; g < keys.size(); ++g) wanted[epoch << 32 | g] = keys[g];
+  }
+  return wanted;
+}
+
+}  // namespace
+
+TEST_CASE("the first run of a list makes the index and has the canonical order; later runs and other ranks read it") {
+  const dataset data({17, 20, 1, 9}, 400);
+  test::temporary_folder at;
+  const std::string file = at.file("train.index");
+  for (const std::uint32_t world : {1U, 3U}) {
+    for (const bool there : {false, true}) {
+      INFO(world << " ranks, " << (there ? "with an index" : "without"));
+      std::map<std::uint64_t, std::string> got;
+      for (std::uint32_t r = world; r-- > 0;) {  // the one that writes it comes last
+        epochs_options o = small(2, 4);
+        o.rank = {.index = r, .world_size = world};
+        o.index_file = file;
+        o.index = there ? index_use::required : index_use::build;
+        data.store->read_bytes = 0;
+        const delivered one = delivered_by(open(data, list_of(data), o), 4);
+        for (const auto& [position, key] : one.samples) CHECK(got.emplace(position, key).second);
+        CHECK(one.batches == std::vector<std::uint64_t>(2, (47 + 4 * world - 1) / (4 * world)));
+        CHECK(std::filesystem::exists(file) == (there || r == 0));
+        CHECK_FALSE(std::filesystem::exists(file + ".new"));
+        if (there && world == 1) CHECK(data.store->read_bytes < 3 * data.indexes->sample_bytes());
+        // Its states are those of a training that was given the index.
+        epochs_options given = o;
+        given.index_file = {};
+        CHECK(one.state == delivered_by(epochs(data.indexes, std::shared_ptr<const storage>(data.store), given), 4).state);
+      }
+      CHECK(got == canonical(data, 2));
+    }
+    std::filesystem::remove(file);
+  }
+}
+
+TEST_CASE("a file that is of another list is refused, and the shard is named") {
+  dataset data({17, 20, 1, 9}, 400);
+  test::temporary_folder at;
+  const std::string file = at.file("train.index");
+  epochs_options o = small(1, 4);
+  o.index_file = file;
+  o.index = index_use::required;
+  CHECK_THAT(failure_of(data, list_of(data), o), Contains("train.index") && Contains("there is no index"));
+  o.index = index_use::build;
+  CHECK(failure_of(data, list_of(data), o) == "no error");
+
+  std::vector<shard> list = list_of(data);
+  list.emplace_back("mem:104.tar", 5000);
+  CHECK(failure_of(data, list, o) == "mem:104.tar: the index " + file + " is of another list: it does not have this shard");
+  list.resize(3);  // without 100.tar, which stands last
+  CHECK(failure_of(data, list, o) == "mem:100.tar: the index " + file + " is of another list: this shard is not listed");
+  list = list_of(data);
+  list[1].etag = "\"v2\"";
+  CHECK(failure_of(data, list, o) ==
+        "mem:101.tar: the index \"101.tar\" is of another version of this shard: its ETag was \"v1\" and is \"v2\"");
+  list = list_of(data);
+  for (shard& s : list) s = shard(s.url);  // a list that knows no sizes
+  CHECK(failure_of(data, list, o) == "no error");
+  CHECK_THAT(failure_of(data, {}, o), Contains("the list has no shards"));
+
+  std::ofstream(file, std::ios::app) << "more";
+  CHECK_THAT(failure_of(data, list_of(data), o), Contains("train.index at byte ") && Contains("the index is cut"));
+  o.index_file = "/no/such/folder/train.index";
+  data.store->requests = 0;
+  CHECK_THAT(failure_of(data, list_of(data), o), Contains("the index cannot be written"));
+  CHECK(data.store->requests == 0);
+  o.index_file = {};
+  CHECK(failure_of(data, list_of(data), o) == "no error");
+  o.index = index_use::required;
+  CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
+  o.index = index_use::build;
+  o.batch = 0;
+  CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
+  o.batch = 4;
+  o.resume = "{}";
+  CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
+  o.resume = {};
+  // A shard that cannot be indexed; nothing is left of the file.
+  const std::string other = at.file("other.index");
+  o.index_file = other;
+  data.store->missing = "mem:101.tar";
+  CHECK_THAT(failure_of(data, list_of(data), o), Contains("mem:101.tar") && Contains("there is no such object"));
+  CHECK_FALSE(std::filesystem::exists(other));
+  CHECK_FALSE(std::filesystem::exists(other + ".new"));
+}
+
+TEST_CASE("a training of a list goes on where it was stopped, and has a state before its index is known") {
+  const dataset data({17, 20, 1, 9}, 400);
+  test::temporary_folder at;
+  const std::string file = at.file("train.index");
+  runtime rt;
+  std::string state;
+  std::vector<std::string> got;
+  const auto take = [&](std::size_t most) {
+    epochs_options o = small(2, 4);
+    o.index_file = file;
+    const std::string saved = state;
+    o.resume = saved;
+    auto run = rt.run(open(data, list_of(data), o) | batch(4));
+    if (!saved.empty()) CHECK(run.state() == saved);
+    CHECK(epoch_state::parse(run.state()).seed == 3);
+    for (; most > 0; --most) {
+      const auto b = run.next();
+      if (!b) break;
+      CHECK(run.batches() == 12);
+      for (const sample& s : *b) {
+        if (s.weight() != 0) got.push_back(s.key);
+      }
+    }
+    state = run.state();
+  };
+  take(0);
+  CHECK(epoch_state::parse(state).position == 0);
+  take(5);
+  CHECK(epoch_state::parse(state).position == 20);
+  take(7);
+  CHECK(epoch_state::parse(state).epoch == 1);
+  take(1000);
+  std::vector<std::string> wanted;
+  for (const auto& [position, key] : canonical(data, 2)) wanted.push_back(key);
+  CHECK(got == wanted);
+
+  // A state of another index is refused when the index is known.
+  epoch_state other = epoch_state::parse(state);
+  other.epoch = 1;
+  other.position = 8;
+  other.index.low ^= 1;
+  const std::string text = other.text();
+  epochs_options o = small(2, 4);
+  o.index_file = file;
+  o.resume = text;
+  CHECK_THAT(failure_of(data, list_of(data), o), Contains("its index (digest) was"));
+}
+
+namespace {
+
+/// Serves http URLs with a signature, from the objects of another.
+class signing_store final : public storage {
+ public:
+  explicit signing_store(std::shared_ptr<const storage> from) : from_(std::move(from)) {}
+  bool serves(std::string_view url) const noexcept override { return url.substr(0, 7) == "http://"; }
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override {
+    const std::size_t query = object.url.find("?signature=");
+    if (query == std::string::npos) throw io_error(13, "not signed", where{object.shown(), std::nullopt, {}});
+    object.url = "mem:" + object.url.substr(9, query - 9);
+    return from_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+
+ private:
+  std::shared_ptr<const storage> from_;
+};
+
+}  // namespace
+
+TEST_CASE("URLs that are signed for each run are one list, and no secret is in the index") {
+  const dataset data({17, 20, 1}, 400);
+  test::temporary_folder at;
+  const std::string file = at.file("train.index");
+  const std::shared_ptr<const storage> store = std::make_shared<const signing_store>(data.store);
+  for (const std::string secret : {"abc", "def"}) {
+    std::vector<shard> list;
+    for (const auto& [url, content] : data.store->objects) {
+      list.emplace_back("http://h/" + url.substr(4) + "?signature=" + secret);
+    }
+    epochs_options o = small(1, 4);
+    o.prefix = "http://h/";
+    o.index_file = file;
+    CHECK(delivered_by(epochs(from_range(std::move(list)), store, o), 4).samples.size() == 38);
+    std::ifstream in(file, std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    CHECK_THAT(text, Contains("100.tar") && !Contains("abc") && !Contains("http"));
+  }
+}
