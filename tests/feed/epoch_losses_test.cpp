@@ -56,7 +56,8 @@ std::string failure_of(const dataset& data, const epochs_options& o) {
 
 }  // namespace
 
-TEST_CASE("a shard that cannot be had leaves entries of weight 0 in the places of its samples, on any number of ranks") {
+TEST_CASE(
+    "a shard that cannot be had leaves entries of weight 0 in the places of its samples, on any number of ranks") {
   const std::pair<harm, std::string> kinds[] = {
       {harm::missing, "there is no such object"},
       {harm::denied, "access denied"},
@@ -149,7 +150,7 @@ TEST_CASE("order, batches and states stay right whatever shards are bad, when, a
     for (std::uint64_t e = 0; e < o.epochs; ++e) {
       orders.push_back(data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice}));
     }
-    std::uint64_t reached = 0;  // samples of all epochs that have come, or were lost
+    std::uint64_t reached = 0;                     // samples of all epochs that have come, or were lost
     std::map<std::uint64_t, std::uint64_t> holes;  // of rank 0
     std::string state;
     for (bool over = false; !over;) {
@@ -311,9 +312,11 @@ TEST_CASE("batches that are filled keep their number and size where samples are 
   little.limit = 2;
   auto stopped = rt.run(data.open(o) | fill_batches(pool, write, {.failures = little}));
   n = 0;
-  CHECK_THROWS_AS([&] {
-    while (stopped.next()) ++n;
-  }(), too_many_failures);
+  CHECK_THROWS_AS(
+      [&] {
+        while (stopped.next()) ++n;
+      }(),
+      too_many_failures);
   CHECK(n == 2);
 }
 
@@ -322,8 +325,7 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
   const std::shared_ptr<const storage> store = data.store;
   const auto keys_of = [&](const failure_policy& policy, std::size_t width) {
     const auto open = [store](const shard& s) {
-      return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain({.report = false}) |
-             group_samples();
+      return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain({.report = false}) | group_samples();
     };
     auto in = epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
               interleave({.width = width, .failures = policy});

@@ -143,7 +143,7 @@ class delivered {
  public:
   std::vector<std::pair<std::uint64_t, std::string>> samples;  // epoch * 2^32 + position, key
   std::size_t padding = 0;
-  std::vector<std::uint64_t> empty;    // where that stands, as in `samples`
+  std::vector<std::uint64_t> empty;  // where that stands, as in `samples`
   std::vector<lost_shard> lost;
   std::vector<std::uint64_t> batches;  // by epoch
   std::string state;                   // behind the last one

@@ -90,7 +90,8 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
         // Its states are those of a training that was given the index.
         epochs_options given = o;
         given.index_file = {};
-        CHECK(one.state == delivered_by(epochs(data.indexes, std::shared_ptr<const storage>(data.store), given), 4).state);
+        CHECK(one.state ==
+              delivered_by(epochs(data.indexes, std::shared_ptr<const storage>(data.store), given), 4).state);
       }
       CHECK(got == canonical(data, 2));
     }
@@ -111,9 +112,11 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
 
   std::vector<shard> list = list_of(data);
   list.emplace_back("mem:104.tar", 5000);
-  CHECK(failure_of(data, list, o) == "mem:104.tar: the index " + file + " is of another list: it does not have this shard");
+  CHECK(failure_of(data, list, o) ==
+        "mem:104.tar: the index " + file + " is of another list: it does not have this shard");
   list.resize(3);  // without 100.tar, which stands last
-  CHECK(failure_of(data, list, o) == "mem:100.tar: the index " + file + " is of another list: this shard is not listed");
+  CHECK(failure_of(data, list, o) ==
+        "mem:100.tar: the index " + file + " is of another list: this shard is not listed");
   list = list_of(data);
   list[1].etag = "\"v2\"";
   CHECK(failure_of(data, list, o) ==

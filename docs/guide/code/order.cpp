@@ -13,9 +13,9 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/epochs.hpp>
-#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/index_set.hpp>
+#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_epochs.hpp>
@@ -73,8 +73,9 @@ std::string plan_of(const mill::index_set& indexes, const mill::epochs_options& 
 // end plan
 
 // begin kept
-mill::stream<mill::sample> training_of(mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store,
-                                       const std::string& file, const std::string& saved) {
+mill::stream<mill::sample> training_of(mill::stream<mill::shard> list,
+                                       const std::shared_ptr<const mill::storage>& store, const std::string& file,
+                                       const std::string& saved) {
   return mill::epochs(std::move(list), store,
                       {.seed = 7, .epochs = 3, .batch = 4, .resume = saved, .index_file = file});
 }

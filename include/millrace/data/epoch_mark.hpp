@@ -25,13 +25,13 @@ class epoch_mark {
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch
-  /// Not a sample, and of weight 0: it fills up the epoch's last batch, or stands in the place (position) of a sample that
-  /// could not be had.
+  /// Not a sample, and of weight 0: it fills up the epoch's last batch, or stands in the place (position) of a sample
+  /// that could not be had.
   bool padding = false;
   bool disordered = false;  ///< of several: one came behind a later one
 
-  /// Whether it has a place in the canonical order, which an index gives: then batches keep their sizes, whatever is left
-  /// out.
+  /// Whether it has a place in the canonical order, which an index gives: then batches keep their sizes, whatever is
+  /// left out.
   bool placed() const noexcept { return known && next != 0; }
 
   /// Becomes the mark of all up to `later`.

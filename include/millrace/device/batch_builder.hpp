@@ -102,8 +102,8 @@ class basic_batch_builder {
 
   /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be
   /// decoded leaves no hole). Where samples have places in an epoch's order (epoch_mark::placed), each of the first
-  /// `rows` rows that a sample joined stays: one that is not done() is filled up, so that batches keep their size. No row
-  /// may be written any more: whoever wrote one must have handed over to this thread.
+  /// `rows` rows that a sample joined stays: one that is not done() is filled up, so that batches keep their size. No
+  /// row may be written any more: whoever wrote one must have handed over to this thread.
   host_batch seal(std::size_t rows = static_cast<std::size_t>(-1)) && {
     detail::batch_parts<>& p = *parts_;
     std::size_t n = 0;

@@ -112,8 +112,8 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   const bool holds_places = detail::holds_places<T>(options.failures);
   if (!holds_places) work.failures = options.failures;
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
-  auto writing = detail::apply_stage(
-      std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places), work));
+  auto writing = detail::apply_stage(std::move(placing),
+                                     map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places), work));
   detail::seal_rows_stage<> sealing(options, holds_places ? options.failures : failure_policy(), batches);
   return detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing));
 }

@@ -26,8 +26,8 @@ struct fill_batches_options {
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
-  /// What happens to items for which the function throws: skip leaves them out, or, of samples of epochs() with an index,
-  /// zeros of weight 0 in their place.
+  /// What happens to items for which the function throws: skip leaves them out, or, of samples of epochs() with an
+  /// index, zeros of weight 0 in their place.
   failure_policy failures = {};
 };
 
@@ -261,8 +261,8 @@ class fill_batches_stage : public detail::library_stage {
       const bool holds_places = detail::holds_places<T>(options_.failures);
       if (!holds_places) work.failures = options_.failures;
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
-      auto writing = detail::apply_stage(
-          std::move(placing), map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places), work));
+      auto writing = detail::apply_stage(std::move(placing),
+                                         map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places), work));
       detail::seal_batches_stage<> sealing(options_.last, options_.on != nullptr,
                                            holds_places ? options_.failures : failure_policy(), batches, bytes);
       return detail::apply_stage(std::move(writing), std::move(sealing));

@@ -24,8 +24,8 @@ struct epochs_options {
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on
   std::uint64_t first_epoch = 0;  ///< its number
   std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
-  /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next one has an
-  /// order of its own.
+  /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next one has
+  /// an order of its own.
   std::uint64_t take_batches = 0;
   millrace::rank rank = {};  ///< which of how many; the members of a group that see the same samples give the same
   /// Whether the last batch of an epoch is filled up with entries of weight 0. Without, it is shorter; with several
@@ -38,13 +38,13 @@ struct epochs_options {
   /// What pipeline_run::state() gave: goes on behind it, with this or another number of ranks or size of batches.
   /// Empty: from the beginning.
   std::string_view resume = {};
-  /// Of epochs() of a list: what is done where there is no index yet, and the path of the file that it is kept in. Empty:
-  /// it is made for every run anew, and not kept.
+  /// Of epochs() of a list: what is done where there is no index yet, and the path of the file that it is kept in.
+  /// Empty: it is made for every run anew, and not kept.
   index_use index = index_use::build;
   std::string_view index_file = {};
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
-  /// What is done about samples that cannot be had: skip leaves an entry of weight 0 in their place, and .limit and .rate
-  /// are of this rank's samples in this run. With several ranks, not on_failure::stop.
+  /// What is done about samples that cannot be had: skip leaves an entry of weight 0 in their place, and .limit and
+  /// .rate are of this rank's samples in this run. With several ranks, not on_failure::stop.
   failure_policy failures = {};
 
   // How it is read; nothing of this changes the order.

@@ -27,17 +27,17 @@ namespace millrace {
 ///
 /// The first run makes the index, before its first sample: each shard is read once, in full or from header to header,
 /// whichever is less (index_shard), several at a time; the log says so. Then this run and all others have the canonical
-/// order, from their first epoch on. Every rank that finds no file reads all shards, and rank 0 writes it: for large data
-/// and many ranks, let millrace-index make it beforehand. The file must be of this list: where a shard is new, gone or
-/// another version, as far as the list says, that is a stale_index_error which names it, and what to do is to make the
-/// file anew. With index_use::required a file that is not there is a configuration_error.
+/// order, from their first epoch on. Every rank that finds no file reads all shards, and rank 0 writes it: for large
+/// data and many ranks, let millrace-index make it beforehand. The file must be of this list: where a shard is new,
+/// gone or another version, as far as the list says, that is a stale_index_error which names it, and what to do is to
+/// make the file anew. With index_use::required a file that is not there is a configuration_error.
 ///
-/// Names in the index are the URLs without options.prefix, and without what may be secrets; the URLs to read are those of
-/// the list, so they may be signed anew for every run.
+/// Names in the index are the URLs without options.prefix, and without what may be secrets; the URLs to read are those
+/// of the list, so they may be signed anew for every run.
 ///
-/// pipeline_run::batches() is known, and a state of another order refused, once the first sample is there; all else is as
-/// above. Errors, at the first sample: those of the list, of index_shard() and of the file; configuration_error for an
-/// empty list. A shard that cannot be indexed is an error, whatever options.failures bears later.
+/// pipeline_run::batches() is known, and a state of another order refused, once the first sample is there; all else is
+/// as above. Errors, at the first sample: those of the list, of index_shard() and of the file; configuration_error for
+/// an empty list. A shard that cannot be indexed is an error, whatever options.failures bears later.
 template <class Store>
 stream<sample> epochs(stream<shard> list, const Store& store, const epochs_options& options);
 

@@ -119,8 +119,8 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
     return about_.many_positions ? nullptr : about_.position;
   }
 
-  /// What an epoch of the source will cost and give, before anything is read: batches, requests, bytes, memory, in a few
-  /// lines for people. epochs() of an index knows; empty for others. epoch_plan has the numbers, and prices.
+  /// What an epoch of the source will cost and give, before anything is read: batches, requests, bytes, memory, in a
+  /// few lines for people. epochs() of an index knows; empty for others. epoch_plan has the numbers, and prices.
   std::string plan() const {
     const std::shared_ptr<const stream_position> source = position();
     return source == nullptr ? std::string() : source->plan();

@@ -37,8 +37,8 @@ class sample {
   origin from;                ///< offset of the first member's header, ordinal of the sample in its shard
   epoch_mark mark;            ///< where it stands in the training; of epochs() alone
 
-  /// 0 for what only fills up the last batch of an epoch, and for what stands in the place of a sample that could not be
-  /// had: it has no key, no fields and no origin.
+  /// 0 for what only fills up the last batch of an epoch, and for what stands in the place of a sample that could not
+  /// be had: it has no key, no fields and no origin.
   float weight() const noexcept { return mark.padding ? 0.0F : 1.0F; }
 
   /// The field's bytes, null when the sample has none of that extension.
