@@ -184,6 +184,27 @@ TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuff
   CHECK(filled == sizes);
 }
 
+TEST_CASE("behind epochs a shuffle has the order of each epoch's seed and number, as if the epoch stood alone") {
+  const dataset data({17, 20, 1}, 100);
+  epochs_options o = small(8, 3, 4);
+  o.pad = false;
+  runtime rt;
+  keys together;
+  for (const sample& s : rt.run(data.open(o) | shuffle({.window = 16}))) together.push_back(s.key);
+  keys alone;
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    epochs_options one = small(8, 1, 4);
+    one.pad = false;
+    one.first_epoch = epoch;
+    // Of items that do not say where they stand.
+    for (const std::string& k :
+         rt.run(data.open(one) | map(key_of) | shuffle({.window = 16, .seed = 8, .epoch = epoch}))) {
+      alone.push_back(k);
+    }
+  }
+  CHECK(together == alone);
+}
+
 TEST_CASE("where there is no state, a sentence says why") {
   const dataset data({17, 20, 1}, 400);
   runtime rt;
