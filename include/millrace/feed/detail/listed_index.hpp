@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
@@ -12,9 +13,26 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
+#include <millrace/feed/shard_index.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::detail {
+
+/// Makes the index of one shard of a list.
+class shard_indexer {
+ public:
+  shard_indexer(std::shared_ptr<const storage> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  /// What the shard is called in an index: its URL without the prefix and without secrets.
+  std::string name_of(const shard& s) const;
+  MILLRACE_COROUTINE task<shard_index> operator()(const shard& s) const;
+
+  const std::string& prefix() const noexcept { return prefix_; }
+
+ private:
+  std::shared_ptr<const storage> store_;
+  std::string prefix_;
+};
 
 /// The index of a list of shards: read from a file, or made.
 class listed_index {
@@ -27,15 +45,13 @@ class listed_index {
   const std::vector<std::string>& urls() const noexcept { return urls_; }
 
  private:
-  std::string name_of(const shard& s) const;
   void check(const index_set& indexes, const std::vector<shard>& list) const;
   std::shared_ptr<const index_set> read() const;
   void check_writable() const;
   void write(const index_set& indexes) const;
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> make(std::vector<shard> list) const;
 
-  std::shared_ptr<const storage> store_;
-  std::string prefix_;
+  shard_indexer indexer_;
   std::string file_;
   index_use use_;
   std::size_t requests_;

@@ -31,9 +31,17 @@
 
 namespace millrace::detail {
 
+MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
+  const std::string name = s.shown();
+  return name.compare(0, prefix_.size(), prefix_) == 0 ? name.substr(prefix_.size()) : name;
+}
+
+MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(const shard& s) const {
+  return index_shard(store_, s, name_of(s));
+}
+
 MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_options& options)
-    : store_(std::move(store)),
-      prefix_(options.prefix),
+    : indexer_(std::move(store), std::string(options.prefix)),
       file_(options.index_file),
       use_(options.index),
       requests_(options.requests),
@@ -41,11 +49,6 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
   if (use_ == index_use::required && file_.empty()) {
     throw configuration_error("epochs: an index is required, and no .index_file is named");
   }
-}
-
-MILLRACE_INLINE std::string listed_index::name_of(const shard& s) const {
-  const std::string name = s.shown();
-  return name.compare(0, prefix_.size(), prefix_) == 0 ? name.substr(prefix_.size()) : name;
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
@@ -62,7 +65,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(
     indexes = co_await make(list);
   }
   std::map<std::string, std::string> by_name;
-  for (const shard& s : list) by_name[name_of(s)] = s.url;
+  for (const shard& s : list) by_name[indexer_.name_of(s)] = s.url;
   urls_.clear();
   for (const shard_index& index : *indexes) urls_.push_back(by_name[index.name()]);
   co_return indexes;
@@ -80,7 +83,7 @@ MILLRACE_INLINE void listed_index::check(const index_set& indexes, const std::ve
   const std::string what = "the index " + file_ + " is of another list: ";
   std::vector<bool> listed(indexes.size());
   for (const shard& s : list) {
-    const std::optional<std::size_t> known = indexes.find(name_of(s));
+    const std::optional<std::size_t> known = indexes.find(indexer_.name_of(s));
     if (!known) throw stale_index_error(what + "it does not have this shard", where{s.shown(), std::nullopt, {}});
     indexes[*known].check(s);
     listed[*known] = true;
@@ -88,7 +91,7 @@ MILLRACE_INLINE void listed_index::check(const index_set& indexes, const std::ve
   const auto gone = std::find(listed.begin(), listed.end(), false);
   if (gone == listed.end()) return;
   const shard_index& index = indexes[static_cast<std::size_t>(gone - listed.begin())];
-  throw stale_index_error(what + "this shard is not listed", where{prefix_ + index.name(), std::nullopt, {}});
+  throw stale_index_error(what + "this shard is not listed", where{indexer_.prefix() + index.name(), std::nullopt, {}});
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
@@ -100,11 +103,8 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
     }
     if (!file_.empty()) check_writable();  // before the work
   }
-  const auto index_one = [this](const shard& s) {
-    return index_shard(std::shared_ptr<const storage>(store_), s, name_of(s));
-  };
-  auto work = from_range(std::move(list)) |
-              map_concurrent(index_one, {.limit = std::min<std::size_t>(requests_, 16)});
+  auto work =
+      from_range(std::move(list)) | map_concurrent(indexer_, {.limit = std::min<std::size_t>(requests_, 16)});
   std::vector<shard_index> made = co_await collect(std::move(work));
   auto indexes = std::make_shared<const index_set>(std::move(made));
   if (writes_ && !file_.empty()) write(*indexes);
