@@ -166,7 +166,7 @@ async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool,
     throw configuration_error(std::string(name) + ": the function needs a pool to run on: .on = pool, or a runtime");
   }
   stage_record* const stage = co_await this_stage();
-  failures<> bad(policy, ex, stage, name);
+  failures bad(policy, ex, stage, name);
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;  // of it that have come
   for (;;) {

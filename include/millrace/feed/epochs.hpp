@@ -83,7 +83,7 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   const failure_policy policy = source.options.failures;
   const std::shared_ptr<epoch_losses> losses = source.losses;
   // Losses are items that are handed on, and counted by shard: not in the stage's account.
-  failures<> bad(policy, ex, nullptr, "epochs");
+  failures bad(policy, ex, nullptr, "epochs");
   if (ex.runtime() != nullptr && source.options.rank.index == 0) {
     const std::string advice = tracks_advice(source.walk.counts->samples(), source.walk.order, source.walk.world);
     if (!advice.empty()) say(ex, "millrace: epochs: " + advice);

@@ -134,7 +134,7 @@ class open_sources {
 };
 
 /// Judges how a source ended: whether the stream goes on. Throws what is not to be borne.
-inline bool goes_on(failures<>& bad, std::exception_ptr ended_with) {
+inline bool goes_on(failures& bad, std::exception_ptr ended_with) {
   if (ended_with) return bad.forgive(std::move(ended_with), item_place());
   bad.succeeded();
   return true;
@@ -154,7 +154,7 @@ async_generator<T> interleaved_in_turn(async_generator<Source> sources, interlea
   const delivery<T> yielded = co_await this_delivery<T>();
   open_sources<Source> open(sources, options, bytes, yielded);
   open.start(ex, stage);
-  failures<> bad(options.failures, ex, stage, "interleave");
+  failures bad(options.failures, ex, stage, "interleave");
   std::vector<puller<T>*> places(options.width, nullptr);
   std::uint64_t epoch = 0;
   std::uint64_t following = UINT64_MAX;  // the least of those that were passed over
@@ -205,7 +205,7 @@ async_generator<T> interleaved_as_they_come(async_generator<Source> sources, int
   const delivery<T> yielded = co_await this_delivery<T>();
   open_sources<Source> open(sources, options, bytes, yielded);
   open.start(ex, stage);
-  failures<> bad(options.failures, ex, stage, "interleave");
+  failures bad(options.failures, ex, stage, "interleave");
   for (;;) {
     if (puller<T>* const ended = open.find_ended()) {  // first: neither an error nor a new source waits for the others
       if (!goes_on(bad, open.close(*ended))) co_return;

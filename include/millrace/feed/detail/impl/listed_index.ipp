@@ -22,7 +22,7 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
-#include <millrace/feed/index_error.hpp>
+#include <millrace/feed/shard_index.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/collect.hpp>
 #include <millrace/flow/from_range.hpp>
