@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/device/host_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -83,6 +84,26 @@ TEST_CASE("decoded straight into pinned batches, one copy each", "[cuda][to_devi
 #ifdef MILLRACE_FAKE_CUDA
   CHECK(fake_cuda::now().pageable_copies == 0);
   CHECK(pool.peak() <= 4);
+#endif
+}
+
+TEST_CASE("batches from a pool of the host's memory are copied to page-locked memory first", "[cuda][to_device]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  batch_pool pool(batch_layout(512, {{"id", dtype::i64}}), host_device());
+  auto stream = pinned_batches(pool, 6) | to_device(copies, {.slots = 2});
+  for (int i = 0; i < 6; ++i) {
+    device_batch b = block_on(loop, next_of(stream));
+    REQUIRE(b);
+    b.wait(training.get());
+    const tensor_view ids = b.field("id");
+    CHECK(test::read_back(training.get(), ids.data(), ids.bytes()) == bytes_of(b.host_field("id")));
+    b.release(training.get());
+  }
+#ifdef MILLRACE_FAKE_CUDA
+  CHECK(fake_cuda::now().pageable_copies == 0);
 #endif
 }
 

@@ -43,8 +43,10 @@ class watch {
   /// A kernel on `stream` that finds the numbers from `from` on in the field "id", before the gate opens, or before
   /// `limit` is over, and after it.
   void look(cudaStream_t stream, const device_batch& b, std::int64_t from, duration limit = std::chrono::seconds(2)) {
+    look(stream, b.field("id"), from, limit);
+  }
+  void look(cudaStream_t stream, const tensor_view& ids, std::int64_t from, duration limit) {
     REQUIRE(used_ < most);
-    const tensor_view ids = b.field("id");
     launch_look_twice(stream, ids.as<std::int64_t>(), ids.elements(), from, &page_->gate, limit.count(),
                       &page_->all[used_++]);
   }

@@ -118,6 +118,7 @@ TEST_CASE("the addresses of the slots stay the same", "[to_device]") {
     std::deque<device_batch> one;
     block_on(loop, take(stream, one, 1));
     REQUIRE(one.size() == 1);
+    one[0].wait(user);
     addresses.insert(one[0].field(0).data());
   }
   CHECK(addresses.size() == 3);

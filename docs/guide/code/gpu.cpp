@@ -115,7 +115,7 @@ TEST_CASE("the guide's rows are written in place", "[guide]") {
   auto numbers = mill::iota(std::int64_t(10));
   // begin fill
   const mill::batch_layout layout(4, {{"waves", mill::dtype::f32, {400}}, {"speaker", mill::dtype::i64}});
-  const mill::batch_pool pool(layout, mill::host_device());  // page-locked memory of that device
+  const mill::batch_pool pool(layout, mill::host_device());  // memory of that device: for a GPU, page-locked
   const auto decode = [](std::int64_t n, const mill::batch_row& row) {
     for (float& wave : row.values<float>("waves")) wave = float(n);
     row.set("speaker", n);

@@ -60,10 +60,12 @@ class basic_batch_pool {
   /// Ordinary memory: for host_device, or for batches that never go to a device.
   explicit basic_batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
 
-  /// Page-locked memory of a device, or of a stream's device.
+  /// Memory of a device, or of a stream's device: page-locked, unless any memory is as good to that device. (A GPU
+  /// could not copy directly from what a host_device has given: to_device() moves such batches to page-locked memory.)
   template <class Target>
   basic_batch_pool(const batch_layout& layout, const Target& target)
-      : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))), pinned_(true) {}
+      : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))),
+        pinned_(!detail::copies_any_memory<decltype(detail::device_of(target))>) {}
 
   /// Slabs of another pool, of slab_size(layout) bytes at least.
   basic_batch_pool(const batch_layout& layout, slab_pool slabs, bool page_locked)

@@ -53,4 +53,16 @@ concept device = std::copy_constructible<D> && std::equality_comparable<D> && st
                    { d.name() } -> std::convertible_to<std::string>;
                  };
 
+namespace detail {
+/// What a device says of itself, or no.
+template <class D>
+inline constexpr bool copies_any_memory = [] {
+  if constexpr (requires { D::copies_any_memory; }) {
+    return D::copies_any_memory;
+  } else {
+    return false;
+  }
+}();
+}  // namespace detail
+
 }  // namespace millrace

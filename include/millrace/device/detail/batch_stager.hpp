@@ -22,13 +22,12 @@ class batch_stager {
 
   /// Whether there is something to do for it.
   static bool computes(const host_batch& batch) noexcept {
-    return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory();
+    return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory<D>;
   }
   template <class T>
   static bool computes(const std::vector<T>&) noexcept {
     return true;
   }
-
 
   host_batch operator()(host_batch batch) {
     if (!computes(batch)) return batch;
@@ -49,14 +48,6 @@ class batch_stager {
   }
 
  private:
-  static constexpr bool copies_any_memory() noexcept {
-    if constexpr (requires { D::copies_any_memory; }) {
-      return D::copies_any_memory;
-    } else {
-      return false;
-    }
-  }
-
   const std::shared_ptr<kept_slots<D>> memory_;
   std::size_t samples_;
   Collate how_;

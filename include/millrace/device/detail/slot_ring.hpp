@@ -26,7 +26,7 @@ template <device D>
 class slot_ring final : public slot_ring_base {
  public:
   slot_ring(const D& on, std::shared_ptr<kept_slots<D>> kept, std::size_t slots, std::size_t slot_bytes)
-      : device_(on), kept_(std::move(kept)), slot_bytes_(slot_bytes), slots_(slots), held_(slots, false) {
+      : device_(on), kept_(std::move(kept)), slot_bytes_(slot_bytes), slots_(slots), held_(slots, false), use_(slots) {
     free_.reserve(slots);
     draining_.reserve(slots);  // so that release(), which must not throw, never allocates
     for (std::size_t i = 0; i < slots; ++i) free_.push_back(i);
@@ -105,6 +105,7 @@ class slot_ring final : public slot_ring_base {
     if (n != 0) device_.copy_to_device(s.memory, s.host.data(), n);
     device_.record(*s.copied);
     s.unfenced = false;
+    use_[i] = use();
     const std::lock_guard lock(mutex_);
     held_[i] = true;
   }
@@ -127,14 +128,19 @@ class slot_ring final : public slot_ring_base {
 
   // ---- the batches' side, on any thread
 
-  void* memory(std::size_t i) const noexcept override { return slots_[i].memory; }
+  void* memory(std::size_t i) noexcept override {
+    use_[i].looked = true;
+    return slots_[i].memory;
+  }
   const host_batch& host(std::size_t i) const noexcept override { return slots_[i].host; }
   void wait(std::size_t i, stream_ref stream) override {
     user& u = find_or_add(slots_[i], stream);
     device_.wait(stream, *slots_[i].copied);
+    use_[i].waited = true;
     u.active = true;
   }
   void mark(std::size_t i, stream_ref stream) override {
+    check_waited(i);
     slot& s = slots_[i];
     try {
       find_or_add(s, stream).active = true;  // recorded by release(), too
@@ -146,11 +152,23 @@ class slot_ring final : public slot_ring_base {
       throw;
     }
   }
-  bool ready(std::size_t i) const override { return device_.query(*slots_[i].copied); }
-  void synchronize(std::size_t i) const override { device_.synchronize(*slots_[i].copied); }
+  bool ready(std::size_t i) override {
+    const bool done = device_.query(*slots_[i].copied);
+    if (done) use_[i].waited = true;
+    return done;
+  }
+  void synchronize(std::size_t i) override {
+    device_.synchronize(*slots_[i].copied);
+    use_[i].waited = true;
+  }
   void release(std::size_t i, std::shared_ptr<void> self) noexcept override {
     slot& s = slots_[i];
     std::exception_ptr failed;
+    try {
+      check_waited(i);
+    } catch (...) {
+      failed = std::current_exception();
+    }
     // The streams may be gone once this returns: one that cannot be marked is waited for now.
     for (const stream_ref stream : s.unmarked) {
       try {
@@ -190,6 +208,23 @@ class slot_ring final : public slot_ring_base {
  private:
   using slot = device_slot<D>;
   using user = typename slot::user;
+  /// What the consumer has done with a batch.
+  struct use {
+    bool looked = false;  // has its address in the device's memory
+    bool waited = false;  // for the copy: a stream, or the host
+  };
+
+  /// In debug builds: a batch that was used without waiting for its copy is misuse, on whatever stream that was. Not so
+  /// on a device like host_device, whose memory is the host's.
+  void check_waited([[maybe_unused]] std::size_t i) const {
+#ifndef NDEBUG
+    if (!copies_any_memory<D> && use_[i].looked && !use_[i].waited) {
+      misused(
+          "a batch was used without waiting for its copy: call its wait(stream) before the work that reads field(), or "
+          "synchronize() where the host waits");
+    }
+#endif
+  }
 
   user& find_or_add(slot& s, stream_ref stream) {
     for (user& u : s.users) {
@@ -221,6 +256,7 @@ class slot_ring final : public slot_ring_base {
   mutable std::mutex mutex_;
   std::vector<std::size_t> free_, draining_;
   std::vector<bool> held_;  // by a batch
+  std::vector<use> use_;    // each the batch's, while it has the slot
   bool ended_ = false;
   std::exception_ptr error_;
 };
