@@ -20,6 +20,8 @@ function(millrace_components_of out header)
     set(needs s3 tar)
   elseif(relative MATCHES "^decode/.*(jpeg|png|webp)")
     set(needs ${CMAKE_MATCH_1})
+  elseif(relative MATCHES "^decode/json_reader")
+    set(needs json)
   elseif(relative MATCHES "^decode/.*(decode_images|image_decoder|resizer)")
     set(needs jpeg)  # any format would do
   elseif(relative MATCHES "^millrace.hpp$")

@@ -167,7 +167,7 @@ class package:
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
-            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, s3_server, mpi, cuda"),
+            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, json, s3_server, mpi, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]
