@@ -78,6 +78,7 @@ TEST_CASE("options and indexes of epochs() that differ are caught before anythin
   CHECK(first_word([](epochs_options& o) { o.epochs = 3; }, false) == differ + ".epochs");
   CHECK(first_word([](epochs_options& o) { o.first_epoch = 3; }, false) == differ + ".first_epoch");
   CHECK(first_word([](epochs_options& o) { o.batch = 5; }, false) == differ + ".batch");
+  CHECK(first_word([](epochs_options& o) { o.take_batches = 5; }, false) == differ + ".take_batches");
   CHECK(first_word([](epochs_options& o) { o.tracks = 12; }, false) == differ + ".tracks");
   CHECK(first_word([](epochs_options& o) { o.slice = 3; }, false) == differ + ".slice");
   CHECK(first_word([](epochs_options& o) { o.resume = "{}"; }, false) == differ + "the digest of .resume");

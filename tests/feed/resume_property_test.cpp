@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Drawn trainings on virtual time: data, seeds, orders, ranks, batches, bounds, delays, faults of the store, and where
-// they are stopped, again and again. MILLRACE_PROPERTY_CASES draws more of them (6000), MILLRACE_PROPERTY_SEED others
-// (1), MILLRACE_PROPERTY_FIRST begins with another case (0): a case depends on the seed and its number alone.
+// Drawn trainings on virtual time: data, seeds, orders, ranks, batches, bounds, delays, faults of the store, shards
+// that are not there and are borne, and where they are stopped, again and again. MILLRACE_PROPERTY_CASES draws more of
+// them (6000), MILLRACE_PROPERTY_SEED others (1), MILLRACE_PROPERTY_FIRST begins with another case (0): a case depends
+// on the seed and its number alone.
 
 #include <millrace/feed/epochs.hpp>
 
@@ -84,7 +85,8 @@ class trained {
   bool ended = false;
 };
 
-task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t most, trained& out) {
+/// `end`: where the epochs end.
+task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t most, std::uint64_t end, trained& out) {
   const std::shared_ptr<const stream_position> position = in.position();
   epoch_mark mark;
   out.states.push_back(position->state(mark));
@@ -98,7 +100,10 @@ task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t m
     out.batches.emplace_back();
     for (const sample& s : *b) {
       mark.join(s.mark);
-      if (s.weight() == 0) continue;
+      if (s.weight() == 0) {  // the place of a sample that could not be had, or what fills up
+        if (s.mark.position != end) out.batches.back().emplace_back(s.mark.epoch << 32 | s.mark.position, "-");
+        continue;
+      }
       const bool right = s.fields.size() == 2 && (*s.find("txt")).view() == s.key && s.from.from->epoch == s.mark.epoch;
       out.batches.back().emplace_back(s.mark.epoch << 32 | s.mark.position, right ? s.key : "wrong: " + s.key);
     }
@@ -148,6 +153,7 @@ class tally {
   std::uint64_t stops = 0;
   std::uint64_t faults = 0;
   std::uint64_t other_worlds = 0;
+  std::uint64_t holes = 0;
   std::uint64_t states = 0;
   std::uint64_t samples = 0;
 };
@@ -161,6 +167,13 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
   o.tracks = 1 + random.below(24);
   o.slice = 1 + random.below(9);
   o.prefix = "mem:";
+  o.take_batches = random.below(6) == 0 ? 1 + random.below(6) : 0;
+  const bool bears = random.below(6) == 0;
+  const std::string lost = "s" + std::to_string(random.below(data.indexes->size())) + "/";  // of these keys, then
+  if (bears) {
+    o.failures = {.then = on_failure::skip, .report = false};
+    data.store->bad["mem:10" + lost.substr(1, 1) + ".tar"] = test::harm::missing;
+  }
   std::map<std::uint64_t, std::string> got;
   epoch_state at;  // computed beside, by counting
   at.seed = o.seed;
@@ -182,7 +195,9 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
     last_world = o.rank.world_size;
     const std::size_t most = random.below(4) == 0 ? SIZE_MAX : random.below(8);
     const bool concurrent = random.below(3) == 0;
-    const std::uint64_t bad_rank = random.below(2) == 0 ? random.below(o.rank.world_size) : UINT64_MAX;
+    const std::uint64_t bad_rank = !bears && random.below(2) == 0 ? random.below(o.rank.world_size) : UINT64_MAX;
+    const std::uint64_t step_samples = o.batch * o.rank.world_size;
+    const std::uint64_t end = o.take_batches == 0 ? n : std::min(n, o.take_batches * step_samples);
     std::vector<trained> ranks(o.rank.world_size);
     std::size_t common = SIZE_MAX;  // batches that all have taken
     bool failed = false;
@@ -199,7 +214,7 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
       testing::virtual_loop loop(random.next());
       stream<std::vector<sample>> batches = std::move(samples) | batch(o.batch);
       try {
-        block_on(loop, train(std::move(batches), o.batch, most, mine));
+        block_on(loop, train(std::move(batches), o.batch, most, end, mine));
       } catch (const io_error&) {
         require(o.rank.index == bad_rank, "a fault where there was none");
         failed = true;
@@ -210,7 +225,11 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
     // Batch by batch: all ranks' states are what counting says, and every position comes once, in one epoch's order.
     for (std::size_t b = 0; b <= common; ++b) {
       if (b > 0) {
-        const order_step step = step_at(n, at.position, o.batch, o.rank.world_size);
+        if (at.position >= end) {  // more had been taken than this world takes of an epoch
+          at.position = 0;
+          ++at.epoch;
+        }
+        const order_step step = step_at(end, at.position, o.batch, o.rank.world_size);
         std::uint64_t delivered = 0;
         for (const trained& mine : ranks) {
           for (const auto& [position, key] : mine.batches[b - 1]) {
@@ -223,12 +242,17 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
         require(delivered == step.count, "a step lacks samples");
         seen.samples += delivered;
         at.position += step.count;
-        if (at.position == n) {
+        if (at.position == end) {
           at.position = 0;
           ++at.epoch;
         }
       }
-      for (const trained& mine : ranks) require(mine.states[b] == at.text(), mine.states[b] + " is not " + at.text());
+      for (const trained& mine : ranks) {
+        epoch_state says = epoch_state::parse(mine.states[b]);
+        says.holes.clear();  // each rank knows its own
+        require(says == at, mine.states[b] + " is not " + at.text());
+        require(bears || mine.states[b] == at.text(), "a state of losses where there were none");
+      }
       ++seen.states;
     }
     state = ranks.front().states[common];
@@ -242,14 +266,18 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
   }
   for (std::uint64_t e = o.first_epoch; e < o.first_epoch + o.epochs; ++e) {
     const names keys = data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice});
-    for (std::size_t g = 0; g < keys.size(); ++g) {
-      const auto found = got.find(e << 32 | g);
-      require(found != got.end() && found->second == keys[g], "the order is not the canonical one");
-      got.erase(found);
+    std::size_t g = 0;
+    for (auto found = got.find(e << 32); found != got.end() && found->first == (e << 32 | g); ++g) {
+      const bool hole = bears && keys[g].substr(0, lost.size()) == lost;
+      require(found->second == (hole ? "-" : keys[g]), "the order is not the canonical one");
+      seen.holes += hole ? 1 : 0;
+      found = got.erase(found);
     }
+    require(g == keys.size() || o.take_batches != 0, "an epoch lacks samples");
   }
   require(got.empty(), "there are more samples than the epochs have");
   data.store->delay_us = 0;
+  data.store->bad.clear();
   require(data.store->busy == 0, "requests were left behind");
 }
 
@@ -367,14 +395,16 @@ TEST_CASE(
     CHECK(seen.faults > cases / 4);
     CHECK(seen.other_worlds > cases);
     CHECK(seen.states > 4 * cases);
+    CHECK(seen.holes > cases);
   }
   if (std::getenv("MILLRACE_PROPERTY_CASES") != nullptr) {
     std::printf(
         "seed %llu: %llu cases from %llu on, %llu stops, %llu faults, %llu times in another world, "
-        "%llu states, %llu samples\n",
+        "%llu states, %llu samples, %llu holes\n",
         static_cast<unsigned long long>(seed), static_cast<unsigned long long>(cases),
         static_cast<unsigned long long>(first), static_cast<unsigned long long>(seen.stops),
         static_cast<unsigned long long>(seen.faults), static_cast<unsigned long long>(seen.other_worlds),
-        static_cast<unsigned long long>(seen.states), static_cast<unsigned long long>(seen.samples));
+        static_cast<unsigned long long>(seen.states), static_cast<unsigned long long>(seen.samples),
+        static_cast<unsigned long long>(seen.holes));
   }
 }

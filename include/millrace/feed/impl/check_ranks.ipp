@@ -74,6 +74,7 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const epochs_options
                                    {".epochs", options.epochs},
                                    {".first_epoch", options.first_epoch},
                                    {".batch", options.batch},
+                                   {".take_batches", options.take_batches},
                                    {".tracks", options.tracks},
                                    {".slice", slice},
                                    {"the digest of the index", indexes.digest().low},
