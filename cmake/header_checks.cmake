@@ -24,6 +24,8 @@ function(millrace_components_of out header)
     set(needs json)
   elseif(relative MATCHES "^decode/.*(decode_images|image_decoder|resizer)")
     set(needs jpeg)  # any format would do
+  elseif(relative STREQUAL "device/dlpack.hpp")
+    set(needs dlpack)
   elseif(relative MATCHES "^millrace.hpp$")
     set(needs s3 tar jpeg)
   elseif(relative MATCHES "^millrace_cuda.hpp$")

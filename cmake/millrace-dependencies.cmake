@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp json s3_server mpi cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp json dlpack s3_server mpi cuda)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -77,6 +77,12 @@ macro(millrace_find_component component)
     _millrace_zimg()
   elseif("${component}" STREQUAL "json")
     _millrace_pkg_config(simdjson "simdjson>=3.0" "simdjson 3.0" "libsimdjson-dev")
+  elseif("${component}" STREQUAL "dlpack")
+    # Its package gives a version that says nothing: 0.1.0 for every header so far.
+    find_package(dlpack QUIET)
+    if(NOT TARGET dlpack::dlpack)
+      _millrace_lacks("the header of DLPack" "libdlpack-dev")
+    endif()
   elseif("${component}" STREQUAL "s3_server")
     find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto SSL)
     if(NOT OPENSSL_FOUND)

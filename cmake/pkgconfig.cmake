@@ -24,5 +24,6 @@ millrace_pc(millrace-jpeg "JPEG decoding for millrace" "millrace-core libjpeg >=
 millrace_pc(millrace-png "PNG decoding for millrace" "millrace-core spng >= 0.7 zimg >= 3.0" -DMILLRACE_WITH_PNG)
 millrace_pc(millrace-webp "WebP decoding for millrace" "millrace-core libwebp >= 1.0 zimg >= 3.0" -DMILLRACE_WITH_WEBP)
 millrace_pc(millrace-json "JSON lines for millrace" "millrace-core simdjson >= 3.0")
+millrace_pc(millrace-dlpack "tensors by DLPack for millrace" "millrace-core" -DMILLRACE_WITH_DLPACK)
 millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0")
 millrace_pc(millrace "${PROJECT_DESCRIPTION}" "millrace-s3 millrace-tar millrace-jpeg")

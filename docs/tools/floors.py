@@ -25,7 +25,7 @@ LEFT, RIGHT, TOP = 92, 24, 16
 LIBRARIES = {
     "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "openssl": "OpenSSL", "expat": "expat",
     "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg", "(nlohmann": "json",
-    "mpi": "MPI",
+    "dlpack": "DLPack", "mpi": "MPI",
 }
 
 

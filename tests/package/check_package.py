@@ -82,7 +82,7 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "json", "s3_server", "mpi", "cuda")
+                 "json", "dlpack", "s3_server", "mpi", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-2]))}
         others.add("share/millrace/millrace.cpp")
@@ -163,11 +163,14 @@ class package:
             (["-DCOMPONENTS=s3", no_curl], {}, "millrace::s3 needs " + curl),
             (["-DCOMPONENTS=s3", no_curl, no_openssl], {},
              "millrace::s3 needs " + curl + r" and OpenSSL 3\.0 \(Debian: libssl-dev\)"),
+            (["-DCOMPONENTS=dlpack", "-DCMAKE_DISABLE_FIND_PACKAGE_dlpack=ON"], {},
+             r"millrace::dlpack needs the header of DLPack \(Debian: libdlpack-dev\)"),
             (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
-            (["-DCOMPONENTS=hdf5"], {}, "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, json, s3_server, mpi, cuda"),
+            (["-DCOMPONENTS=hdf5"], {},
+             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, json, dlpack, s3_server, mpi, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

@@ -54,6 +54,7 @@ CONFINED = {
     r"spng\.h": "decode",
     r"webp/": "decode",
     r"zimg\.h": "decode",
+    r"dlpack/": "device",
     r"mpi\.h$": "mpi.hpp",
     r"(nlohmann/|simdjson)": "decode",
 }
@@ -299,6 +300,7 @@ BAD = [
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <spng.h>\n"),
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <jpeglib.h>\n"),
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <webp/decode.h>\n"),
+    ("confinement", "include/millrace/memory/bad.hpp", SPDX + "#pragma once\n#include <dlpack/dlpack.h>\n"),
     ("confinement", "include/millrace/feed/bad.hpp", SPDX + "#pragma once\n#include <mpi.h>\n"),
     ("confinement", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <spdlog/spdlog.h>\n"),
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
