@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name (unless the
-# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, Google Benchmark. A program whose needs are missing is left out and
-# named in the configure output.
+# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, Google Benchmark, libtorch.
+# A program whose needs are missing is left out and named in the configure output.
 
 file(GLOB programs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
 foreach(source IN LISTS programs)
@@ -32,6 +32,13 @@ foreach(source IN LISTS programs)
     list(APPEND libraries benchmark::benchmark)
     if(NOT TARGET benchmark::benchmark)
       set(reason "it needs Google Benchmark (Debian: libbenchmark-dev)")
+    endif()
+  endif()
+  if(includes MATCHES "<torch/")
+    find_package(Torch QUIET)
+    list(APPEND libraries ${TORCH_LIBRARIES})
+    if(NOT Torch_FOUND)
+      set(reason "it needs libtorch (Debian: libtorch-dev)")
     endif()
   endif()
   if(NOT TARGET millrace::s3_server AND includes MATCHES "millrace/testing/s3_server/")

@@ -40,6 +40,10 @@ def training_loop(program):
     require("stopped after 500 items" in run([program]), "the early end")
 
 
+def train_libtorch(program):
+    require(len(re.findall(r"of 8192 points", run([program]))) == 5, "five epochs")
+
+
 def quickstart(program, gpu_probe=None):
     text = run([program])
     probed = 77 if gpu_probe is None else subprocess.run([gpu_probe], capture_output=True).returncode
@@ -125,4 +129,5 @@ def epochs(program):
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (own_stage, training_loop, quickstart, ranks, local_tars, text_lines, checkpoint, epochs)}[sys.argv[1]](*sys.argv[2:])
+    examples = (own_stage, training_loop, train_libtorch, quickstart, ranks, local_tars, text_lines, checkpoint, epochs)
+    {f.__name__: f for f in examples}[sys.argv[1]](*sys.argv[2:])
