@@ -5,10 +5,11 @@
 
     python3 bench/compile_time.py [--compiler g++] [--repeat 5] [--json FILE] [HEADER...]
 
-Without headers: an empty unit, the core (base, coro, sync), every header that needs liburing at most, and millrace.hpp.
+Without headers: an empty unit, the core (base, coro, sync), every header that needs liburing at most, millrace.hpp, and
+millrace.hpp with decode_images.hpp, as a program that reads images includes them.
 Each is measured without optimisation in the ways that the README offers: header-only, with the bodies compiled once in
-another unit (millrace::compiled), and with its headers precompiled, which is what target_precompile_headers() does for all
-units of a program but the first; and parsed only (-fsyntax-only).
+another unit (millrace::compiled), and with its headers precompiled, header-only and with the bodies compiled once ("both"),
+which is what target_precompile_headers() does for all units of a program but the first; and parsed only (-fsyntax-only).
 
 Seconds are of the processor, and tell as much of the machine's hour as of the headers. So a header that many know,
 nlohmann/json.hpp, is measured beside each unit, all in turns; the columns "/ json" are the median ratios to its
@@ -29,7 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORE_FOLDERS = ("base", "coro", "sync")
 FLAGS = ["-std=c++20", "-O0", f"-I{ROOT}/include"]
 REFERENCE = "nlohmann/json.hpp"
-WAYS = ("header-only", "compiled", "precompiled")
+WAYS = ("header-only", "compiled", "precompiled", "both")
+SEPARATE = "-DMILLRACE_SEPARATE_COMPILATION"
 LIBURING_FOLDERS = CORE_FOLDERS + ("loop", "flow", "io", "device")
 
 
@@ -57,15 +59,16 @@ def units(headers):
     for umbrella in ("millrace/core.hpp", "millrace/millrace.hpp"):
         if (include / umbrella).exists():
             result.append((umbrella, [umbrella]))
+    result.append(("millrace.hpp, images", ["millrace/decode/decode_images.hpp", "millrace/millrace.hpp"]))
     return result
 
 
-def precompile(compiler, folder, includes):
+def precompile(compiler, folder, includes, name, flags):
     """The file to -include: the compiler takes the precompiled one beside it (g++: .gch, clang: .pch)."""
-    header = pathlib.Path(folder, "precompiled.hpp")
+    header = pathlib.Path(folder, f"{name}.hpp")
     header.write_text("".join(f"#include <{include}>\n" for include in includes))
     result = f"{header}{'.pch' if 'clang' in compiler else '.gch'}"
-    measure([compiler, *FLAGS, "-x", "c++-header", str(header), "-o", result])
+    measure([compiler, *FLAGS, *flags, "-x", "c++-header", str(header), "-o", result])
     return str(header)
 
 
@@ -94,9 +97,10 @@ def main():
             reference = None
         for name, includes in [(REFERENCE, [REFERENCE])] * bool(reference) + units(options.headers):
             unit = source("unit.cpp", includes)
-            header = precompile(options.compiler, folder, includes)
-            modes = {"parsed": ["-fsyntax-only"], "header-only": compiled,
-                     "compiled": ["-DMILLRACE_SEPARATE_COMPILATION", *compiled], "precompiled": ["-include", header, *compiled]}
+            whole = precompile(options.compiler, folder, includes, "whole", [])
+            declared = precompile(options.compiler, folder, includes, "declared", [SEPARATE])
+            modes = {"parsed": ["-fsyntax-only"], "header-only": compiled, "compiled": [SEPARATE, *compiled],
+                     "precompiled": ["-include", whole, *compiled], "both": [SEPARATE, "-include", declared, *compiled]}
             commands = {mode: [options.compiler, *FLAGS, *flags, unit] for mode, flags in modes.items()}
             if reference:
                 commands["reference"] = reference

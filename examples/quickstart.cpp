@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include <millrace/decode/decode_images.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/testing/s3_server/background.hpp>
 

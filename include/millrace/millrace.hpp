@@ -4,9 +4,11 @@
 
 /// \file
 /// What a training loop includes: sources, stages, batches, run(). Needs the components s3, tar and jpeg. Not in it,
-/// each with a header of its own: CUDA (millrace_cuda.hpp), JSON labels (decode/json.hpp), plain tars without
-/// libarchive (shards/untar_plain.hpp), writing tars (tar/writer.hpp), generators for tests and examples
-/// (flow/iota.hpp, flow/generate.hpp, flow/collect.hpp), and of feed/ what makes indexes, plans and mixes. Programs
+/// each with a header of its own: images of any format and size (decode/decode_images.hpp), CUDA (millrace_cuda.hpp),
+/// JSON labels (decode/json.hpp), web servers (shards/http_storage.hpp), reads that are asked for twice
+/// (shards/hedged_storage.hpp), where S3's settings came from (s3/auth/explain.hpp), epochs by an index
+/// (feed/epochs.hpp) and all else of feed/, plain tars without libarchive (shards/untar_plain.hpp), writing tars
+/// (tar/writer.hpp), generators for tests and examples (flow/iota.hpp, flow/generate.hpp, flow/collect.hpp). Programs
 /// that need less include the parts themselves.
 
 #include <millrace/base/compiler.hpp>
@@ -15,16 +17,12 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/decode/decode_images.hpp>
 #include <millrace/decode/jpeg_decoder.hpp>
 #include <millrace/decode/labelled_image.hpp>
 #include <millrace/decode/parse_label.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/rank_share.hpp>
-#include <millrace/feed/sample_order.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/concat.hpp>
@@ -49,13 +47,10 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
-#include <millrace/s3/auth/explain.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
-#include <millrace/shards/hedged_storage.hpp>
-#include <millrace/shards/http_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/shuffle_shards.hpp>

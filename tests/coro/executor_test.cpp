@@ -213,19 +213,20 @@ TEST_CASE("services are one of a kind, whoever asks, and end in reverse order be
     ~first() override { log += '1'; }
   };
   struct second final : executor_service {
-    explicit second(executor& ex) {
-      ex.service<first>([] { return std::make_unique<first>(); });
+    explicit second(executor& e) : ex(e) {
+      ex.service<first>();
       log += 'm';
     }
     ~second() override { log += '2'; }
+    executor& ex;
   };
   log.clear();
   {
     testing::virtual_loop loop;
-    second& s = loop.service<second>([&] { return std::make_unique<second>(loop); });
-    CHECK(&loop.service<second>([&] { return std::make_unique<second>(loop); }) == &s);  // another closure type
-    first& f = loop.service<first>([] { return std::make_unique<first>(); });
-    CHECK(&loop.service<first>([]() -> std::unique_ptr<first> { throw 1; }) == &f);
+    second& s = loop.service<second>(loop);
+    CHECK(&loop.service<second>(std::as_const(s).ex) == &s);  // the type alone counts, not what the arguments are
+    first& f = loop.service<first>();
+    CHECK(&loop.service<first>() == &f);
     CHECK(log == "m");
   }
   CHECK(log == "m21");
@@ -239,7 +240,7 @@ TEST_CASE("a service that ends may ask for services") {
   struct asking final : executor_service {
     explicit asking(executor& e) : ex(e) {}
     ~asking() override {
-      ex.service<late>([] { return std::make_unique<late>(); });
+      ex.service<late>();
       log += 'a';
     }
     executor& ex;
@@ -247,16 +248,20 @@ TEST_CASE("a service that ends may ask for services") {
   log.clear();
   {
     testing::virtual_loop loop;
-    loop.service<asking>([&] { return std::make_unique<asking>(loop); });
+    loop.service<asking>(loop);
   }
   CHECK(log == "al");
 }
 
 TEST_CASE("a service whose making fails is made again") {
-  struct fragile final : executor_service {};
+  struct fragile final : executor_service {
+    explicit fragile(bool fails) {
+      if (fails) throw 1;
+    }
+  };
   testing::virtual_loop loop;
-  CHECK_THROWS_AS(loop.service<fragile>([]() -> std::unique_ptr<fragile> { throw 1; }), int);
-  CHECK_NOTHROW(loop.service<fragile>([] { return std::make_unique<fragile>(); }));
+  CHECK_THROWS_AS(loop.service<fragile>(true), int);
+  CHECK_NOTHROW(loop.service<fragile>(false));
 }
 
 TEST_CASE("an idle loop with somebody waiting is a deadlock") {

@@ -125,16 +125,16 @@ TEST_CASE("clean-up that was asked for while services end is run, too") {
   SECTION("the root scope is older") {
     testing::virtual_loop loop;
     root_scope::of(loop);
-    loop.service<client>([&] { return std::make_unique<client>(loop); });
+    loop.service<client>(loop);
   }
   SECTION("the root scope is younger") {
     testing::virtual_loop loop;
-    loop.service<client>([&] { return std::make_unique<client>(loop); });
+    loop.service<client>(loop);
     root_scope::of(loop);
   }
   SECTION("the root scope was never there") {
     testing::virtual_loop loop;
-    loop.service<client>([&] { return std::make_unique<client>(loop); });
+    loop.service<client>(loop);
   }
   CHECK(done == 1);
 }

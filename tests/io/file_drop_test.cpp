@@ -46,11 +46,10 @@ task<std::size_t> read_into(file& f, slab_pool& slabs, std::size_t length, std::
 /// wants.
 task<std::int64_t> open_fifo(std::string path) {
   detail::file_keep keep(nullptr);
-  keep.path = std::make_unique<const std::string>(path);
+  keep.path = path;
   file_request r;
   r.what = file_request::kind::open;
   r.flags = O_RDONLY | O_CREAT | O_CLOEXEC;  // O_CREAT: else a ring opens a fifo without waiting
-  r.path = keep.path->c_str();
   auto job = std::make_unique<detail::file_job>(r, std::move(keep));
   co_return co_await detail::file_wait(job);
 }

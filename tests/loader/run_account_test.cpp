@@ -32,7 +32,7 @@ TEST_CASE("quantiles of the waits are exact but for the width of a bucket") {
 
 TEST_CASE("a snapshot gives every stage's counters, times as shares of the time since the first item") {
   constexpr std::int64_t ms = 1'000'000;
-  detail::run_account<> account;
+  detail::run_account account;
   account.begin(1000 * ms);
   stage_record* const last = account.recorder().find_or_add("last", account.sink());
   stage_record* const first = account.recorder().find_or_add("first", last);
@@ -87,7 +87,7 @@ TEST_CASE("a snapshot gives every stage's counters, times as shares of the time 
 
 TEST_CASE("the time to the first item names no bottleneck") {
   constexpr std::int64_t ms = 1'000'000;
-  detail::run_account<> account;
+  detail::run_account account;
   account.begin(1 * ms);
   stage_record* const decode = account.recorder().find_or_add("decode", account.sink());
   decode->asked_ns = 320 * ms;
@@ -102,7 +102,7 @@ TEST_CASE("the time to the first item names no bottleneck") {
 }
 
 TEST_CASE("the training thread waits for no more than the whole time") {
-  detail::run_account<> account;
+  detail::run_account account;
   account.begin(10);
   account.got_item(10, 20, 0);
   account.got_none(30, 3'600'000'000'000);  // it woke up long after the end

@@ -10,6 +10,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/auth/credentials_provider.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"

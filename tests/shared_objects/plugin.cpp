@@ -19,7 +19,7 @@ plugin MILLRACE_PLUGIN() {
   using millrace::sample_tags;
   plugin p;
   p.service = [](millrace::executor& ex) -> millrace::executor_service* {
-    return &ex.service<plugin_service>([] { return std::make_unique<plugin_service>(); });
+    return &ex.service<plugin_service>();
   };
   p.set_tag = [](sample_tags& tags, int value) { tags.set(0, value); };
   p.tags = [](const sample_tags& tags) { return tags.get<int>(1).size(); };

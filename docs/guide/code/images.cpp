@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/decode/decode_images.hpp>
 #include <millrace/millrace.hpp>
 
 #include "examples/common/painted_shards.hpp"

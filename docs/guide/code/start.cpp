@@ -4,6 +4,7 @@
 // The program of docs/guide/start.md, over a small data set of its own.
 
 // begin includes
+#include <millrace/decode/decode_images.hpp>
 #include <millrace/millrace.hpp>
 namespace mill = millrace;
 // end includes

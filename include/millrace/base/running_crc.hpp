@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <millrace/base/crc.hpp>
-
 namespace millrace {
 
 /// The CRCs that object stores keep.

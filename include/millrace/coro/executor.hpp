@@ -177,15 +177,14 @@ class executor {
   void frame_bound() noexcept { ++frames_; }
   void frame_destroyed() noexcept { --frames_; }
 
-  /// The executor's service of type `Service`, made by `make()` (a std::unique_ptr) on first use. Services are
-  /// destroyed in the reverse order of their making, before the executor.
-  template <class Service, class Make>
-  Service& service(Make&& make) {
+  /// The executor's service of type `Service`, made of `arguments` on first use. Services are destroyed in the reverse
+  /// order of their making, before the executor.
+  template <class Service, class... Arguments>
+  Service& service(Arguments&&... arguments) {
     if (Service* existing = find_service<Service>()) return *existing;
-    std::unique_ptr<Service> made = make();
-    Service& result = *made;
-    services_.push_back(held_service{type_id::of<Service>(), std::move(made)});
-    return result;
+    Service* const made = new Service(std::forward<Arguments>(arguments)...);
+    keep(type_id::of<Service>(), std::unique_ptr<executor_service>(made));  // behind what its constructor asked for
+    return *made;
   }
 
   /// The same, null when there is none yet.
@@ -223,6 +222,10 @@ class executor {
     type_id key;
     std::unique_ptr<executor_service> service;
   };
+  void keep(type_id key, std::unique_ptr<executor_service> made) {
+    services_.push_back(held_service{key, std::move(made)});
+  }
+
   // drain() where nobody is there to catch what poll() throws: a kernel side that has failed, a deadlock of a test's
   // loop. Messages still come in, and with them what other threads were asked to do ends.
   void drain_or_give_up() noexcept;

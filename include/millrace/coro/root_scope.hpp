@@ -23,7 +23,7 @@ class root_scope final : public executor_service, private timer_node {
 
   /// The root scope of `ex`.
   static root_scope& of(executor& ex) {
-    return ex.service<root_scope>([&ex] { return std::make_unique<root_scope>(ex); });
+    return ex.service<root_scope>(ex);
   }
 
   explicit root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}

@@ -10,6 +10,21 @@
 
 namespace millrace {
 
+namespace detail {
+
+/// Where a spawned task reports its end to.
+struct spawned_state final : completion {
+  void completed() noexcept override {
+    done = true;
+    if (waiter != nullptr) ex->post(*waiter);
+  }
+  executor* ex = nullptr;
+  ready_node* waiter = nullptr;
+  bool done = false;
+};
+
+}  // namespace detail
+
 /// A task that runs by itself: started through the run queue, awaited or not, and owned by this object. Stages work
 /// ahead of their consumers with it.
 ///
@@ -64,15 +79,7 @@ class [[nodiscard("dropping a spawned task stops it")]] spawned {
   }
 
  private:
-  struct state final : detail::completion {
-    void completed() noexcept override {
-      done = true;
-      if (waiter != nullptr) ex->post(*waiter);
-    }
-    executor* ex = nullptr;
-    ready_node* waiter = nullptr;
-    bool done = false;
-  };
+  using state = detail::spawned_state;
 
   std::unique_ptr<state> state_;
   task<T> task_;  // declared last: destroyed first, it reports to state_

@@ -19,11 +19,10 @@ namespace millrace {
 /// go on writing after everybody else has lost interest.
 ///
 /// Rows of different samples may be written at once from different threads; one row by one thread at a time.
-template <class = void>
-class basic_batch_row {
+class batch_row {
  public:
-  basic_batch_row() noexcept = default;
-  basic_batch_row(std::shared_ptr<detail::batch_parts<>> parts, std::size_t index) noexcept
+  batch_row() noexcept = default;
+  batch_row(std::shared_ptr<detail::batch_parts> parts, std::size_t index) noexcept
       : parts_(std::move(parts)), index_(index) {}
 
   std::size_t index() const noexcept { return index_; }
@@ -54,33 +53,24 @@ class basic_batch_row {
   /// What the sample counts; 1 where nothing is said.
   void weight(float w) const noexcept { parts_->weights[index_] = w; }
   /// The row of what only fills the batch up: zeros, of weight 0, without a key.
-  void fill_up() const {
-    key(std::string());
-    for (std::size_t i = 0; i < layout().fields().size(); ++i) {
-      const tensor_view place = field(i);
-      if (place.bytes() != 0) std::memset(place.data(), 0, place.bytes());
-    }
-    weight(0);
-  }
+  void fill_up() const;
 
   /// The row is complete. One that never is will be left out of the batch.
   void done() const noexcept { parts_->filled[index_] = 1; }
 
  private:
-  std::shared_ptr<detail::batch_parts<>> parts_;
+  std::shared_ptr<detail::batch_parts> parts_;
   std::size_t index_ = 0;
 };
-using batch_row = basic_batch_row<>;
 
 /// A batch being filled, row by row, in any order, from any threads: decoders write straight into the memory that will
 /// be copied to the device. Made by batch_pool::start().
-template <class = void>
-class basic_batch_builder {
+class batch_builder {
  public:
-  basic_batch_builder() noexcept = default;
-  explicit basic_batch_builder(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
-  basic_batch_builder(basic_batch_builder&&) noexcept = default;
-  basic_batch_builder& operator=(basic_batch_builder&&) noexcept = default;
+  batch_builder() noexcept = default;
+  explicit batch_builder(std::shared_ptr<detail::batch_parts> parts) noexcept : parts_(std::move(parts)) {}
+  batch_builder(batch_builder&&) noexcept = default;
+  batch_builder& operator=(batch_builder&&) noexcept = default;
 
   explicit operator bool() const noexcept { return parts_ != nullptr; }
   const batch_layout& layout() const noexcept { return parts_->layout; }
@@ -104,36 +94,16 @@ class basic_batch_builder {
   /// decoded leaves no hole). Where samples have places in an epoch's order (epoch_mark::placed), each of the first
   /// `rows` rows that a sample joined stays: one that is not done() is filled up, so that batches keep their size. No
   /// row may be written any more: whoever wrote one must have handed over to this thread.
-  host_batch seal(std::size_t rows = static_cast<std::size_t>(-1)) && {
-    detail::batch_parts<>& p = *parts_;
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < p.filled.size(); ++i) {
-      if (p.filled[i] == 0) {
-        if (!p.mark.placed() || i >= rows || i >= p.joined) continue;
-        row(i).fill_up();
-      }
-      if (n != i) move_row(i, n);
-      ++n;
-    }
-    p.size = n;
-    return host_batch(std::move(parts_));
-  }
+  host_batch seal(std::size_t rows = static_cast<std::size_t>(-1)) &&;
 
  private:
-  void move_row(std::size_t from, std::size_t to) {
-    detail::batch_parts<>& p = *parts_;
-    for (std::size_t f = 0; f < p.layout.fields().size(); ++f) {
-      const std::size_t size = p.layout.fields()[f].row_bytes();
-      char* const begin = p.memory.data() + p.layout.offset(f);
-      if (size != 0) std::memcpy(begin + to * size, begin + from * size, size);
-    }
-    p.keys[to] = std::move(p.keys[from]);
-    p.tags.move_row(from, to);
-    p.weights[to] = p.weights[from];
-  }
+  void move_row(std::size_t from, std::size_t to);
 
-  std::shared_ptr<detail::batch_parts<>> parts_;
+  std::shared_ptr<detail::batch_parts> parts_;
 };
-using batch_builder = basic_batch_builder<>;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/batch_builder.ipp>
+#endif

@@ -23,11 +23,7 @@ class batch_field {
   dtype type() const noexcept { return type_; }
   const shape& dims() const noexcept { return dims_; }
   /// Bytes of one sample's part.
-  std::size_t row_bytes() const {
-    std::size_t n = 0;
-    if (__builtin_mul_overflow(dims_.elements(), size_of(type_), &n)) throw configuration_error("a shape is too large");
-    return n;
-  }
+  std::size_t row_bytes() const;
   /// "image u8 224x224x3".
   std::string text() const { return name_ + " " + name_of(type_) + " " + dims_.text(); }
   friend bool operator==(const batch_field&, const batch_field&) = default;
@@ -40,37 +36,17 @@ class batch_field {
 
 /// Where the tensors of a batch lie in its one piece of memory: field behind field, each for all samples, each at a
 /// multiple of `alignment`. Immutable; a copy is the same layout.
-template <class = void>
-class basic_batch_layout {
+class batch_layout {
  public:
   /// Bytes; what cudaMalloc aligns to, and enough for vector loads and the tensor copy engines.
   static constexpr std::size_t alignment = 256;
 
   /// No fields, no samples.
-  basic_batch_layout() : basic_batch_layout(0, std::vector<batch_field>()) {}
+  batch_layout() : batch_layout(0, std::vector<batch_field>()) {}
 
   /// `samples` is the most a batch holds. Throws configuration_error for two fields of one name or a size that does
   /// not fit.
-  basic_batch_layout(std::size_t samples, std::vector<batch_field> fields) {
-    auto made = std::make_shared<state>();
-    made->samples = samples;
-    made->fields = std::move(fields);
-    for (std::size_t i = 0; i < made->fields.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        if (made->fields[i].name() == made->fields[j].name()) {
-          throw configuration_error("a batch has two fields named " + made->fields[i].name());
-        }
-      }
-      made->offsets.push_back(made->bytes);
-      std::size_t n = 0;
-      if (__builtin_mul_overflow(made->fields[i].row_bytes(), samples, &n) || n > largest - made->bytes) {
-        throw configuration_error("a batch of " + std::to_string(samples) + " samples of " + made->fields[i].text() +
-                                  " is too large");
-      }
-      made->bytes += (n + alignment - 1) / alignment * alignment;
-    }
-    state_ = std::move(made);
-  }
+  batch_layout(std::size_t samples, std::vector<batch_field> fields);
 
   /// The most samples of a batch.
   std::size_t samples() const noexcept { return state_->samples; }
@@ -86,15 +62,7 @@ class basic_batch_layout {
   std::size_t offset(std::size_t i) const noexcept { return state_->offsets[i]; }
 
   /// The number of the field named `name`. Throws configuration_error that lists the fields there are.
-  std::size_t find(std::string_view name) const {
-    for (std::size_t i = 0; i < fields().size(); ++i) {
-      if (fields()[i].name() == name) return i;
-    }
-    std::string known;
-    for (const batch_field& f : fields()) known += (known.empty() ? "" : ", ") + f.name();
-    throw configuration_error("a batch has no field named " + std::string(name) + "; it has " +
-                              (known.empty() ? "none" : known));
-  }
+  std::size_t find(std::string_view name) const;
 
   /// Field `i` of the first `n` samples of a batch that begins at `base`: the outermost extent is `n`.
   tensor_view tensor(void* base, std::size_t i, std::size_t n) const {
@@ -107,7 +75,7 @@ class basic_batch_layout {
                        fields()[i].dims());
   }
 
-  friend bool operator==(const basic_batch_layout& a, const basic_batch_layout& b) {
+  friend bool operator==(const batch_layout& a, const batch_layout& b) {
     return a.state_ == b.state_ || (a.samples() == b.samples() && a.fields() == b.fields());
   }
 
@@ -120,6 +88,9 @@ class basic_batch_layout {
   };
   std::shared_ptr<const state> state_;
 };
-using batch_layout = basic_batch_layout<>;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/batch_layout.ipp>
+#endif

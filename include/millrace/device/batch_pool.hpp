@@ -54,29 +54,26 @@ auto device_of(const Target& target) {
 /// It is the program's: made once, for all epochs, since its memory goes with its last copy and last batch (and freeing
 /// page-locked memory may wait for the device). start() never waits: the stages that hold batches bound their number
 /// (pool.peak() tells how many there were).
-template <class = void>
-class basic_batch_pool {
+class batch_pool {
  public:
   /// Ordinary memory: for host_device, or for batches that never go to a device.
-  explicit basic_batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
+  explicit batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
 
   /// Memory of a device, or of a stream's device: page-locked, unless any memory is as good to that device. (A GPU
   /// could not copy directly from what a host_device has given: to_device() moves such batches to page-locked memory.)
   template <class Target>
-  basic_batch_pool(const batch_layout& layout, const Target& target)
+  batch_pool(const batch_layout& layout, const Target& target)
       : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))),
         pinned_(!detail::copies_any_memory<decltype(detail::device_of(target))>) {}
 
   /// Slabs of another pool, of slab_size(layout) bytes at least.
-  basic_batch_pool(const batch_layout& layout, slab_pool slabs, bool page_locked)
+  batch_pool(const batch_layout& layout, slab_pool slabs, bool page_locked)
       : layout_(layout), slabs_(std::move(slabs)), pinned_(page_locked) {}
 
   const batch_layout& layout() const noexcept { return layout_; }
 
   /// An empty batch to fill. Throws what the allocation throws.
-  batch_builder start() {
-    return batch_builder(std::make_shared<detail::batch_parts<>>(layout_, slabs_.acquire(), pinned_));
-  }
+  batch_builder start();
 
   /// Batches that exist now, and the most that did at once.
   std::size_t live() const { return slabs_.live(); }
@@ -101,6 +98,9 @@ class basic_batch_pool {
   slab_pool slabs_;
   bool pinned_ = false;
 };
-using batch_pool = basic_batch_pool<>;
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/batch_pool.ipp>
+#endif

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -24,13 +25,8 @@ concept row_item = requires(const T& item, const batch_row& row, std::size_t sam
 
 namespace detail {
 
-inline std::shared_ptr<batch_builder> started_batch(const batch_layout& layout,
-                                                    const std::shared_ptr<batch_memory>& memory) {
-  bool page_locked = false;
-  writable_bytes bytes = memory->acquire(page_locked);
-  return std::make_shared<batch_builder>(
-      std::make_shared<batch_parts<>>(layout, std::move(bytes), page_locked, memory));
-}
+std::shared_ptr<batch_builder> started_batch(const batch_layout& layout,
+                                                    const std::shared_ptr<batch_memory>& memory);
 
 /// The layout is the first item's. The memory is the runtime's, until a to_device() further on names a better one.
 template <class T>
@@ -74,7 +70,6 @@ class write_row {
   }
 };
 
-template <class = void>
 class seal_rows_stage : public library_stage {
  public:
   seal_rows_stage(const batch_options& options, const failure_policy& judged, std::size_t batches) noexcept
@@ -83,11 +78,7 @@ class seal_rows_stage : public library_stage {
         judged_(judged),
         batches_(batches),
         bytes_(batches * options.bytes) {}
-  stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, judged_, "batch"))
-        .named("batch")
-        .bounded(batches_, bytes_);
-  }
+  MILLRACE_COROUTINE stream<host_batch> operator()(async_generator<written> source) &&;
 
  private:
   last_batch last_;
@@ -114,8 +105,12 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
   auto writing = detail::apply_stage(std::move(placing),
                                      map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places), work));
-  detail::seal_rows_stage<> sealing(options, holds_places ? options.failures : failure_policy(), batches);
+  detail::seal_rows_stage sealing(options, holds_places ? options.failures : failure_policy(), batches);
   return detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing));
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/batch_rows.ipp>
+#endif

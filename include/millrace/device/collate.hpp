@@ -27,8 +27,7 @@ namespace millrace {
 ///
 /// The same fields in the same order for every sample; names, types and shapes of the first sample make the layout of
 /// the batches, so the function is called for it twice. A later sample that differs throws decode_error.
-template <class = void>
-class basic_sample_writer {
+class sample_writer {
  public:
   /// Copies a contiguous tensor of shape `dims`.
   template <class T>
@@ -77,35 +76,15 @@ class basic_sample_writer {
   }
 
   /// Notes the fields instead of writing. For collate_batch().
-  basic_sample_writer() = default;
+  sample_writer() = default;
   /// Writes into `row`, which must outlive the writer.
-  explicit basic_sample_writer(const batch_row& row) : row_(&row) {}
+  explicit sample_writer(const batch_row& row) : row_(&row) {}
   std::vector<batch_field> take_fields() { return std::move(fields_); }
   /// Marks the row as complete. Throws decode_error when fields are missing.
-  void finish() {
-    if (next_ != row_->layout().fields().size()) {
-      throw decode_error("field " + row_->layout().fields()[next_].name() + " is missing", from_.at(key_));
-    }
-    row_->done();
-  }
+  void finish();
 
  private:
-  tensor_view field(const char* name, dtype type, const shape& dims) {
-    if (row_ == nullptr) {
-      fields_.emplace_back(name, type, dims);
-      return tensor_view();
-    }
-    const std::vector<batch_field>& known = row_->layout().fields();
-    if (next_ == known.size()) {
-      throw decode_error(std::string("field ") + name + " is not a field of the first sample", from_.at(key_));
-    }
-    const batch_field& f = known[next_];
-    if (f.name() != name || f.type() != type || f.dims() != dims) {
-      throw decode_error("field " + batch_field(name, type, dims).text() + " where the first sample had " + f.text(),
-                         from_.at(key_));
-    }
-    return row_->field(next_++);
-  }
+  tensor_view field(const char* name, dtype type, const shape& dims);
 
   const batch_row* row_ = nullptr;
   std::size_t next_ = 0;
@@ -114,7 +93,6 @@ class basic_sample_writer {
   std::vector<batch_field> fields_;
   std::vector<std::vector<std::uint8_t>> scratch_;
 };
-using sample_writer = basic_sample_writer<>;
 
 namespace detail {
 
@@ -170,3 +148,7 @@ host_batch collate_batch(const std::vector<T>& items, batch_pool& pool, const Co
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/collate.ipp>
+#endif

@@ -28,23 +28,15 @@ namespace millrace {
 /// keys, tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
 /// may be another than the pipeline's. It may outlive the pipeline, and the runtime: then its release waits for the
 /// device and frees the slot.
-template <class = void>
-class basic_device_batch {
+class device_batch {
  public:
-  basic_device_batch() noexcept = default;
-  basic_device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
+  device_batch() noexcept = default;
+  device_batch(std::shared_ptr<detail::slot_ring_base> ring, std::size_t slot) noexcept
       : ring_(std::move(ring)), slot_(slot) {}
-  basic_device_batch(basic_device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
-  basic_device_batch& operator=(basic_device_batch&& other) noexcept {
-    if (this != &other) {
-      release();
-      ring_ = std::move(other.ring_);
-      slot_ = other.slot_;
-    }
-    return *this;
-  }
+  device_batch(device_batch&& other) noexcept : ring_(std::move(other.ring_)), slot_(other.slot_) {}
+  device_batch& operator=(device_batch&& other) noexcept;
   /// Releases. Waits for nothing, unless the device fails or the runtime has gone.
-  ~basic_device_batch() { MILLRACE_LAUNDER(this)->release(); }
+  ~device_batch() { MILLRACE_LAUNDER(this)->release(); }
 
   /// False after release() or for a batch that was moved from: there is nothing to look at then.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
@@ -93,28 +85,17 @@ class basic_device_batch {
 
   /// Gives the slot back behind what `stream`, and every stream that waited, has enqueued so far. The batch is empty
   /// then. Throws configuration_error, releasing nothing, for a stream of another kind of device.
-  void release(stream_ref stream) {
-    ring().mark(slot_, stream);
-    release();
-  }
+  void release(stream_ref stream);
   /// The same behind the streams that waited; at once when none did.
-  void release() noexcept {
-    if (ring_ == nullptr) return;
-    ring_->release(slot_, ring_);
-    ring_.reset();
-  }
+  void release() noexcept;
 
  private:
-  detail::slot_ring_base& ring() const {
-    if (ring_ == nullptr) detail::misused("a device_batch was used after its release, or is empty");
-    return *ring_;
-  }
+  detail::slot_ring_base& ring() const;
   const host_batch& host() const { return ring().host(slot_); }
 
   std::shared_ptr<detail::slot_ring_base> ring_;
   std::size_t slot_ = 0;
 };
-using device_batch = basic_device_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }
@@ -128,3 +109,7 @@ inline constexpr bool declared_before_v<device_batch> = true;
 }  // namespace detail
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/device_batch.ipp>
+#endif

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/batch.hpp>
@@ -197,17 +198,12 @@ async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool,
   bad.finish();
 }
 
-template <class = void>
 class seal_batches_stage : public library_stage {
  public:
   seal_batches_stage(last_batch last, bool has_pool, const failure_policy& policy, std::size_t items,
                      std::size_t bytes) noexcept
       : last_(last), has_pool_(has_pool), policy_(policy), items_(items), bytes_(bytes) {}
-  stream<host_batch> operator()(async_generator<written> source) && {
-    return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, policy_, "fill_batches"))
-        .named("fill_batches")
-        .bounded(items_, bytes_);
-  }
+  MILLRACE_COROUTINE stream<host_batch> operator()(async_generator<written> source) &&;
 
  private:
   last_batch last_;
@@ -263,7 +259,7 @@ class fill_batches_stage : public detail::library_stage {
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing = detail::apply_stage(std::move(placing),
                                          map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places), work));
-      detail::seal_batches_stage<> sealing(options_.last, options_.on != nullptr,
+      detail::seal_batches_stage sealing(options_.last, options_.on != nullptr,
                                            holds_places ? options_.failures : failure_policy(), batches, bytes);
       return detail::apply_stage(std::move(writing), std::move(sealing));
     }
@@ -305,3 +301,7 @@ fill_batches_stage<F> fill_batches(const batch_pool& pool, F f, const fill_batch
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/fill_batches.ipp>
+#endif

@@ -28,20 +28,9 @@ class batch_memory {
   explicit batch_memory(slab_pool ordinary) : slabs_(std::move(ordinary)) {}
 
   /// For one batch. Throws what the allocation throws.
-  writable_bytes acquire(bool& page_locked) {
-    std::unique_lock lock(mutex_);
-    slab_pool slabs = slabs_;
-    page_locked = page_locked_;
-    lock.unlock();  // the allocation takes its time
-    return slabs.acquire();
-  }
+  writable_bytes acquire(bool& page_locked);
   /// For the batches that have not begun yet. Slabs that are too small are not taken.
-  void become(const slab_pool& page_locked) {
-    const std::lock_guard lock(mutex_);
-    if (page_locked_ || page_locked.slab_bytes() < slabs_.slab_bytes()) return;
-    slabs_ = page_locked;
-    page_locked_ = true;
-  }
+  void become(const slab_pool& page_locked);
 
  private:
   std::mutex mutex_;
@@ -50,17 +39,8 @@ class batch_memory {
 };
 
 /// What a batch consists of, whoever fills it or reads it.
-template <class = void>
 struct batch_parts {
-  batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr)
-      : layout(l),
-        memory(std::move(m)),
-        pinned(p),
-        home(std::move(of)),
-        keys(l.samples()),
-        filled(l.samples()),
-        tags(l.samples()),
-        weights(l.samples(), 1.0F) {}
+  batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr);
   batch_layout layout;
   writable_bytes memory;
   bool pinned;
@@ -80,13 +60,12 @@ struct batch_parts {
 ///
 /// The memory goes back to its pool when the batch is dropped; to_device() keeps the batch until the copy from it is
 /// done.
-template <class = void>
-class basic_host_batch {
+class host_batch {
  public:
-  basic_host_batch() noexcept = default;
-  explicit basic_host_batch(std::shared_ptr<detail::batch_parts<>> parts) noexcept : parts_(std::move(parts)) {}
-  basic_host_batch(basic_host_batch&&) noexcept = default;
-  basic_host_batch& operator=(basic_host_batch&&) noexcept = default;
+  host_batch() noexcept = default;
+  explicit host_batch(std::shared_ptr<detail::batch_parts> parts) noexcept : parts_(std::move(parts)) {}
+  host_batch(host_batch&&) noexcept = default;
+  host_batch& operator=(host_batch&&) noexcept = default;
 
   explicit operator bool() const noexcept { return parts_ != nullptr; }
   /// How many samples there are; at most layout().samples().
@@ -95,11 +74,7 @@ class basic_host_batch {
   /// Whether the memory is page-locked, so that a device copies from it directly.
   bool pinned() const noexcept { return parts_ != nullptr && parts_->pinned; }
   /// Copies the samples to page-locked memory, which must be large enough, and lets go of the former.
-  void move_to(writable_bytes page_locked) {
-    if (bytes() != 0) std::memcpy(page_locked.data(), data(), bytes());
-    parts_->memory = std::move(page_locked);
-    parts_->pinned = true;
-  }
+  void move_to(writable_bytes page_locked);
   /// Batches after this one are better made in such memory, if the stage that makes them can: for who had to copy it.
   void prefer(const slab_pool& page_locked) {
     if (parts_->home != nullptr) parts_->home->become(page_locked);
@@ -131,9 +106,8 @@ class basic_host_batch {
   epoch_mark mark() const noexcept { return parts_ == nullptr ? epoch_mark() : parts_->mark; }
 
  private:
-  std::shared_ptr<detail::batch_parts<>> parts_;
+  std::shared_ptr<detail::batch_parts> parts_;
 };
-using host_batch = basic_host_batch<>;
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }
@@ -141,3 +115,7 @@ inline std::size_t sample_count(const host_batch& b) noexcept { return b.size();
 inline epoch_mark mark_of(const host_batch& b) noexcept { return b.mark(); }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/host_batch.ipp>
+#endif

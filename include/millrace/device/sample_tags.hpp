@@ -18,10 +18,9 @@ namespace millrace {
 /// origin, a caption, a weight). A sample without one has a default-constructed value.
 ///
 /// set() may be called for different samples from several threads at once; get() only when nobody sets any more.
-template <class = void>
-class basic_sample_tags {
+class sample_tags {
  public:
-  explicit basic_sample_tags(std::size_t samples = 0) : samples_(samples), mutex_(std::make_unique<std::mutex>()) {}
+  explicit sample_tags(std::size_t samples = 0) : samples_(samples) {}
 
   template <class T>
   void set(std::size_t sample, T value) {
@@ -58,7 +57,7 @@ class basic_sample_tags {
   };
   template <class T>
   T* find_or_add() {
-    const std::lock_guard lock(*mutex_);
+    const std::lock_guard lock(mutex_);
     for (const auto& c : columns_) {
       if (c->key == type_id::of<T>()) return static_cast<typed<T>&>(*c).values.get();
     }
@@ -69,9 +68,8 @@ class basic_sample_tags {
   }
 
   std::size_t samples_;
-  std::unique_ptr<std::mutex> mutex_;
+  std::mutex mutex_;
   std::vector<std::unique_ptr<column>> columns_;
 };
-using sample_tags = basic_sample_tags<>;
 
 }  // namespace millrace

@@ -49,14 +49,7 @@ class slot_store {
   std::shared_ptr<detail::kept_slots<D>> of(const D& on);
 
   /// Frees what no pipeline uses; waits until the devices are done with it.
-  void free() noexcept {
-    std::vector<std::shared_ptr<detail::kept_on_device>> all;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const held& each : all_) all.push_back(each.kept);
-    }
-    for (const std::shared_ptr<detail::kept_on_device>& each : all) each->free();
-  }
+  void free() noexcept;
 
  private:
   struct held {
@@ -69,3 +62,7 @@ class slot_store {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/impl/slot_store.ipp>
+#endif

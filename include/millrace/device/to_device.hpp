@@ -82,7 +82,7 @@ class loop_slots final : public executor_service {
 };
 inline slot_store& slot_store_of(executor& ex) {
   if (ex.runtime() != nullptr) return ex.runtime()->device_slots();
-  return ex.service<loop_slots>([] { return std::make_unique<loop_slots>(); }).store;
+  return ex.service<loop_slots>().store;
 }
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
@@ -126,7 +126,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
   auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));
-  channel<basic_device_batch<std::void_t<D>>> ready(with.slots);
+  channel<device_batch> ready(with.slots);
   task<void> filling = fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool),
                                                         patience, ready);
   spawned<void> ahead(ex, std::move(filling), account);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
@@ -52,7 +53,7 @@ struct shard_epochs_options {
 ///
 /// Bound: the list. Errors: those of the list; configuration_error for an empty list, for fewer shards than ranks, and,
 /// here, for options that contradict each other, and several ranks with neither .equal nor .uneven.
-stream<shard> epochs(stream<shard> list, const shard_epochs_options& options);
+MILLRACE_COROUTINE stream<shard> epochs(stream<shard> list, const shard_epochs_options& options);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
@@ -93,26 +94,8 @@ async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_opt
 
 }  // namespace detail
 
-inline stream<shard> epochs(stream<shard> list, const shard_epochs_options& options) {
-  options.rank.check();
-  if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
-  if (options.rank.world_size > 1 && options.equal == nullptr && !options.uneven) {
-    throw configuration_error(
-        "epochs: without an index the ranks have unequally many batches, and a training that waits for all of them in "
-        "every step would hang: give .equal (equal_batches), an index, or .uneven = true where no rank waits");
-  }
-  std::shared_ptr<detail::equal_state> equal;
-  if (options.equal != nullptr) {
-    equal = equal_batches_door::state(*options.equal);
-    if (std::exchange(equal->begun, true)) throw usage_error("epochs: .equal is for one run, and was given to another");
-    equal->rank = options.rank;
-    equal->seed = options.seed;
-    equal->first_epoch = options.first_epoch;
-    equal->end_epoch = options.first_epoch + options.epochs;
-  }
-  return stream<shard>(detail::deal_shards<shard>(std::move(list).generator(), options, std::move(equal)))
-      .named("epochs")
-      .of_rank(options.rank.index);
-}
-
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/impl/shard_epochs.ipp>
+#endif

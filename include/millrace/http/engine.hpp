@@ -45,7 +45,7 @@ class engine final : public executor_service {
   /// `options` count when this call makes it.
   static engine& of(executor& ex, const engine_options& options) {
     event_loop& loop = event_loop::of(ex);
-    return ex.service<engine>([&] { return std::make_unique<engine>(loop, options); });
+    return ex.service<engine>(loop, options);
   }
 
   /// Throws configuration_error for limits that nothing could work with.

@@ -61,6 +61,18 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/late_position.ipp>
 #include <millrace/feed/detail/impl/listed_index.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
+#include <millrace/feed/impl/shard_epochs.ipp>
+#include <millrace/device/detail/impl/release_bell.ipp>
+#include <millrace/device/detail/impl/slot_patience.ipp>
+#include <millrace/device/impl/batch_builder.ipp>
+#include <millrace/device/impl/batch_layout.ipp>
+#include <millrace/device/impl/batch_pool.ipp>
+#include <millrace/device/impl/batch_rows.ipp>
+#include <millrace/device/impl/collate.ipp>
+#include <millrace/device/impl/device_batch.ipp>
+#include <millrace/device/impl/fill_batches.ipp>
+#include <millrace/device/impl/host_batch.ipp>
+#include <millrace/device/impl/slot_store.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>
 #include <millrace/io/detail/impl/pool_state.ipp>
@@ -71,6 +83,13 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/io/impl/loop_thread.ipp>
 #include <millrace/io/impl/process.ipp>
 #include <millrace/io/impl/stream_socket.ipp>
+#include <millrace/loader/detail/impl/progress_line.ipp>
+#include <millrace/loader/detail/impl/run_account.ipp>
+#include <millrace/loader/detail/impl/runtime_core.ipp>
+#include <millrace/loader/impl/budget.ipp>
+#include <millrace/loader/impl/rank_from_environment.ipp>
+#include <millrace/loader/impl/run_stats.ipp>
+#include <millrace/loader/impl/runtime.ipp>
 #include <millrace/loop/detail/impl/epoll_set.ipp>
 #include <millrace/loop/detail/impl/file_queue.ipp>
 #include <millrace/loop/detail/impl/file_worker.ipp>
@@ -146,6 +165,7 @@ MILLRACE_QUIET_FRAMES
 #endif
 
 #if !defined(MILLRACE_WITHOUT_S3)
+#include <millrace/s3/auth/detail/impl/surroundings.ipp>
 #include <millrace/s3/auth/impl/explain.ipp>
 #include <millrace/s3/config/detail/impl/choices.ipp>
 #include <millrace/s3/config/detail/impl/endpoint_url.ipp>

@@ -4,12 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
-#include <millrace/base/error.hpp>
-#include <millrace/base/units.hpp>
 #include <millrace/flow/stream.hpp>
 
 namespace millrace {
@@ -20,43 +17,14 @@ inline std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZ
 }  // namespace detail
 
 /// What the stages of a pipeline have declared to hold at most, as a table: `budget_table(pipeline.bounds())`.
-template <class = void>
-std::string budget_table(const std::vector<stage_bounds>& bounds) {
-  std::string text = "stage                 items       bytes\n";
-  std::size_t total = 0;
-  char line[128];
-  for (const stage_bounds& b : bounds) {
-    std::snprintf(line, sizeof line, "%-16.16s %10zu %11s\n", b.name, b.items,
-                  b.bytes > 0 ? format_bytes(static_cast<double>(b.bytes)).c_str() : "not stated");
-    text += line;
-    total = detail::added(total, b.bytes);
-  }
-  std::snprintf(line, sizeof line, "%-16s %10s %11s\n", "together", "",
-                format_bytes(static_cast<double>(total)).c_str());
-  return text + line;
-}
+std::string budget_table(const std::vector<stage_bounds>& bounds);
 
 /// Throws configuration_error that lists the bounds when the declared bounds do not fit into `budget` bytes, or when a
 /// stage that works ahead states no bound in bytes. 0: no budget.
-template <class = void>
-void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
-  if (budget == 0) return;
-  std::size_t total = 0;
-  std::string list;
-  for (const stage_bounds& b : bounds) {
-    if (b.bytes == 0 && b.items > 0) {
-      throw configuration_error("stage " + std::string(b.name) +
-                                " states no bound in bytes, so a memory budget cannot be kept: give it one (.bytes, "
-                                "of run .prefetch_bytes, of to_device .slot_bytes, of open pipelines .inner_bytes)");
-    }
-    total = detail::added(total, b.bytes);
-    // One line: what() escapes line breaks, so the table cannot be part of it.
-    list += (list.empty() ? "" : ", ") + std::string(b.name) + ' ' + format_bytes(static_cast<double>(b.bytes));
-  }
-  if (total > budget) {
-    throw configuration_error("the stages may hold " + format_bytes(static_cast<double>(total)) +
-                              ", more than the budget of " + format_bytes(static_cast<double>(budget)) + ": " + list);
-  }
-}
+void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loader/impl/budget.ipp>
+#endif

@@ -42,7 +42,7 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 /// of a loop. An empty pipeline, and a run that was moved from, are usage_error.
 template <class T>
 class pipeline_run {
-  using core = detail::runtime_core<>;
+  using core = detail::runtime_core;
   using shared = detail::run_state<T>;
 
  public:

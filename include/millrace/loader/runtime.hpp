@@ -31,8 +31,7 @@ namespace millrace {
 /// be made; a loop that has failed fails its runs, and each run that is started there from then on.
 class runtime {
  public:
-  template <class = void>
-  explicit runtime(const runtime_options& options = {}) : core_(std::make_shared<detail::runtime_core<>>(options)) {}
+  explicit runtime(const runtime_options& options = {});
   runtime(runtime&&) noexcept = default;
   runtime& operator=(runtime&&) noexcept = default;
   ~runtime() = default;
@@ -58,18 +57,19 @@ class runtime {
   void free_device_slots() { inside()->device_slots().free(); }
 
   /// The pool that stages work on which were given none; for `.on = rt.pool()`. Made when it is first needed.
-  template <class = void>
-  cpu_pool& pool() {
-    return inside()->pool();
-  }
+  cpu_pool& pool() { return inside()->pool(); }
 
  private:
-  const std::shared_ptr<detail::runtime_core<>>& inside() const {
+  const std::shared_ptr<detail::runtime_core>& inside() const {
     if (core_ == nullptr) detail::misused("a runtime was used that was moved from");
     return core_;
   }
 
-  std::shared_ptr<detail::runtime_core<>> core_;
+  std::shared_ptr<detail::runtime_core> core_;
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loader/impl/runtime.ipp>
+#endif

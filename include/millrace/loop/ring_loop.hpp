@@ -131,7 +131,7 @@ class ring_loop final : public event_loop {
   detail::watch_table watches_;
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;
-  std::unique_ptr<detail::epoll_set> overflow_;
+  std::optional<detail::epoll_set> overflow_;
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
   std::size_t polls_ = 0;

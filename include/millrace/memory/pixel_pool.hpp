@@ -33,7 +33,7 @@ class pixel_pool {
   static constexpr std::size_t default_idle_bytes = std::size_t(64) << 20;
 
   /// 0 keeps nothing.
-  explicit pixel_pool(std::size_t idle_bytes = default_idle_bytes) : state_(std::make_shared<state>(idle_bytes)) {}
+  explicit pixel_pool(std::size_t idle_bytes = default_idle_bytes);
   pixel_pool(const pixel_pool&) = delete;
   pixel_pool& operator=(const pixel_pool&) = delete;
   ~pixel_pool() { state_->close(); }

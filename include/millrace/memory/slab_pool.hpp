@@ -42,9 +42,9 @@ class slab_pool {
  public:
   static constexpr std::size_t default_slab_bytes = std::size_t(8) << 20;
 
-  explicit slab_pool(std::size_t slab_bytes = default_slab_bytes,
-                     std::shared_ptr<slab_source> source = std::make_shared<plain_slab_source>())
-      : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
+  /// Slabs of a plain_slab_source.
+  explicit slab_pool(std::size_t slab_bytes = default_slab_bytes);
+  slab_pool(std::size_t slab_bytes, std::shared_ptr<slab_source> source);
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire();

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
@@ -16,18 +15,22 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/http/error.hpp>
+#include <millrace/http/options.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/s3/auth/credentials_provider.hpp>
+#include <millrace/s3/config/config.hpp>
 #include <millrace/s3/error.hpp>
-#include <millrace/s3/ops/object_checksum.hpp>
 #include <millrace/s3/ops/object_part.hpp>
-#include <millrace/s3/ops/put_object.hpp>
 #include <millrace/s3/ops/put_options.hpp>
-#include <millrace/s3/presign.hpp>
-#include <millrace/s3/url.hpp>
+#include <millrace/s3/sign/credentials.hpp>
 #include <millrace/s3/wire/checksum_error.hpp>
 
 namespace millrace::s3 {
+
+class object_checksum;  // s3/ops/object_checksum.hpp
+class session;
+class url;
 
 /// A way to one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
 /// used on any number of loops. It holds no connection: those belong to the loops.
@@ -39,10 +42,7 @@ class client {
   /// Explicit configuration and credentials; credentials() is anonymous.
   MILLRACE_COROUTINE explicit client(config c, credentials who = credentials());
   client(config c, std::shared_ptr<credentials_provider> provider,
-         http::transport_options transport = http::transport_options()) {
-    if (transport.ca_file.empty()) transport.ca_file = c.ca_bundle;
-    session_ = std::make_shared<const session>(std::move(c), std::move(provider), std::move(transport));
-  }
+         http::transport_options transport = http::transport_options());
 
   /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
   /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; what
@@ -82,7 +82,7 @@ class client {
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
   MILLRACE_COROUTINE task<void> create_bucket(std::string_view bucket) const;
 
-  const config& configuration() const noexcept { return session_->base(); }
+  const config& configuration() const noexcept;
 
  private:
   /// The URL of an object: what is asked of a bucket instead means something else.

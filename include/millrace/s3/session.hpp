@@ -36,7 +36,7 @@ class session {
   const retry_options& retries() const noexcept { return retries_; }
   retry_quota& quota() const noexcept { return quota_; }
   /// The limit on requests per second of the adaptive mode; null in the other modes.
-  rate_limiter* limiter() const noexcept { return limiter_.get(); }
+  rate_limiter* limiter() const noexcept { return config_.retries == retry_mode::adaptive ? &limiter_ : nullptr; }
   /// Uniform in [0, 1), different in every process: clients that failed together do not come back together.
   double jitter() const noexcept { return rng(jitter_seed_, jitter_count_.fetch_add(1), 0).uniform(); }
 
@@ -73,7 +73,7 @@ class session {
   const std::uint64_t jitter_seed_;
   mutable std::atomic<std::uint64_t> jitter_count_{0};
   mutable retry_quota quota_;
-  std::unique_ptr<rate_limiter> limiter_;
+  mutable rate_limiter limiter_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::string, std::less<>> regions_;  // by bucket
   mutable std::string own_region_;

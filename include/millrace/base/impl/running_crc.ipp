@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/running_crc.hpp>
 
 namespace millrace::detail {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace::detail {
@@ -29,11 +30,7 @@ class release_bell final : public remote_node {
       bell_.leave();
     }
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      suspend(handle);
-      if (pause_) home().add_timer(*this, home().now() + *pause_);
-      if (bell_.enter(*this, home())) wake();
-    }
+    void await_suspend(std::coroutine_handle<> handle);
     void await_resume() const noexcept {}
 
    private:
@@ -62,45 +59,14 @@ class release_bell final : public remote_node {
   }
 
   /// Any thread. `owner` keeps the bell alive until the message has arrived.
-  void ring(std::shared_ptr<void> owner) noexcept {
-    const std::lock_guard lock(mutex_);
-    rang_ = true;
-    if (waiter_ == nullptr || posted_) return;
-    posted_ = true;
-    owner_ = std::move(owner);
-    executor_->post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
-  }
+  void ring(std::shared_ptr<void> owner) noexcept;
   /// The same on the waiter's executor's thread: no message is on its way, so nothing need be kept for it.
-  void ring_here() noexcept {
-    const std::lock_guard lock(mutex_);
-    rang_ = true;
-    if (waiter_ != nullptr) waiter_->wake();
-  }
+  void ring_here() noexcept;
 
  private:
-  bool enter(awaiter& a, executor& ex) noexcept {
-    const std::lock_guard lock(mutex_);
-    waiter_ = &a;
-    executor_ = &ex;
-    return rang_;
-  }
-  void leave() noexcept {
-    const std::lock_guard lock(mutex_);
-    if (waiter_ == nullptr) return;
-    waiter_ = nullptr;
-    if (posted_ && !announced_) {
-      announced_ = true;
-      executor_->operation_started();
-    }
-  }
-  void run() noexcept override {
-    std::shared_ptr<void> owner;  // let go after the lock: it may be the last
-    const std::lock_guard lock(mutex_);
-    posted_ = false;
-    owner = std::move(owner_);
-    if (waiter_ != nullptr) waiter_->wake();
-    if (std::exchange(announced_, false)) executor_->operation_finished();
-  }
+  bool enter(awaiter& a, executor& ex) noexcept;
+  void leave() noexcept;
+  MILLRACE_INLINE void run() noexcept override;
 
   std::mutex mutex_;
   awaiter* waiter_ = nullptr;
@@ -112,3 +78,7 @@ class release_bell final : public remote_node {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/detail/impl/release_bell.ipp>
+#endif

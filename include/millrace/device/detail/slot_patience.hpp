@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/device/detail/release_bell.hpp>
@@ -31,41 +32,12 @@ class slot_patience final : private timer_node {
   void kept(bool now) { set(kept_, now); }
 
   /// Throws when the time is over.
-  void check(std::size_t slots) const {
-    if (!over_) return;
-    const std::string all = slots == 1 ? "the only slot is" : "all " + std::to_string(slots) + " slots are";
-    throw configuration_error("to_device: " + all + " kept by the consumer, which has waited " +
-                              std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(limit_).count()) +
-                              " ms for one more batch: let batches go, or raise .slots (or .slot_wait, where another "
-                              "thread lets them go)");
-  }
+  void check(std::size_t slots) const;
 
  private:
-  void set(bool& what, bool now) {
-    if (what == now) return;
-    what = now;
-    over_ = false;
-    if (!asked_ || !kept_ || limit_ <= duration::zero()) {
-      executor_.remove_timer(*this);
-    } else {
-      executor_.add_timer(*this, executor_.now() + limit_);
-    }
-  }
-  void fire() noexcept override {
-    const time_point now = executor_.now();
-    const std::int64_t since = sink_ == nullptr ? 0 : sink_->waits_since_ns.load(std::memory_order_relaxed);
-    if (since == stage_record::never) return again(now + limit_);
-    const time_point end = time_point(duration(since)) + limit_;
-    if (end > now) return again(end);
-    over_ = true;
-    bell_.ring_here();  // to whoever waits for a slot: it looks once more, and then asks check()
-  }
-  void again(time_point due) noexcept {
-    try {
-      executor_.add_timer(*this, due);
-    } catch (...) {  // cannot be: the place of the timer that fires is still there
-    }
-  }
+  void set(bool& what, bool now);
+  MILLRACE_INLINE void fire() noexcept override;
+  void again(time_point due) noexcept;
 
   executor& executor_;
   const duration limit_;
@@ -77,3 +49,7 @@ class slot_patience final : private timer_node {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/detail/impl/slot_patience.ipp>
+#endif

@@ -23,15 +23,15 @@ struct file_keep {
   explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
   std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
   bytes memory;
-  std::unique_ptr<const std::string> path;
-  std::unique_ptr<struct ::statx> status;
+  std::string path;        // what an open's request is to name
+  struct ::statx status {};  // what a stat's request is to fill
 };
 
 /// A file operation with one waiter. Owned by its awaiter; by the loop once the awaiter is dropped while it is under
 /// way.
-class file_job final : public file_operation {
+class file_job final : private file_keep, public file_operation {
  public:
-  file_job(file_request r, file_keep keep) noexcept : file_operation(r), keep_(std::move(keep)) {}
+  file_job(const file_request& r, file_keep keep) noexcept : file_keep(std::move(keep)), file_operation(here(r)) {}
 
   void start(event_loop& loop, ready_node& waiter) noexcept;
   void abandon() noexcept;
@@ -39,11 +39,18 @@ class file_job final : public file_operation {
   std::int64_t result() const noexcept { return result_; }
   /// What an open gave.
   owned_fd take_opened() noexcept { return std::move(opened_); }
+  /// What a stat gave.
+  const struct ::statx& taken_status() const noexcept { return status; }
 
  private:
   MILLRACE_INLINE void complete(std::int64_t result) noexcept override;
+  // The request, with what the job itself keeps.
+  file_request here(file_request r) noexcept {
+    r.path = path.c_str();
+    r.status = &status;
+    return r;
+  }
 
-  file_keep keep_;
   event_loop* loop_ = nullptr;
   ready_node* waiter_ = nullptr;
   owned_fd opened_;

@@ -140,7 +140,6 @@ class shell_process {
   int pidfd() const noexcept { return pidfd_; }
 
   /// Appends what is there. False at the end of the output, and where it is longer than `limit`.
-  template <class = void>
   bool read_into(std::string& to, std::size_t limit, bool& too_long) {
     char buffer[4096];
     bool open = true;
@@ -164,7 +163,6 @@ class shell_process {
 
   /// True when it has ended. It stays a zombie until the destructor has killed its group: the number of the group
   /// cannot have become somebody else's by then.
-  template <class = void>
   bool ended(int& exit_status) const noexcept {
     siginfo_t info;
     info.si_pid = 0;
@@ -181,7 +179,6 @@ class shell_process {
     throw io_error(error, "cannot start a process: " + std::generic_category().message(error));
   }
 
-  template <class = void>
   int spawn(const std::string& command, int output) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;

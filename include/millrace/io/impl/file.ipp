@@ -43,19 +43,16 @@ MILLRACE_COROUTINE_BODY task<file> file::open(std::string path, file_options o) 
 
 MILLRACE_COROUTINE_BODY task<std::uint64_t> file::size() {
   check_open();
-  detail::file_keep keep(plain_);
-  keep.status = std::make_unique<struct ::statx>();
-  const struct ::statx* const status = keep.status.get();
   file_request r;
   r.what = file_request::kind::stat;
   r.fd = plain_->get();
-  r.status = keep.status.get();
-  auto job = std::make_unique<detail::file_job>(r, std::move(keep));
+  auto job = std::make_unique<detail::file_job>(r, detail::file_keep(plain_));
   const std::int64_t result = co_await detail::file_wait(job);
   if (result < 0) fail(result, "cannot read its size");
-  if (S_ISDIR(status->stx_mode)) fail(-EISDIR, "cannot open");
-  if (!S_ISREG(status->stx_mode) && !S_ISBLK(status->stx_mode)) fail(-EINVAL, "not a regular file");
-  co_return status->stx_size;
+  const struct ::statx& status = job->taken_status();
+  if (S_ISDIR(status.stx_mode)) fail(-EISDIR, "cannot open");
+  if (!S_ISREG(status.stx_mode) && !S_ISBLK(status.stx_mode)) fail(-EINVAL, "not a regular file");
+  co_return status.stx_size;
 }
 
 MILLRACE_COROUTINE_BODY task<std::size_t> file::read_at(writable_bytes& to, std::size_t at, std::size_t length,
@@ -128,12 +125,11 @@ MILLRACE_COROUTINE_BODY task<void> file::close() {
 
 MILLRACE_COROUTINE_BODY task<detail::open_result> file::open_as(const std::string& path, int flags, unsigned mode) {
   detail::file_keep keep(nullptr);
-  keep.path = std::make_unique<const std::string>(path);
+  keep.path = path;
   file_request r;
   r.what = file_request::kind::open;
   r.flags = flags;
   r.mode = mode;
-  r.path = keep.path->c_str();
   auto job = std::make_unique<detail::file_job>(r, std::move(keep));
   const std::int64_t result = co_await detail::file_wait(job);
   detail::open_result o;

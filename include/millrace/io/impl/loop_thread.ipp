@@ -39,7 +39,7 @@ MILLRACE_INLINE void loop_thread::body() noexcept {
     try {
       loop = make_event_loop(options_);
       loop->set_runtime(parts_);
-      guests = &loop->service<detail::guest_list>([] { return std::make_unique<detail::guest_list>(); });
+      guests = &loop->service<detail::guest_list>();
       loop_ = loop.get();
     } catch (...) {
       error_ = std::current_exception();

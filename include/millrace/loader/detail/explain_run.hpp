@@ -40,8 +40,7 @@ class range_for_run {
 };
 }  // namespace detail
 
-template <class = void>
-detail::refused run(const detail::range_for_run&, const run_options& = {}, const runtime_options& = {}) {
+inline detail::refused run(const detail::range_for_run&, const run_options& = {}, const runtime_options& = {}) {
   return detail::refused();
 }
 

@@ -53,7 +53,7 @@ class run_state {
   }
 
   const run_options options;
-  run_account<> account;
+  run_account account;
   handover<T> queue;
 
  private:
@@ -76,7 +76,7 @@ class run_state {
 
   void begin() noexcept {
     try {
-      guest_list& guests = loop_->service<guest_list>([] { return std::make_unique<guest_list>(); });
+      guest_list& guests = loop_->service<guest_list>();
       if (guests.failure()) std::rethrow_exception(guests.failure());
       line_.emplace(*loop_, account, options.show, rank_);
       pump_ = spawned<void>(*loop_, fill(*this), account.sink());
@@ -145,7 +145,7 @@ class run_state {
   // the loop's thread
   async_generator<T> pipeline_;
   const std::uint32_t rank_;
-  std::optional<progress_line<>> line_;
+  std::optional<progress_line> line_;
   bool ended_ = false;
   loop_watch loop_watch_{*this};
   home_watch home_watch_{*this};

@@ -285,7 +285,7 @@ MILLRACE_INLINE void ring_loop::move_to_epoll(std::uint32_t index) {
   slot& s = watches_.at(index);
   try {
     if (!overflow_) {
-      overflow_ = std::make_unique<detail::epoll_set>();
+      overflow_.emplace();
       arm_overflow();
     }
     overflow_->set(s.fd, s.events, watches_.tag(index), false);

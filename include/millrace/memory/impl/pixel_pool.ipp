@@ -14,6 +14,8 @@
 
 namespace millrace {
 
+MILLRACE_INLINE pixel_pool::pixel_pool(std::size_t idle_bytes) : state_(std::make_shared<state>(idle_bytes)) {}
+
 MILLRACE_INLINE pixel_buffer pixel_pool::acquire(std::size_t size) {
   if (size <= smallest || size > state_->limit) return pixel_buffer::allocate(size);
   const size_class c(size);

@@ -21,6 +21,12 @@ MILLRACE_INLINE void* plain_slab_source::allocate(std::size_t size) {
   return p;
 }
 
+MILLRACE_INLINE slab_pool::slab_pool(std::size_t slab_bytes)
+    : slab_pool(slab_bytes, std::make_shared<plain_slab_source>()) {}
+
+MILLRACE_INLINE slab_pool::slab_pool(std::size_t slab_bytes, std::shared_ptr<slab_source> source)
+    : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
+
 MILLRACE_INLINE writable_bytes slab_pool::acquire() {
   state& s = *state_;
   slab* free_slab = nullptr;

@@ -10,10 +10,10 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/base/short_text.hpp>
 #include <millrace/retry/retry_options.hpp>
-#include <millrace/s3/config/settings.hpp>
-#include <millrace/text/numbers.hpp>
 
 namespace millrace::s3 {
+
+class settings;
 
 /// Where the bucket's name goes in a request.
 enum class addressing {
@@ -56,9 +56,7 @@ class config {
 
   /// Explicit values, then the variables of the AWS SDKs, then the selected profile of their files, then defaults.
   /// Throws configuration_error that names the variable or property whose value cannot be understood, or file and line.
-  static config from_environment(const environment& variables, const config_options& given = config_options()) {
-    return from_settings(settings(variables), given);
-  }
+  static config from_environment(const environment& variables, const config_options& given = config_options());
   static config from_settings(const settings& s, const config_options& given = config_options());
 
   // Where each comes from: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
@@ -84,9 +82,7 @@ class config {
 namespace detail {
 
 /// A number of attempts: 1 to 999.
-inline std::optional<int> parse_attempts(std::string_view text) noexcept {
-  return text::parse_decimal<int>(text, 1, 999);
-}
+std::optional<int> parse_attempts(std::string_view text) noexcept;
 
 }  // namespace detail
 

@@ -36,7 +36,7 @@ class profile {
   /// A sub-property, `name` below `property` (`s3` and `addressing_style`); the last one wins.
   std::optional<std::string_view> find(std::string_view property, std::string_view name) const noexcept;
 
-  void set(std::string name, std::string value) { properties_.insert_or_assign(std::move(name), std::move(value)); }
+  void set(std::string name, std::string value) { properties_[std::move(name)] = std::move(value); }
   bool empty() const noexcept { return properties_.empty(); }
   const table& properties() const noexcept { return properties_; }
 

@@ -11,18 +11,34 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/where.hpp>
 #include <millrace/http/proxy.hpp>
+#include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/auth/default_credentials.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
+#include <millrace/s3/ops/object_checksum.hpp>
+#include <millrace/s3/ops/put_object.hpp>
 #include <millrace/s3/ops/put_stream.hpp>
 #include <millrace/s3/ops/read_object.hpp>
+#include <millrace/s3/presign.hpp>
+#include <millrace/s3/session.hpp>
+#include <millrace/s3/url.hpp>
 
 namespace millrace::s3 {
 
 MILLRACE_COROUTINE_BODY client::client(config c, credentials who)
     : client(std::move(c), std::make_shared<fixed_credentials>(std::move(who))) {}
+
+MILLRACE_INLINE client::client(config c, std::shared_ptr<credentials_provider> provider,
+                               http::transport_options transport) {
+  if (transport.ca_file.empty()) transport.ca_file = c.ca_bundle;
+  session_ = std::make_shared<const session>(std::move(c), std::move(provider), std::move(transport));
+}
+
+MILLRACE_INLINE const config& client::configuration() const noexcept { return session_->base(); }
 
 MILLRACE_COROUTINE_BODY client client::from_environment(const environment& variables, const config_options& given) {
   config c = config::from_environment(variables, given);

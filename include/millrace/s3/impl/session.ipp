@@ -23,7 +23,6 @@ MILLRACE_INLINE session::session(config c, std::shared_ptr<credentials_provider>
       jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
       quota_(config_.retry.quota) {
   retries_.max_attempts = config_.max_attempts;
-  if (config_.retries == retry_mode::adaptive) limiter_ = std::make_unique<rate_limiter>();
 }
 
 MILLRACE_INLINE bool session::lacks_region(const std::string& bucket) const {

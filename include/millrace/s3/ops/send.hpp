@@ -40,7 +40,7 @@ namespace detail {
 class loop_signer final : public executor_service {
  public:
   static signer& of(executor& ex) {
-    return ex.service<loop_signer>([] { return std::make_unique<loop_signer>(); }).signer_;
+    return ex.service<loop_signer>().signer_;
   }
 
  private:

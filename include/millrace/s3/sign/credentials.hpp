@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <openssl/crypto.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,20 +26,19 @@ class credentials {
   /// Throws configuration_error when a part is empty that must not be or holds characters that no header may carry
   /// (they come from files, the environment and JSON). The message never contains the value.
   credentials(std::string_view access_key_id, std::string_view secret_access_key, std::string_view session_token = {},
-              std::optional<std::int64_t> expires_at = std::nullopt)
-      : parts_(std::make_shared<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
+              std::optional<std::int64_t> expires_at = std::nullopt);
 
   static credentials anonymous() noexcept { return credentials(); }
 
   bool is_anonymous() const noexcept { return parts_ == nullptr; }
 
   /// The views are valid as long as any copy of this snapshot; empty when anonymous.
-  std::string_view access_key_id() const noexcept { return parts_ ? parts_->access_key_id : std::string_view(); }
-  std::string_view secret_access_key() const noexcept { return parts_ ? parts_->secret : std::string_view(); }
+  std::string_view access_key_id() const noexcept;
+  std::string_view secret_access_key() const noexcept;
   /// Empty for long-lived keys.
-  std::string_view session_token() const noexcept { return parts_ ? parts_->token : std::string_view(); }
+  std::string_view session_token() const noexcept;
   /// Unix seconds; nothing for keys that never expire.
-  std::optional<std::int64_t> expires_at() const noexcept { return parts_ ? parts_->expires_at : std::nullopt; }
+  std::optional<std::int64_t> expires_at() const noexcept;
 
   /// True when the keys end within `seconds` of the unix time `now`.
   bool expires_within(std::int64_t seconds, std::int64_t now) const noexcept {
@@ -53,26 +50,7 @@ class credentials {
   bool same_snapshot(const credentials& other) const noexcept { return parts_ == other.parts_; }
 
  private:
-  struct parts {
-    parts(std::string_view key, std::string_view secret_key, std::string_view session, std::optional<std::int64_t> end)
-        : access_key_id(checked(key, "access key id", 0x21)),
-          secret(checked(secret_key, "secret access key", 0x20)),
-          token(session.empty() ? session : checked(session, "session token", 0x21)),
-          expires_at(end) {}
-    parts(const parts&) = delete;
-    parts& operator=(const parts&) = delete;
-    ~parts() {
-      OPENSSL_cleanse(secret.data(), secret.size());
-      OPENSSL_cleanse(token.data(), token.size());
-    }
-
-    static std::string_view checked(std::string_view text, const char* name, unsigned char lowest);
-
-    std::string access_key_id;
-    std::string secret;
-    std::string token;
-    std::optional<std::int64_t> expires_at;
-  };
+  struct parts;
 
   std::shared_ptr<const parts> parts_;
 };

@@ -30,7 +30,7 @@ MILLRACE_INLINE void file_job::complete(std::int64_t result) noexcept {
   result_ = result;
   done_ = true;
   if (request().what == file_request::kind::open && result >= 0) opened_ = owned_fd(static_cast<int>(result));
-  if (request().what == file_request::kind::close && result != -ECANCELED) keep_.descriptor->release();
+  if (request().what == file_request::kind::close && result != -ECANCELED) descriptor->release();
   if (waiter_ != nullptr) {
     loop_->post(*waiter_);
   } else {

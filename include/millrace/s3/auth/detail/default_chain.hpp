@@ -44,21 +44,21 @@ class default_chain {
  public:
 
   default_chain(std::shared_ptr<World> world, const environment& variables)
-      : world_(std::move(world)), variables_(std::make_unique<environment_copy>(variables)) {}
+      : world_(std::move(world)), variables_(variables) {}
 
   World& world() const noexcept { return *world_; }
   std::int64_t now() const noexcept { return world_->now(); }
   double random() const noexcept { return world_->random(); }
 
   settings read_settings() const {
-    return settings(variables_->view(), [this](const std::string& path) { return world_->read_file(path); });
+    return settings(variables_.view(), [this](const std::string& path) { return world_->read_file(path); });
   }
 
   /// Throws configuration_error that says why each source was passed over when none has any, and what the source threw
   /// when one is broken. Must outlive the task.
   task<sourced_credentials> resolve() {
     std::string skipped;
-    if (std::optional<credentials> who = credentials_from_environment(variables_->view())) {
+    if (std::optional<credentials> who = credentials_from_environment(variables_.view())) {
       sourced_credentials out(std::move(*who), "the environment");
       out.constant = true;
       co_return std::move(out);
@@ -227,7 +227,7 @@ class default_chain {
   }
 
   const std::shared_ptr<World> world_;
-  const std::unique_ptr<environment_copy> variables_;
+  const environment_copy variables_;
 };
 
 }  // namespace millrace::s3::detail

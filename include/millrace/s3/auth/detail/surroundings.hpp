@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,16 +15,17 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/http/options.hpp>
+#include <millrace/http/request.hpp>
 #include <millrace/http/response.hpp>
 #include <millrace/io/process.hpp>
-#include <millrace/io/timeout.hpp>
 #include <millrace/s3/auth/detail/small_request.hpp>
 #include <millrace/s3/config/detail/read_small_file.hpp>
 
 namespace millrace::s3::detail {
 
 /// What the sources of credentials see of the world: the files of this machine, HTTP on the awaiting loop, processes,
-/// the clock. Tests put recordings in its place. Thread-safe. A template, so that only programs that use it pay for it.
+/// the clock. Tests put recordings in its place. Thread-safe.
 class surroundings {
  public:
   /// `services` is how STS and SSO are reached: proxy and certificate authorities.
@@ -35,17 +35,9 @@ class surroundings {
 
   file_text read_file(const std::string& path) const { return read_small_file(path); }
 
-  MILLRACE_COROUTINE task<http::response> send(http::request r, request_limits limits) const {
-    http::transport_options options = services_;
-    if (limits.direct) options.proxy.clear();  // whatever the variables say
-    options.connect_timeout = limits.connect;
-    options.first_byte_timeout = options.stall_timeout = limits.total;
-    return send_within(std::move(r), std::make_shared<const http::transport_options>(std::move(options)), limits);
-  }
+  MILLRACE_COROUTINE task<http::response> send(http::request r, request_limits limits) const;
 
-  MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const {
-    return millrace::run_process(std::move(command), longest, limit);
-  }
+  MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const;
 
   /// Unix seconds.
   std::int64_t now() const noexcept { return static_cast<std::int64_t>(std::time(nullptr)); }
@@ -55,42 +47,18 @@ class surroundings {
  private:
   /// As http::send(), but nothing of the answer is left behind in memory that has been freed: it may be a secret.
   MILLRACE_COROUTINE static task<http::response> send_wiped(http::request r, std::shared_ptr<const http::transport_options> options,
-                                         std::size_t limit) {
-    executor& ex = co_await this_executor();
-    http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
-    http::response answer;
-    const wiped_text wiped(answer.body);  // when it is not handed on
-    answer.head = co_await x.head();
-    answer.body.reserve(limit);
-    for (;;) {
-      const bytes piece = co_await x.read();
-      if (piece.empty()) break;
-      const bool fits = piece.size() <= limit - answer.body.size();
-      if (fits) answer.body.append(piece.data(), piece.size());
-      // Nobody else has the piece, and the exchange writes behind it only.
-      OPENSSL_cleanse(const_cast<char*>(piece.data()), piece.size());
-      if (!fits) {
-        throw http::error(http::failure::too_large, "the answer is longer than " + std::to_string(limit) + " bytes",
-                          where{http::displayed(x.asked().url), std::nullopt, std::string()});
-      }
-    }
-    co_return std::move(answer);
-  }
+                                         std::size_t limit);
 
   /// An answer that drips is no answer.
   MILLRACE_COROUTINE static task<http::response> send_within(http::request r, std::shared_ptr<const http::transport_options> options,
-                                          request_limits limits) {
-    const std::string url = http::displayed(r.url);
-    try {
-      task<http::response> sending = send_wiped(std::move(r), std::move(options), limits.answer);
-      co_return co_await with_timeout(limits.connect + 2 * limits.total, std::move(sending));
-    } catch (const timeout_error& e) {
-      throw http::error(http::failure::timeout, e.reason(), where{url, std::nullopt, std::string()});
-    }
-  }
+                                          request_limits limits);
 
   const http::transport_options services_;
   mutable std::atomic<std::uint64_t> seed_;
 };
 
 }  // namespace millrace::s3::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/s3/auth/detail/impl/surroundings.ipp>
+#endif

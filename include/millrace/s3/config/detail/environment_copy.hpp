@@ -23,7 +23,7 @@ class environment_copy {
   }
 
   /// Good as long as this object; to be read from any thread.
-  environment view() noexcept { return environment(&look_up, this); }
+  environment view() const noexcept { return environment(&look_up, const_cast<environment_copy*>(this)); }
 
  private:
   static const char* look_up(void* self, const char* name) {

@@ -10,7 +10,9 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/config/config.hpp>
 #include <millrace/s3/config/detail/choices.hpp>
+#include <millrace/s3/config/settings.hpp>
 #include <millrace/text/ascii.hpp>
+#include <millrace/text/numbers.hpp>
 
 namespace millrace::s3 {
 
@@ -36,6 +38,10 @@ MILLRACE_INLINE config::config(const config_options& given)
 
 namespace millrace::s3::detail {
 
+MILLRACE_INLINE std::optional<int> parse_attempts(std::string_view text) noexcept {
+  return text::parse_decimal<int>(text, 1, 999);
+}
+
 MILLRACE_INLINE std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcept {
   if (text::equal_ignoring_case(text, "standard")) return retry_mode::standard;
   if (text::equal_ignoring_case(text, "adaptive")) return retry_mode::adaptive;
@@ -46,6 +52,10 @@ MILLRACE_INLINE std::optional<retry_mode> parse_retry_mode(std::string_view text
 }  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
+
+MILLRACE_INLINE config config::from_environment(const environment& variables, const config_options& given) {
+  return from_settings(settings(variables), given);
+}
 
 MILLRACE_INLINE config config::from_settings(const settings& s, const config_options& given) {
   config result(given);

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
 
 #include <millrace/coro/executor.hpp>
@@ -17,7 +16,7 @@ namespace millrace::s3::detail {
 class prefix_gates final : public executor_service {
  public:
   static prefix_gates& of(executor& ex) {
-    return ex.service<prefix_gates>([] { return std::make_unique<prefix_gates>(); });
+    return ex.service<prefix_gates>();
   }
 
   /// Valid while something of it is in use, and until the next call otherwise.

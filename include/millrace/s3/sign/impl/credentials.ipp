@@ -5,6 +5,7 @@
 #include <openssl/crypto.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,44 @@
 #include <millrace/text/dates.hpp>
 
 namespace millrace::s3 {
+
+struct credentials::parts {
+  parts(std::string_view key, std::string_view secret_key, std::string_view session, std::optional<std::int64_t> end)
+      : access_key_id(checked(key, "access key id", 0x21)),
+        secret(checked(secret_key, "secret access key", 0x20)),
+        token(session.empty() ? session : checked(session, "session token", 0x21)),
+        expires_at(end) {}
+  parts(const parts&) = delete;
+  parts& operator=(const parts&) = delete;
+  ~parts() {
+    OPENSSL_cleanse(secret.data(), secret.size());
+    OPENSSL_cleanse(token.data(), token.size());
+  }
+
+  static std::string_view checked(std::string_view text, const char* name, unsigned char lowest);
+
+  std::string access_key_id;
+  std::string secret;
+  std::string token;
+  std::optional<std::int64_t> expires_at;
+};
+
+MILLRACE_INLINE credentials::credentials(std::string_view access_key_id, std::string_view secret_access_key,
+                                         std::string_view session_token, std::optional<std::int64_t> expires_at)
+    : parts_(std::make_shared<const parts>(access_key_id, secret_access_key, session_token, expires_at)) {}
+
+MILLRACE_INLINE std::string_view credentials::access_key_id() const noexcept {
+  return parts_ ? parts_->access_key_id : std::string_view();
+}
+MILLRACE_INLINE std::string_view credentials::secret_access_key() const noexcept {
+  return parts_ ? parts_->secret : std::string_view();
+}
+MILLRACE_INLINE std::string_view credentials::session_token() const noexcept {
+  return parts_ ? parts_->token : std::string_view();
+}
+MILLRACE_INLINE std::optional<std::int64_t> credentials::expires_at() const noexcept {
+  return parts_ ? parts_->expires_at : std::nullopt;
+}
 
 MILLRACE_INLINE std::string_view credentials::parts::checked(std::string_view text, const char* name,
                                                              unsigned char lowest) {

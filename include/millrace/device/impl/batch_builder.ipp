@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/device/batch_builder.hpp>
+#include <millrace/device/host_batch.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE void batch_row::fill_up() const {
+  key(std::string());
+  for (std::size_t i = 0; i < layout().fields().size(); ++i) {
+    const tensor_view place = field(i);
+    if (place.bytes() != 0) std::memset(place.data(), 0, place.bytes());
+  }
+  weight(0);
+}
+
+MILLRACE_INLINE host_batch batch_builder::seal(std::size_t rows) && {
+  detail::batch_parts& p = *parts_;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < p.filled.size(); ++i) {
+    if (p.filled[i] == 0) {
+      if (!p.mark.placed() || i >= rows || i >= p.joined) continue;
+      row(i).fill_up();
+    }
+    if (n != i) move_row(i, n);
+    ++n;
+  }
+  p.size = n;
+  return host_batch(std::move(parts_));
+}
+
+MILLRACE_INLINE void batch_builder::move_row(std::size_t from, std::size_t to) {
+  detail::batch_parts& p = *parts_;
+  for (std::size_t f = 0; f < p.layout.fields().size(); ++f) {
+    const std::size_t size = p.layout.fields()[f].row_bytes();
+    char* const begin = p.memory.data() + p.layout.offset(f);
+    if (size != 0) std::memcpy(begin + to * size, begin + from * size, size);
+  }
+  p.keys[to] = std::move(p.keys[from]);
+  p.tags.move_row(from, to);
+  p.weights[to] = p.weights[from];
+}
+
+}  // namespace millrace

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/device/batch_layout.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE std::size_t batch_field::row_bytes() const {
+  std::size_t n = 0;
+  if (__builtin_mul_overflow(dims_.elements(), size_of(type_), &n)) throw configuration_error("a shape is too large");
+  return n;
+}
+
+MILLRACE_INLINE batch_layout::batch_layout(std::size_t samples, std::vector<batch_field> fields) {
+  auto made = std::make_shared<state>();
+  made->samples = samples;
+  made->fields = std::move(fields);
+  for (std::size_t i = 0; i < made->fields.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (made->fields[i].name() == made->fields[j].name()) {
+        throw configuration_error("a batch has two fields named " + made->fields[i].name());
+      }
+    }
+    made->offsets.push_back(made->bytes);
+    std::size_t n = 0;
+    if (__builtin_mul_overflow(made->fields[i].row_bytes(), samples, &n) || n > largest - made->bytes) {
+      throw configuration_error("a batch of " + std::to_string(samples) + " samples of " + made->fields[i].text() +
+                                " is too large");
+    }
+    made->bytes += (n + alignment - 1) / alignment * alignment;
+  }
+  state_ = std::move(made);
+}
+
+MILLRACE_INLINE std::size_t batch_layout::find(std::string_view name) const {
+  for (std::size_t i = 0; i < fields().size(); ++i) {
+    if (fields()[i].name() == name) return i;
+  }
+  std::string known;
+  for (const batch_field& f : fields()) known += (known.empty() ? "" : ", ") + f.name();
+  throw configuration_error("a batch has no field named " + std::string(name) + "; it has " +
+                            (known.empty() ? "none" : known));
+}
+
+}  // namespace millrace
