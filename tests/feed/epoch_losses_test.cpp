@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -267,6 +268,19 @@ TEST_CASE("a run lists its losses in its statistics, and in the log at its end")
   REQUIRE(lines.size() >= 2);
   CHECK_THAT(lines.front(), Contains("epochs: left out: ") && Contains("access denied"));
   CHECK(lines.back() == "millrace: epochs: lost 40 samples of mem:101.tar: access denied");
+
+  // A state has those behind which the loop stands, whatever was made ahead of it.
+  const std::vector<std::string> order = data.order(3, 0, {.tracks = 12, .slice = 4});
+  const auto lost_before = [&order](std::ptrdiff_t position) {
+    return static_cast<std::uint64_t>(std::count_if(order.begin(), order.begin() + position,
+                                                    [](const std::string& key) { return key.substr(0, 3) == "s1/"; }));
+  };
+  auto ahead = rt.run(data.open(o) | batch(4), {.prefetch = 6});
+  REQUIRE(ahead.next());
+  REQUIRE(lost_before(24) > lost_before(4));
+  while (ahead.stats().lost.empty() || ahead.stats().lost[0].samples < lost_before(24)) std::this_thread::yield();
+  const epoch_state at = epoch_state::parse(ahead.state());
+  CHECK((at.holes.empty() ? 0 : at.holes.at(1)) == lost_before(4));
 }
 
 TEST_CASE("batches that are filled keep their number and size where samples are lost or cannot be decoded") {
