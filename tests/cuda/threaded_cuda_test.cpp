@@ -25,6 +25,7 @@ namespace {
 struct bench {
   bench() {
     threaded_cuda::reset();
+    __atomic_store_n(&gate, 0, __ATOMIC_RELAXED);
     REQUIRE(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking) == cudaSuccess);
     REQUIRE(cudaStreamCreateWithFlags(&work, cudaStreamNonBlocking) == cudaSuccess);
     REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
@@ -54,7 +55,7 @@ struct bench {
   }
 
   static constexpr std::size_t size = 1000;
-  int gate = 0;
+  static inline int gate = 0;  // read by threads that end unseen: of no stack
   cudaStream_t copies = nullptr, work = nullptr;
   cudaEvent_t event = nullptr;
   void* pinned = nullptr;
