@@ -5,7 +5,8 @@
 // mirrored or not, as f16 CHW in batches of 256. decode_images() | batch() beside the bare work on as many threads, in
 // turns: libjpeg-turbo, told to decode that part, and the resizer; and the same with the whole image decoded, as
 // programs do that know no better. Then what a batch costs beyond decoding.
-// Build: c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg -lzimg
+// Build:
+//   c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg -lzimg
 //
 //   image_bench [images per round, default 2048]
 

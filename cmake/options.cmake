@@ -7,8 +7,8 @@ set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers of the project's own binaries:
 option(MILLRACE_WERROR "Make warnings errors in the project's own binaries" OFF)
 
 add_library(millrace_developer INTERFACE)
-# clang's -Wconversion is about signs, too, which in tests says little (for (std::size_t n : {1, 2})); headers and examples
-# are held to it in tests/dialects.
+# clang's -Wconversion is about signs, too, which in tests says little (for (std::size_t n : {1, 2})); headers and
+# examples are held to it in tests/dialects.
 target_compile_options(millrace_developer INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                                                     $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
 if(MILLRACE_WERROR)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging machine
-# had, as with the CMake package: pkg-config names what is missing. None for cuda: the toolkit's own file is named after
-# its version; nor for mpi, whose file is named after who made it.
+# Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging
+# machine had, as with the CMake package: pkg-config names what is missing. None for cuda: the toolkit's own file is
+# named after its version; nor for mpi, whose file is named after who made it.
 
 set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
 file(RELATIVE_PATH millrace_pc_include ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
@@ -16,7 +16,8 @@ function(millrace_pc millrace_pc_name millrace_pc_description millrace_pc_requir
   install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${millrace_pc_name}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 endfunction()
 
-millrace_pc(millrace-core "coroutines, stages, the event loop, files" "liburing >= 2.3" "-I\${includedir} -pthread" -pthread)
+millrace_pc(millrace-core "coroutines, stages, the event loop, files" "liburing >= 2.3" "-I\${includedir} -pthread"
+            -pthread)
 millrace_pc(millrace-http "the HTTP client of millrace" "millrace-core libcurl >= 7.88")
 millrace_pc(millrace-s3 "S3 and what reads from it" "millrace-http libcrypto >= 3.0 expat")
 millrace_pc(millrace-tar "compressed archives for millrace" "millrace-core libarchive >= 3.6")

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The whole main job: labelled JPEG images of mixed sizes are written into an S3 bucket as WebDataset tar shards, then a
-// small classifier is trained on them for a few epochs, straight from s3://.
+// The whole main job: labelled JPEG images of mixed sizes are written into an S3 bucket as WebDataset tar shards, then
+// a small classifier is trained on them for a few epochs, straight from s3://.
 //
 //   example_quickstart [BUCKET]
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
-// Built with the CUDA Toolkit it trains on the GPU when there is one; of several, each process of a machine takes its own.
+// Built with the CUDA Toolkit it trains on the GPU when there is one; of several, each process of a machine takes its
+// own.
 
 #include <cstdio>
 #include <optional>

@@ -44,7 +44,8 @@ class host_model {
 };
 
 #if EXAMPLE_WITH_CUDA
-/// Makes the GPU of this process the calling thread's: each process of a machine has its own. False where there is none.
+/// Makes the GPU of this process the calling thread's: each process of a machine has its own. False where there is
+/// none.
 inline bool choose_gpu(const millrace::rank& who) {
   try {
     millrace::cuda::device::for_local_rank(who.local_index).make_current();

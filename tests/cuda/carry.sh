@@ -8,8 +8,8 @@
 #   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc
 #   bash FOLDER/carry.sh run [LOG]            leaves with 0 when every step has passed on a GPU
 #
-# The programs have the CUDA runtime inside and look for the other libraries beside themselves: DT_RPATH, as RUNPATH does
-# not count for what the libraries need in turn. Only the C library is the other machine's.
+# The programs have the CUDA runtime inside and look for the other libraries beside themselves: DT_RPATH, as RUNPATH
+# does not count for what the libraries need in turn. Only the C library is the other machine's.
 
 set -euo pipefail
 me=$(readlink -f "${BASH_SOURCE[0]}")

@@ -40,7 +40,8 @@ std::vector<sample> photos(int n, std::uint64_t seed = 7, std::uint64_t epoch = 
     const int height = 30 + 5 * (i % 3);
     std::vector<std::uint8_t> pixels;
     for (int p = 0; p < width * height * 3; ++p) pixels.push_back(static_cast<std::uint8_t>(p * 7 / 3 + p / width));
-    sample s("k" + std::to_string(i), origin(from[i % 2], static_cast<std::uint64_t>(512 * i), static_cast<std::uint64_t>(i / 2)));
+    const auto number = static_cast<std::uint64_t>(i);
+    sample s("k" + std::to_string(i), origin(from[i % 2], 512 * number, number / 2));
     s.fields.emplace_back("cls", bytes::copy(std::to_string(i)));
     s.fields.emplace_back("jpg", bytes::copy(examples::encode_jpeg(pixels, width, height)));
     made.push_back(std::move(s));
@@ -150,7 +151,9 @@ TEST_CASE("batches are soon made in the memory that a device copies them from") 
 
 TEST_CASE("images that cannot be decoded are left out where a policy says so, and leave no hole") {
   std::vector<sample> samples = photos(20);
-  for (const std::size_t bad : {0u, 3u, 7u, 15u, 16u, 17u, 18u, 19u}) samples[bad].fields[1].data = bytes::copy("no image");
+  for (const std::size_t bad : {0u, 3u, 7u, 15u, 16u, 17u, 18u, 19u}) {
+    samples[bad].fields[1].data = bytes::copy("no image");
+  }
   testing::virtual_loop loop;
   cpu_pool cores(2);
   const batch_options how{.on = cores, .failures = {.then = on_failure::skip, .limit = 8, .report = false}};
@@ -188,7 +191,8 @@ TEST_CASE("the image of a sample is known by its content, or named") {
   const std::vector<host_batch> named = decoded(samples, o, 1);
   CHECK(named[0].layout().fields().size() == 1);
   o.field = "png";
-  CHECK_THROWS_WITH(decoded(samples, o, 1), "s3://b/a.tar at byte 0, k0: the sample has no field \"png\" (it has: cls, bin)");
+  CHECK_THROWS_WITH(decoded(samples, o, 1),
+                    "s3://b/a.tar at byte 0, k0: the sample has no field \"png\" (it has: cls, bin)");
 }
 
 TEST_CASE("an image that cannot be decoded is named by shard, offset and key") {

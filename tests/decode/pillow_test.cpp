@@ -46,8 +46,8 @@ double difference(const std::string& expected, const std::uint8_t* got, std::siz
 }
 
 /// The same away from the edges, `beside_x` columns and `beside_y` rows of them, of images of `width` pixels a row.
-double difference_within(const std::string& expected, const std::uint8_t* got, std::size_t size, int width, int beside_x,
-                         int beside_y) {
+double difference_within(const std::string& expected, const std::uint8_t* got, std::size_t size, int width,
+                         int beside_x, int beside_y) {
   if (expected.size() != size || size == 0) return 256;
   const int rows = static_cast<int>(size) / 3 / width;
   double sum = 0;
@@ -106,8 +106,8 @@ TEST_CASE("a hundred images of all kinds become what Pillow makes of them, crops
 
     rng unused(0);
     const std::vector<std::uint8_t> resized = tensor_of(options, data, unused);
-    // The wider filters overshoot, which is cut off after either step, and Pillow takes the steps in the other order. Of
-    // two pixels whose border is under a centre, nearest may take either.
+    // The wider filters overshoot, which is cut off after either step, and Pillow takes the steps in the other order.
+    // Of two pixels whose border is under a centre, nearest may take either.
     const double other = filter == "bilinear" ? 0 : filter == "nearest" ? 1.5 : 0.5;
     const std::string wanted = test::read_file(path + ".resized");
     // Along the edges, where the filter reaches beyond the image, it is reflected; Pillow leaves out what is not there.

@@ -265,7 +265,8 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   CHECK(orders[0] != orders[1]);
   auto none = rt.run(epochs(from_range(std::vector<shard>()), shard_epochs_options{}));
   CHECK_THROWS_AS(none.next(), configuration_error);
-  auto few = rt.run(epochs(shards("mem:100.tar"), shard_epochs_options{.rank = {.index = 0, .world_size = 2}, .uneven = true}));
+  auto few = rt.run(epochs(shards("mem:100.tar"),
+                           shard_epochs_options{.rank = {.index = 0, .world_size = 2}, .uneven = true}));
   CHECK_THROWS_AS(few.next(), configuration_error);
 }
 

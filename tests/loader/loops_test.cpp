@@ -111,8 +111,8 @@ TEST_CASE("a pipeline that nobody reads from uses under one percent of a core on
       CAPTURE(loops, epoll);
       const auto store = std::make_shared<noting_storage>(s3::as_storage(c));
       const std::shared_ptr<const storage> s = store;
-      // A bound of 16 parts of the 64 that there are. Nobody waits for more than the first ones, so it is not exhausted:
-      // two parts are prefetched, and one is read ahead.
+      // A bound of 16 parts of the 64 that there are. Nobody waits for more than the first ones, so it is not
+      // exhausted: two parts are prefetched, and one is read ahead.
       auto chunks = c.list("s3://corpus/") | fetch(s, {.shards = 4, .window = 512 * KiB, .part = 128 * KiB});
       auto r = run(std::move(chunks), {}, {.loops = loops, .force_epoll = epoll});
       // What the threads compute does not depend on what else the machine does: a pipeline at rest computes nothing,

@@ -51,7 +51,8 @@ thread_local bool watching = false;
 thread_local int found = 0;  // blocks freed on this thread with the beginning of a secret in them
 
 /// How each of them begins: key, token, and what the signer makes of them, whose end is the signature.
-[[maybe_unused]] constexpr const char* beginnings[] = {"SECRETkey012", "TOKENtoken01", "AWS4-HMAC-SHA256 Credential=AKID/"};
+[[maybe_unused]] constexpr const char* beginnings[] = {"SECRETkey012", "TOKENtoken01",
+                                                       "AWS4-HMAC-SHA256 Credential=AKID/"};
 
 }  // namespace
 

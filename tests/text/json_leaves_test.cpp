@@ -33,7 +33,8 @@ TEST_CASE("strings and numbers of a JSON document are found by their place", "[t
 }
 
 TEST_CASE("the items of arrays are kept where that is asked for", "[text][json]") {
-  const auto j = json_leaves::parse(R"({"a": [1, {"b": "x", "c": [[2], null, 3]}, []], "d": 4})", json_leaves::arrays::kept);
+  const auto j =
+      json_leaves::parse(R"({"a": [1, {"b": "x", "c": [[2], null, 3]}, []], "d": 4})", json_leaves::arrays::kept);
   REQUIRE(j);
   CHECK(j->all() == std::vector<std::pair<std::string, std::string>>{
                         {"a/0", "1"}, {"a/1/b", "x"}, {"a/1/c/0/0", "2"}, {"a/1/c/2", "3"}, {"d", "4"}});

@@ -15,7 +15,8 @@ namespace millrace::detail {
 MILLRACE_INLINE archive_warnings::~archive_warnings() {
   if (count_ <= named) return;
   try {
-    say(executor_, std::string("millrace: ") + stage_ + ": " + std::to_string(count_ - named) + " more archives with such warnings");
+    say(executor_, std::string("millrace: ") + stage_ + ": " + std::to_string(count_ - named) +
+                       " more archives with such warnings");
   } catch (...) {  // no memory for a remark
   }
 }
