@@ -73,7 +73,7 @@ class rank_share {
   }
 
  private:
-  __extension__ using wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 wide;  // nvcc takes no `using` here
   static std::uint64_t part(std::uint64_t n, std::uint64_t index, std::uint64_t world) noexcept {
     return static_cast<std::uint64_t>(wide{n} * index / world);
   }

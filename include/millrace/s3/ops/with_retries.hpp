@@ -59,7 +59,7 @@ task<T> with_retries(const session& s, Attempt attempt) {
       } else {
         T result = co_await std::move(one);
         detail::succeeded(s, policy, ex);
-        co_return result;
+        co_return std::move(result);
       }
     } catch (const error& e) {
       why = std::current_exception();

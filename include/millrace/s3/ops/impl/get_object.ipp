@@ -78,7 +78,8 @@ MILLRACE_COROUTINE_BODY task<object_part> get_object_range(std::shared_ptr<const
   const detail::part_download::attempt attempt(download);
   bool changed = false;
   try {
-    co_return co_await with_retries<object_part>(*s, attempt);
+    object_part part = co_await with_retries<object_part>(*s, attempt);
+    co_return part;
   } catch (const error& e) {
     // Stores answer 416 before 412 to a range that the object no longer has.
     changed = e.status() == 412 || (e.status() == 416 && (offset != 0 || download.resumed()));
@@ -92,14 +93,16 @@ MILLRACE_COROUTINE_BODY task<object_part> get_object_range(std::shared_ptr<const
   // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
   asked.range.reset();
   auto empty = [&] { return detail::get_empty_once(*s, asked); };
-  co_return co_await with_retries<object_part>(*s, empty);
+  object_part part = co_await with_retries<object_part>(*s, empty);
+  co_return part;
 }
 
 MILLRACE_COROUTINE_BODY task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket,
                                                       std::string key) {
   const operation op("HEAD", std::move(bucket), std::move(key));
   auto attempt = [&] { return detail::head_once(*s, op); };
-  co_return co_await with_retries<object_info>(*s, attempt);
+  object_info info = co_await with_retries<object_info>(*s, attempt);
+  co_return info;
 }
 
 }  // namespace millrace::s3

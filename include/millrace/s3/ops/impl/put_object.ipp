@@ -16,7 +16,8 @@ namespace millrace::s3 {
 
 MILLRACE_COROUTINE_BODY task<std::string> put_object(std::shared_ptr<const session> s, std::string bucket,
                                                      std::string key, bytes body, detail::put_plan plan) {
-  co_return co_await detail::store_whole(s, std::move(bucket), std::move(key), std::move(body), plan);
+  std::string etag = co_await detail::store_whole(s, std::move(bucket), std::move(key), std::move(body), plan);
+  co_return etag;
 }
 
 MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> s, std::string bucket) {

@@ -35,7 +35,8 @@ MILLRACE_COROUTINE task<std::uint64_t> upload_part_size(const session& s, std::s
   text::append_query_parameter(op.query, "partNumber", std::to_string(number));
   auto attempt = [&] { return length_once(s, op); };
   try {
-    co_return co_await with_retries<std::uint64_t>(s, attempt);
+    const std::uint64_t size = co_await with_retries<std::uint64_t>(s, attempt);
+    co_return size;
   } catch (const error& e) {
     if (e.status() != 400 && e.status() != 405 && e.status() != 416 && e.status() != 501) throw;
   }

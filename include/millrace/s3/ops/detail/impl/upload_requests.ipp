@@ -89,7 +89,8 @@ MILLRACE_COROUTINE_BODY task<std::string> create_upload(std::shared_ptr<const se
   add_fields(op, plan.fields);
   if (plan.checksums) op.fields.add("x-amz-checksum-algorithm", "CRC32C");
   auto attempt = [&] { return ask_once(*s, op, "InitiateMultipartUploadResult/UploadId"); };
-  co_return co_await with_retries<std::string>(*s, attempt);
+  std::string id = co_await with_retries<std::string>(*s, attempt);
+  co_return id;
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const session> s, std::string bucket,
