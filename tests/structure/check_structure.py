@@ -7,7 +7,8 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy, mutable-global,
-bodies, conditional-await, curl-waits, environment, macros, self-include, sleep. Each is explained where it is checked.
+bodies, conditional-await, curl-waits, environment, macros, self-include, sleep, columns. Each is explained where it is
+checked.
 """
 
 import pathlib
@@ -32,6 +33,8 @@ TOP_FLOOR = 8  # the headers of include/millrace/ itself
 ROOMS = {"s3": ["sign", "wire", "config", "auth", "ops"]}
 # Lines of a header that declare or define: without comments, blank lines and what stands in its impl/<name>.ipp.
 LINE_CAP = 400
+# Columns of a line, of sources and pages.
+WIDTH = 120
 # What compiles every body: it includes them all, the test kit's too.
 ALL_BODIES = "impl/src.hpp"
 # The variables that live as long as the program, each with its reason in docs/decisions/.
@@ -62,6 +65,10 @@ CONFINED = {
 HEAVY = {"iostream", "regex", "format", "expected", "print", "generator", "mdspan", "bits/stdc++.h"}
 # Names at the head of an include path that belong to the C library, the kernel and the compiler.
 SYSTEM_FOLDERS = {"sys", "linux", "netinet", "arpa", "net", "asm", "bits", "sanitizer"}
+
+# What is checked, beside the files of the root; pages that a script writes are not.
+FOLDERS = {"include", "src", "tests", "examples", "bench", "cmake", ".ci", "docs"}
+GENERATED = {"docs/reference.md"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -220,6 +227,17 @@ def check_test(relative, text, report):
             report(number, "sleep", "tests wait on events or on virtual time, not on the clock")
 
 
+def check_columns(path, text, report):
+    """Not what cannot be broken: rows of tables, includes, single long words; of scripts, only comments are looked at."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) <= WIDTH or INCLUDE.match(line) or (path.suffix == ".md" and line.lstrip().startswith("|")):
+            continue
+        if path.suffix in (".py", ".sh") and not line.lstrip().startswith("#"):
+            continue
+        if len(line.split()) > 2:  # two: a mark of a list or a comment, and a URL behind it
+            report(number, "columns", f"the line has {len(line)} columns, not {WIDTH} at most; pages: docs/tools/wrap.py")
+
+
 def spdx_ok(text):
     head = [line for line in text.splitlines()[:4] if not line.startswith("#!")]
     return (len(head) >= 2 and "SPDX-FileCopyrightText: The millrace authors" in head[0]
@@ -233,16 +251,20 @@ def check_tree(root):
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root).as_posix()
         top = relative.split("/")[0]
-        if top not in ("include", "src", "tests", "examples", "bench", "cmake", ".ci") and relative != "CMakeLists.txt":
+        if top not in FOLDERS and relative not in ("CMakeLists.txt", "README.md"):
             continue
         if not path.is_file():
             continue
         source = path.suffix in (".hpp", ".ipp", ".cpp", ".h", ".cu", ".py", ".sh", ".cmake", ".in") or path.name in (
             "CMakeLists.txt", "run")
-        if not source:
+        page = path.suffix == ".md" and relative not in GENERATED and not relative.startswith("bench/results/")
+        if not source and not page:
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
         report = lambda line, rule, message: findings.append((relative, line, rule, message))
+        check_columns(path, text, report)
+        if page:
+            continue
         if not spdx_ok(text):
             report(1, "spdx", "the first two lines are not the SPDX lines")
         if relative.startswith("include/millrace/") and path.suffix in (".hpp", ".ipp"):
@@ -275,6 +297,7 @@ GOOD = {
     "#include <millrace/testing/x.hpp>\n",
     "include/millrace/mpi.hpp": SPDX + "#pragma once\n#include <mpi.h>\n#include <millrace/base/a.hpp>\n",
     "include/millrace/millrace.hpp": SPDX + "#pragma once\n#include <millrace/loader/x.hpp>\n",
+    "docs/table.md": "| " + "cell | " * 30 + "\n\n- https://example.org/" + "x" * 120 + "\n",
     "tests/base/a_test.cpp": SPDX + "#include <millrace/base/a.hpp>\n#include <vector>\n",
     "tests/coro/b_test.cpp": SPDX + "#include <millrace/coro/b.hpp>\ntask<void> f() { co_await sleep_for(1ms); }\n",
     "tests/fake_x/a_test.cpp": SPDX + '#include "tests/fake_x/fake.hpp"\n',
@@ -285,6 +308,9 @@ BAD = [
     ("spdx", "include/millrace/base/bad.hpp", "#pragma once\n"),
     ("spdx", "tests/x/bad.py", "print()\n"),
     ("pragma-once", "include/millrace/base/bad.hpp", SPDX + "// #pragma once\n"),
+    ("columns", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n// " + "a word " * 17 + "\n"),
+    ("columns", "docs/bad.md", "A page of " + "words " * 20 + "\n"),
+    ("columns", "cmake/bad.cmake", SPDX.replace("//", "#") + "set(x " + "y " * 60 + ")\n"),
     ("line-cap", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n" + "int f();\n" * 400),
     ("quotes", "include/millrace/base/bad.hpp", SPDX + '#pragma once\n#include "a.hpp"\n'),
     ("floor", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n#include <millrace/coro/b.hpp>\n"),

@@ -82,7 +82,8 @@ class batch_builder {
     return batch_row(parts_, i);
   }
 
-  /// One more sample, which stands there in the training, is to be written. For the thread that begins and seals batches.
+  /// One more sample, which stands there in the training, is to be written. For the thread that begins and seals
+  /// batches.
   void join(const epoch_mark& mark) noexcept {
     parts_->mark.join(mark);
     ++parts_->joined;

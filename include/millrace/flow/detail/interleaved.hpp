@@ -106,9 +106,9 @@ class open_sources {
         if (!given) break;
         stream<T> next(std::move(*given));
         check_inner_bounds(next, self.options_.inner_bytes, "interleave");
+        auto* const arrivals = self.options_.order == order::arrival ? &self.arrivals_ : nullptr;
         self.all_.push_back(std::make_unique<source>(ex, stage, std::move(next).generator(), self.options_.ahead,
-                                                     self.bytes_, self.yielded_, self.changed_,
-                                                     self.options_.order == order::arrival ? &self.arrivals_ : nullptr));
+                                                     self.bytes_, self.yielded_, self.changed_, arrivals));
         self.changed_.notify();
       }
     } catch (...) {
