@@ -24,10 +24,10 @@ namespace millrace {
 ///
 /// The memory is a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
 /// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
-/// streams must be alive at the release, and capture no graph: the calls stand around the launch of one. In debug builds
-/// (without NDEBUG) a batch whose field() was asked for, and for which neither a stream nor the host has waited, is
-/// misuse: release(stream) throws usage_error, and where it is dropped the pipeline's next batch does. On the host, keys,
-/// tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
+/// streams must be alive at the release, and capture no graph: the calls stand around the launch of one. In debug
+/// builds (without NDEBUG) a batch whose field() was asked for, and for which neither a stream nor the host has waited,
+/// is misuse: release(stream) throws usage_error, and where it is dropped the pipeline's next batch does. On the host,
+/// keys, tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
 /// may be another than the pipeline's. It may outlive the pipeline, and the runtime: then its release waits for the
 /// device and frees the slot.
 class device_batch {

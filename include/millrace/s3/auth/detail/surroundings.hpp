@@ -37,10 +37,7 @@ class surroundings {
 
   MILLRACE_COROUTINE task<http::response> send(http::request r, request_limits limits) const;
 
-  MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest,
-                                                        std::size_t limit) const {
-    return millrace::run_process(std::move(command), longest, limit);
-  }
+  MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const;
 
   /// Unix seconds.
   std::int64_t now() const noexcept { return static_cast<std::int64_t>(std::time(nullptr)); }
@@ -49,42 +46,12 @@ class surroundings {
 
  private:
   /// As http::send(), but nothing of the answer is left behind in memory that has been freed: it may be a secret.
-  MILLRACE_COROUTINE static task<http::response> send_wiped(http::request r,
-                                                            std::shared_ptr<const http::transport_options> options,
-                                                            std::size_t limit) {
-    executor& ex = co_await this_executor();
-    http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
-    http::response answer;
-    const wiped_text wiped(answer.body);  // when it is not handed on
-    answer.head = co_await x.head();
-    answer.body.reserve(limit);
-    for (;;) {
-      const bytes piece = co_await x.read();
-      if (piece.empty()) break;
-      const bool fits = piece.size() <= limit - answer.body.size();
-      if (fits) answer.body.append(piece.data(), piece.size());
-      // Nobody else has the piece, and the exchange writes behind it only.
-      OPENSSL_cleanse(const_cast<char*>(piece.data()), piece.size());
-      if (!fits) {
-        throw http::error(http::failure::too_large, "the answer is longer than " + std::to_string(limit) + " bytes",
-                          where{http::displayed(x.asked().url), std::nullopt, std::string()});
-      }
-    }
-    co_return std::move(answer);
-  }
+  MILLRACE_COROUTINE static task<http::response> send_wiped(
+      http::request r, std::shared_ptr<const http::transport_options> options, std::size_t limit);
 
   /// An answer that drips is no answer.
-  MILLRACE_COROUTINE static task<http::response> send_within(http::request r,
-                                                             std::shared_ptr<const http::transport_options> options,
-                                                             request_limits limits) {
-    const std::string url = http::displayed(r.url);
-    try {
-      task<http::response> sending = send_wiped(std::move(r), std::move(options), limits.answer);
-      co_return co_await with_timeout(limits.connect + 2 * limits.total, std::move(sending));
-    } catch (const timeout_error& e) {
-      throw http::error(http::failure::timeout, e.reason(), where{url, std::nullopt, std::string()});
-    }
-  }
+  MILLRACE_COROUTINE static task<http::response> send_within(
+      http::request r, std::shared_ptr<const http::transport_options> options, request_limits limits);
 
   const http::transport_options services_;
   mutable std::atomic<std::uint64_t> seed_;

@@ -66,7 +66,8 @@ MILLRACE_COROUTINE_BODY task<http::response> surroundings::send_within(
   const std::string url = http::displayed(r.url);
   try {
     task<http::response> sending = send_wiped(std::move(r), std::move(options), limits.answer);
-    co_return co_await with_timeout(limits.connect + 2 * limits.total, std::move(sending));
+    http::response answer = co_await with_timeout(limits.connect + 2 * limits.total, std::move(sending));
+    co_return std::move(answer);
   } catch (const timeout_error& e) {
     throw http::error(http::failure::timeout, e.reason(), where{url, std::nullopt, std::string()});
   }
