@@ -17,7 +17,7 @@
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/detail/unpack_job.hpp>
-#include <millrace/shards/detail/unpack_objects.hpp>
+#include <millrace/shards/detail/unpacked_chunk.hpp>
 #include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {

@@ -3,43 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
-#include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/chunk.hpp>
-#include <millrace/shards/unpack_options.hpp>
+#include <millrace/shards/detail/unpacked_chunk.hpp>
 #include <millrace/tar/archive_options.hpp>
-#include <millrace/tar/format.hpp>
 
 namespace millrace::detail {
-
-/// A piece of what an object holds: of a compressed one, unpacked, with offsets that count unpacked bytes.
-class unpacked_chunk : public chunk {
- public:
-  unpacked_chunk() = default;
-  explicit unpacked_chunk(chunk c, bool was_packed = false) noexcept : chunk(std::move(c)), packed(was_packed) {}
-  bool packed = false;
-  std::string_view warning;  ///< with the last piece: what is unusual about the compressed data; else empty
-};
-
-/// unpack_options as a stage keeps them: the pool may end before the pipeline.
-class unpack_place {
- public:
-  explicit unpack_place(const unpack_options& o) : objects(o.objects), bytes(o.bytes) {
-    if (o.on == nullptr) return;
-    pool = cpu_pool::share(*o.on);
-    if (objects == 0) objects = o.on->threads();
-  }
-  cpu_pool::share pool;
-  std::size_t objects;
-  std::size_t bytes;
-};
-
-/// What the first bytes of an object say it is; what it throws stands in the object's place. Compressed objects are
-/// unpacked, others go on as they are.
-using format_of_head = tar::format (*)(std::string_view head, const shard& of);
 
 /// The stage before untar() and lines() look at objects: unpacks those that are compressed, on a pool, side by side and
 /// in order. `head_bytes`: how much of its beginning `look` wants to see of an object that has as much. Until an object
