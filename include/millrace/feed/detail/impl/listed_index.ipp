@@ -94,6 +94,15 @@ MILLRACE_INLINE void listed_index::check(const index_set& indexes, const std::ve
   throw stale_index_error(what + "this shard is not listed", where{indexer_.prefix() + index.name(), std::nullopt, {}});
 }
 
+/// A template, so that g++ does not emit its stages where nobody asks for them.
+template <class Shard>
+task<std::vector<shard_index>> index_each(std::vector<Shard> list, shard_indexer indexer, std::size_t requests) {
+  auto work = from_range(std::move(list)) |
+              map_concurrent(std::move(indexer), {.limit = std::min<std::size_t>(requests, 16)});
+  std::vector<shard_index> made = co_await collect(std::move(work));
+  co_return std::move(made);
+}
+
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
   executor& ex = co_await this_executor();
   if (writes_) {
@@ -103,9 +112,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
     }
     if (!file_.empty()) check_writable();  // before the work
   }
-  auto work =
-      from_range(std::move(list)) | map_concurrent(indexer_, {.limit = std::min<std::size_t>(requests_, 16)});
-  std::vector<shard_index> made = co_await collect(std::move(work));
+  std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
   auto indexes = std::make_shared<const index_set>(std::move(made));
   if (writes_ && !file_.empty()) write(*indexes);
   co_return indexes;
