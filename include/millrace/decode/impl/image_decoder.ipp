@@ -198,10 +198,13 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
   for (std::size_t y = 0; y < out_height; ++y) {
     const std::uint8_t* channels[3];
     for (int c = 0; c < 3; ++c) {
-      std::uint8_t* const line = w.turned.data() + static_cast<std::size_t>(c) * out_width;
-      channels[c] = turn.transposed ? line : r.row(c, turn.mirrored_y ? out_height - 1 - y : y);
-      if (!turn.transposed) continue;
+      if (!turn.transposed) {
+        channels[c] = r.row(c, turn.mirrored_y ? out_height - 1 - y : y);
+        continue;
+      }
       // A row of the upright image is a column of the stored one.
+      std::uint8_t* const line = w.turned.data() + static_cast<std::size_t>(c) * out_width;
+      channels[c] = line;
       const std::size_t x = turn.mirrored_x ? out_height - 1 - y : y;
       for (std::size_t i = 0; i < out_width; ++i) line[i] = r.row(c, turn.mirrored_y ? out_width - 1 - i : i)[x];
     }
