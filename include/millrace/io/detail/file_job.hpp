@@ -31,7 +31,7 @@ struct file_keep {
 /// way.
 class file_job final : private file_keep, public file_operation {
  public:
-  file_job(const file_request& r, file_keep keep) noexcept : file_keep(std::move(keep)), file_operation(here(r)) {}
+  file_job(const file_request& r, file_keep keep) noexcept : file_keep(std::move(keep)), file_operation(of(r, *this)) {}
 
   void start(event_loop& loop, ready_node& waiter) noexcept;
   void abandon() noexcept;
@@ -44,10 +44,10 @@ class file_job final : private file_keep, public file_operation {
 
  private:
   MILLRACE_INLINE void complete(std::int64_t result) noexcept override;
-  // The request, with what the job itself keeps.
-  file_request here(file_request r) noexcept {
-    r.path = path.c_str();
-    r.status = &status;
+  // The request, with what the job itself keeps. Static: of the job only this is there yet.
+  static file_request of(file_request r, file_keep& keep) noexcept {
+    r.path = keep.path.c_str();
+    r.status = &keep.status;
     return r;
   }
 
