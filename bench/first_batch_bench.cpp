@@ -60,15 +60,15 @@ void fill(mill::s3_server::background& server) { bench::store_shards(server, sto
 mill::s3::client client_at(const std::string& endpoint) {
   mill::s3::config_options options;
   options.endpoint = endpoint;
-  return mill::s3::client(mill::s3::config(options), mill::s3::credentials("origin-key", "origin-secret"));
+  return mill::s3::client(mill::s3::config(options), mill::s3::credentials("test-key", "test-secret"));
 }
 
 /// Beside ours: prints the milliseconds, and those of CPU time, to the samples of two objects, one after the other.
 constexpr const char* python = R"(
 import sys, tarfile, time
 import boto3
-s3 = boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1", aws_access_key_id="origin-key",
-                  aws_secret_access_key="origin-secret")
+s3 = boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1", aws_access_key_id="test-key",
+                  aws_secret_access_key="test-secret")
 for key in ("train/0000.tar", "train/0001.tar"):
     begin, cpu = time.perf_counter(), time.process_time()
     body = s3.get_object(Bucket="b", Key=key)["Body"]
