@@ -40,17 +40,14 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
 
+#include "tests/support/fail.hpp"
 #include "tests/support/s3_server.hpp"
 
 namespace mill = millrace;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-  std::printf("FAILED: %s\n", what.c_str());
-  std::fflush(stdout);
-  std::_Exit(1);
-}
+using test::fail;
 
 /// A rank's process, with what tells it to go on and what it answers.
 class process {

@@ -19,17 +19,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/fail.hpp"
 #include "tests/support/s3_server.hpp"
 
 namespace mill = millrace;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-  std::printf("FAILED: %s\n", what.c_str());
-  std::fflush(stdout);
-  std::_Exit(1);
-}
+using test::fail;
 
 /// What one start said: losses by step, those of the validation, and the ranks' processes.
 class said {

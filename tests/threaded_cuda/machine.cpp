@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/threaded_cuda/machine.hpp"
 
-#include <chrono>
 #include <cstring>
 #include <new>
 
@@ -254,8 +253,7 @@ void machine::work_off(stream& s) {
     held.unlock();
     // How long work takes to begin is what the tests are to vary.
     const std::uint64_t draw = s.random.below(8);
-    if (draw == 0) std::this_thread::sleep_for(std::chrono::microseconds(s.random.below(200)));
-    if (draw == 1) std::this_thread::yield();
+    for (std::uint64_t left = draw == 0 ? s.random.below(400) : draw == 1; left > 0; --left) std::this_thread::yield();
     held.lock();
     for (const range& each : work.uses) {
       const auto* const at = find(each.address);
