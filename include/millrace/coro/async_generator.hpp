@@ -25,17 +25,16 @@ namespace detail {
 template <class T, class Result>
 class next_awaiter {
  public:
-  explicit next_awaiter(generator_promise<T>& generator) noexcept : generator_(generator) {}
+  /// Asks at once, before the consumer suspends: mostly the item is there then.
+  MILLRACE_ALWAYS_INLINE next_awaiter(generator_promise<T>& generator, promise_base& consumer)
+      : generator_(generator), item_(generator.ask(consumer)) {}
   next_awaiter(const next_awaiter&) = delete;
   next_awaiter& operator=(const next_awaiter&) = delete;
   ~next_awaiter() {
     if (MILLRACE_UNLIKELY(item_ == nullptr) && waits_) generator_.wait_no_more();
   }
 
-  MILLRACE_ALWAYS_INLINE bool await_ready() {
-    waits_ = false;
-    item_ = nullptr;
-    item_ = generator_.ask();
+  MILLRACE_ALWAYS_INLINE bool await_ready() const noexcept {
     return MILLRACE_LIKELY(item_ != nullptr) || generator_.has_come();
   }
   template <class Consumer>
@@ -60,9 +59,8 @@ class next_awaiter {
   }
 
   generator_promise<T>& generator_;
-  // Both are set by await_ready(), which runs first: where an item comes at once the compiler then knows them.
-  T* item_;  // null: none came at once
-  bool waits_;
+  T* const item_;  // null: none came at once
+  bool waits_ = false;
 };
 
 /// What next() and next_in_place() return.
@@ -71,8 +69,7 @@ class next_awaitable {
  public:
   explicit next_awaitable(generator_promise<T>& generator) noexcept : generator_(generator) {}
   MILLRACE_ALWAYS_INLINE next_awaiter<T, Result> awaited_by(promise_base& consumer) const {
-    generator_.asked_by(consumer);
-    return next_awaiter<T, Result>(generator_);
+    return next_awaiter<T, Result>(generator_, consumer);
   }
 
  private:

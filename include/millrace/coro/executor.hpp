@@ -87,7 +87,7 @@ class executor {
 
   /// Takes one step of the inline budget; false when it is used up and the caller should go through the queue.
   bool spend_inline() noexcept {
-    if (MILLRACE_LIKELY(--budget_ > 0)) return true;
+    if (MILLRACE_LIKELY(--budget_ != 0)) return true;
     budget_ = 1;  // used up until the next turn
     return false;
   }
@@ -110,6 +110,8 @@ class executor {
   }
   /// The same as of the last switch, without a reading.
   std::int64_t charged_ns() const noexcept { return account_.now_ns(); }
+  /// Whether no time passes by the accounts before this turn has ended.
+  bool account_stands() const noexcept { return account_.stands(); }
 
   /// How exactly the account is kept: one turn of `turns` is measured (see account_clock); with 1, every switch.
   void sample_account(unsigned turns) noexcept { account_.sample(turns); }

@@ -73,7 +73,7 @@ class promise_base {
   /// knows its executor and stage from its constructor on, and is built in place in the frame (g++ 12 copies an awaiter
   /// that await_transform returns by reference).
   template <class Awaitable>
-  auto await_transform(Awaitable&& awaitable) {
+  MILLRACE_ALWAYS_INLINE auto await_transform(Awaitable&& awaitable) {
     if constexpr (requires { static_cast<Awaitable&&>(awaitable).awaited_by(*this); }) {
       return static_cast<Awaitable&&>(awaitable).awaited_by(*this);
     } else {

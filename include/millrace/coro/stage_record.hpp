@@ -73,11 +73,16 @@ class stage_record {
   /// It gave an item of so many bytes; less than 0: an end or an error.
   void answered(std::int64_t t, std::int64_t item_bytes) noexcept {
     if (item_bytes >= 0) {
-      add(items, 1);
-      add(bytes, item_bytes);
+      counted(item_bytes);
       ++handed_;
     }
     asked_no_more(t);
+  }
+  /// It was asked and gave an item of so many bytes between two moments that are one by the clock: no time changes, and
+  /// neither does what it has handed over.
+  void counted(std::int64_t item_bytes) noexcept {
+    add(items, 1);
+    if (item_bytes != 0) add(bytes, item_bytes);
   }
   /// It is destroyed, while it was asked or after it had handed over an item.
   void dropped(std::int64_t t, bool while_asked, bool after_item) noexcept {

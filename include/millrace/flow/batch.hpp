@@ -43,7 +43,7 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
     items.reserve(size);
     epoch_mark mark;
     while (items.size() < size && !mark.last) {
-      if (item == nullptr) item = co_await source.next_in_place();
+      if (!has_mark_v<T> || item == nullptr) item = co_await source.next_in_place();
       if (item == nullptr) {
         ended = true;
         break;
@@ -55,7 +55,7 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
       }
       kept(*item);
       items.push_back(std::move(*item));
-      item = nullptr;
+      if constexpr (has_mark_v<T>) item = nullptr;
     }
     if (items.size() == size || (last == last_batch::keep && !items.empty())) co_yield give(items);
   }

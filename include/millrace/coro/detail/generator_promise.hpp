@@ -35,7 +35,8 @@ enum class generator_phase {
 /// take().
 ///
 /// Account: a generator with a stage of its own switches the executor's account to it and back around ask(), and counts
-/// the item. One path serves both: without an account, two comparisons are left of it.
+/// the item. In a turn in which the account's clock stands still that would add nothing but zeros to its times: there an
+/// item that comes at once is only counted.
 class generator_promise_base : public promise_base {
  public:
   std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -49,11 +50,6 @@ class generator_promise_base : public promise_base {
   /// Whether an item was yielded that nobody has taken yet.
   bool has_item() const noexcept { return item_ != nullptr; }
 
-  /// A next() of this coroutine begins.
-  MILLRACE_ALWAYS_INLINE void asked_by(promise_base& consumer) {
-    if (MILLRACE_UNLIKELY(phase_ != generator_phase::idle)) begin(consumer);
-    if (MILLRACE_UNLIKELY(stage() != nullptr)) consumer_stage_ = consumer.stage();
-  }
   /// Whether something has come: an item, or the end.
   bool has_come() const noexcept { return item_ != nullptr || phase_ == generator_phase::ended; }
 
@@ -84,9 +80,12 @@ class generator_promise_base : public promise_base {
     item_ = item;
     resume_continuation();
   }
-  /// Whether the coroutine is to be resumed now: it is idle, and there is inline budget left.
+  /// A next() of `consumer` begins. Whether the generator is idle; if not, an earlier next() was dropped, or it has ended.
+  MILLRACE_ALWAYS_INLINE bool begin(promise_base& consumer) {
+    return MILLRACE_LIKELY(phase_ == generator_phase::idle) || begin_unusual(consumer);
+  }
+  /// Whether the idle coroutine is to be resumed now: there is inline budget left.
   MILLRACE_ALWAYS_INLINE bool may_resume() noexcept {
-    if (MILLRACE_UNLIKELY(phase_ != generator_phase::idle)) return false;  // the end, or an earlier next() was dropped
     phase_ = generator_phase::asked;
     if (MILLRACE_LIKELY(get_executor().spend_inline())) return true;
     phase_ = generator_phase::queued;
@@ -100,32 +99,45 @@ class generator_promise_base : public promise_base {
 
   /// Whether the stage keeps an account of its own, beside its consumer's.
   bool on_account() const noexcept { return stage() != nullptr && stage() != consumer_stage_; }
-  void resume_on_account(std::coroutine_handle<> self) {
+  /// What ask() does while accounts are kept: resumes the coroutine where it `is_idle` and there is inline budget left.
+  MILLRACE_NOINLINE void ask_on_account(promise_base& consumer, bool is_idle, std::coroutine_handle<> self) {
     executor& ex = get_executor();
-    stage_record* const before = ex.enter(stage());
-    if (MILLRACE_UNLIKELY(before != consumer_stage_)) asked_elsewhere(before);
-    account_wait(ex.charged_ns());
-    account_ask(ex.charged_ns());
+    if (MILLRACE_UNLIKELY(&ex != &consumer.get_executor())) misused(other_executor);
+    consumer_stage_ = consumer.stage();
+    if (!is_idle || !may_resume()) return;
+    if (!on_account()) return self.resume();
+    if (!ex.account_stands() || !handed_) return resume_on_account(self);
     self.resume();
-    ex.enter(before);
+    if (MILLRACE_UNLIKELY(!has_item())) account_ask(ex.charged_ns());
   }
   /// What was asked on account has come: an item of so many bytes, or (less than 0) the end.
-  void account_result(std::int64_t bytes) noexcept {
-    if (!asked_) return;  // the end is told again
+  MILLRACE_ALWAYS_INLINE void account_result(std::int64_t bytes) noexcept {
+    if (asked_) {
+      account_answer(bytes);
+    } else if (bytes >= 0) {
+      stage()->counted(bytes);  // it came at once while the clock stood still
+    }                           // else the end is told again
+  }
+
+ private:
+  bool begin_unusual(promise_base& consumer);
+  void check_consumer(promise_base& consumer) const;
+  MILLRACE_NOINLINE void account_answer(std::int64_t bytes) noexcept {
     const std::int64_t t = get_executor().charged_ns();
     asked_ = false;
     handed_ = bytes >= 0;
     stage()->answered(t, bytes);
     if (starves_) account_wait_over(t);
   }
-
- private:
-  /// A next() that is the first, or follows one that was dropped or had the end.
-  void begin(promise_base& consumer);
-  void check_consumer(promise_base& consumer) const;
-  /// The executor is not in the consumer's stage, so the consumer does not run there.
-  [[noreturn]] void asked_elsewhere(stage_record* before);
+  MILLRACE_NOINLINE void resume_on_account(std::coroutine_handle<> self) {
+    executor& ex = get_executor();
+    stage_record* const before = ex.enter(stage());
+    account_ask(ex.charged_ns());
+    self.resume();
+    ex.enter(before);
+  }
   void account_ask(std::int64_t t) noexcept {
+    account_wait(t);
     stage()->asked(t, handed_);
     asked_ = true;
     handed_ = false;
@@ -195,13 +207,15 @@ class generator_promise : public generator_promise_base {
 
   /// Asks for an item and takes it if it comes at once: it lies there until the generator runs again. Null where it
   /// does not, or the end has come.
-  MILLRACE_ALWAYS_INLINE T* ask() {
-    if (MILLRACE_UNLIKELY(!may_resume())) return nullptr;
-    if (MILLRACE_LIKELY(!on_account())) {
+  MILLRACE_ALWAYS_INLINE T* ask(promise_base& consumer) {
+    const bool is_idle = begin(consumer);
+    if (MILLRACE_LIKELY(stage() == nullptr)) {
+      if (MILLRACE_UNLIKELY(!is_idle || !may_resume())) return nullptr;
       handle().resume();
     } else {
-      resume_on_account(handle());
-      if (has_item()) account_result(item_bytes_there());
+      ask_on_account(consumer, is_idle, handle());
+      if (!is_idle) return nullptr;
+      if (has_item() && on_account()) account_result(item_bytes_there());
     }
     return MILLRACE_LIKELY(has_item()) ? as_item(taken()) : nullptr;
   }

@@ -23,28 +23,29 @@ MILLRACE_INLINE MILLRACE_NOINLINE void generator_promise_base::wait(std::corouti
   }
   if (on_account() && !starves_) {
     const std::int64_t t = get_executor().charge_current();
-    account_wait(t);
-    if (queue) account_ask(t);
+    if (queue) {
+      account_ask(t);
+    } else {
+      account_wait(t);
+    }
   }
 }
 
-MILLRACE_INLINE MILLRACE_NOINLINE void generator_promise_base::begin(promise_base& consumer) {
-  if (phase_ != generator_phase::fresh) return check_consumer(consumer);
+MILLRACE_INLINE MILLRACE_NOINLINE bool generator_promise_base::begin_unusual(promise_base& consumer) {
+  if (phase_ != generator_phase::fresh) {
+    check_consumer(consumer);
+    return false;
+  }
   stage_record* own = consumer.stage();
   if (own != nullptr && name_ != nullptr) own = own->owner->place(name_, advice_, own, named_ns_);
   bind(consumer.get_executor(), own);
   phase_ = generator_phase::idle;
+  return true;
 }
 
 MILLRACE_INLINE void generator_promise_base::check_consumer(promise_base& consumer) const {
   if (awaited()) misused("a generator has one consumer and one outstanding next(), and there is one that waits");
   if (&get_executor() != &consumer.get_executor()) misused(other_executor);
-}
-
-MILLRACE_INLINE MILLRACE_NOINLINE void generator_promise_base::asked_elsewhere(stage_record* before) {
-  get_executor().enter(before);
-  phase_ = generator_phase::idle;
-  misused(other_executor);
 }
 
 }  // namespace millrace::detail
