@@ -34,9 +34,9 @@ enum class generator_phase {
 /// comes at once, the consumer suspends in wait(), a yield or the end resumes it later, and it has the item from
 /// take().
 ///
-/// Account: a generator with a stage of its own switches the executor's account to it and back around ask(), and counts
-/// the item. In a turn in which the account's clock stands still that would add nothing but zeros to its times: there an
-/// item that comes at once is only counted.
+/// Account: a generator with a stage of its own switches the executor's account to it and back around ask(), and
+/// counts the item. In a turn in which the account's clock stands still that would add nothing but zeros to its times:
+/// there an item that comes at once is only counted.
 class generator_promise_base : public promise_base {
  public:
   std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -80,7 +80,8 @@ class generator_promise_base : public promise_base {
     item_ = item;
     resume_continuation();
   }
-  /// A next() of `consumer` begins. Whether the generator is idle; if not, an earlier next() was dropped, or it has ended.
+  /// A next() of `consumer` begins. Whether the generator is idle: if not, an earlier next() was dropped, or it has
+  /// ended.
   MILLRACE_ALWAYS_INLINE bool begin(promise_base& consumer) {
     return MILLRACE_LIKELY(phase_ == generator_phase::idle) || begin_unusual(consumer);
   }
