@@ -43,7 +43,7 @@ class loop_thread {
 
  private:
   void body() noexcept;
-  bool ran_until_stopped(event_loop& loop, detail::guest_list& guests) noexcept;
+  bool ran_until_stopped(event_loop& loop, detail::failure_listeners& listeners) noexcept;
   void say_drained() noexcept;
   void stop() noexcept { stopping_ = true; }
   void begin_drain() noexcept { draining_since_ = monotonic_ns(); }

@@ -27,31 +27,31 @@ class message final : public remote_node {
 };
 
 /// What runs on a loop for somebody on another thread, who is told when the loop fails.
-class guest : public waiter {
+class failure_listener : public waiter {
  public:
   virtual void loop_failed(const std::exception_ptr& failure) noexcept = 0;
 
  protected:
-  guest() noexcept = default;
-  ~guest() = default;
+  failure_listener() noexcept = default;
+  ~failure_listener() = default;
 };
 
-/// The guests of an executor which may fail without anybody there to be told: a service of the loops on threads of
+/// The listeners of an executor which may fail without anybody there to be told: a service of the loops on threads of
 /// their own.
-class guest_list final : public executor_service {
+class failure_listeners final : public executor_service {
  public:
-  guest_list() noexcept = default;
-  void add(guest& g) noexcept { guests_.push(g); }
+  failure_listeners() noexcept = default;
+  void add(failure_listener& one) noexcept { listeners_.push(one); }
   /// Tells all of them, and who comes from now on asks for it. Of several failures the first counts.
   void fail(std::exception_ptr failure) noexcept {
     if (!failure_) failure_ = std::move(failure);
-    while (!guests_.empty()) guests_.pop().loop_failed(failure_);
+    while (!listeners_.empty()) listeners_.pop().loop_failed(failure_);
   }
   /// Null where the loop has not failed.
   const std::exception_ptr& failure() const noexcept { return failure_; }
 
  private:
-  wait_list<guest> guests_;
+  wait_list<failure_listener> listeners_;
   std::exception_ptr failure_;
 };
 
@@ -61,7 +61,7 @@ class guest_list final : public executor_service {
 /// free its own), and `result` goes home. Dropping the waiter sends `cancel` away, which destroys the frame wherever it
 /// is, and is answered by `cancelled`. It is deleted at home when every message sent has been answered; until
 /// then home counts it as an operation, and from `start` to `result` away does.
-class remote_task : public guest {
+class remote_task : public failure_listener {
  public:
   remote_task(const remote_task&) = delete;
   remote_task& operator=(const remote_task&) = delete;

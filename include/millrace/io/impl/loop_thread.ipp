@@ -33,13 +33,13 @@ MILLRACE_INLINE void loop_thread::drain() noexcept {
 
 MILLRACE_INLINE void loop_thread::body() noexcept {
   std::unique_ptr<event_loop> loop;
-  detail::guest_list* guests = nullptr;
+  detail::failure_listeners* listeners = nullptr;
   {
     std::lock_guard lock(mutex_);
     try {
       loop = make_event_loop(options_);
       loop->set_runtime(parts_);
-      guests = &loop->service<detail::guest_list>();
+      listeners = &loop->service<detail::failure_listeners>();
       loop_ = loop.get();
     } catch (...) {
       error_ = std::current_exception();
@@ -47,13 +47,13 @@ MILLRACE_INLINE void loop_thread::body() noexcept {
   }
   changed_.notify_one();  // the constructor, which waits for this, joins before the members go
   if (loop_ == nullptr) return;
-  while (!ran_until_stopped(*loop, *guests)) {
+  while (!ran_until_stopped(*loop, *listeners)) {
     const timespec moment{0, 1'000'000};  // not woken by messages any more, the thread looks for them
     ::nanosleep(&moment, nullptr);
   }
 }
 
-MILLRACE_INLINE bool loop_thread::ran_until_stopped(event_loop& loop, detail::guest_list& guests) noexcept {
+MILLRACE_INLINE bool loop_thread::ran_until_stopped(event_loop& loop, detail::failure_listeners& listeners) noexcept {
   try {
     for (;;) {
       loop.run_until([this] { return stopping_ || draining_since_ != 0; });
@@ -62,7 +62,7 @@ MILLRACE_INLINE bool loop_thread::ran_until_stopped(event_loop& loop, detail::gu
       say_drained();
     }
   } catch (...) {
-    guests.fail(std::current_exception());
+    listeners.fail(std::current_exception());
     constexpr std::int64_t longest = 30'000'000'000;  // as the executor's destructor, which asserts then
     const bool enough = loop.operations() == 0 || monotonic_ns() - draining_since_ > longest;
     if (draining_since_ != 0 && enough) say_drained();

@@ -57,7 +57,7 @@ class run_state {
   handover<T> queue;
 
  private:
-  class loop_watch final : public guest {
+  class loop_watch final : public failure_listener {
    public:
     explicit loop_watch(run_state& s) noexcept : state_(s) {}
     void loop_failed(const std::exception_ptr& failure) noexcept override { state_.end(failure); }
@@ -76,11 +76,11 @@ class run_state {
 
   void begin() noexcept {
     try {
-      guest_list& guests = loop_->service<guest_list>();
-      if (guests.failure()) std::rethrow_exception(guests.failure());
+      failure_listeners& listeners = loop_->service<failure_listeners>();
+      if (listeners.failure()) std::rethrow_exception(listeners.failure());
       line_.emplace(*loop_, account, options.show, rank_);
       pump_ = spawned<void>(*loop_, fill(*this), account.sink());
-      guests.add(loop_watch_);
+      listeners.add(loop_watch_);
       queue.attach(loop_);
     } catch (...) {
       end(std::current_exception());

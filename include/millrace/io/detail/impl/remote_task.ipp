@@ -32,7 +32,7 @@ MILLRACE_INLINE void remote_task::drop(const std::shared_ptr<orphan_count>& orph
 
 MILLRACE_INLINE void remote_task::on_start() noexcept {
   away_->operation_started();
-  guest_list* const all = away_->find_service<guest_list>();
+  failure_listeners* const all = away_->find_service<failure_listeners>();
   if (all != nullptr && all->failure()) return fail(all->failure());
   if (all != nullptr) all->add(*this);
   try {
