@@ -44,7 +44,7 @@ class run_stats {
   std::int64_t next_p99_ns = 0;
   std::int64_t next_max_ns = 0;
   std::vector<stage_stats> stages;  ///< sources first
-  std::vector<lost_shard> lost;     ///< what epochs() could not have and was told to bear; of pipeline_run::stats()
+  std::vector<lost_shard> lost;     ///< what epochs() could not read and was told to tolerate; of pipeline_run::stats()
 
   /// The table that is shown at the end of a run, the sentence about the bottleneck included.
   std::string table() const;

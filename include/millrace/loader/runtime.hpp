@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-/// What is dear to make and outlives runs: the event loops and their threads, HTTP connections with their TLS sessions,
-/// slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.
+/// What is expensive to make and outlives runs: the event loops and their threads, HTTP connections with their TLS
+/// sessions, slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.
 ///
 ///     mill::runtime rt({.loops = 2, .rank = mill::rank_from_environment()});
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {

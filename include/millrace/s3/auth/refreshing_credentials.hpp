@@ -18,7 +18,7 @@ namespace millrace::s3 {
 /// One refresh is under way at a time, for all coroutines on all loops. It begins an eighth to a quarter of the
 /// credentials' life before their end (at most 15 minutes, differently in every process), on the loop of the request
 /// that finds them old, and nobody waits for it while the present ones are good; one that fails is repeated a minute or
-/// two later and hurts nobody until they end. After the end, and after a refusal by the store, requests wait for it
+/// two later and does no harm until they end. After the end, and after a refusal by the store, requests wait for it
 /// and share its failure. Credentials of an instance are used beyond their end for as long as its metadata service
 /// gives no others (static stability), which is said on standard error once. Without an end they are kept until
 /// refused.
@@ -45,7 +45,7 @@ class refreshing_credentials final : public credentials_provider {
   /// Asked once for all; a failure is asked again by the next one.
   task<std::string> region() override { return detail::shared_region<Source>::get(region_); }
 
-  /// Times that the source was asked, and how often in vain.
+  /// How often the source was asked, and how often that failed.
   std::uint64_t refreshes() const noexcept { return refresher_->refreshes(); }
   std::uint64_t failures() const noexcept { return refresher_->failures(); }
   /// What the present credentials come from; empty before there are any.

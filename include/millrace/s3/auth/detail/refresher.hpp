@@ -56,7 +56,7 @@ class refresher {
     return true;
   }
 
-  /// Times that the source was asked, and how often in vain.
+  /// How often the source was asked, and how often that failed.
   std::uint64_t refreshes() const noexcept {
     std::lock_guard lock(mutex_);
     return finished_;
@@ -169,7 +169,7 @@ class refresher {
     return nullptr;
   }
 
-  /// Leaves the source in peace for a minute or two; false when the present credentials do not last that long.
+  /// Does not ask the source for a minute or two; false when the present credentials do not last that long.
   bool put_off(std::int64_t now) {
     const std::int64_t pause = 60 + static_cast<std::int64_t>(60 * source_->random());
     if (!current_ || invalid_ || now >= usable_until_ || usable_until_ - now <= pause) return false;
@@ -187,7 +187,7 @@ class refresher {
     return nullptr;
   }
 
-  /// The services behind instance credentials go on taking them while the metadata service is in trouble.
+  /// Services go on accepting instance credentials while the metadata service is in trouble.
   void extend(std::int64_t now, const char* why) {
     usable_until_ = now + extension + static_cast<std::int64_t>(300 * source_->random());
     refresh_at_ = now + extension / 2;
