@@ -44,6 +44,9 @@ class batch_row {
     place[0] = value;
   }
 
+  /// A tensor of the batch that has no rows (batch_field::of_batch): for who writes all rows, on one thread.
+  tensor_view whole(std::size_t i) const { return layout().tensor(parts_->memory.data(), i, layout().samples()); }
+
   void key(std::string text) const { parts_->keys[index_] = std::move(text); }
   template <class T>
   void tag(T value) const {

@@ -9,21 +9,35 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/device/tensor_view.hpp>
 
 namespace millrace {
 
-/// One tensor of a batch, per sample: `{"image", dtype::u8, {224, 224, 3}}`, `{"label", dtype::i64}`.
+/// One tensor of a batch, by what a sample has of it: `{"image", dtype::u8, {224, 224, 3}}`, `{"label", dtype::i64}`.
 class batch_field {
  public:
   batch_field(std::string name, dtype type, const shape& dims = shape())
       : name_(std::move(name)), type_(type), dims_(dims) {}
 
+  /// One that is no tensor of rows: of shape `dims` whatever the number of samples, such as the values of all samples
+  /// one behind the other, and the offsets that tell whose they are.
+  static batch_field of_batch(std::string name, dtype type, const shape& dims) {
+    batch_field made(std::move(name), type, dims);
+    made.has_rows_ = false;
+    return made;
+  }
+
   const std::string& name() const noexcept { return name_; }
   dtype type() const noexcept { return type_; }
+  /// Of one sample's part; where it has no rows, of the whole.
   const shape& dims() const noexcept { return dims_; }
-  /// Bytes of one sample's part.
+  /// Whether each sample has a part of its own in it.
+  bool has_rows() const noexcept { return has_rows_; }
+  /// Bytes of one sample's part; where it has no rows, of the whole.
   std::size_t row_bytes() const;
+  /// Bytes of the tensor of `n` samples.
+  std::size_t bytes_for(std::size_t n) const { return has_rows_ ? row_bytes() * n : row_bytes(); }
   /// "image u8 224x224x3".
   std::string text() const { return name_ + " " + name_of(type_) + " " + dims_.text(); }
   friend bool operator==(const batch_field&, const batch_field&) = default;
@@ -32,6 +46,7 @@ class batch_field {
   std::string name_;
   dtype type_;
   shape dims_;
+  bool has_rows_ = true;
 };
 
 /// Where the tensors of a batch lie in its one piece of memory: field behind field, each for all samples, each at a
@@ -56,7 +71,7 @@ class batch_layout {
   /// Bytes up to the end of what `n` samples use: what has to be copied for them.
   std::size_t bytes_for(std::size_t n) const {
     if (n == 0 || fields().empty()) return 0;
-    return state_->offsets.back() + fields().back().row_bytes() * n;
+    return state_->offsets.back() + fields().back().bytes_for(n);
   }
   /// Where field `i` begins, in bytes.
   std::size_t offset(std::size_t i) const noexcept { return state_->offsets[i]; }
@@ -64,13 +79,16 @@ class batch_layout {
   /// The number of the field named `name`. Throws configuration_error that lists the fields there are.
   std::size_t find(std::string_view name) const;
 
-  /// Field `i` of the first `n` samples of a batch that begins at `base`: the outermost extent is `n`.
+  /// Field `i` of the first `n` samples of a batch that begins at `base`: the outermost extent is `n`, where it has
+  /// rows.
   tensor_view tensor(void* base, std::size_t i, std::size_t n) const {
-    return tensor_view(static_cast<char*>(base) + offset(i), fields()[i].type(),
-                       fields()[i].dims().with_outer(static_cast<std::int64_t>(n)));
+    const batch_field& f = fields()[i];
+    return tensor_view(static_cast<char*>(base) + offset(i), f.type(),
+                       f.has_rows() ? f.dims().with_outer(static_cast<std::int64_t>(n)) : f.dims());
   }
-  /// Field `i` of sample `row`.
+  /// Field `i` of sample `row`. usage_error where it has no rows.
   tensor_view row(void* base, std::size_t i, std::size_t row) const {
+    if (!fields()[i].has_rows()) detail::misused("a field of a batch that is not made of rows was asked for one");
     return tensor_view(static_cast<char*>(base) + offset(i) + fields()[i].row_bytes() * row, fields()[i].type(),
                        fields()[i].dims());
   }

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -12,28 +15,49 @@
 
 #include <millrace/data/origin.hpp>
 #include <millrace/device/batch_pool.hpp>
+#include <millrace/device/detail/collated_fields.hpp>
+#include <millrace/device/pad_options.hpp>
 
 namespace millrace {
 
+namespace detail {
+/// What lies in memory one behind the other: vectors, spans, strings, arrays of numbers.
+template <class R>
+concept values_in_a_row = requires(const R& r) {
+  { std::size(r) } -> std::convertible_to<std::size_t>;
+  requires !std::is_void_v<std::remove_pointer_t<decltype(std::data(r))>>;
+};
+template <class R>
+using value_of = std::remove_cvref_t<decltype(*std::data(std::declval<const R&>()))>;
+/// Of numbers.
+template <class R>
+concept value_list = values_in_a_row<R> && !values_in_a_row<value_of<R>>;
+/// Of such lists: `std::vector<std::string>`.
+template <class R>
+concept list_of_lists = values_in_a_row<R> && value_list<value_of<R>>;
+}  // namespace detail
+
 /// Takes the parts of one sample apart, into the tensors of a batch. Given to the one function that says how a type of
-/// yours becomes a row, found beside the type (by argument-dependent lookup):
+/// yours becomes part of a batch, found beside the type (by argument-dependent lookup):
 ///
-///     void collate(const decoded& d, mill::sample_writer& out) {
-///       out.key(d.key);
-///       out.tag(d.from);
-///       out.write("image", d.pixels.data(), {224, 224, 3});
-///       out.write("label", d.label);
+///     void collate(const clip& c, mill::sample_writer& out) {
+///       out.key(c.key);
+///       out.tag(c.from);
+///       out.write("speaker", c.speaker);                       // of one shape in all samples
+///       out.padded("waves", c.waves, {.multiple = 16});        // to the longest of the batch
+///       out.ragged("words", c.words);                          // one behind the other, with offsets
 ///     }
 ///
-/// The same fields in the same order for every sample; names, types and shapes of the first sample make the layout of
-/// the batches, so the function is called for it twice. A later sample that differs throws decode_error.
+/// The same fields in the same order for every sample, named by the first one. A later sample that differs throws
+/// decode_error. Where all fields have one shape, the function is called twice for the first sample; where there are
+/// padded or ragged ones, twice for every sample: to measure, and to write. It must do the same both times.
 class sample_writer {
  public:
-  /// Copies a contiguous tensor of shape `dims`.
+  /// A tensor of one shape in all samples of all batches; it is copied.
+  void write(const char* name, const tensor_view& t);
   template <class T>
   void write(const char* name, const T* data, const shape& dims) {
-    const tensor_view place = field(name, dtype_of<T>, dims);
-    if (place.data() != nullptr && place.bytes() != 0) std::memcpy(place.data(), data, place.bytes());
+    write(name, view(data, dims));
   }
   /// Copies one dimension.
   template <class T>
@@ -46,20 +70,64 @@ class sample_writer {
   }
   /// A number.
   template <class T>
-    requires std::is_arithmetic_v<T>
-  void write(const char* name, T value) {
-    write(name, &value, shape());
-  }
+  requires std::is_arithmetic_v<T>
+  void write(const char* name, T value) { write(name, &value, shape()); }
 
-  /// Where a tensor goes, to be filled in place, in full.
+  /// Where a tensor of one shape goes, to be filled in place, in full.
   template <class T>
   std::span<T> place(const char* name, const shape& dims) {
     const tensor_view there = field(name, dtype_of<T>, dims);
     if (there.data() != nullptr) return there.template values<T>();
     static_assert(alignof(T) <= alignof(std::max_align_t));
     // Memory of its own: the places of a sample are all valid until its end.
-    scratch_.emplace_back(fields_.back().row_bytes());
+    scratch_.emplace_back(batch_field(name, dtype_of<T>, dims).row_bytes());
     return std::span<T>(reinterpret_cast<T*>(scratch_.back().data()), dims.elements());
+  }
+
+  /// A tensor whose outermost extent, the length, differs from sample to sample. The batch has `name`, of samples x
+  /// common length x the other extents, and `name`_lengths (i64); with pad_options::mask also `name`_mask (u8, samples
+  /// x common length). Rows that only fill up are of length 0.
+  void padded(const char* name, const tensor_view& t, const pad_options& how = {});
+  template <class T>
+  void padded(const char* name, const T* data, const shape& dims, const pad_options& how = {}) {
+    padded(name, view(data, dims), how);
+  }
+  /// One dimension: a vector, a span, a string.
+  template <detail::value_list R>
+  void padded(const char* name, const R& values, const pad_options& how = {}) {
+    padded(name, view(std::data(values), shape{static_cast<std::int64_t>(std::size(values))}), how);
+  }
+
+  /// The same without padding. The batch has `name`, the values of all samples one behind the other, and
+  /// `name`_offsets (i64, samples + 1): those of sample i are from offsets[i] to offsets[i + 1].
+  void ragged(const char* name, const tensor_view& t);
+  template <class T>
+  void ragged(const char* name, const T* data, const shape& dims) {
+    ragged(name, view(data, dims));
+  }
+  /// One dimension: a vector, a span, a text (its bytes are u8).
+  template <detail::value_list R>
+  void ragged(const char* name, const R& values) {
+    ragged(name, view(std::data(values), shape{static_cast<std::int64_t>(std::size(values))}));
+  }
+  /// A list of lists, such as several texts. `name`_offsets then counts lists, and `name`_item_offsets (i64, all lists
+  /// + 1) tells which values a list has.
+  template <detail::list_of_lists R>
+  void ragged(const char* name, const R& lists) {
+    using value = detail::value_of<detail::value_of<R>>;
+    std::size_t all = 0;
+    for (const auto& each : lists) all += std::size(each);
+    const nested_place at = nested(name, dtype_of<value>, std::size(lists), all);
+    if (at.offsets == nullptr) return;
+    value* to = static_cast<value*>(at.values);
+    std::int64_t* offset = at.offsets;
+    std::int64_t end = at.begin;
+    for (const auto& each : lists) {
+      const std::size_t n = std::size(each);
+      if (n != 0) std::memcpy(to, std::data(each), n * sizeof(value));
+      to += n;
+      *offset++ = end += static_cast<std::int64_t>(n);
+    }
   }
 
   /// The sample's key: kept on the host, and named by errors.
@@ -75,22 +143,42 @@ class sample_writer {
     if (row_ != nullptr) row_->tag(std::move(value));
   }
 
-  /// Notes the fields instead of writing. For collate_batch().
-  sample_writer() = default;
-  /// Writes into `row`, which must outlive the writer.
-  explicit sample_writer(const batch_row& row) : row_(&row) {}
-  std::vector<batch_field> take_fields() { return std::move(fields_); }
+  /// Measures instead of writing. For collate_batch(), as all that follows.
+  explicit sample_writer(detail::collated_fields& fields) : fields_(fields) {}
+  /// Writes into `row`, which must outlive the writer. Rows are written in their order.
+  sample_writer(detail::collated_fields& fields, const batch_row& row) : fields_(fields), row_(&row) {}
+  sample_writer(const sample_writer&) = delete;
+  sample_writer& operator=(const sample_writer&) = delete;
   /// Marks the row as complete. Throws decode_error when fields are missing.
   void finish();
+  /// Makes the row one that only fills up: zeros, padding, nothing ragged.
+  void fill_up();
 
  private:
-  tensor_view field(const char* name, dtype type, const shape& dims);
+  struct nested_place {
+    void* values = nullptr;
+    std::int64_t* offsets = nullptr;  // null while it is measured
+    std::int64_t begin = 0;
+  };
+  using column = detail::collated_fields::column;
 
+  template <class T>
+  static tensor_view view(const T* data, const shape& dims) noexcept {
+    return tensor_view(const_cast<T*>(data), dtype_of<T>, dims);  // which only reads it
+  }
+  column& next_column(const char* name, dtype type, detail::field_form form, const shape& dims, const pad_options& pad);
+  column& next_length(const char* name, const tensor_view& t, detail::field_form form, const pad_options& pad);
+  tensor_view field(const char* name, dtype type, const shape& dims);
+  void pad(const column& c, std::size_t length) const;
+  nested_place nested(const char* name, dtype type, std::size_t items, std::size_t values);
+  void check_room(const column& c, bool fits) const;
+  void row_done() const;
+
+  detail::collated_fields& fields_;
   const batch_row* row_ = nullptr;
   std::size_t next_ = 0;
   std::string key_;
   origin from_;
-  std::vector<batch_field> fields_;
   std::vector<std::vector<std::uint8_t>> scratch_;
 };
 
@@ -114,12 +202,60 @@ class collate_found {
 
 }  // namespace detail
 
-/// The layout of batches of up to `samples` items like `item`.
+namespace detail {
+
+template <class T, class Collate>
+void measure(const T& item, const Collate& how, collated_fields& fields) {
+  sample_writer notes(fields);
+  how(item, notes);
+  notes.finish();
+}
+
+/// Names the fields by the first item that is no padding, unless they are known.
+template <class T, class Collate>
+void learn_fields(const std::vector<T>& items, const Collate& how, collated_fields& fields) {
+  for (std::size_t i = 0; i < items.size() && !fields.known; ++i) {
+    if (!detail::mark_of_item(items[i]).padding) detail::measure(items[i], how, fields);
+  }
+}
+
+/// The layout of this batch alone.
+template <class T, class Collate>
+batch_layout layout_of_batch(const std::vector<T>& items, const Collate& how, collated_fields& fields) {
+  fields.begin_batch();
+  for (const T& item : items) {
+    if (!detail::mark_of_item(item).padding) detail::measure(item, how, fields);
+  }
+  return fields.layout(items.size());
+}
+
+template <class T, class Collate>
+host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_fields& fields, batch_builder builder) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const batch_row row = builder.row(i);
+    const epoch_mark mark = detail::mark_of_item(items[i]);
+    builder.join(mark);
+    sample_writer out(fields, row);
+    if (mark.padding) {
+      out.fill_up();
+    } else {
+      how(items[i], out);
+      out.finish();
+    }
+  }
+  return std::move(builder).seal();
+}
+
+}  // namespace detail
+
+/// The layout of batches of up to `samples` items like `item`. Throws configuration_error where it has padded or ragged
+/// fields: then each batch has a layout of its own.
 template <class T, class Collate = detail::collate_found>
 batch_layout layout_of(const T& item, std::size_t samples, const Collate& how = Collate()) {
-  sample_writer notes;
-  how(item, notes);
-  return batch_layout(samples, notes.take_fields());
+  detail::collated_fields fields;
+  detail::measure(item, how, fields);
+  if (fields.vary()) throw configuration_error("batches with padded or ragged fields have no layout in common");
+  return fields.layout(samples);
 }
 
 /// Lays items out in a batch of `pool`; at most pool.layout().samples() of them. Copies on the calling thread. Padding
@@ -130,21 +266,18 @@ host_batch collate_batch(const std::vector<T>& items, batch_pool& pool, const Co
     throw configuration_error("a batch of " + std::to_string(items.size()) + " samples came where the largest has " +
                               std::to_string(pool.layout().samples()));
   }
-  batch_builder builder = pool.start();
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const batch_row row = builder.row(i);
-    const epoch_mark mark = detail::mark_of_item(items[i]);
-    builder.join(mark);
-    if (mark.padding) {
-      row.fill_up();
-      row.done();
-      continue;
-    }
-    sample_writer out(row);
-    how(items[i], out);
-    out.finish();
-  }
-  return std::move(builder).seal();
+  detail::collated_fields fields(pool.layout());
+  return detail::write_rows(items, how, fields, pool.start());
+}
+
+/// The same in ordinary memory of the batch's own, in the layout that its items need: for batches that go to no device,
+/// and for tests.
+template <class T, class Collate = detail::collate_found>
+requires std::is_invocable_v<const Collate&, const T&, sample_writer&> host_batch
+collate_batch(const std::vector<T>& items, const Collate& how = Collate()) {
+  detail::collated_fields fields;
+  const batch_layout layout = detail::layout_of_batch(items, how, fields);
+  return detail::write_rows(items, how, fields, batch_pool(layout).start());
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -22,6 +23,8 @@ class tensor_view {
   void* data() const noexcept { return data_; }
   dtype type() const noexcept { return type_; }
   const shape& dims() const noexcept { return dims_; }
+  /// How many elements lie from one index to the next, for each extent: the last one's is 1.
+  shape strides() const;
   std::size_t elements() const { return dims_.elements(); }
   std::size_t bytes() const { return elements() * size_of(type_); }
 
@@ -46,5 +49,17 @@ class tensor_view {
   dtype type_ = dtype::u8;
   shape dims_;
 };
+
+inline shape tensor_view::strides() const {
+  std::int64_t next[shape::max_rank] = {};
+  std::int64_t dense = 1;
+  for (std::size_t i = dims_.rank(); i-- > 0;) {
+    next[i] = dense;
+    dense *= dims_[i];
+  }
+  shape result;
+  for (std::size_t i = 0; i < dims_.rank(); ++i) result.push_back(next[i]);
+  return result;
+}
 
 }  // namespace millrace

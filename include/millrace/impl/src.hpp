@@ -62,6 +62,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/listed_index.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
+#include <millrace/device/detail/impl/collated_fields.ipp>
 #include <millrace/device/detail/impl/release_bell.ipp>
 #include <millrace/device/detail/impl/slot_patience.ipp>
 #include <millrace/device/impl/batch_builder.ipp>

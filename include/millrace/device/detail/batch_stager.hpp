@@ -38,19 +38,29 @@ class batch_stager {
   }
   template <class T>
   host_batch operator()(const std::vector<T>& items) {
-    if (!pool_) {
-      if (items.empty()) return batch_pool(batch_layout()).start().seal();
-      const std::size_t most = samples_ == 0 ? items.size() : samples_;
-      const batch_layout layout = layout_of(items.front(), most, how_);
+    learn_fields(items, how_, fields_);
+    if (!fields_.known || fields_.vary()) return laid_out_alone(items);
+    if (!pool_ || (samples_ == 0 && pool_->layout().samples() < items.size())) {
+      const batch_layout layout = fields_.layout(samples_ == 0 ? items.size() : samples_);
       pool_.emplace(layout, memory_->pinned(batch_pool::slab_size(layout)), true);
     }
     return collate_batch(items, *pool_, how_);
   }
 
  private:
+  /// In a layout of its own.
+  template <class T>
+  host_batch laid_out_alone(const std::vector<T>& items) {
+    const batch_layout layout = layout_of_batch(items, how_, fields_);
+    const std::size_t size = batch_pool::slab_size(layout);
+    if (!slabs_ || slabs_->slab_bytes() < size) slabs_.emplace(memory_->pinned(size));
+    return write_rows(items, how_, fields_, batch_pool(layout, *slabs_, true).start());
+  }
+
   const std::shared_ptr<kept_slots<D>> memory_;
   std::size_t samples_;
   Collate how_;
+  collated_fields fields_;
   std::optional<slab_pool> slabs_;
   std::optional<batch_pool> pool_;
 };

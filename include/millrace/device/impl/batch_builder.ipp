@@ -16,6 +16,7 @@ namespace millrace {
 MILLRACE_INLINE void batch_row::fill_up() const {
   key(std::string());
   for (std::size_t i = 0; i < layout().fields().size(); ++i) {
+    if (!layout().fields()[i].has_rows()) continue;
     const tensor_view place = field(i);
     if (place.bytes() != 0) std::memset(place.data(), 0, place.bytes());
   }
@@ -40,6 +41,7 @@ MILLRACE_INLINE host_batch batch_builder::seal(std::size_t rows) && {
 MILLRACE_INLINE void batch_builder::move_row(std::size_t from, std::size_t to) {
   detail::batch_parts& p = *parts_;
   for (std::size_t f = 0; f < p.layout.fields().size(); ++f) {
+    if (!p.layout.fields()[f].has_rows()) detail::misused("a ragged batch was sealed with a row that is not done");
     const std::size_t size = p.layout.fields()[f].row_bytes();
     char* const begin = p.memory.data() + p.layout.offset(f);
     if (size != 0) std::memcpy(begin + to * size, begin + from * size, size);

@@ -33,7 +33,8 @@ MILLRACE_INLINE batch_layout::batch_layout(std::size_t samples, std::vector<batc
     }
     made->offsets.push_back(made->bytes);
     std::size_t n = 0;
-    if (__builtin_mul_overflow(made->fields[i].row_bytes(), samples, &n) || n > largest - made->bytes) {
+    const std::size_t rows = made->fields[i].has_rows() ? samples : 1;
+    if (__builtin_mul_overflow(made->fields[i].row_bytes(), rows, &n) || n > largest - made->bytes) {
       throw configuration_error("a batch of " + std::to_string(samples) + " samples of " + made->fields[i].text() +
                                 " is too large");
     }

@@ -118,11 +118,10 @@ MILLRACE_INLINE dlpack_tensor to_dlpack(const tensor_view& t, std::string_view d
   seen.shape = made->dims;
   // Null would say the same, but newer consumers need not understand that.
   seen.strides = made->strides;
-  std::uint64_t dense = 1;
-  for (std::size_t i = t.dims().rank(); i-- > 0;) {
+  const shape strides = t.strides();
+  for (std::size_t i = 0; i < t.dims().rank(); ++i) {
     made->dims[i] = t.dims()[i];
-    made->strides[i] = static_cast<std::int64_t>(dense);
-    dense *= static_cast<std::uint64_t>(t.dims()[i]);
+    made->strides[i] = strides[i];
   }
   made->owner = std::move(owner);
   made->seen.manager_ctx = made.get();
