@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp json dlpack s3_server mpi cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server mpi cuda)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -75,6 +75,9 @@ macro(millrace_find_component component)
   elseif("${component}" STREQUAL "webp")
     _millrace_pkg_config(libwebp "libwebp>=1.0" "libwebp 1.0" "libwebp-dev")
     _millrace_zimg()
+  elseif("${component}" STREQUAL "audio")
+    _millrace_pkg_config(sndfile "sndfile>=1.1" "libsndfile 1.1" "libsndfile1-dev")
+    _millrace_pkg_config(soxr "soxr>=0.1.3" "libsoxr 0.1.3" "libsoxr-dev")
   elseif("${component}" STREQUAL "json")
     _millrace_pkg_config(simdjson "simdjson>=3.0" "simdjson 3.0" "libsimdjson-dev")
   elseif("${component}" STREQUAL "dlpack")

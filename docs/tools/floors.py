@@ -24,7 +24,8 @@ LEFT, RIGHT, TOP = 92, 24, 16
 # How a pattern of check_structure.CONFINED begins, and what the picture calls it.
 LIBRARIES = {
     "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "openssl": "OpenSSL", "expat": "expat",
-    "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg", "(nlohmann": "json",
+    "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg",
+    "(sndfile": "libsndfile", "(nlohmann": "json",
     "dlpack": "DLPack", "mpi": "MPI",
 }
 

@@ -4,12 +4,12 @@
 
 /// \file
 /// What a training loop includes: sources, stages, batches, run(). Needs the components s3, tar and jpeg. Not in it,
-/// each with a header of its own: images of any format and size (decode/decode_images.hpp), CUDA (millrace_cuda.hpp),
-/// JSON labels (decode/json.hpp), web servers (shards/http_storage.hpp), reads that are asked for twice
-/// (shards/hedged_storage.hpp), where S3's settings came from (s3/auth/explain.hpp), epochs by an index
-/// (feed/epochs.hpp) and all else of feed/, plain tars without libarchive (shards/untar_plain.hpp), writing tars
-/// (tar/writer.hpp), generators for tests and examples (flow/iota.hpp, flow/generate.hpp, flow/collect.hpp). Programs
-/// that need less include the parts themselves.
+/// each with a header of its own: images of any format and size (decode/decode_images.hpp), recordings
+/// (decode/decode_audio.hpp), CUDA (millrace_cuda.hpp), JSON labels (decode/json.hpp), web servers
+/// (shards/http_storage.hpp), reads that are asked for twice (shards/hedged_storage.hpp), where S3's settings came from
+/// (s3/auth/explain.hpp), epochs by an index (feed/epochs.hpp) and all else of feed/, plain tars without libarchive
+/// (shards/untar_plain.hpp), writing tars (tar/writer.hpp), generators for tests and examples (flow/iota.hpp,
+/// flow/generate.hpp, flow/collect.hpp). Programs that need less include the parts themselves.
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>

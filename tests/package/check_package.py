@@ -82,7 +82,7 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "json", "dlpack", "s3_server", "mpi", "cuda")
+                 "audio", "json", "dlpack", "s3_server", "mpi", "cuda")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-2]))}
         others.add("share/millrace/millrace.cpp")
@@ -157,6 +157,8 @@ class package:
         cases = [
             (["-DCOMPONENTS=jpeg"], self.without_jpeg(), jpeg),
             (["-DCOMPONENTS=png;webp"], self.without_jpeg(), png + "; " + webp),
+            (["-DCOMPONENTS=audio"], self.without_jpeg(),
+             r"millrace::audio needs libsndfile 1\.1 \(Debian: libsndfile1-dev\) and libsoxr 0\.1\.3 \(Debian: libsoxr-dev\)"),
             (["-DCOMPONENTS=core;tar", no_tar], {}, tar),
             (["-DCOMPONENTS=tar;jpeg", no_tar], self.without_jpeg(), tar + "; " + jpeg),
             (["-DCOMPONENTS=http", no_curl], {}, "millrace::http needs " + curl),
@@ -170,7 +172,7 @@ class package:
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
-             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, json, dlpack, s3_server, mpi, cuda"),
+             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, mpi, cuda"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

@@ -44,6 +44,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/impl/timer_queue.ipp>
 #include <millrace/data/impl/origin.ipp>
 #include <millrace/data/impl/rank.ipp>
+#include <millrace/decode/detail/impl/audio_head.ipp>
 #include <millrace/decode/detail/impl/exif.ipp>
 #include <millrace/decode/detail/impl/linked_formats.ipp>
 #include <millrace/decode/impl/labelled_image.ipp>
@@ -253,6 +254,11 @@ MILLRACE_QUIET_FRAMES
 
 #if defined(MILLRACE_WITH_WEBP)
 #include <millrace/decode/detail/impl/webp_source.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_AUDIO)
+#include <millrace/decode/impl/audio_decoder.ipp>
+#include <millrace/decode/impl/decode_audio.ipp>
 #endif
 
 #if defined(MILLRACE_WITH_DLPACK)

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <millrace/decode/audio_decoder.hpp>
+#include <millrace/device/collate.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/shards/sample.hpp>
+
+namespace millrace {
+
+/// A sample whose recording is decoded: what decode_audio() makes. Batches of them have the fields "audio" (frames, or
+/// frames x channels where audio_options::channels is not 1; f32 or i16), "frames" (i64: how many were recorded, zeros
+/// behind them not counted) and, where audio_options::label names a field, "label" (i64); keys, and tags<origin>().
+class audio_sample {
+ public:
+  sample of;     ///< the sample, without the recording as it was read
+  audio sound;   ///< empty for what only fills up the last batch of an epoch
+  bool flat = false;  ///< of one channel by the options: without an extent for channels
+  std::optional<std::int64_t> label;
+
+  friend const sample& place_of(const audio_sample& a) noexcept { return a.of; }
+  friend epoch_mark mark_of(const audio_sample& a) noexcept { return a.of.mark; }
+  friend std::size_t byte_size(const audio_sample& a) noexcept { return byte_size(a.of) + byte_size(a.sound); }
+  friend const bytes* slice_of(const audio_sample& a) noexcept { return slice_of(a.of); }
+  friend audio_sample compact(audio_sample a) {
+    a.of = compact(std::move(a.of));
+    return a;
+  }
+};
+
+/// Lays the recording out in a row of a batch.
+void collate(const audio_sample& a, sample_writer& out);
+
+/// What is done for each sample of decode_audio(), and a function for map_concurrent() of your own. Thread-safe; copies
+/// share memory. Errors: decode_error, for a sample without a recording or a label, and those of audio_decoder.
+class audio_reader {
+ public:
+  /// Throws configuration_error for options that there are not.
+  explicit audio_reader(const audio_options& options) : decoder_(options) {}
+
+  audio_sample operator()(sample s) const;
+
+ private:
+  std::size_t field_of(const sample& s) const;
+
+  audio_decoder decoder_;
+};
+
+/// A stage from samples with recordings to their values, decoded on a pool:
+///
+///     samples | decode_audio({.rate = 16000, .channels = 1, .seconds = 4, .crop = audio_crop::random}) | batch(32)
+///             | to_device(copies)
+///
+/// Random parts are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place in
+/// it), seed and epoch as epochs() or shuffle_shards() was given them. So they are the same for any number of threads
+/// and on any rank. Everything else is map_concurrent()'s: order, bound, `work`, cancellation, errors.
+inline auto decode_audio(const audio_options& options, const map_concurrent_options& work = {}) {
+  return map_concurrent(audio_reader(options), work);
+}
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/impl/decode_audio.ipp>
+#endif

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/decode/decode_audio.hpp>
+#include <millrace/decode/detail/audio_head.hpp>
+#include <millrace/decode/parse_label.hpp>
+#include <millrace/flow/purpose.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE std::size_t audio_reader::field_of(const sample& s) const {
+  const std::string_view name = decoder_.options().field;
+  if (!name.empty()) static_cast<void>(s[name]);  // throws where there is none
+  std::string has;
+  for (std::size_t i = 0; i < s.fields.size(); ++i) {
+    const field& f = s.fields[i];
+    const bool found = name.empty() ? detail::audio_kind_of(f.data.view()) != detail::audio_kind::unknown
+                                    : f.extension == name;
+    if (found) return i;
+    has += (has.empty() ? "" : ", ") + f.extension;
+  }
+  throw decode_error("no field of the sample is a WAV, FLAC, Ogg, MP3 or AIFF (it has: " + has + ")",
+                     s.from.at(s.key));
+}
+
+MILLRACE_INLINE audio_sample audio_reader::operator()(sample s) const {
+  const audio_options& o = decoder_.options();
+  audio_sample made;
+  made.flat = o.channels == 1;
+  if (!s.mark.padding) {
+    const bool draws = o.crop == audio_crop::random && o.seconds > 0;
+    const double place = draws ? s.random(purpose::augment).uniform() : 0;
+    const auto number = static_cast<std::ptrdiff_t>(field_of(s));
+    made.sound = decoder_(s.fields[static_cast<std::size_t>(number)].data, place, s.from.at(s.key));
+    if (!o.label.empty()) made.label = parse_label(s[o.label], s.from.at(s.key));
+    s.fields.erase(s.fields.begin() + number);
+  }
+  made.of = std::move(s);
+  return made;
+}
+
+MILLRACE_INLINE void collate(const audio_sample& a, sample_writer& out) {
+  out.key(a.of.key);
+  if (a.of.from) out.tag(a.of.from);
+  shape dims{static_cast<std::int64_t>(a.sound.rows())};
+  if (!a.flat) dims.push_back(a.sound.channels);
+  if (a.sound.type == dtype::i16) {
+    out.write("audio", static_cast<const std::int16_t*>(a.sound.data()), dims);
+  } else {
+    out.write("audio", static_cast<const float*>(a.sound.data()), dims);
+  }
+  out.write("frames", static_cast<std::int64_t>(a.sound.frames));
+  if (a.label) out.write("label", *a.label);
+}
+
+}  // namespace millrace

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/decode/decode_audio.hpp>
+
+#include <sndfile.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/device/host_device.hpp>
+#include <millrace/device/to_device.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/collect.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "examples/common/encode_audio.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Samples with recordings of mixed lengths, 0.25 to 0.65 s, of one shard.
+std::vector<sample> recordings(int n, std::uint64_t seed = 7, std::uint64_t epoch = 0) {
+  shard from("s3://b/a.tar");
+  from.seed = seed;
+  from.epoch = epoch;
+  const auto shared = std::make_shared<const shard>(from);
+  std::vector<sample> made;
+  for (int i = 0; i < n; ++i) {
+    std::vector<float> values(static_cast<std::size_t>(2000 + 800 * (i % 5)));
+    for (std::size_t t = 0; t < values.size(); ++t) values[t] = static_cast<float>(t % 331) / 400;
+    const auto number = static_cast<std::uint64_t>(i);
+    sample s("k" + std::to_string(i), origin(shared, 512 * number, number));
+    s.fields.emplace_back("txt", bytes::copy("words"));
+    const std::string flac = examples::encode_audio(values, 1, 8000, SF_FORMAT_FLAC | SF_FORMAT_PCM_16);
+    s.fields.emplace_back("flac", bytes::copy(flac));
+    s.fields.emplace_back("cls", bytes::copy(std::to_string(i)));
+    made.push_back(std::move(s));
+  }
+  return made;
+}
+
+const audio_options parts{.rate = 8000, .channels = 1, .seconds = 0.1, .crop = audio_crop::random, .label = "cls"};
+
+std::vector<audio_sample> decoded(const std::vector<sample>& samples, const audio_options& o, unsigned threads) {
+  testing::virtual_loop loop;
+  cpu_pool cores(threads);
+  auto all = from_range(samples) | decode_audio(o, {.on = cores});
+  return block_on(loop, collect(std::move(all)));
+}
+
+std::vector<std::string> contents(const std::vector<audio_sample>& all) {
+  std::vector<std::string> each;
+  for (const audio_sample& a : all) each.emplace_back(static_cast<const char*>(a.sound.data()), a.sound.values.size());
+  return each;
+}
+
+}  // namespace
+
+TEST_CASE("samples with recordings become batches of values, lengths, labels and keys") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const host_device device;
+  auto batches = from_range(recordings(10)) | decode_audio(parts, {.on = cores}) | batch(4) | to_device(device);
+  std::vector<device_batch> all = block_on(loop, collect(std::move(batches)));
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].field("audio").dims() == shape{4, 800});
+  CHECK(all[0].field("audio").type() == dtype::f32);
+  CHECK(all[1].keys()[3] == "k7");
+  CHECK(all[1].field("label").values<std::int64_t>()[3] == 7);
+  CHECK(all[1].field("frames").values<std::int64_t>()[3] == 800);
+  CHECK(all[1].tags<origin>()[3].ordinal == 7);
+}
+
+TEST_CASE("channels have an extent unless there is one by the options") {
+  const std::vector<audio_sample> all = decoded(recordings(1), {.channels = 2, .type = dtype::i16}, 1);
+  const batch_layout layout = layout_of(all[0], 3);
+  CHECK(layout.fields()[0].dims() == shape{2000, 2});
+  CHECK(layout.fields()[0].type() == dtype::i16);
+  const std::vector<audio_sample> as_is = decoded(recordings(1), {}, 1);
+  CHECK(layout_of(as_is[0], 3).fields()[0].dims() == shape{2000, 1});
+}
+
+TEST_CASE("the sample keeps its other fields, and lets the recording go") {
+  const std::vector<audio_sample> all = decoded(recordings(1), parts, 1);
+  CHECK(all[0].of["txt"].view() == "words");
+  CHECK(all[0].of.find("flac") == nullptr);
+  CHECK(byte_size(all[0]) == 2 + 5 + 1 + 3200);
+}
+
+TEST_CASE("random parts are each sample's own: the same for any number of threads, whatever came before it") {
+  const std::vector<sample> samples = recordings(24);
+  const std::vector<std::string> once = contents(decoded(samples, parts, 1));
+  CHECK(contents(decoded(samples, parts, 3)) == once);
+  CHECK(contents(decoded({samples[13]}, parts, 1))[0] == once[13]);
+  const std::vector<std::string> next = contents(decoded(recordings(24, 7, 1), parts, 1));
+  int changed = 0;
+  for (std::size_t i = 0; i < 24; ++i) changed += next[i] != once[i];
+  CHECK(changed > 20);
+  CHECK(contents(decoded(recordings(24, 8), parts, 1)) != once);
+}
+
+TEST_CASE("an error of a recording names shard, byte and sample") {
+  std::vector<sample> samples = recordings(3);
+  samples[2].fields[1].data = samples[2].fields[1].data.slice(0, 900);
+  CHECK_THROWS_WITH(decoded(samples, parts, 1), Contains("s3://b/a.tar at byte 1024, k2: ") && Contains("FLAC"));
+  samples[2].fields.erase(samples[2].fields.begin() + 1);
+  CHECK_THROWS_WITH(decoded(samples, parts, 1),
+                    "s3://b/a.tar at byte 1024, k2: no field of the sample is a WAV, FLAC, Ogg, MP3 or AIFF (it has: "
+                    "txt, cls)");
+  audio_options named = parts;
+  named.field = "wav";
+  CHECK_THROWS_WITH(decoded(recordings(1), named, 1), Contains("wav"));
+  named.field = "flac";
+  CHECK(contents(decoded(recordings(1), named, 1)) == contents(decoded(recordings(1), parts, 1)));
+}
+
+TEST_CASE("what only fills up an epoch's last batch is not decoded") {
+  std::vector<sample> samples = recordings(1);
+  sample padding;
+  padding.mark.padding = true;
+  samples.push_back(padding);
+  const std::vector<audio_sample> all = decoded(samples, parts, 1);
+  REQUIRE(all.size() == 2);
+  CHECK(all[1].sound.rows() == 0);
+  CHECK(mark_of(all[1]).padding);
+}
