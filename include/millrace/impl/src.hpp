@@ -47,7 +47,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/detail/impl/audio_head.ipp>
 #include <millrace/decode/detail/impl/exif.ipp>
 #include <millrace/decode/detail/impl/linked_formats.ipp>
+#include <millrace/decode/impl/array.ipp>
 #include <millrace/decode/impl/labelled_image.ipp>
+#include <millrace/decode/impl/npy.ipp>
 #include <millrace/decode/impl/parse_label.ipp>
 #include <millrace/feed/impl/check_ranks.ipp>
 #include <millrace/flow/detail/impl/compactor.ipp>
@@ -221,6 +223,8 @@ MILLRACE_QUIET_FRAMES
 #endif
 
 #if !defined(MILLRACE_WITHOUT_TAR)
+#include <millrace/decode/impl/decode_arrays.ipp>
+#include <millrace/decode/impl/npz.ipp>
 #include <millrace/records/impl/lines.ipp>
 #include <millrace/records/impl/pack.ipp>
 #include <millrace/shards/detail/impl/unpack_ahead.ipp>
