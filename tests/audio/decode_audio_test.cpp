@@ -75,17 +75,43 @@ TEST_CASE("samples with recordings become batches of values, lengths, labels and
   CHECK(all[0].field("audio").type() == dtype::f32);
   CHECK(all[1].keys()[3] == "k7");
   CHECK(all[1].field("label").values<std::int64_t>()[3] == 7);
-  CHECK(all[1].field("frames").values<std::int64_t>()[3] == 800);
+  CHECK(all[1].field("audio_lengths").values<std::int64_t>()[3] == 800);
   CHECK(all[1].tags<origin>()[3].ordinal == 7);
 }
 
 TEST_CASE("channels have an extent unless there is one by the options") {
-  const std::vector<audio_sample> all = decoded(recordings(1), {.channels = 2, .type = dtype::i16}, 1);
+  const std::vector<audio_sample> all = decoded(recordings(1), {.channels = 2, .seconds = 0.25, .type = dtype::i16}, 1);
   const batch_layout layout = layout_of(all[0], 3);
   CHECK(layout.fields()[0].dims() == shape{2000, 2});
   CHECK(layout.fields()[0].type() == dtype::i16);
-  const std::vector<audio_sample> as_is = decoded(recordings(1), {}, 1);
+  const std::vector<audio_sample> as_is = decoded(recordings(1), {.seconds = 0.25}, 1);
   CHECK(layout_of(as_is[0], 3).fields()[0].dims() == shape{2000, 1});
+}
+
+TEST_CASE("recordings of mixed lengths are padded to the longest of their batch, with their lengths") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const host_device device;
+  for (const bool limited : {false, true}) {
+    audio_options o{.channels = 1, .pad = {.multiple = 1000, .mask = true}};
+    if (limited) {
+      o.seconds = 0.5;  // 4000 frames
+      o.fill = false;
+    }
+    auto batches = from_range(recordings(5)) | decode_audio(o, {.on = cores}) | batch(3) | to_device(device);
+    const std::vector<device_batch> all = block_on(loop, collect(std::move(batches)));
+    REQUIRE(all.size() == 2);
+    CHECK(all[0].field("audio").dims() == shape{3, 4000});
+    CHECK(all[1].field("audio").dims() == shape{2, limited ? 4000 : 6000});
+    const auto lengths = all[0].field("audio_lengths").values<std::int64_t>();
+    CHECK(std::vector<std::int64_t>(lengths.begin(), lengths.end()) == std::vector<std::int64_t>{2000, 2800, 3600});
+    const auto values = all[0].field("audio").values<float>();
+    CHECK(values[4000 + 331 + 200] == 0.5F);
+    CHECK(values[4000 + 2799] == Approx((2799 % 331) / 400.0).margin(1e-4));
+    CHECK(values[4000 + 2800] == 0);
+    CHECK(all[0].field("audio_mask").values<std::uint8_t>()[4000 + 2799] == 1);
+    CHECK(all[0].field("audio_mask").values<std::uint8_t>()[4000 + 2800] == 0);
+  }
 }
 
 TEST_CASE("the sample keeps its other fields, and lets the recording go") {

@@ -8,6 +8,7 @@
 
 #include <millrace/base/short_text.hpp>
 #include <millrace/device/dtype.hpp>
+#include <millrace/device/pad_options.hpp>
 #include <millrace/memory/pixel_buffer.hpp>
 
 namespace millrace {
@@ -30,6 +31,7 @@ struct audio_options {
   bool tolerate_corruption = false;     ///< takes what can be had of data that are cut short or damaged
   /// More values (frames times channels) than this are refused before they are decoded.
   std::uint64_t max_values = std::uint64_t(1) << 28;
+  pad_options pad = {};       ///< in a batch, of recordings whose lengths differ: without .seconds, or without .fill
   short_text<32> field = "";  ///< of a sample; empty: its first field that is a recording by content
   short_text<32> label = "";  ///< of a sample: a class number for the tensor "label"; empty: no such tensor
 };

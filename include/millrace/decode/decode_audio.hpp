@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -14,15 +15,21 @@
 
 namespace millrace {
 
-/// A sample whose recording is decoded: what decode_audio() makes. Batches of them have the fields "audio" (frames, or
-/// frames x channels where audio_options::channels is not 1; f32 or i16), "frames" (i64: how many were recorded, zeros
-/// behind them not counted) and, where audio_options::label names a field, "label" (i64); keys, and tags<origin>().
+/// A sample whose recording is decoded: what decode_audio() makes. Batches of them have the fields "audio" (f32 or i16;
+/// samples x frames, and x channels where audio_options::channels is not 1), "audio_lengths" (i64: how many frames were
+/// recorded), where audio_options::label names a field "label" (i64); keys, and tags<origin>(). Recordings of one
+/// length by the options (.seconds with .fill) make batches of one shape; others are padded to the longest of their
+/// batch, or as audio_options::pad says.
 class audio_sample {
  public:
-  sample of;     ///< the sample, without the recording as it was read
-  audio sound;   ///< empty for what only fills up the last batch of an epoch
-  bool flat = false;  ///< of one channel by the options: without an extent for channels
+  audio_sample(sample s, audio decoded, std::optional<std::int64_t> number,
+               std::shared_ptr<const audio_options> options) noexcept
+      : of(std::move(s)), sound(std::move(decoded)), label(number), how(std::move(options)) {}
+
+  sample of;    ///< without the recording as it was read
+  audio sound;  ///< empty for what only fills up the last batch of an epoch
   std::optional<std::int64_t> label;
+  std::shared_ptr<const audio_options> how;  ///< it was made
 
   friend const sample& place_of(const audio_sample& a) noexcept { return a.of; }
   friend epoch_mark mark_of(const audio_sample& a) noexcept { return a.of.mark; }
@@ -42,7 +49,8 @@ void collate(const audio_sample& a, sample_writer& out);
 class audio_reader {
  public:
   /// Throws configuration_error for options that there are not.
-  explicit audio_reader(const audio_options& options) : decoder_(options) {}
+  explicit audio_reader(const audio_options& options)
+      : decoder_(options), options_(std::make_shared<const audio_options>(options)) {}
 
   audio_sample operator()(sample s) const;
 
@@ -50,6 +58,7 @@ class audio_reader {
   std::size_t field_of(const sample& s) const;
 
   audio_decoder decoder_;
+  std::shared_ptr<const audio_options> options_;
 };
 
 /// A stage from samples with recordings to their values, decoded on a pool:

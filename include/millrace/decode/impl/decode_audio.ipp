@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,31 +35,29 @@ MILLRACE_INLINE std::size_t audio_reader::field_of(const sample& s) const {
 
 MILLRACE_INLINE audio_sample audio_reader::operator()(sample s) const {
   const audio_options& o = decoder_.options();
-  audio_sample made;
-  made.flat = o.channels == 1;
-  if (!s.mark.padding) {
-    const bool draws = o.crop == audio_crop::random && o.seconds > 0;
-    const double place = draws ? s.random(purpose::augment).uniform() : 0;
-    const auto number = static_cast<std::ptrdiff_t>(field_of(s));
-    made.sound = decoder_(s.fields[static_cast<std::size_t>(number)].data, place, s.from.at(s.key));
-    if (!o.label.empty()) made.label = parse_label(s[o.label], s.from.at(s.key));
-    s.fields.erase(s.fields.begin() + number);
-  }
-  made.of = std::move(s);
-  return made;
+  if (s.mark.padding) return audio_sample(std::move(s), audio(), std::nullopt, options_);
+  const bool draws = o.crop == audio_crop::random && o.seconds > 0;
+  const double place = draws ? s.random(purpose::augment).uniform() : 0;
+  const std::size_t number = field_of(s);
+  audio sound = decoder_(s.fields[number].data, place, s.from.at(s.key));
+  std::optional<std::int64_t> label;
+  if (!o.label.empty()) label = parse_label(s[o.label], s.from.at(s.key));
+  s.fields.erase(s.fields.begin() + static_cast<std::ptrdiff_t>(number));
+  return audio_sample(std::move(s), std::move(sound), label, options_);
 }
 
 MILLRACE_INLINE void collate(const audio_sample& a, sample_writer& out) {
   out.key(a.of.key);
   if (a.of.from) out.tag(a.of.from);
   shape dims{static_cast<std::int64_t>(a.sound.rows())};
-  if (!a.flat) dims.push_back(a.sound.channels);
-  if (a.sound.type == dtype::i16) {
-    out.write("audio", static_cast<const std::int16_t*>(a.sound.data()), dims);
+  if (a.how->channels != 1) dims.push_back(a.sound.channels);
+  const tensor_view values(const_cast<void*>(a.sound.data()), a.sound.type, dims);  // it is read
+  if (a.how->seconds > 0 && a.how->fill) {
+    out.write("audio", values);
+    out.write("audio_lengths", static_cast<std::int64_t>(a.sound.frames));
   } else {
-    out.write("audio", static_cast<const float*>(a.sound.data()), dims);
+    out.padded("audio", values, a.how->pad);
   }
-  out.write("frames", static_cast<std::int64_t>(a.sound.frames));
   if (a.label) out.write("label", *a.label);
 }
 
