@@ -3,6 +3,7 @@
 #include <millrace/device/to_device.hpp>
 
 #include <deque>
+#include <string>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
@@ -84,6 +85,24 @@ TEST_CASE("a consumer that lets a batch go in time gets the next one", "[to_devi
     kept.push_back(std::move(more.front()));
   }
   CHECK(loop.elapsed() == 145s);
+}
+
+TEST_CASE("a consumer that keeps fewer batches than there are slots goes on to the end", "[to_device][slot_wait]") {
+  testing::virtual_loop loop;
+  auto stream = images(200) | batch(2) | to_device(host_device(), {.slots = 4});
+  std::deque<device_batch> kept;
+  block_on(loop, take(stream, kept, 3));  // for good
+  std::string seen;
+  for (;;) {
+    std::deque<device_batch> one;
+    block_on(loop, take(stream, one, 1));
+    if (one.empty()) break;
+    seen += labels_of(one[0].field("label"));
+  }
+  CHECK(seen.substr(0, 4) == "6 7 ");
+  CHECK(seen.substr(seen.size() - 8) == "198 199 ");
+  CHECK(labels_of(kept[0].field("label")) == "0 1 ");
+  CHECK(loop.elapsed() == 0s);
 }
 
 TEST_CASE("a slow source and a slow device are no fault of the consumer", "[to_device][slot_wait]") {

@@ -265,13 +265,3 @@ TEST_CASE("errors of the device end the stream and lose no memory", "[to_device]
   }
   check_all_returned(device);
 }
-
-TEST_CASE("a batch larger than the slots is refused", "[to_device]") {
-  testing::virtual_loop loop;
-  const late_device device;
-  device.control().after = 0;
-  auto stream = images(8) | batch(4) | to_device(device, {.slots = 2, .slot_bytes = 100});
-  CHECK(stream.bounds().back().bytes == 200);
-  std::deque<device_batch> got;
-  CHECK_THROWS_WITH(block_on(loop, take(stream, got)), Contains("does not fit the device slots of 100 bytes"));
-}

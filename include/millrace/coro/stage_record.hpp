@@ -53,6 +53,20 @@ class stage_record {
   /// where it does not tell (a coroutine of the loop). Written by the thread that waits.
   counter waits_since_ns{0};
   static constexpr std::int64_t never = INT64_MAX;
+  /// Of the sink: bytes that the run's memory budget leaves beyond the declared bounds; `never` without a budget.
+  mutable counter spare_bytes{never};
+
+  /// Takes `n` bytes of those, for a stage that has to grow: whether there are as many. Any thread.
+  bool take_spare(std::int64_t n) const noexcept {
+    const stage_record* sink = this;
+    while (sink->parent != nullptr) sink = sink->parent;
+    std::int64_t left = sink->spare_bytes.load(std::memory_order_relaxed);
+    do {
+      if (left == never) return true;
+      if (left < n) return false;
+    } while (!sink->spare_bytes.compare_exchange_weak(left, left - n, std::memory_order_relaxed));
+    return true;
+  }
 
   /// Adds without a locked instruction: only for counters that one thread writes.
   static void add(counter& c, std::int64_t n) noexcept {

@@ -27,7 +27,7 @@ namespace millrace {
 struct to_device_options {
   std::size_t slots = 3;       ///< batches in device memory at once, held by the consumer or ahead of it; at least 1
   std::size_t slot_bytes = 0;  ///< device memory of one slot; 0: as much as the first batch's layout needs
-  std::size_t samples = 0;     ///< most samples of a batch made of items; 0: as many as the first has
+  std::size_t samples = 0;     ///< most samples of a batch made of items; 0: as many as the largest so far has
   pool_ref on = nullptr;       ///< where batches are laid out and staged; none: the runtime's pool
   /// A consumer that keeps every slot and waits this long for one more batch gets an exception. 0: it waits for ever.
   duration slot_wait = std::chrono::seconds(30);
@@ -122,7 +122,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   if (!pool && ex.runtime() != nullptr) pool = cpu_pool::share(ex.runtime()->pool());
   // Goes after everything that releases slots.
   const std::shared_ptr<kept_slots<D>> kept = slot_store_of(ex).of(on);
-  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes));
+  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes, account));
   slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
   auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));
@@ -191,21 +191,24 @@ class to_device_stage : public detail::library_stage {
 /// where T has a collate() (or `how(const T&, sample_writer&)` is passed). Yields device_batch as soon as its copy is
 /// enqueued; the consumer's stream waits for it, the host never does.
 ///
-/// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one). Concurrency: a
-/// ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They are the runtime's: what
-/// one run leaves the next one on that device takes over, once the device is done with it, and only what is missing is
-/// allocated. Bound: `slots` batches, and slots x slot_bytes on the device and as much page-locked host memory. A slot
-/// is used again when the copy and the streams of its batch's consumers are past their events: the loop asks the events
-/// every 50 us to 1 ms while it needs a slot, and no thread waits. A consumer may keep batches, and let them go on
-/// another thread; one that keeps all slots and asks for another batch gets a configuration_error after `slot_wait`,
-/// for nothing else frees a slot then. (In a run() the time counts while the training thread waits, not while it is
-/// busy.) The end of the source needs no slot. Host memory: a host_batch from a batch_pool of this device is copied
-/// from where it lies and dropped with the slot's next use; other batches and items are first copied to page-locked
-/// memory of the runtime, on the pool `on`, or else on the runtime's (on a bare loop on its thread: about 10 GB/s). One
-/// item more, or host_batch, waits in hand for a slot. Cancellation and the end: dropping the stage, mid-copy too,
-/// waits for nothing: its slots are left to the runtime (on a bare loop to the loop), which waits for the device before
-/// it frees them, at its own end. Batches in the consumer's hands stay valid. Errors: those of the source and of the
-/// device, after the batches before them; configuration_error for a batch larger than a slot.
+/// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one). Concurrency:
+/// a ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They are the runtime's:
+/// what one run leaves the next one on that device takes over, once the device is done with it, and only what is
+/// missing is allocated. A batch larger than its slot gets a larger one, and so do the slots after it, half as
+/// large again at least: within what the run's budget leaves, where there is one. Bound: `slots` batches, and slots
+/// x slot_bytes on the device and as much page-locked host memory. A slot is used again when the copy and the
+/// streams of its batch's consumers are past their events: the loop asks the events every 50 us to 1 ms while it
+/// needs a slot, and no thread waits. A consumer may keep batches, and let them go on another thread; one that
+/// keeps all slots and asks for another batch gets a configuration_error after `slot_wait`, for nothing else frees
+/// a slot then. (In a run() the time counts while the training thread waits, not while it is busy.) The end of the
+/// source needs no slot. Host memory: a host_batch from a batch_pool of this device is copied from where it lies
+/// and dropped with the slot's next use; other batches and items are first copied to page-locked memory of the
+/// runtime, on the pool `on`, or else on the runtime's (on a bare loop on its thread: about 10 GB/s). One item
+/// more, or host_batch, waits in hand for a slot. Cancellation and the end: dropping the stage, mid-copy too, waits
+/// for nothing: its slots are left to the runtime (on a bare loop to the loop), which waits for the device before
+/// it frees them, at its own end. Batches in the consumer's hands stay valid. Errors: those of the source and of
+/// the device, after the batches before them; configuration_error for a batch larger than a slot that the budget
+/// lets not grow.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
   auto on = detail::device_of(target);

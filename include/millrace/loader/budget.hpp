@@ -19,9 +19,10 @@ inline std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZ
 /// What the stages of a pipeline have declared to hold at most, as a table: `budget_table(pipeline.bounds())`.
 std::string budget_table(const std::vector<stage_bounds>& bounds);
 
-/// Throws configuration_error that lists the bounds when the declared bounds do not fit into `budget` bytes, or when a
-/// stage that works ahead states no bound in bytes. 0: no budget.
-void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
+/// What they leave of `budget` bytes, for stages that have to grow. Throws configuration_error that lists the bounds
+/// when they do not fit, or when a stage that works ahead states no bound in bytes. A budget of 0 is none, and SIZE_MAX
+/// is left.
+std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
 
 }  // namespace millrace
 

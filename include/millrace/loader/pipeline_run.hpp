@@ -50,7 +50,7 @@ class pipeline_run {
   pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline, const run_options& options)
       : core_(std::move(parts)) {
     if (!pipeline) detail::misused(detail::empty_run);
-    if (options.budget != 0) check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
+    const std::size_t spare = check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     detail::stream_door::number(pipeline);
     const std::optional<std::uint32_t> declared = pipeline.declared_rank();
     position_ = pipeline.position();
@@ -58,6 +58,7 @@ class pipeline_run {
     const std::uint32_t rank = given ? given->index : declared.value_or(0);
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, rank);
     state_->account.begin();
+    if (options.budget != 0) state_->account.sink()->spare_bytes = static_cast<std::int64_t>(spare);
     home_ = core_->move_in();
     shared::start(state_, core_->loop(home_));
   }

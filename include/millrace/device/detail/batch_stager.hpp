@@ -53,7 +53,11 @@ class batch_stager {
   host_batch laid_out_alone(const std::vector<T>& items) {
     const batch_layout layout = layout_of_batch(items, how_, fields_);
     const std::size_t size = batch_pool::slab_size(layout);
-    if (!slabs_ || slabs_->slab_bytes() < size) slabs_.emplace(memory_->pinned(size));
+    if (!slabs_) {
+      slabs_.emplace(memory_->pinned(size, true));
+    } else if (const std::size_t now = slabs_->slab_bytes(); now < size) {
+      slabs_.emplace(memory_->pinned(size < now + now / 2 ? now + now / 2 : size, true));
+    }
     return write_rows(items, how_, fields_, batch_pool(layout, *slabs_, true).start());
   }
 

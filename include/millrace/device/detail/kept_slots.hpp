@@ -27,12 +27,12 @@ class kept_slots final : public kept_on_device {
 
   const D& on() const noexcept { return device_; }
 
-  /// A slot of `size` bytes, or, where that is 0, of the size that was kept last; one that the device is done with, if
-  /// there is one. False when there is none. Throws what the device reports.
+  /// A slot of `size` bytes or more, or, where that is 0, of the size that was kept last; one that the device is done
+  /// with, if there is one, and of those the smallest. False when there is none. Throws what the device reports.
   bool take(std::size_t size, device_slot<D>& into) { return take(size, into, false); }
 
-  /// A slot of `size` bytes that the device is done with: one that was kept, or new memory for `into`. Throws what the
-  /// device reports.
+  /// A slot of `size` bytes or more that the device is done with: one that was kept, or new memory for `into`. Throws
+  /// what the device reports.
   void provide(std::size_t size, device_slot<D>& into) {
     if (take(size, into, true)) return into.empty();
     free(others_than(size, false));
@@ -62,12 +62,12 @@ class kept_slots final : public kept_on_device {
     slot.retire(device_);
   }
 
-  /// Page-locked memory in slabs of `size` bytes.
-  slab_pool pinned(std::size_t size) {
+  /// Page-locked memory in slabs of `size` bytes; `or_more`: of more, where there are such.
+  slab_pool pinned(std::size_t size, bool or_more = false) {
     std::vector<slab_pool> old;  // goes after the lock
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < pinned_.size(); ++i) {
-      if (pinned_[i].slab_bytes() != size) continue;
+      if (or_more ? pinned_[i].slab_bytes() < size : pinned_[i].slab_bytes() != size) continue;
       std::swap(pinned_[i], pinned_.back());
       return pinned_.back();
     }
@@ -105,15 +105,20 @@ class kept_slots final : public kept_on_device {
     if (size == 0) size = last_size_;
     const std::size_t none = slots_.size();
     std::size_t found = none;
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].size != size) continue;
+    bool found_done = false;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {  // in their order: the oldest is done first
+      if (slots_[i].size < size) continue;
       const bool done = slots_[i].done(device_);
-      if (done || (!only_done && found == none)) found = i;
-      if (done) break;
+      if (only_done && !done) continue;
+      const bool better =
+          found == none || (done && !found_done) || (done == found_done && slots_[i].size < slots_[found].size);
+      if (!better) continue;
+      found = i;
+      found_done = done;
     }
     if (found == none) return false;
     into = std::move(slots_[found]);
-    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(found));  // in their order: the oldest is done first
+    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(found));
     return true;
   }
   /// Takes out what is not of this size and that the device is done with; the size that was kept last `too`, or not.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/coro/stage_record.hpp>
 #include <millrace/device/detail/kept_slots.hpp>
 #include <millrace/device/detail/release_bell.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
@@ -25,8 +27,16 @@ namespace millrace::detail {
 template <device D>
 class slot_ring final : public slot_ring_base {
  public:
-  slot_ring(const D& on, std::shared_ptr<kept_slots<D>> kept, std::size_t slots, std::size_t slot_bytes)
-      : device_(on), kept_(std::move(kept)), slot_bytes_(slot_bytes), slots_(slots), held_(slots, false), use_(slots) {
+  /// `account`: the stage's, whose run has a memory budget or not; null where nobody keeps one.
+  slot_ring(const D& on, std::shared_ptr<kept_slots<D>> kept, std::size_t slots, std::size_t slot_bytes,
+            const stage_record* account)
+      : device_(on),
+        kept_(std::move(kept)),
+        slot_bytes_(slot_bytes),
+        account_(account),
+        slots_(slots),
+        held_(slots, false),
+        use_(slots) {
     free_.reserve(slots);
     draining_.reserve(slots);  // so that release(), which must not throw, never allocates
     for (std::size_t i = 0; i < slots; ++i) free_.push_back(i);
@@ -91,14 +101,11 @@ class slot_ring final : public slot_ring_base {
     slot& s = slots_[i];
     const std::size_t n = batch.bytes();
     if (slot_bytes_ == 0) slot_bytes_ = batch.layout().bytes();
-    if (n > slot_bytes_) {
-      throw configuration_error("a batch of " + std::to_string(n) + " bytes does not fit the device slots of " +
-                                std::to_string(slot_bytes_) + " bytes; give to_device a larger .slot_bytes");
+    if (s.memory != nullptr && s.size < n) s.retire(device_);  // it has outgrown it
+    if (s.memory == nullptr && n != 0) {
+      if (n > slot_bytes_) grow(n);
+      kept_->provide(slot_bytes_, s);
     }
-    if (s.memory != nullptr && s.size != slot_bytes_ && slot_bytes_ != 0) {
-      kept_->keep(std::exchange(s, slot()));  // taken before the size was known
-    }
-    if (s.memory == nullptr && slot_bytes_ != 0) kept_->provide(slot_bytes_, s);
     if (!s.copied) s.copied.emplace(device_.make_event());
     s.host = std::move(batch);
     s.unfenced = true;
@@ -226,6 +233,20 @@ class slot_ring final : public slot_ring_base {
 #endif
   }
 
+  /// The slots that get memory from now on have at least `n` bytes.
+  void grow(std::size_t n) {
+    const std::size_t half_as_much_again = slot_bytes_ + slot_bytes_ / 2;
+    for (const std::size_t size : {n < half_as_much_again ? half_as_much_again : n, n}) {
+      const std::size_t more = (size - slot_bytes_) * slots_.size();
+      if (account_ != nullptr && !account_->take_spare(static_cast<std::int64_t>(more))) continue;
+      slot_bytes_ = size;
+      return;
+    }
+    throw configuration_error("to_device: a batch of " + std::to_string(n) +
+                              " bytes does not fit the device slots of " + std::to_string(slot_bytes_) +
+                              " bytes, and the budget leaves too little for " + std::to_string(slots_.size()) +
+                              " larger ones: raise it, or have fewer .slots");
+  }
   user& find_or_add(slot& s, stream_ref stream) {
     for (user& u : s.users) {
       if (u.stream == stream) return u;
@@ -249,7 +270,8 @@ class slot_ring final : public slot_ring_base {
 
   D device_;
   const std::shared_ptr<kept_slots<D>> kept_;
-  std::size_t slot_bytes_;
+  std::size_t slot_bytes_;  // of the slots that get memory from now on
+  const stage_record* const account_;
   std::vector<slot> slots_;
   release_bell bell_;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -29,8 +30,8 @@ MILLRACE_INLINE std::string budget_table(const std::vector<stage_bounds>& bounds
   return text + line;
 }
 
-MILLRACE_INLINE void check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
-  if (budget == 0) return;
+MILLRACE_INLINE std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget) {
+  if (budget == 0) return SIZE_MAX;
   std::size_t total = 0;
   std::string list;
   for (const stage_bounds& b : bounds) {
@@ -47,6 +48,7 @@ MILLRACE_INLINE void check_budget(const std::vector<stage_bounds>& bounds, std::
     throw configuration_error("the stages may hold " + format_bytes(static_cast<double>(total)) +
                               ", more than the budget of " + format_bytes(static_cast<double>(budget)) + ": " + list);
   }
+  return budget - total;
 }
 
 }  // namespace millrace
