@@ -24,6 +24,7 @@
 #include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
+#include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/concat.hpp>
 #include <millrace/flow/filter.hpp>

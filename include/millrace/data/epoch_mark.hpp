@@ -22,6 +22,11 @@ class epoch_mark {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of what fills up: its end
   std::uint64_t next = 0;      ///< where all ranks stand when they have taken up to here; means something where `whole`
+  std::uint64_t from = 0;      ///< where all ranks stood before its step
+  /// Batches of a window of bucket_by_length() that were taken; the window begins at `next`. On the first sample behind
+  /// a resume: that were taken before.
+  std::uint32_t taken = 0;
+  std::uint32_t window = 0;  ///< what tells those windows from others; 0: not inside one
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch

@@ -91,7 +91,9 @@ class batch_builder {
     parts_->mark.join(mark);
     ++parts_->joined;
   }
-  /// Whether that was said as often as there are rows.
+  /// Where the training stands behind the batch, in place of what its samples said.
+  void stand(const epoch_mark& mark) noexcept { parts_->mark = mark; }
+  /// Whether join() was called as often as there are rows.
   bool complete() const noexcept { return parts_->joined == capacity(); }
 
   /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be

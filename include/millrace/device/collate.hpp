@@ -204,6 +204,12 @@ class collate_found {
 
 namespace detail {
 
+inline void check_samples(std::size_t n, const batch_layout& layout) {
+  if (n <= layout.samples()) return;
+  throw configuration_error("a batch of " + std::to_string(n) + " samples came where the largest has " +
+                            std::to_string(layout.samples()));
+}
+
 template <class T, class Collate>
 void measure(const T& item, const Collate& how, collated_fields& fields) {
   sample_writer notes(fields);
@@ -230,7 +236,8 @@ batch_layout layout_of_batch(const std::vector<T>& items, const Collate& how, co
 }
 
 template <class T, class Collate>
-host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_fields& fields, batch_builder builder) {
+host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_fields& fields, batch_builder builder,
+                      const epoch_mark* of_all = nullptr) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const batch_row row = builder.row(i);
     const epoch_mark mark = detail::mark_of_item(items[i]);
@@ -243,6 +250,7 @@ host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_
       out.finish();
     }
   }
+  if (of_all != nullptr) builder.stand(*of_all);
   return std::move(builder).seal();
 }
 
@@ -262,10 +270,7 @@ batch_layout layout_of(const T& item, std::size_t samples, const Collate& how = 
 /// of epochs() becomes rows of zeros, of weight 0; the batch has the marks of its items.
 template <class T, class Collate = detail::collate_found>
 host_batch collate_batch(const std::vector<T>& items, batch_pool& pool, const Collate& how = Collate()) {
-  if (items.size() > pool.layout().samples()) {
-    throw configuration_error("a batch of " + std::to_string(items.size()) + " samples came where the largest has " +
-                              std::to_string(pool.layout().samples()));
-  }
+  detail::check_samples(items.size(), pool.layout());
   detail::collated_fields fields(pool.layout());
   return detail::write_rows(items, how, fields, pool.start());
 }

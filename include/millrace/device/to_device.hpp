@@ -161,8 +161,18 @@ class to_device_stage : public detail::library_stage {
   }
   template <class T>
   stream<device_batch> operator()(async_generator<std::vector<T>> source) && {
+    return laid_out<T>(std::move(source));
+  }
+  template <class T>
+  stream<device_batch> operator()(async_generator<marked_batch<T>> source) && {
+    return laid_out<T>(std::move(source));
+  }
+
+ private:
+  template <class T, class Items>
+  stream<device_batch> laid_out(async_generator<Items> source) {
     if constexpr (requires(const Collate& how, const T& item, sample_writer& out) { how(item, out); }) {
-      return made_of<std::vector<T>>(std::move(source));
+      return made_of<Items>(std::move(source));
     } else {
       static_assert(
           detail::never_v<T>,
@@ -171,8 +181,6 @@ class to_device_stage : public detail::library_stage {
       return stream<device_batch>();
     }
   }
-
- private:
   template <class Item>
   stream<device_batch> made_of(async_generator<Item> source) {
     return stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,

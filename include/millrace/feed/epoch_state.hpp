@@ -28,6 +28,10 @@ class epoch_state {
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
   hash128 index;  ///< index_set::digest()
+  /// Batches that were taken of the window of bucket_by_length() that begins here, and what tells that window from
+  /// others. Left out of the text where there are none.
+  std::uint64_t taken = 0;
+  std::uint64_t window = 0;
   /// Samples that could not be had before here, of the rank that wrote the state, by the numbers of their shards: of
   /// those that lost most. Left out of the text where there are none.
   std::map<std::uint64_t, std::uint64_t> holes;
@@ -60,7 +64,8 @@ inline std::string epoch_state::text() const {
   };
   return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
          member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
-         index.text() + '"' + holes_text() + '}';
+         index.text() + '"' + (taken == 0 ? std::string() : member("taken", taken) + member("window", window)) +
+         holes_text() + '}';
 }
 
 inline std::string epoch_state::holes_text() const {
@@ -109,6 +114,11 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<hash128> index = hash128::parse(json->find("index").value_or(std::string_view()));
   if (!index) fail("the state has no digest \"index\"");
   out.index = *index;
+  if (json->find("taken")) {
+    out.taken = number("taken");
+    out.window = number("window");
+    if (out.taken > UINT32_MAX) fail("\"taken\" of the state is no number of batches");
+  }
   const std::optional<std::string_view> lost = json->find("holes");
   if (lost && !out.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
   return out;
@@ -121,7 +131,7 @@ inline void epoch_state::check(const epoch_state& now) const {
                               " and is " + here);
   };
   compare("seed", std::to_string(seed), std::to_string(now.seed));
-  if (position == 0) return;
+  if (position == 0 && taken == 0) return;
   compare("index (digest)", index.text(), now.index.text());
   compare("number of tracks", std::to_string(tracks), std::to_string(now.tracks));
   compare("slice", std::to_string(slice), std::to_string(now.slice));

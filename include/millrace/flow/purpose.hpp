@@ -14,6 +14,8 @@ namespace millrace::purpose {
 inline constexpr std::uint64_t shuffle = 0x73687566666c6521;  // "shuffle!"
 /// Of mix(): which source the next item comes from.
 inline constexpr std::uint64_t mix = 0x6d697865642e2e2e;      // "mixed..."
+/// Of bucket_by_length(): which batch of the window leaves next.
+inline constexpr std::uint64_t bucket = 0x6275636b65747321;  // "buckets!"
 /// Of sample::random(), for what crops and mirrors its image.
 inline constexpr std::uint64_t augment = 0x6175676d656e7421;  // "augment!"
 

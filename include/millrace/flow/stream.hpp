@@ -33,6 +33,7 @@ struct stream_description {
   std::optional<std::uint32_t> rank;  // the first one that was declared
   std::shared_ptr<const stream_position> position;
   bool many_positions = false;  // of several sources: there is no state of them all
+  std::uint32_t window = 0;     // see stream::windowed()
 
   /// Adds what `later` says: a stage further down, or another source beside this one.
   void followed_by(stream_description later);
@@ -118,6 +119,16 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   std::shared_ptr<const stream_position> position() const noexcept {
     return about_.many_positions ? nullptr : about_.position;
   }
+
+  /// Declares that a stage changes the order within windows, and what number tells its windows from others
+  /// (epoch_mark::window): a state inside one is for pipelines with the same.
+  stream windowed(std::uint32_t number) && {
+    promise(*this);
+    about_.window = number;
+    return std::move(*this);
+  }
+  /// What windowed() declared; 0 when nobody did.
+  std::uint32_t window() const noexcept { return about_.window; }
 
   /// What an epoch of the source will cost and give, before anything is read: batches, requests, bytes, memory, in a
   /// few lines for people. epochs() of an index knows; empty for others. epoch_plan has the numbers, and prices.

@@ -20,6 +20,9 @@ class stream_position {
   /// The state behind everything up to `delivered`, whose mark is whole; of the beginning where nothing was delivered
   /// (it is not known).
   virtual std::string state(const epoch_mark& delivered) const = 0;
+  /// The pipeline has windows of this number (stream::windowed), or none (0). Throws configuration_error where the
+  /// source goes on inside a window of another one.
+  virtual void check_window(std::uint32_t window) const = 0;
   /// Batches of an epoch on every rank; nothing where that is not known beforehand.
   virtual std::optional<std::uint64_t> batches() const = 0;
   /// What an epoch costs and gives, in a few lines for people, before anything is read; empty where that is not known.

@@ -55,6 +55,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/detail/impl/compactor.ipp>
 #include <millrace/flow/detail/impl/failures.ipp>
 #include <millrace/flow/detail/impl/item_place.ipp>
+#include <millrace/flow/impl/bucket_by_length.ipp>
 #include <millrace/flow/impl/shuffle.ipp>
 #include <millrace/flow/impl/stream.ipp>
 #include <millrace/feed/detail/impl/epoch_losses.ipp>

@@ -54,6 +54,7 @@ class pipeline_run {
     detail::stream_door::number(pipeline);
     const std::optional<std::uint32_t> declared = pipeline.declared_rank();
     position_ = pipeline.position();
+    if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t rank = given ? given->index : declared.value_or(0);
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, rank);
@@ -116,8 +117,8 @@ class pipeline_run {
   /// the same number of batches. Before the first item, that of the beginning; after the end too. Microseconds.
   ///
   /// usage_error, with a sentence, where there is none: the pipeline does not begin with epochs(), or with several; a
-  /// stage has changed the order, or makes items that say no mark_of(); with several ranks, a batch that is no step of
-  /// epochs().
+  /// stage has changed the order (bucket_by_length() may), or makes items that say no mark_of(); with several ranks, a
+  /// batch that is no step of epochs(), or a window that is not made of steps.
   std::string state() const {
     check();
     if (position_ == nullptr) {

@@ -10,6 +10,7 @@
 
 #include <millrace/device/collate.hpp>
 #include <millrace/device/detail/kept_slots.hpp>
+#include <millrace/flow/marked_batch.hpp>
 
 namespace millrace::detail {
 
@@ -25,7 +26,7 @@ class batch_stager {
     return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory<D>;
   }
   template <class T>
-  static bool computes(const std::vector<T>&) noexcept {
+  static bool computes(const T&) noexcept {
     return true;
   }
 
@@ -37,20 +38,25 @@ class batch_stager {
     return batch;
   }
   template <class T>
-  host_batch operator()(const std::vector<T>& items) {
+  host_batch operator()(const std::vector<T>& items, const epoch_mark* of_all = nullptr) {
     learn_fields(items, how_, fields_);
-    if (!fields_.known || fields_.vary()) return laid_out_alone(items);
+    if (!fields_.known || fields_.vary()) return laid_out_alone(items, of_all);
     if (!pool_ || (samples_ == 0 && pool_->layout().samples() < items.size())) {
       const batch_layout layout = fields_.layout(samples_ == 0 ? items.size() : samples_);
       pool_.emplace(layout, memory_->pinned(batch_pool::slab_size(layout)), true);
     }
-    return collate_batch(items, *pool_, how_);
+    check_samples(items.size(), pool_->layout());
+    return write_rows(items, how_, fields_, pool_->start(), of_all);
+  }
+  template <class T>
+  host_batch operator()(const marked_batch<T>& batch) {
+    return (*this)(batch.items, &batch.mark);
   }
 
  private:
   /// In a layout of its own.
   template <class T>
-  host_batch laid_out_alone(const std::vector<T>& items) {
+  host_batch laid_out_alone(const std::vector<T>& items, const epoch_mark* of_all) {
     const batch_layout layout = layout_of_batch(items, how_, fields_);
     const std::size_t size = batch_pool::slab_size(layout);
     if (!slabs_) {
@@ -58,7 +64,7 @@ class batch_stager {
     } else if (const std::size_t now = slabs_->slab_bytes(); now < size) {
       slabs_.emplace(memory_->pinned(size < now + now / 2 ? now + now / 2 : size, true));
     }
-    return write_rows(items, how_, fields_, batch_pool(layout, *slabs_, true).start());
+    return write_rows(items, how_, fields_, batch_pool(layout, *slabs_, true).start(), of_all);
   }
 
   const std::shared_ptr<kept_slots<D>> memory_;

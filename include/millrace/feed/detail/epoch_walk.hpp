@@ -35,6 +35,7 @@ class epoch_walk {
     bool pad = true;
     std::uint64_t begin_epoch = 0;
     std::uint64_t begin = 0;      // the position there
+    std::uint32_t taken = 0;      // epoch_mark::taken of the first entry
     std::uint64_t end = 0;        // of every epoch: a position, or that behind the last
     std::uint64_t end_epoch = 0;  // behind the last one
   };
@@ -43,7 +44,8 @@ class epoch_walk {
       : plan_(std::move(p)),
         share_(plan_.order.tracks, plan_.index, plan_.world),
         epoch_(plan_.begin_epoch),
-        reached_(plan_.begin) {}
+        reached_(plan_.begin),
+        taken_(plan_.taken) {}
 
   /// The next entry; false behind the last epoch.
   bool next(epoch_mark& out) {
@@ -65,6 +67,8 @@ class epoch_walk {
     ++given_;
     out.whole = plan_.world == 1 || given_ == entries_;
     out.next = plan_.world == 1 && !out.padding ? out.position + 1 : reached_;
+    out.from = plan_.world == 1 ? out.position : step_.begin;
+    out.taken = std::exchange(taken_, 0);
     out.last = given_ == entries_ && reached_ == plan_.end;
     return true;
   }
@@ -91,6 +95,7 @@ class epoch_walk {
   std::unique_ptr<const sample_order> order_;
   std::uint64_t epoch_;
   std::uint64_t reached_;  // by all ranks, when the step is done
+  std::uint32_t taken_;
   order_step step_;
   std::vector<std::uint64_t> mine_;
   std::size_t given_ = 0;

@@ -22,6 +22,7 @@ class epochs_position final : public stream_position {
   explicit epochs_position(const epochs_source& source);
 
   MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
+  MILLRACE_INLINE void check_window(std::uint32_t window) const override;
   MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
   MILLRACE_INLINE std::string plan() const override;
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;

@@ -19,6 +19,11 @@ namespace millrace::detail {
 /// Throws configuration_error for options that contradict each other.
 void check_epochs_options(const epochs_options& options);
 
+/// What a state says of the window that it is in: its number, and how steps are dealt. Never 0.
+std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept;
+/// Throws configuration_error where `saved` is inside a window that is not one of those, or 0 for none.
+void check_state_window(const epoch_state& saved, std::uint32_t window, std::uint64_t batch, std::uint64_t world);
+
 /// What epochs() reads, when it has been checked.
 class epochs_source {
  public:

@@ -25,6 +25,7 @@ class late_position final : public stream_position {
   void become(std::shared_ptr<const epochs_position> position);
 
   MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
+  MILLRACE_INLINE void check_window(std::uint32_t window) const override;
   MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
   MILLRACE_INLINE std::string plan() const override;
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;
@@ -33,6 +34,7 @@ class late_position final : public stream_position {
   std::shared_ptr<const epochs_position> known() const;
 
   std::string beginning_;
+  std::uint64_t batch_, world_;
   mutable std::mutex mutex_;
   std::shared_ptr<const epochs_position> known_;
 };

@@ -13,6 +13,7 @@ MILLRACE_INLINE void stream_description::followed_by(stream_description later) {
   bounds.insert(bounds.end(), later.bounds.begin(), later.bounds.end());
   if (!rank) rank = later.rank;
   many_positions = many_positions || later.many_positions || (position && later.position);
+  if (window == 0) window = later.window;
   if (!position) position = std::move(later.position);
 }
 

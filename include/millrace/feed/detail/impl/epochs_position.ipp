@@ -29,9 +29,15 @@ MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) 
     const bool over = delivered.next >= end_;
     now.epoch = delivered.epoch + (over ? 1 : 0);
     now.position = over ? 0 : delivered.next;
+    now.taken = delivered.window == 0 ? 0 : delivered.taken;
+    now.window = delivered.window == 0 ? 0 : state_window(delivered.window, batch_, world_);
     losses_->write(now);
   }
   return now.text();
+}
+
+MILLRACE_INLINE void epochs_position::check_window(std::uint32_t window) const {
+  check_state_window(begin_, window, batch_, world_);
 }
 
 MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {

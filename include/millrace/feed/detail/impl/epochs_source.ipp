@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
@@ -28,6 +29,18 @@ MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
     throw configuration_error("epochs: on_failure::stop is for one rank: the others would go on without it");
   }
   if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
+}
+
+MILLRACE_INLINE std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept {
+  return key_of(window, batch, world) | 1U;
+}
+
+MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t window, std::uint64_t batch,
+                                        std::uint64_t world) {
+  if (saved.taken == 0 || (window != 0 && saved.window == state_window(window, batch, world))) return;
+  throw configuration_error("resume: the state is " + std::to_string(saved.taken) +
+                            " batches into a window of bucket_by_length(): it goes on with the same options of that "
+                            "stage, the same epochs_options::batch and the same number of ranks");
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
@@ -54,6 +67,7 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
   if (!how.resume.empty()) resume_at(epoch_state::parse(how.resume));
   walk.begin_epoch = begin.epoch;
   walk.begin = begin.position;
+  walk.taken = static_cast<std::uint32_t>(begin.taken);
   for (std::uint64_t i = 0; i < indexes->size(); ++i) {
     if (!store->serves(url(i))) {
       throw configuration_error("no store is configured for this URL (.prefix stands in front of the index's names)",
@@ -76,6 +90,8 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved) {
   }
   begin.epoch = saved.epoch;
   begin.position = saved.position;
+  begin.taken = saved.taken;
+  begin.window = saved.window;
   // The losses of a rank are in its own state; where all go on from one, one of them takes them over.
   if (options.rank.index != 0 || saved.index != begin.index) return;
   std::vector<std::string> names;

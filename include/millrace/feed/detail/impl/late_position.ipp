@@ -15,7 +15,8 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE late_position::late_position(const epochs_options& options) : beginning_(options.resume) {
+MILLRACE_INLINE late_position::late_position(const epochs_options& options) 
+    : beginning_(options.resume), batch_(options.batch), world_(options.rank.world_size) {
   if (!beginning_.empty()) return;
   epoch_state first;  // at an epoch's beginning the index may be any
   first.seed = options.seed;
@@ -38,6 +39,10 @@ MILLRACE_INLINE std::shared_ptr<const epochs_position> late_position::known() co
 MILLRACE_INLINE std::string late_position::state(const epoch_mark& delivered) const {
   const auto position = known();
   return position == nullptr || !delivered.known ? beginning_ : position->state(delivered);
+}
+
+MILLRACE_INLINE void late_position::check_window(std::uint32_t window) const {
+  check_state_window(epoch_state::parse(beginning_), window, batch_, world_);
 }
 
 MILLRACE_INLINE std::optional<std::uint64_t> late_position::batches() const {

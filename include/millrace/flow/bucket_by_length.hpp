@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/detail/refused.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/length_edges.hpp>
+#include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/marked_batch.hpp>
+#include <millrace/flow/pipe.hpp>
+
+namespace millrace {
+
+/// See bucket_by_length(). At least one of batch and max_tokens is given.
+struct bucket_options {
+  std::size_t batch = 0;       ///< most items of a batch; 0: as many as max_tokens allows
+  std::size_t max_tokens = 0;  ///< most of items times the longest of them, as padding makes it; 0: any
+  std::size_t window = 0;      ///< items that are sorted together, a multiple of batch; 0: 32 batches, or 1024 items
+  length_edges edges = {};     ///< no batch has items of two buckets; none: whatever is next to each other
+  std::size_t bytes = 0;       ///< the most that the items of a window take, for run_options::budget: a statement
+  std::uint64_t seed = 0;      ///< for the order of batches; 0: that of the training, where items say theirs
+};
+
+namespace detail {
+
+/// The items of one batch, by their numbers in the window.
+using item_numbers = std::vector<std::size_t>;
+
+/// Throws configuration_error for options that contradict each other; fills in the window.
+bucket_options checked(bucket_options options);
+/// Tells these options from others, in a state.
+std::uint32_t window_id(const bucket_options& options) noexcept;
+/// How a window of items of these lengths is cut into batches, in the order in which they leave.
+std::vector<item_numbers> cut_into_buckets(const std::vector<std::size_t>& lengths, const bucket_options& options,
+                                     std::uint64_t seed, std::uint64_t epoch, std::uint64_t begin);
+/// Throws configuration_error: a state says that more batches of this window were taken than it has.
+[[noreturn]] void refuse_window(std::size_t taken, std::size_t batches);
+
+/// Items in their order, until a window is full, or the epoch has ended.
+template <class T>
+class length_window {
+ public:
+  void add(T item, std::size_t length, const epoch_mark& mark) {
+    if (items.empty()) first = mark;
+    items.emplace_back(std::move(item));
+    lengths.push_back(length);
+    last.join(mark);
+  }
+  bool full(const bucket_options& options) const noexcept { return items.size() == options.window || last.last; }
+
+  std::vector<T> items;
+  std::vector<std::size_t> lengths;
+  epoch_mark first, last;
+};
+
+template <class T, class Length>
+async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length length_of, bucket_options options) {
+  compactor<T> kept;
+  length_window<T> next;                // being filled
+  std::optional<length_window<T>> now;  // handed on
+  std::vector<item_numbers> batches;          // of `now`
+  std::size_t given = 0;                // of those
+  std::optional<T> held;                // of another epoch than `next`
+  std::uint64_t windows = 0;
+  bool aligned = true;  // the window begins where all ranks stood together
+  bool ended = false;
+  // Fills the next window, by so many items at most.
+  for (;;) {
+    // The first window is filled at once; while one is handed on, the next one grows by as much as leaves.
+    std::size_t pulls = now ? batches[given].size() : options.window;
+    while (!ended && pulls-- != 0 && !next.full(options)) {
+      std::optional<T> item = std::exchange(held, std::nullopt);
+      if (!item) item = co_await source.next();
+      if (!item) {
+        ended = true;
+        break;
+      }
+      const epoch_mark mark = detail::mark_of_item(*item);
+      if (!next.items.empty() && mark.known && next.last.known && mark.epoch != next.last.epoch) {
+        next.last.last = true;  // cut short by what comes after it
+        held = std::move(item);
+        break;
+      }
+      kept(*item);
+      const std::size_t length = mark.padding ? 0 : static_cast<std::size_t>(length_of(std::as_const(*item)));
+      next.add(std::move(*item), length, mark);
+    }
+    if (!now) {
+      if (next.items.empty()) co_return;
+      if (!next.full(options) && !ended) continue;
+      now.emplace(std::exchange(next, length_window<T>()));
+      const epoch_mark& first = now->first;
+      const std::uint64_t seed = options.seed != 0 ? options.seed : first.seed;
+      batches = cut_into_buckets(now->lengths, options, seed, first.epoch, first.known ? first.from : windows);
+      ++windows;
+      given = first.taken;  // before a resume
+      if (given != 0 && given >= batches.size()) refuse_window(given, batches.size());
+    }
+    epoch_mark mark = now->last;
+    if (mark.known && given + 1 != batches.size()) {
+      mark = now->first;
+      mark.whole = aligned && mark.from < mark.next;  // not behind the epoch's last sample
+      mark.position = mark.next = mark.from;
+      mark.last = mark.padding = false;
+      mark.disordered = now->last.disordered;
+      mark.taken = static_cast<std::uint32_t>(given + 1);
+      mark.window = window_id(options);
+    }
+    std::vector<T> items;
+    items.reserve(batches[given].size());
+    for (const std::size_t i : batches[given]) items.push_back(std::move(now->items[i]));
+    marked_batch<T> out(std::move(items), mark);
+    const bool emptied = ++given == batches.size();
+    if (emptied) {
+      aligned = now->last.whole;
+      now.reset();
+    }
+    co_yield give(out);
+  }
+}
+
+}  // namespace detail
+
+/// What bucket_by_length() returns.
+template <class Length>
+class bucket_stage : public detail::library_stage {
+ public:
+  bucket_stage(Length length_of, const bucket_options& options)
+      : length_of_(std::move(length_of)), options_(detail::checked(options)) {}
+
+  template <class T>
+  stream<marked_batch<T>> operator()(async_generator<T> source) && {
+    if constexpr (!std::is_invocable_r_v<std::size_t, const Length&, const T&>) {
+      static_assert(detail::never_v<T>,
+                    "bucket_by_length calls length_of(item): it must take a const item& and return "
+                    "a whole number");
+      return {};
+    } else {
+      return stream<marked_batch<T>>(
+                 detail::bucket_items<T, Length>(std::move(source), std::move(length_of_), options_))
+          .named("bucket_by_length")
+          .bounded(2 * options_.window, options_.bytes)
+          .windowed(detail::window_id(options_));
+    }
+  }
+
+ private:
+  Length length_of_;
+  bucket_options options_;
+};
+
+/// A stage that makes batches of items of about one length, so that little of them is padding:
+///
+///     clips | bucket_by_length([](const clip& c) { return c.waves.size(); }, {.batch = 32}) | to_device(copies)
+///
+/// Each `window` items that come one after the other are sorted by length and cut into batches, which leave in random
+/// order. So the order is a pure function of the seed, the epoch, the options and the items and their lengths. A batch
+/// ends when it is full (`batch`), when one item more would make it larger than max_tokens, and at an edge; an item
+/// longer than max_tokens is a batch alone. With `batch` alone, and as many items in every epoch on every rank, as
+/// epochs() makes them, ranks have equally many batches, and at the same step batches of about the same length; with
+/// max_tokens or edges they have not (equal_batches). What only fills an epoch up has length 0.
+///
+/// A window is of one epoch, where items say theirs (mark_of()). pipeline_run::state() holds behind every batch: inside
+/// a window it is where the window begins, and how many of its batches were taken. A resume reads that window again,
+/// and goes on with the very next batch; it must have the same options here and, inside a window, the same number of
+/// ranks and epochs_options::batch.
+///
+/// Concurrency: none; the next window is filled while this one is handed on, by as many items as leave. Bound: two
+/// windows. The first batch comes when the first window is full. Items are compacted as buffer() does. Errors of the
+/// source, and what length_of throws, end the stream and drop both windows. Throws configuration_error without .batch
+/// and .max_tokens, and for a window that is no multiple of .batch.
+template <class Length>
+bucket_stage<Length> bucket_by_length(Length length_of, const bucket_options& options) {
+  return bucket_stage<Length>(std::move(length_of), options);
+}
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/impl/bucket_by_length.ipp>
+#endif
