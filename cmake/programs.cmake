@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name (unless the
-# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, Google Benchmark, libtorch.
+# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, Google Benchmark, libtorch,
+# SentencePiece, recordings.
 # A program whose needs are missing is left out and named in the configure output.
 
 file(GLOB programs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -40,6 +41,19 @@ foreach(source IN LISTS programs)
     if(NOT Torch_FOUND)
       set(reason "it needs libtorch (Debian: libtorch-dev)")
     endif()
+  endif()
+  if(includes MATCHES "<sentencepiece_processor.h>")
+    find_package(PkgConfig QUIET)
+    if(PkgConfig_FOUND)
+      pkg_check_modules(sentencepiece QUIET IMPORTED_TARGET sentencepiece)
+    endif()
+    list(APPEND libraries PkgConfig::sentencepiece)
+    if(NOT TARGET PkgConfig::sentencepiece)
+      set(reason "it needs SentencePiece (Debian: libsentencepiece-dev)")
+    endif()
+  endif()
+  if(NOT TARGET millrace::audio AND includes MATCHES "<sndfile.h>|audio.hpp")
+    set(reason "${millrace_audio_WHY}")
   endif()
   if(NOT TARGET millrace::s3_server AND includes MATCHES "millrace/testing/s3_server/")
     set(reason "${millrace_s3_server_WHY}")

@@ -58,6 +58,24 @@ def quickstart(program, gpu_probe=None):
     require("images/s" in text and "write_rows" in text and "next item: p50" in text, "the stage table")
 
 
+def speech(program):
+    text = run([program])
+    require("480 words, 480 heard right" in text, "the words")
+    require(len(re.findall(r"epoch \d: 174 s of sound", text)) == 2, "the sound of an epoch")
+
+
+def language_model(program):
+    epochs = re.findall(r"epoch \d: loss ([0-9.]+), (\d+) tokens", run([program]))
+    losses = [float(loss) for loss, _ in epochs]
+    require(len(losses) == 2 and losses[1] < losses[0] < 2, "a loss that does not fall")
+    require(all(abs(int(n) - int(epochs[0][1])) < 2000 for _, n in epochs) and int(epochs[0][1]) > 50000, "the tokens")
+
+
+def imagenet(program):
+    right = re.findall(r"epoch \d: top-1 ([0-9.]+)% of 40 images", run([program]))
+    require(right == ["100.0"] * 3, "three epochs")
+
+
 def write_samples(path, mode, count):
     with tarfile.open(path, mode) as tar:
         for i in range(count):
@@ -129,5 +147,6 @@ def epochs(program):
 
 
 if __name__ == "__main__":
-    examples = (own_stage, training_loop, train_libtorch, quickstart, ranks, local_tars, text_lines, checkpoint, epochs)
+    examples = (own_stage, training_loop, train_libtorch, speech, language_model, imagenet, quickstart, ranks, local_tars,
+                text_lines, checkpoint, epochs)
     {f.__name__: f for f in examples}[sys.argv[1]](*sys.argv[2:])
