@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Recordings of mixed lengths, with what is said in them, become padded batches. The recordings are made here: a word's
-// letters are tones of a tenth of a second, in FLAC files of 22050 Hz, which are heard at 16000 Hz.
+// Recordings of mixed lengths, with what is said in them, become padded batches of about one length. The recordings are
+// made here: a word's letters are tones of a tenth of a second, in FLAC files of 22050 Hz, which are heard at 16000 Hz.
 //
 //   example_speech
 //
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <millrace/decode/decode_audio.hpp>
+#include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
 
@@ -81,7 +82,8 @@ auto epoch_of(const mill::s3::client& s3, std::uint64_t epoch) {
   return s3.list("s3://speech/") | mill::shuffle_shards({.seed = 7, .epoch = epoch}) | mill::fetch(s3) |
          mill::untar() | mill::group_samples() | mill::shuffle({.window = 128, .seed = 7, .epoch = epoch}) |
          mill::decode_audio(sounds) | mill::map([](mill::audio_sample a) { return utterance(std::move(a)); }) |
-         mill::batch(16) | mill::to_device(mill::host_device());
+         mill::bucket_by_length([](const utterance& u) { return u.heard.sound.frames; }, {.batch = 16, .seed = 7}) |
+         mill::to_device(mill::host_device());
 }
 
 /// In place of a model: what it hears, by counting how often the wave goes upwards through zero.
