@@ -35,7 +35,9 @@ build() {
     tests+=("$work/$(basename "$test").o")
   done
   "${kernels[@]}" -std=c++20 "$source/tests/cuda/kernels.cu" -o "$work/kernels.o"
-  "${link[@]}" "${tests[@]}" "$work/kernels.o" -o "$to/test_cuda_gpu" -lCatch2WithMain -luring "${runtime[@]}"
+  "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/normalise.cu" -o "$work/normalise.o"
+  "${link[@]}" "${tests[@]}" "$work"/{kernels,normalise}.o -o "$to/test_cuda_gpu" -lCatch2WithMain -luring \
+    "${runtime[@]}"
   "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
   "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
   "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/bench.o"

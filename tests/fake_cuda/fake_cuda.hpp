@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -72,6 +74,45 @@ void kernel(cudaStream_t stream, const void* device_memory, std::size_t n, std::
 void kernel_write(cudaStream_t stream, void* device_memory, std::size_t n, unsigned char value);
 /// A kernel on `stream` that fails: once its turn has come the code is sticky, and whatever call comes next tells.
 void kernel_fault(cudaStream_t stream, cudaError_t code);
+/// What a kernel uses, said by who knows it: each pointer becomes that of the bytes that the model keeps for it.
+class kernel_memory {
+ public:
+  struct range {
+    const void* address;
+    std::size_t size;
+    bool write;
+  };
+  using find_bytes = std::function<void*(const range&)>;
+
+  explicit kernel_memory(find_bytes find) : find_(std::move(find)) {}
+  template <class T>
+  void reads(const T*& at, std::size_t bytes) {
+    at = static_cast<const T*>(find_({at, bytes, false}));
+  }
+  void writes(void*& at, std::size_t bytes) { at = find_({at, bytes, true}); }
+
+ private:
+  find_bytes find_;
+};
+
+namespace detail {
+using bound_kernel = std::function<void()>;
+using bind_kernel = std::function<bound_kernel(const void* argument, kernel_memory& memory)>;
+void know_kernel(const void* function, bind_kernel bind);
+}  // namespace detail
+
+/// Tells cudaLaunchKernel() of a kernel of one argument, and what it uses: late, and checked like any other access.
+template <class Argument>
+bool know_kernel(void (*kernel)(Argument), void (*uses)(Argument&, kernel_memory&)) {
+  detail::know_kernel(reinterpret_cast<const void*>(kernel), [kernel, uses](const void* from, kernel_memory& memory) {
+    Argument argument;
+    std::memcpy(&argument, from, sizeof argument);
+    uses(argument, memory);
+    return detail::bound_kernel([kernel, argument] { kernel(argument); });
+  });
+  return true;
+}
+
 /// The contents of device memory as they are now, whatever is pending. For looking at, not for ordering.
 std::string peek(const void* device_memory, std::size_t n);
 

@@ -5,13 +5,16 @@
 // toolkit's own header, which the compiler checks.
 
 #include <cstring>
+#include <map>
 #include <utility>
 
+#include "tests/cuda/blocks.hpp"
 #include "tests/fake_cuda/world.hpp"
 
 namespace {
 
 using millrace::fake_cuda::event;
+using millrace::fake_cuda::kernel_memory;
 using millrace::fake_cuda::mark;
 using millrace::fake_cuda::operation;
 using millrace::fake_cuda::place;
@@ -54,6 +57,11 @@ cudaError_t call_on(const char* name, cudaStream_t handle, Body body, bool gives
 
 cudaStream_t or_per_thread(cudaStream_t handle) { return handle == nullptr ? cudaStreamPerThread : handle; }
 
+std::map<const void*, millrace::fake_cuda::detail::bind_kernel>& kernels() {
+  static std::map<const void*, millrace::fake_cuda::detail::bind_kernel> known;
+  return known;
+}
+
 struct named_error {
   cudaError_t code;
   const char *name, *text;
@@ -95,6 +103,10 @@ cudaError_t entry_point(const char* symbol, void** function, cudaDriverEntryPoin
 }
 
 }  // namespace
+
+void millrace::fake_cuda::detail::know_kernel(const void* function, bind_kernel bind) {
+  kernels()[function] = std::move(bind);
+}
 
 extern "C" {
 
@@ -363,6 +375,30 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
     op.function = function;
     op.argument = argument;
     w.enqueue(s, std::move(op), "host function");
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 threads, void** arguments, std::size_t,
+                             cudaStream_t handle) {
+  return call_on("cudaLaunchKernel", handle, [&](world& w, stream& s) {
+    const auto known = kernels().find(function);
+    if (known == kernels().end()) return cudaErrorInvalidDeviceFunction;
+    if (!millrace::test::is_grid(grid, threads)) return cudaErrorInvalidConfiguration;
+    if (s.device != this_thread().device) return cudaErrorInvalidResourceHandle;
+    operation op;
+    op.kind = operation::kernel;
+    bool found = true;
+    kernel_memory memory([&](const kernel_memory::range& r) -> void* {
+      place at;
+      found = w.locate(r.address, r.size, "kernel", at) && found;
+      op.uses.push_back({at, r.size, r.write});
+      return at.bytes;
+    });
+    op.launch = [grid, threads, run = known->second(arguments[0], memory)] {
+      millrace::test::run_grid(grid, threads, run);
+    };
+    if (found) w.enqueue(s, std::move(op), "kernel");  // else it has been said what is wrong
     return cudaSuccess;
   });
 }

@@ -221,7 +221,7 @@ bool world::locate(const void* address, std::size_t size, const char* call, plac
   return true;
 }
 
-void world::use(stream& s, const place& p, std::size_t n, bool write, const char* what) {
+void world::note_use(stream& s, const place& p, std::size_t n, bool write, const char* what) {
   if (p.in == nullptr || n == 0) return;
   block& b = *p.in;
   std::erase_if(b.accesses, [this](const access& a) { return host.covers(a.stream, a.seq); });
@@ -247,8 +247,9 @@ void world::enqueue(stream& s, operation op, const char* what) {
   s.known.learn(host);
   if (op.kind == operation::wait) s.known.learn(op.at->known);
   s.known.upto[s.id] = s.seq;
-  if (op.kind == operation::copy || op.kind == operation::read) use(s, op.from, op.size, false, what);
-  if (op.kind == operation::copy || op.kind == operation::fill) use(s, op.to, op.size, true, what);
+  if (op.kind == operation::copy || op.kind == operation::read) note_use(s, op.from, op.size, false, what);
+  if (op.kind == operation::copy || op.kind == operation::fill) note_use(s, op.to, op.size, true, what);
+  for (const use& u : op.uses) note_use(s, u.at, u.size, u.write, what);
   s.tail.reset();
   s.queue.push_back(std::move(op));
 }
@@ -383,6 +384,12 @@ void world::run(operation& op) {
       return;
     case operation::read:
       if (op.look) op.look(op.from.bytes);
+      return;
+    case operation::kernel:
+      for (const use& u : op.uses) {
+        if (u.at.in != nullptr && u.at.in->freed) return;
+      }
+      op.launch();
       return;
     case operation::wait:
       return;

@@ -65,8 +65,15 @@ struct place {
   char* bytes = nullptr;
 };
 
+/// What a kernel does with a piece of memory.
+struct use {
+  place at;
+  std::size_t size = 0;
+  bool write = false;
+};
+
 struct operation {
-  enum kind_t { copy, fill, read, record, wait, host_function, fault } kind = copy;
+  enum kind_t { copy, fill, read, kernel, record, wait, host_function, fault } kind = copy;
   place to, from;
   std::size_t size = 0;
   int value = 0;
@@ -75,6 +82,8 @@ struct operation {
   std::string snapshot;  // of a pageable source, which the runtime stages at the call
   std::shared_ptr<mark> at;
   std::function<void(const void*)> look;  // of a kernel that reads
+  std::vector<use> uses;                  // of a kernel that was launched
+  std::function<void()> launch;
   cudaHostFn_t function = nullptr;
   void* argument = nullptr;
 };
@@ -161,7 +170,7 @@ class world {
     cudaError_t code;
     bool sticky;
   };
-  void use(stream& s, const place& p, std::size_t n, bool write, const char* what);
+  void note_use(stream& s, const place& p, std::size_t n, bool write, const char* what);
   void advance(stream& s);
   void run(operation& op);
   stream* by_id(int id);

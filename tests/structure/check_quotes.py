@@ -143,7 +143,7 @@ def main():
     files = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in names}
     wrong = [("README.md", what) for what in findings((root / "README.md").read_text(encoding="utf-8"), files)]
 
-    code = {p: p.read_text(encoding="utf-8") for p in sorted((root / "docs/guide/code").glob("*.cpp"))}
+    code = {p: p.read_text(encoding="utf-8") for p in sorted((root / "docs/guide/code").glob("*.c*"))}
     tree = [p for top in ("include", "tests", "examples", "docs/guide/code") for p in sorted((root / top).rglob("*"))
             if p.suffix in (".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake")]
     words = set(re.findall(r"\w+", "\n".join(p.read_text(encoding="utf-8") for p in tree)))

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/cuda/blocks.hpp"
 #include "tests/threaded_cuda/machine.hpp"
 
 namespace {
@@ -485,9 +486,11 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 threads, void
   return call_on("cudaLaunchKernel", handle, [&](machine& m, machine::lock&, stream& s) {
     const auto known = m.kernels.find(function);
     if (known == m.kernels.end()) return cudaErrorInvalidDeviceFunction;
-    if (grid.x * grid.y * grid.z != 1 || threads.x * threads.y * threads.z != 1) return cudaErrorInvalidConfiguration;
+    if (!millrace::test::is_grid(grid, threads)) return cudaErrorInvalidConfiguration;
     if (s.device != this_thread().device) return cudaErrorInvalidResourceHandle;
-    return m.enqueue(s, work("a kernel", {}, [run = known->second(arguments[0])](rng&) { run(); }));
+    return m.enqueue(s, work("a kernel", {}, [grid, threads, run = known->second(arguments[0])](rng&) {
+                       millrace::test::run_grid(grid, threads, run);
+                     }));
   });
 }
 

@@ -15,8 +15,8 @@
 /// in place of cudart. Written from the runtime's documentation alone: it shares no line with tests/fake_cuda.
 ///
 /// Every stream is a thread, which takes its work in order, with pauses drawn from a seed. Device memory is memory of
-/// the process, and a kernel is a function that the stream's thread calls: one block of one thread. Where CUDA promises
-/// little the model does little:
+/// the process, and a kernel is a function that the stream's thread calls, once for each thread of the grid, one after
+/// the other. Where CUDA promises little the model does little:
 /// - a copy from page-locked memory reads it when the stream gets there, in pieces; one from ordinary memory is staged
 ///   by the call. A copy to ordinary memory is asynchronous, too.
 /// - cudaFree and cudaFreeHost wait for nothing: the bytes are overwritten at once, and not used again. cudaFreeAsync

@@ -105,6 +105,13 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_COROUTINE_BODY template <class>
 #endif
 
+/// Before a function that kernels call too, in a .cu. It uses nothing of the standard library but types.
+#if defined(__CUDACC__)
+#define MILLRACE_HOST_DEVICE __host__ __device__
+#else
+#define MILLRACE_HOST_DEVICE
+#endif
+
 /// A broken invariant of the library, or a misuse that only a destructor finds: says so and aborts, in every build.
 /// Other misuse is usage_error. Used only off the per-item paths.
 #define MILLRACE_ASSERT(condition, message) \

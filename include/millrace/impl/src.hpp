@@ -51,6 +51,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/impl/labelled_image.ipp>
 #include <millrace/decode/impl/npy.ipp>
 #include <millrace/decode/impl/parse_label.ipp>
+#include <millrace/decode/impl/write_image.ipp>
 #include <millrace/feed/impl/check_ranks.ipp>
 #include <millrace/flow/detail/impl/compactor.ipp>
 #include <millrace/flow/detail/impl/failures.ipp>
@@ -77,6 +78,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/impl/device_batch.ipp>
 #include <millrace/device/impl/fill_batches.ipp>
 #include <millrace/device/impl/host_batch.ipp>
+#include <millrace/device/impl/normalise_images.ipp>
 #include <millrace/device/impl/slot_store.ipp>
 #include <millrace/io/detail/impl/file_job.ipp>
 #include <millrace/io/detail/impl/file_part.ipp>

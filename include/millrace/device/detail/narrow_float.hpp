@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstdint>
+
+#include <millrace/base/compiler.hpp>
 
 namespace millrace::detail {
 
 /// The nearest number of 16 bits, ties to even; infinite beyond the largest. IEEE 754 binary16.
-constexpr std::uint16_t to_f16(float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
+MILLRACE_HOST_DEVICE constexpr std::uint16_t to_f16(float value) noexcept {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
   const std::uint32_t size = bits & 0x7fffffff;
   if (size > 0x7f800000) return static_cast<std::uint16_t>(sign | 0x7e00);
@@ -28,8 +29,8 @@ constexpr std::uint16_t to_f16(float value) noexcept {
 }
 
 /// The upper half of a float, rounded to nearest, ties to even.
-constexpr std::uint16_t to_bf16(float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
+MILLRACE_HOST_DEVICE constexpr std::uint16_t to_bf16(float value) noexcept {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
   if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <millrace/decode/crop.hpp>
+#include <millrace/decode/image.hpp>
+#include <millrace/device/collate.hpp>
+
+namespace millrace {
+
+/// For a collate() whose images have sizes of their own: writes one as it is, and what is to be taken of it, for
+/// normalise_images() to crop, mirror and resize where the batch is. The batch has NAME (ragged, u8), NAME_offsets and
+/// NAME_parts:
+///
+///     void collate(const photo& p, mill::sample_writer& out) {
+///       out.key(p.key);
+///       mill::write_image(out, "image", p.pixels, p.box, p.flipped);
+///       out.write("label", p.label);
+///     }
+///
+/// `box` is what image_crop::box() gives, or image_box(0, 0, width, height). Copies the pixels. Throws decode_error for
+/// an image that has not three channels, or not as many bytes as it says, or of which the box is no part.
+void write_image(sample_writer& out, const char* name, const image& i, const image_box& box, bool flipped = false);
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/impl/write_image.ipp>
+#endif
