@@ -7,15 +7,18 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/records/pack.hpp>
 #include <millrace/records/tokens.hpp>
+#include <millrace/tar/writer.hpp>
 
 #if __has_include(<simdjson.h>)
 #include <millrace/decode/json_reader.hpp>
@@ -52,7 +55,46 @@ auto training(const std::string& pattern) {
 }
 // end training
 
+// begin resumed
+auto resumed(const std::vector<mill::shard>& shards, const std::string& index, const std::string& saved) {
+  const auto encoded = [](mill::sample s) {
+    return mill::token_document(s.weight() == 0 ? std::vector<std::int32_t>() : encode(s["txt"].view()), s.mark);
+  };
+  return mill::epochs(mill::from_range(shards), mill::files(),
+                      {.seed = 7, .epochs = 3, .batch = 4, .resume = saved, .index_file = index}) |
+         mill::map_concurrent(encoded) | mill::pack(64) | mill::batch(2);
+}
+// end resumed
+
 }  // namespace
+
+TEST_CASE("the guide's program for text that is resumed goes on with the very next sequence", "[guide]") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "millrace-guide-packed";
+  std::filesystem::create_directories(folder);
+  std::string tar;
+  mill::tar::writer w(tar);
+  for (int i = 0; i < 40; ++i) w.add(std::to_string(i) + ".txt", std::string(static_cast<std::size_t>(i), 'a'));
+  w.finish();
+  std::ofstream(folder / "0.tar", std::ios::binary) << tar;
+  const std::vector<mill::shard> shards{mill::shard((folder / "0.tar").string())};
+  const std::string index = (folder / "index").string();
+  mill::runtime rt;
+  std::string saved;
+  std::size_t tokens = 0;
+  for (int part = 0; part < 2; ++part) {
+    auto run = rt.run(resumed(shards, index, saved));
+    std::size_t batches = 0;
+    for (const std::vector<mill::packed_sequence>& b : run) {
+      for (const mill::packed_sequence& s : b) {
+        for (const std::int32_t d : s.documents) tokens += d >= 0;
+      }
+      if (part == 0 && ++batches == 7) break;
+    }
+    saved = run.state();
+  }
+  CHECK(tokens == 3 * 40 * 39 / 2);
+  std::filesystem::remove_all(folder);
+}
 
 TEST_CASE("the guide's program for text packs every document that is good enough", "[guide]") {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "millrace-guide-text";

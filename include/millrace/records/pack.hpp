@@ -10,6 +10,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/device/collate.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -27,7 +28,9 @@ class packed_sequence {
       documents;  ///< of each token, which of the sequence's documents it is of: from 0; -1: padding
   /// 1 where a token can be learnt from those before it: 0 for the first of each document, and for padding.
   std::vector<std::uint8_t> mask;
+  epoch_mark mark;  ///< where the training stands behind it, where documents say their places
 
+  friend epoch_mark mark_of(const packed_sequence& s) noexcept { return s.mark; }
   friend std::size_t byte_size(const packed_sequence& s) noexcept { return s.tokens.size() * 9; }
 };
 
@@ -57,7 +60,8 @@ class packer {
  public:
   explicit packer(std::size_t length, pack_options options = {});
 
-  void add(std::span<const std::int32_t> document);
+  /// Without its first `left_out` tokens, the end behind it counted: those that an earlier packer has given.
+  void add(std::span<const std::int32_t> document, std::size_t left_out = 0);
   /// The next full sequence; nullopt where more documents are needed.
   std::optional<packed_sequence> next();
   /// No more documents come: the rest, as the options say.
@@ -81,19 +85,43 @@ class packer {
 namespace detail {
 
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_documents(async_generator<token_batch> in, packer into);
+MILLRACE_COROUTINE async_generator<packed_sequence> pack_marked(async_generator<token_document> in, packer into,
+                                                                bool ends, std::size_t length);
+/// epoch_mark::window behind sequences that end inside a document.
+constexpr std::uint32_t pack_window(bool ends) noexcept { return ends ? 0x7061636b : 0x7061636a; }
 
 }  // namespace detail
 
-/// Stage: batches of tokens -> sequences of `length` tokens, by a packer; documents go on over the ends of batches and
-/// shards. `lines() | tokens(encode) | pack(2048) | batch(16) | to_device(copies)`.
+/// What pack() returns.
+class pack_stage : public detail::library_stage {
+ public:
+  pack_stage(std::size_t length, pack_options options)
+      : length_(length), ends_(options.end.has_value()), into_(length, std::move(options)) {}
+  MILLRACE_COROUTINE stream<packed_sequence> operator()(async_generator<token_batch> in) &&;
+  MILLRACE_COROUTINE stream<packed_sequence> operator()(async_generator<token_document> in) &&;
+
+ private:
+  std::size_t length_;
+  bool ends_;
+  packer into_;
+};
+
+/// Stage: batches of tokens, or documents with a place in a training -> sequences of `length` tokens, by a packer;
+/// documents go on over the ends of batches, shards and epochs.
 ///
-/// Holds one batch of tokens and less than one sequence. To go on in another run where one ended between two batches,
-/// pack by a packer of your own, keep what its save() gives, and begin with `.rest`. Throws as packer does, at once.
-MILLRACE_COROUTINE inline auto pack(std::size_t length, pack_options options = {}) {
-  return [into = packer(length, std::move(options))](async_generator<token_batch> in) {
-    return stream<packed_sequence>(detail::pack_documents(std::move(in), into)).named("pack");
-  };
-}
+///     lines() | tokens(encode) | pack(2048) | batch(16) | to_device(copies)
+///     epochs(...) | map_concurrent([](sample s) { return token_document(encode(s["txt"]), s.mark); })
+///                 | pack(2048) | batch(16) | to_device(copies)
+///
+/// Of documents of epochs(), with one rank, pipeline_run::state() holds behind every sequence: it is where the document
+/// begins in which the sequence ends, and how many of its tokens were taken, so it has no tokens in it. A resume reads
+/// that document again, and goes on with the very next sequence; it must have the same length and `.end`. With several
+/// ranks, which hold rests of their own, state() refuses. Of lines, keep what save() of a packer of your own gives,
+/// and begin with `.rest`.
+///
+/// Holds one batch of tokens and less than one sequence. Throws as packer does, at once; in the pipeline,
+/// configuration_error where a state has taken more of a document than there is.
+inline pack_stage pack(std::size_t length, pack_options options = {}) { return pack_stage(length, std::move(options)); }
 
 }  // namespace millrace
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/records/lines.hpp>
@@ -34,6 +35,19 @@ class token_batch {
     return b.tokens.size() * sizeof(std::int32_t) + b.ends.size() * sizeof(std::size_t);
   }
   friend std::size_t sample_count(const token_batch& b) noexcept { return b.size(); }
+};
+
+/// The tokens of one document that has a place in a training: what a function of yours makes of a sample of epochs(),
+/// for pack().
+class token_document {
+ public:
+  token_document(std::vector<std::int32_t> its_tokens, const epoch_mark& its_mark)
+      : tokens(std::move(its_tokens)), mark(its_mark) {}
+  std::vector<std::int32_t> tokens;
+  epoch_mark mark;  ///< that of the sample
+
+  friend epoch_mark mark_of(const token_document& d) noexcept { return d.mark; }
+  friend std::size_t byte_size(const token_document& d) noexcept { return d.tokens.size() * sizeof(std::int32_t); }
 };
 
 namespace detail {

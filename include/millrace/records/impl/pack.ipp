@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -31,9 +33,12 @@ MILLRACE_INLINE packer::packer(std::size_t length, pack_options options)
   }
 }
 
-MILLRACE_INLINE void packer::add(std::span<const std::int32_t> document) {
-  if (document.empty()) return;
-  tokens_.insert(tokens_.end(), document.begin(), document.end());
+MILLRACE_INLINE void packer::add(std::span<const std::int32_t> document, std::size_t left_out) {
+  const std::size_t whole = document.empty() ? 0 : document.size() + (options_.end ? 1 : 0);
+  if (left_out > whole) detail::misused("a packer was told to leave out more than a document has");
+  if (left_out == whole) return;
+  const std::span<const std::int32_t> rest = document.subspan(std::min(left_out, document.size()));
+  tokens_.insert(tokens_.end(), rest.begin(), rest.end());
   if (options_.end) tokens_.push_back(*options_.end);
   ends_.push_back(tokens_.size());
 }
@@ -95,5 +100,93 @@ MILLRACE_COROUTINE_BODY async_generator<packed_sequence> pack_documents(async_ge
   if (rest) co_yield give(*rest);
 }
 
+/// Which documents the tokens are of that a packer holds, and so where the training stands behind what it gives.
+class packed_places {
+ public:
+  explicit packed_places(bool ends) noexcept : window_(pack_window(ends)) {}
+
+  /// The next document: `count` tokens that a packer took, after `taken` that it left out.
+  void add(const epoch_mark& mark, std::size_t count, std::size_t taken) {
+    added_ += count;
+    documents_.emplace_back(mark, added_, taken + count);
+  }
+  /// That of a sequence of the next `count` tokens.
+  epoch_mark give(std::size_t count) {
+    given_ += count;
+    while (!documents_.empty() && documents_.front().end <= given_) {
+      last_ = documents_.front().mark;
+      documents_.pop_front();
+    }
+    const bool inside = !documents_.empty() && documents_.front().taken(given_) != 0;
+    epoch_mark mark = inside ? documents_.front().mark : last_;
+    if (!mark.known) return mark;
+    mark.taken = 0;
+    // Each rank holds a rest of its own: of several, no place is that of all.
+    const bool alone = mark.padding || (mark.from == mark.position && mark.next == mark.position + 1);
+    mark.whole = mark.whole && alone;
+    if (!inside) return mark;
+    mark.position = mark.next = mark.from;
+    mark.last = false;
+    mark.taken = static_cast<std::uint32_t>(documents_.front().taken(given_));
+    mark.window = window_;
+    return mark;
+  }
+  epoch_mark finish() { return give(static_cast<std::size_t>(added_ - given_)); }
+
+ private:
+  struct place {
+    place(const epoch_mark& m, std::uint64_t e, std::size_t n) noexcept : mark(m), end(e), size(n) {}
+    epoch_mark mark;
+    std::uint64_t end;  // of all tokens that came
+    std::size_t size;   // with those that were taken before a resume
+    std::uint64_t taken(std::uint64_t given) const noexcept {
+      const std::uint64_t left = end - given;
+      return left >= size ? 0 : size - left;
+    }
+  };
+
+  std::uint32_t window_;
+  std::deque<place> documents_;
+  std::uint64_t added_ = 0, given_ = 0;
+  epoch_mark last_;
+};
+
+MILLRACE_COROUTINE_BODY async_generator<packed_sequence> pack_marked(async_generator<token_document> in, packer into,
+                                                                     bool ends, std::size_t length) {
+  packed_places places(ends);
+  for (;;) {
+    while (std::optional<packed_sequence> full = into.next()) {
+      full->mark = places.give(length);
+      co_yield give(*full);
+    }
+    std::optional<token_document> d = co_await in.next();
+    if (!d) break;
+    const std::size_t taken = d->mark.taken;  // before a resume
+    const std::size_t whole = d->tokens.empty() ? 0 : d->tokens.size() + (ends ? 1 : 0);
+    if (taken > whole) {
+      throw configuration_error("resume: the state has taken " + std::to_string(taken) +
+                                " tokens of a document that has " + std::to_string(whole));
+    }
+    into.add(d->tokens, taken);
+    places.add(d->mark, whole - taken, taken);
+  }
+  std::optional<packed_sequence> rest = into.finish();
+  if (rest) {
+    rest->mark = places.finish();
+    co_yield give(*rest);
+  }
+}
+
 }  // namespace detail
+
+MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_generator<token_batch> in) && {
+  return stream<packed_sequence>(detail::pack_documents(std::move(in), std::move(into_))).named("pack");
+}
+
+MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_generator<token_document> in) && {
+  return stream<packed_sequence>(detail::pack_marked(std::move(in), std::move(into_), ends_, length_))
+      .named("pack")
+      .windowed(detail::pack_window(ends_));
+}
+
 }  // namespace millrace

@@ -39,8 +39,9 @@ MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t 
                                         std::uint64_t world) {
   if (saved.taken == 0 || (window != 0 && saved.window == state_window(window, batch, world))) return;
   throw configuration_error("resume: the state is " + std::to_string(saved.taken) +
-                            " batches into a window of bucket_by_length(): it goes on with the same options of that "
-                            "stage, the same epochs_options::batch and the same number of ranks");
+                            " batches into a window of bucket_by_length(), or tokens into a document of pack(): it "
+                            "goes on with the same options of that stage, the same epochs_options::batch and the "
+                            "same number of ranks");
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
