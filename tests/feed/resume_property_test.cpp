@@ -24,6 +24,8 @@
 #include <vector>
 
 #include <millrace/feed/sample_mix.hpp>
+#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
@@ -156,6 +158,7 @@ class tally {
   std::uint64_t holes = 0;
   std::uint64_t states = 0;
   std::uint64_t samples = 0;
+  std::uint64_t window_stops = 0;  // without an index
 };
 
 /// A training from indexed shards. After each stop, and each fault, its ranks go on from the last state that all of
@@ -366,6 +369,165 @@ void listed_case(const dataset& data, rng& random, tally& seen) {
   data.store->delay_us = 0;
 }
 
+/// The order without an index, by its rule, from what the index knows of the shards: the keys of a rank's epoch.
+/// `whole`: how many samples of a shard can be had.
+names keys_by_rule(const dataset& data, const epochs_options& o, std::uint64_t epoch, const std::vector<shard>& list,
+                   const std::map<std::uint64_t, std::uint64_t>& whole) {
+  struct held_sample {
+    std::string key;
+    std::uint64_t bytes;
+  };
+  std::vector<std::vector<held_sample>> shards;
+  const shard_deal deal(list, o.seed, epoch, o.rank.world_size);
+  for (const std::size_t n : deal.of_rank(o.rank.index)) {
+    shards.emplace_back();
+    const shard_index& index = (*data.indexes)[n];
+    const auto known = whole.find(n);
+    const std::size_t count = known == whole.end() ? index.samples() : static_cast<std::size_t>(known->second);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t bytes = (index.end(i) - index.offset(i) + 511) / 512 * 512;
+      shards.back().push_back({"s" + std::to_string(n) + "/" + std::to_string(i), bytes});
+    }
+    std::reverse(shards.back().begin(), shards.back().end());
+  }
+  std::vector<std::vector<held_sample>*> open;
+  std::size_t opened = std::min(o.shards, shards.size());
+  for (std::size_t i = 0; i < opened; ++i) open.push_back(&shards[i]);
+  std::vector<held_sample> window;
+  std::size_t turn = 0;
+  names out;
+  const auto pull = [&] {
+    while (!open.empty() && open[turn]->empty()) {
+      if (opened < shards.size()) {
+        open[turn] = &shards[opened++];
+      } else {
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(turn));
+        if (turn == open.size()) turn = 0;
+      }
+    }
+    if (open.empty()) return;
+    window.push_back(open[turn]->back());
+    open[turn]->pop_back();
+    turn = (turn + 1) % open.size();
+  };
+  for (;;) {
+    for (int pulls = 0; !open.empty(); ++pulls) {
+      std::uint64_t bytes = 0;
+      for (const held_sample& s : window) bytes += s.bytes;
+      const bool first = out.empty() && window.size() < o.window / 10 && bytes < o.window_bytes / 10;
+      const bool room = window.size() < o.window && bytes < o.window_bytes && (out.empty() ? first : pulls < 2);
+      if (window.size() >= 2 && !room) break;
+      pull();
+    }
+    if (window.empty() || (o.take_batches != 0 && out.size() == o.take_batches * o.batch)) return out;
+    sample_rng random(o.seed, epoch, 0, out.size(), purpose::shuffle);
+    const auto slot = static_cast<std::size_t>(random.below(std::min(window.size(), o.window)));
+    out.push_back(window[slot].key);
+    window[slot] = window.back();
+    window.pop_back();
+  }
+}
+
+/// Without an index: each rank goes on from its own state, and says the states that it would have said.
+void window_case(const dataset& data, rng& random, tally& seen) {
+  data.store->delay_us = random.below(3) * 500;
+  const std::uint64_t shards_there = data.indexes->size();
+  epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
+  o.index = index_use::none;
+  o.uneven = true;
+  o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(shards_there, 3)));
+  o.batch = 1 + random.below(7);
+  o.shards = 1 + random.below(4);
+  o.window = 1 + random.below(40);
+  o.window_bytes = random.below(3) == 0 ? 1 + random.below(40000) : GiB;
+  o.take_batches = random.below(6) == 0 ? 1 + random.below(6) : 0;
+  const bool says_sizes = random.below(2) == 0;
+  const bool says_etags = random.below(2) == 0;
+  std::map<std::uint64_t, std::uint64_t> whole;  // of a shard that is broken
+  const std::uint64_t broken = random.below(shards_there);
+  const std::string broken_url = "mem:" + std::to_string(100 + broken) + ".tar";
+  const std::string as_it_was = data.store->objects.at(broken_url);
+  const shard_index& of_broken = (*data.indexes)[static_cast<std::size_t>(broken)];
+  if (random.below(4) == 0 && of_broken.samples() != 0) {
+    o.failures = {.then = on_failure::skip, .report = false};
+    const std::uint64_t at = random.below(of_broken.samples());
+    // The first header of a sample is damaged: those before it are whole.
+    data.store->objects[broken_url][static_cast<std::size_t>(of_broken.offset(static_cast<std::size_t>(at))) + 3] ^= 1;
+    whole[broken] = at == 0 ? 0 : at - 1;  // the one before may not have been whole
+  }
+  std::vector<shard> list;
+  for (const auto& [url, content] : data.store->objects) {
+    list.emplace_back(url, says_sizes ? std::optional<std::uint64_t>(content.size()) : std::nullopt,
+                      says_etags ? data.store->etag : std::string());
+  }
+  const auto run = [&](const epochs_options& how, std::size_t most, std::shared_ptr<const storage> store, bool slow) {
+    trained out;
+    std::vector<shard> shuffled = list;
+    permute(shuffled, random);
+    stream<sample> samples = epochs(from_range(std::move(shuffled)), store, how);
+    if (slow) samples = std::move(samples) | map_concurrent(work(random.next()), {.limit = 1 + random.below(6)});
+    testing::virtual_loop loop(random.next());
+    try {
+      block_on(loop, train(std::move(samples) | batch(how.batch), how.batch, most, UINT64_MAX, out));
+    } catch (const io_error&) {
+      ++seen.faults;
+      require(store != data.store, "a fault where there was none");
+    }
+    return out;
+  };
+  std::map<std::string, std::uint64_t> times;
+  for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
+    const trained all = run(o, SIZE_MAX, data.store, false);
+    require(all.ended, "a training does not end");
+    names keys;
+    for (std::uint64_t e = o.first_epoch; e < o.first_epoch + o.epochs; ++e) {
+      const names by_rule = keys_by_rule(data, o, e, list, whole);
+      for (const std::string& key : by_rule) keys.push_back(std::to_string(e) + ":" + key);
+      keys.resize((keys.size() + o.batch - 1) / o.batch * o.batch, "-");
+    }
+    names got;
+    for (const auto& b : all.batches) {
+      for (const auto& [at, key] : b) got.push_back(key == "-" ? key : std::to_string(at >> 32) + ":" + key);
+    }
+    require(got == keys, "the order is not that of the rule");
+    for (const std::string& key : got) require(key == "-" || ++times[key] == 1, key + " came twice");
+    seen.samples += got.size();
+    std::size_t done = 0;  // batches
+    for (std::string state; done < all.batches.size() || state.empty();) {
+      epochs_options how = o;
+      how.ahead = 1 + random.below(60);
+      how.bytes = 1 + random.below(MiB);
+      how.requests = 1 + random.below(20);
+      how.part = 1 + random.below(random.below(2) == 0 ? 3000 : MiB);
+      how.gap = random.below(3000);
+      how.resume = state;
+      std::shared_ptr<const storage> store = data.store;
+      if (random.below(3) == 0) {
+        store = std::make_shared<faulty_store>(store, random.below(30), random.below(2) == 0);
+        how.failures = {};
+        if (!whole.empty()) store = data.store;
+        if (!whole.empty()) how.failures = o.failures;
+      }
+      const std::size_t most = random.below(4) == 0 ? SIZE_MAX : 1 + random.below(12);
+      const trained part = run(how, most, store, random.below(3) == 0);
+      require(done + part.batches.size() <= all.batches.size(), "there is more behind a resume");
+      for (std::size_t b = 0; b <= part.batches.size(); ++b) {
+        if (b > 0) require(part.batches[b - 1] == all.batches[done + b - 1], "another batch behind a resume");
+        require(part.states[b] == all.states[done + b], part.states[b] + " is not " + all.states[done + b]);
+        ++seen.states;
+      }
+      done += part.batches.size();
+      state = part.states.back();
+      require(state.size() < 900 + 16 * o.window, "a state is too long");
+      ++seen.stops;
+      ++seen.window_stops;
+    }
+  }
+  data.store->objects[broken_url] = as_it_was;
+  data.store->delay_us = 0;
+  require(data.store->busy == 0, "requests were left behind");
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -383,6 +545,8 @@ TEST_CASE(
         mixed_case(random, seen);
       } else if (c % 16 == 6) {
         listed_case(data, random, seen);
+      } else if (c % 8 == 1) {
+        window_case(data, random, seen);
       } else {
         indexed_case(data, random, seen);
       }
@@ -393,18 +557,19 @@ TEST_CASE(
   if (cases >= 1000) {
     CHECK(seen.stops > cases);
     CHECK(seen.faults > cases / 4);
-    CHECK(seen.other_worlds > cases);
+    CHECK(seen.other_worlds > cases / 2);
+    CHECK(seen.window_stops > cases / 3);
     CHECK(seen.states > 4 * cases);
     CHECK(seen.holes > cases);
   }
   if (std::getenv("MILLRACE_PROPERTY_CASES") != nullptr) {
     std::printf(
         "seed %llu: %llu cases from %llu on, %llu stops, %llu faults, %llu times in another world, "
-        "%llu states, %llu samples, %llu holes\n",
+        "%llu states, %llu samples, %llu holes, %llu stops without an index\n",
         static_cast<unsigned long long>(seed), static_cast<unsigned long long>(cases),
         static_cast<unsigned long long>(first), static_cast<unsigned long long>(seen.stops),
         static_cast<unsigned long long>(seen.faults), static_cast<unsigned long long>(seen.other_worlds),
         static_cast<unsigned long long>(seen.states), static_cast<unsigned long long>(seen.samples),
-        static_cast<unsigned long long>(seen.holes));
+        static_cast<unsigned long long>(seen.holes), static_cast<unsigned long long>(seen.window_stops));
   }
 }

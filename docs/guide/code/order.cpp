@@ -81,6 +81,17 @@ mill::stream<mill::sample> training_of(mill::stream<mill::shard> list,
 }
 // end kept
 
+// begin streamed
+mill::stream<mill::sample> streamed(mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store,
+                                    const std::string& saved) {
+  mill::epochs_options o{.seed = 7, .epochs = 3, .batch = 4, .resume = saved};
+  o.index = mill::index_use::none;
+  o.shards = 8;     // read in turn, a sample each
+  o.window = 4096;  // samples that the next one is drawn from
+  return mill::epochs(std::move(list), store, o);
+}
+// end streamed
+
 // begin index
 std::vector<mill::sample_place> samples_of(const mill::index_set& set, std::uint64_t epoch, mill::rank r) {
   const mill::sample_order order(set.counts(), 7, epoch, {.slice = set.slice()});
@@ -268,6 +279,18 @@ TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]"
   std::size_t samples = 0;
   for (const int most : {2, 1000}) {
     auto run = rt.run(training_of(mill::shards("mem:10{0..2}.tar"), data.store, file, saved) | mill::batch(4));
+    for (int n = 0; n < most; ++n) {
+      const auto b = run.next();
+      if (!b) break;
+      for (const mill::sample& s : *b) samples += s.weight() != 0;
+    }
+    saved = run.state();
+  }
+  CHECK(samples == 3 * 18);
+  saved.clear();
+  samples = 0;
+  for (const int most : {2, 1000}) {  // without an index
+    auto run = rt.run(streamed(mill::shards("mem:10{0..2}.tar"), data.store, saved) | mill::batch(4));
     for (int n = 0; n < most; ++n) {
       const auto b = run.next();
       if (!b) break;

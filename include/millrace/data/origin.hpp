@@ -25,6 +25,9 @@ class origin {
   std::shared_ptr<const shard> from;  ///< the object, with the ETag that was read
   std::uint64_t offset = 0;           ///< of the item's first byte: in the object, or in the decompressed stream
   std::uint64_t ordinal = 0;          ///< 0 for the first item of the shard
+  /// Behind the item's last byte, where it is a sample that group_samples() made of a plain tar: the bytes between
+  /// offset and here are read again to have it again. 0: not known.
+  std::uint64_t end = 0;
 
   explicit operator bool() const noexcept { return from != nullptr; }
   const std::string& url() const noexcept {

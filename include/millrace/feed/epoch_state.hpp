@@ -15,6 +15,10 @@
 
 namespace millrace {
 
+namespace detail {
+class window_state;
+}
+
 /// Where a training stands in the canonical order: one number, the position that all ranks together have reached in the
 /// epoch, and beside it what fixes the order, so that another one is not taken for it. What pipeline_run::state()
 /// writes and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it.
@@ -51,6 +55,7 @@ class epoch_state {
   friend bool operator==(const epoch_state&, const epoch_state&) = default;
 
  private:
+  friend class detail::window_state;  // has holes too
   std::string holes_text() const;
   bool read_holes(std::string_view text);
 };
@@ -96,6 +101,7 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<text::json_leaves> json = text::json_leaves::parse(text);
   if (!json) fail("the state is not one intact JSON document");
   if (json->find("millrace") != "epochs") fail("the state is not one of epochs()");
+  if (json->find("order")) fail("the state is of a training without an index: it goes on with index_use::none");
   const auto number = [&](const char* name) {
     const std::optional<std::string_view> digits = json->find(name);
     const std::optional<std::uint64_t> value = digits ? text::parse_decimal<std::uint64_t>(*digits) : std::nullopt;

@@ -16,7 +16,10 @@ namespace millrace {
 enum class index_use : unsigned char {
   build,     ///< from epochs_options::index_file; where there is none, it is made and written there
   required,  ///< from there; where there is none, that is an error
+  none,      ///< there is none: shards are read whole, and samples shuffled in a window; see epochs() of a list
 };
+
+class equal_batches;
 
 /// See epochs(). Texts are copied by it.
 struct epochs_options {
@@ -42,6 +45,14 @@ struct epochs_options {
   /// Empty: it is made for every run anew, and not kept.
   index_use index = index_use::build;
   std::string_view index_file = {};
+  // With index_use::none; these three are part of the order.
+  std::size_t shards = 8;                ///< read in turn, a sample each
+  std::size_t window = 4096;             ///< samples that the next one is drawn from; 1: they are not shuffled
+  std::size_t window_bytes = 512 * MiB;  ///< of those samples; a tenth of both is filled before the first one leaves
+  /// With index_use::none, what gives several ranks equally many batches; copied. Null: see .uneven.
+  const equal_batches* equal = nullptr;
+  /// With index_use::none and several ranks: each takes as many batches as its shards hold, and none waits for another.
+  bool uneven = false;
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
   /// What is done about samples that cannot be had: skip leaves an entry of weight 0 in their place, and .limit and
   /// .rate are of this rank's samples in this run. With several ranks, not on_failure::stop.

@@ -33,12 +33,31 @@ enum class uneven {
   drop,  ///< before the first step for which a rank has less than a full batch; what is left is not taken
 };
 
+class equal_batches;
+
 namespace detail {
+
+/// Throws configuration_error for ranks whose epochs would end at different steps.
+void check_ranks_end(const equal_batches* equal, bool uneven);
 
 /// What the stages of a pipeline and the thread that trains know of each other.
 class equal_state {
  public:
   equal_state(std::size_t b, uneven h, sum_over_ranks s) : batch(b), how(h), sum(std::move(s)) {}
+
+  /// Of epochs(), for a run.
+  void begin(const millrace::rank& mine, std::uint64_t of_seed, std::uint64_t from_epoch, std::uint64_t to_epoch) {
+    if (std::exchange(begun, true)) throw usage_error("epochs: .equal is for one run, and was given to another");
+    rank = mine;
+    seed = of_seed;
+    first_epoch = from_epoch;
+    end_epoch = to_epoch;
+  }
+  /// The run begins behind so many samples of an epoch.
+  void go_on(std::uint64_t epoch, std::uint64_t samples) {
+    first_epoch = epoch;
+    before = samples;
+  }
 
   const std::size_t batch;
   const uneven how;
@@ -48,6 +67,7 @@ class equal_state {
   millrace::rank rank;
   std::uint64_t seed = 0;
   std::uint64_t first_epoch = 0;
+  std::uint64_t before = 0;  // samples of this rank in it, before the run
   std::uint64_t end_epoch = 0;
   // Of epochs(), before its first shard; read behind the first batch:
   hash128 list;
@@ -61,7 +81,8 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
   if (!shared->begun) throw usage_error("equal_batches: epochs() was not given it: say .equal there");
   std::optional<Sample> next = co_await in.next();
   for (std::uint64_t epoch = shared->first_epoch; epoch != shared->end_epoch; ++epoch) {
-    std::uint64_t samples = 0;
+    std::uint64_t samples = epoch == shared->first_epoch ? shared->before : 0;
+    std::uint64_t reached = samples;  // of the source's own position
     for (std::size_t given = 0;;) {  // entries of the step
       const bool over = shared->over.load(std::memory_order_acquire) > epoch;
       const bool here = next && next->mark.epoch == epoch;
@@ -74,6 +95,7 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
       if (here) {
         s = std::move(*next);
         ++samples;
+        reached = s.mark.next;
       } else {
         s.mark.padding = true;
         // The first batch of nothing: whoever takes it must be able to say that there will be no more.
@@ -87,6 +109,7 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
       s.mark.seed = shared->seed;
       s.mark.epoch = epoch;
       s.mark.position = samples;
+      s.mark.next = reached;
       s.mark.whole = given == 0;
       co_yield give(s);
       if (here) next = co_await in.next();
@@ -120,7 +143,8 @@ class equal_run {
  public:
   using value_type = typename decltype(std::declval<Run&>().next())::value_type;
 
-  equal_run(Run& run, std::shared_ptr<detail::equal_state> shared) : run_(&run), shared_(std::move(shared)) {
+  equal_run(Run& run, std::shared_ptr<detail::equal_state> shared)
+      : run_(&run), shared_(std::move(shared)), samples_(shared_->before) {
     shared_->taken.store(true, std::memory_order_release);
   }
 
@@ -223,7 +247,7 @@ class equal_run {
   std::shared_ptr<detail::equal_state> shared_;
   std::optional<value_type> current_;  // of the iterator
   std::uint64_t epoch_ = 0;            // of the latest item
-  std::uint64_t samples_ = 0;          // of this rank in it, so far
+  std::uint64_t samples_;              // of this rank in it, so far
   bool checked_ = false;
   bool ended_ = false;
 };
@@ -237,6 +261,8 @@ class equal_run {
 ///                     | mill::shuffle({.window = 4096}) | equal.fill() | mill::batch(256);
 ///     auto run = rt.run(std::move(training));
 ///     for (auto& batch : equal.of(run)) train(batch);
+///
+/// Where epochs() is given the store too (index_use::none), it does what fill() does.
 ///
 /// fill() stands in front of what makes batches, of the same size; nothing behind it may leave samples out. It fills up
 /// the last batch of an epoch, and goes on with batches of nothing (samples of weight() 0, without key, fields and
@@ -280,3 +306,7 @@ class equal_batches_door {
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/impl/equal_batches.ipp>
+#endif

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,12 +12,19 @@
 #include <vector>
 
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/late_position.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
+#include <millrace/feed/detail/window_position.hpp>
+#include <millrace/feed/detail/window_reader.hpp>
 #include <millrace/feed/epochs.hpp>
+#include <millrace/feed/equal_batches.hpp>
+#include <millrace/flow/detail/delivery.hpp>
+#include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/sample.hpp>
+#include <millrace/shards/shuffle_shards.hpp>
 
 namespace millrace {
 
@@ -38,6 +48,30 @@ namespace millrace {
 /// pipeline_run::batches() is known, and a state of another order refused, once the first sample is there; all else is
 /// as above. Errors, at the first sample: those of the list, of index_shard() and of the file; configuration_error for
 /// an empty list. A shard that cannot be indexed is an error, whatever options.failures bears later.
+///
+/// With index_use::none there is no index, and nothing is read twice: shards (plain tars) are read whole,
+/// options.shards of them in turn, and shuffled in a window of options.window samples.
+///
+///     auto training = mill::epochs(s3.list("s3://corpus/train/"), s3,
+///                                  {.seed = 7, .epochs = 90, .batch = 256, .resume = saved,
+///                                   .index = mill::index_use::none})
+///                     | mill::fill_batches(pool, decode);
+///
+/// The order depends on seed, epoch, list, the ranks' number, .shards, .window and .window_bytes, and on what the
+/// shards hold: not on timing, bounds or batches. In every epoch the shards are dealt anew to the ranks, by their
+/// listed bytes (shard_deal), so there must be as many as ranks. One rank's last batch of an epoch is filled up;
+/// several ranks hold unequally many samples and need .equal, through whose of() their batches are taken (fill() is
+/// done here), or .uneven.
+///
+/// pipeline_run::state() is this rank's own: 7 to 10 bytes a sample of the window, none of theirs. A resume goes on
+/// with the very next sample: it reads each open shard from there on, and those samples by ranges that were in the
+/// window (.gap joins them); what the first batch needs comes first. It must be the same rank of as many, with the same
+/// list; at an epoch's beginning these may be others. A shard whose ETag is not that of the state is a changed_error.
+/// How many batches there are is not known. Behind bucket_by_length() there is a state between two windows, and none
+/// inside.
+///
+/// Memory: .window_bytes for the window, .bytes for what is read. Failures: with on_failure::skip a shard ends where it
+/// is broken, and counts as one sample lost, as how many it had is not known; what a resume reads again must be there.
 template <class Store>
 stream<sample> epochs(stream<shard> list, const Store& store, const epochs_options& options);
 
@@ -79,11 +113,114 @@ async_generator<Sample> deal_listed(async_generator<shard> list, std::shared_ptr
   while (std::optional<Sample> s = co_await samples.next()) co_yield give(*s);
 }
 
+/// The samples of epochs() without an index.
+template <class Sample>
+async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_ptr<const storage> store,
+                                     kept_epochs_options options, std::shared_ptr<window_position> position,
+                                     std::shared_ptr<equal_state> equal) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  const delivery<Sample> yielded = co_await this_delivery<Sample>();
+  std::vector<shard> all;
+  while (std::optional<shard> s = co_await list.next()) all.push_back(std::move(*s));
+  list = async_generator<shard>();
+  const epochs_options how = options.get();
+  const auto plan = std::make_shared<const window_plan>(std::move(all), how);
+  if (equal != nullptr) equal->list = plan->list;
+  window_order begin = position->begin(plan);
+  if (ex.runtime() != nullptr && begin.epoch() < plan->end_epoch) {
+    say_rank(how.rank, begin.numbers().size(), plan->shards.size());
+  }
+  failures bad(how.failures, ex, nullptr, "epochs");
+  window_reader<Sample> reader(std::move(begin), std::move(store), how, position, ex, stage, yielded);
+  const window_order& order = reader.order();
+  std::uint64_t given = 0;  // entries of the epoch in this run
+  while (order.epoch() < plan->end_epoch) {
+    reader.open_ahead();
+    const bool others_ended = equal != nullptr && equal->over.load(std::memory_order_acquire) > order.epoch();
+    if (order.over() || others_ended) {
+      reader.next_epoch();
+      given = 0;
+      continue;
+    }
+    if (order.pulls()) {
+      auto* const from = reader.asked();
+      while (from != nullptr && !from->pull.has_item() && !from->pull.ended()) co_await reader.changed().wait();
+      if (from != nullptr && from->pull.has_item()) {
+        reader.take();
+        continue;
+      }
+      if (const std::exception_ptr failure = from != nullptr ? from->pull.take_error() : nullptr) {
+        if (!bad.forgive(failure, item_place())) break;
+        reader.note_loss(failure);
+      }
+      reader.close();
+      continue;
+    }
+    reader.draw();
+    while (!reader.ready()) co_await reader.changed().wait();
+    Sample s = reader.leaving();
+    bad.succeeded();
+    ++given;
+    s.mark.position = s.mark.from = order.count() - 1;
+    s.mark.next = order.count();
+    s.mark.whole = true;
+    const bool over = order.over();
+    std::uint64_t lacking = 0;
+    if (over && equal == nullptr && how.pad) lacking = (how.batch - given % how.batch) % how.batch;
+    s.mark.last = over && equal == nullptr && lacking == 0;
+    epoch_mark mark = s.mark;
+    co_yield give(s);
+    for (; lacking > 0; --lacking) {
+      Sample filler;
+      mark.position = mark.from = mark.next;
+      mark.padding = true;
+      mark.last = lacking == 1;
+      filler.mark = mark;
+      co_yield give(filler);
+    }
+  }
+  bad.finish();
+  if (how.failures.report) say_losses(ex, position->lost());
+}
+
+/// Throws configuration_error for options that contradict each other without an index.
+void check_window_options(const epochs_options& options);
+
+template <class Store>
+stream<sample> windowed_epochs(stream<shard> list, const Store& store, const epochs_options& options) {
+  check_window_options(options);
+  std::optional<window_state> saved;
+  if (!options.resume.empty()) saved = window_state::parse(options.resume);
+  auto position = std::make_shared<window_position>(options, saved);
+  std::shared_ptr<equal_state> equal;
+  if (options.equal != nullptr) {
+    equal = equal_batches_door::state(*options.equal);
+    if (equal->batch != options.batch) throw configuration_error("epochs: .batch is not that of .equal");
+    equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
+    if (saved) equal->go_on(saved->epoch, saved->position);
+  }
+  async_generator<sample> samples =
+      deal_windows<sample>(std::move(list).generator(), storage_of(store), kept_epochs_options(options), position,
+                           equal);
+  if (equal != nullptr) samples = fill_steps<sample>(std::move(samples), equal);
+  return stream<sample>(std::move(samples))
+      .named("epochs", "raise its .bytes or .shards")
+      .bounded(options.window, options.window_bytes)
+      .bounded("epochs, open shards", options.ahead, options.bytes)
+      .positioned(position)
+      .of_rank(options.rank.index);
+}
+
 }  // namespace detail
 
 template <class Store>
 stream<sample> epochs(stream<shard> list, const Store& store, const epochs_options& options) {
   detail::check_epochs_options(options);
+  if (options.index == index_use::none) return detail::windowed_epochs(std::move(list), store, options);
+  if (options.equal != nullptr || options.uneven) {
+    throw configuration_error("epochs: .equal and .uneven are for index_use::none: with an index batches are equal");
+  }
   if (!options.resume.empty()) static_cast<void>(epoch_state::parse(options.resume));
   std::shared_ptr<const storage> from = detail::storage_of(store);
   auto position = std::make_shared<detail::late_position>(options);
@@ -97,3 +234,7 @@ stream<sample> epochs(stream<shard> list, const Store& store, const epochs_optio
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/impl/listed_epochs.ipp>
+#endif

@@ -48,8 +48,9 @@ struct shard_epochs_options {
 /// The ranks' shards do not hold equally many samples. A training that waits for all ranks in every step would hang at
 /// the first end, so several ranks need .equal (equal_batches), or .uneven where they do not wait.
 ///
-/// What only an index gives: a known number of batches, and a state behind every one. A training goes on at an epoch's
-/// beginning, by .first_epoch.
+/// What only an index gives is a known number of batches. There is no state: a training goes on at an epoch's
+/// beginning, by .first_epoch. Where the shards are plain tars, epochs() of a list and a store, with index_use::none,
+/// has one.
 ///
 /// Bound: the list. Errors: those of the list; configuration_error for an empty list, for fewer shards than ranks, and,
 /// here, for options that contradict each other, and several ranks with neither .equal nor .uneven.

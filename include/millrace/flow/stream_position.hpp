@@ -13,7 +13,7 @@
 namespace millrace {
 
 /// How a source writes down where its training stands: what epochs() gives to its stream, and pipeline_run::state()
-/// asks. Immutable; any thread.
+/// asks. Any thread.
 class stream_position {
  public:
   virtual ~stream_position() = default;
@@ -23,6 +23,8 @@ class stream_position {
   /// The pipeline has windows of this number (stream::windowed), or none (0). Throws configuration_error where the
   /// source goes on inside a window of another one.
   virtual void check_window(std::uint32_t window) const = 0;
+  /// No state will be asked for that is before `delivered`: nothing of what led there need be kept.
+  virtual void passed(const epoch_mark& /*delivered*/) const {}
   /// Batches of an epoch on every rank; nothing where that is not known beforehand.
   virtual std::optional<std::uint64_t> batches() const = 0;
   /// What an epoch costs and gives, in a few lines for people, before anything is read; empty where that is not known.

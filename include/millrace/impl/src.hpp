@@ -65,6 +65,13 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/feed/detail/impl/late_position.ipp>
 #include <millrace/feed/detail/impl/listed_index.ipp>
+#include <millrace/feed/detail/impl/window_order.ipp>
+#include <millrace/feed/detail/impl/window_position.ipp>
+#include <millrace/feed/detail/impl/window_reader.ipp>
+#include <millrace/feed/detail/impl/window_state.ipp>
+#include <millrace/feed/detail/impl/words.ipp>
+#include <millrace/feed/impl/equal_batches.ipp>
+#include <millrace/feed/impl/listed_epochs.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/device/detail/impl/collated_fields.ipp>

@@ -113,8 +113,10 @@ class pipeline_run {
   }
 
   /// Where the training stands behind the item that the loop has in hand, whatever was made ahead of it: a text (JSON,
-  /// under 1 KB) for epochs_options::resume, to be kept beside the model. It is the same on all ranks that have taken
-  /// the same number of batches. Before the first item, that of the beginning; after the end too. Microseconds.
+  /// under 1 KB; without an index up to 16 bytes a sample of the window) for epochs_options::resume, to be kept beside
+  /// the model. With an index it is the same on all ranks that have taken the same number of batches, without one each
+  /// rank has its own. Before the first item, that of the beginning; after the end too. Microseconds, without an index
+  /// less than a millisecond.
   ///
   /// usage_error, with a sentence, where there is none: the pipeline does not begin with epochs(), or with several; a
   /// stage has changed the order (bucket_by_length() may), or makes items that say no mark_of(); with several ranks, a
@@ -122,7 +124,7 @@ class pipeline_run {
   std::string state() const {
     check();
     if (position_ == nullptr) {
-      detail::misused("state(): the pipeline does not begin with epochs() of an index, or with several");
+      detail::misused("state(): the pipeline does not begin with epochs() that is given a store, or with several");
     }
     if (any_ && !mark_.known) {
       detail::misused("state(): the items do not say where they stand: give their type a function mark_of()");
@@ -166,6 +168,7 @@ class pipeline_run {
   std::optional<T> fetch() {
     current_.reset();
     if (ended_) return std::nullopt;
+    if (position_ != nullptr) position_->passed(mark_);
     const std::int64_t asked = monotonic_ns();
     state_->account.asks(asked);
     std::optional<T> item;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <millrace/base/compiler.hpp>
@@ -27,8 +28,9 @@ struct fetch_options {
 
 namespace detail {
 
+/// `start`: the offset at which the reading of every object begins.
 MILLRACE_COROUTINE async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
-                                                       fetch_options options);
+                                                       fetch_options options, std::uint64_t start = 0);
 
 /// The stage object of fetch().
 class fetch_stage : public library_stage {

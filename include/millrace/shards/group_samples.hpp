@@ -2,18 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/member.hpp>
 #include <millrace/shards/sample.hpp>
+#include <millrace/shards/sample_name.hpp>
 
 namespace millrace {
 
 namespace detail {
 
-MILLRACE_COROUTINE async_generator<sample> group_members(async_generator<member> in);
+/// Puts a member into its sample, whose name it is known to have.
+void add_field(sample& s, const sample_name& name, member& m);
+
+/// `first`: the ordinal of the first sample, where the first shard is not read from its beginning.
+MILLRACE_COROUTINE async_generator<sample> group_members(async_generator<member> in, std::uint64_t first = 0);
 
 }  // namespace detail
 
@@ -32,7 +38,7 @@ MILLRACE_COROUTINE async_generator<sample> group_members(async_generator<member>
 /// the shard were handed on before; of a sample that was not whole yet nothing is.
 MILLRACE_COROUTINE inline auto group_samples() {
   return [](async_generator<member> in) {
-    return stream<sample>(detail::group_members(std::move(in))).named("group_samples");
+    return stream<sample>(detail::group_members(std::move(in), 0)).named("group_samples");
   };
 }
 

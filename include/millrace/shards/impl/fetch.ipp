@@ -37,7 +37,7 @@ namespace millrace::detail {
 class part_scheduler {
  public:
   MILLRACE_COROUTINE part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
-                                    fetch_options options, executor& ex, stage_record* stage);
+                                    fetch_options options, std::uint64_t start, executor& ex, stage_record* stage);
 
   /// The next piece in order; nullopt at the end. Its share of the bound is freed by the following call.
   MILLRACE_COROUTINE task<std::optional<chunk>> next();
@@ -55,8 +55,8 @@ class part_scheduler {
     spawned<piece> reading;
   };
   struct open_object {
-    open_object(shard s, bool is_first)
-        : info(std::make_shared<shard>(std::move(s))), etag(info->etag), first(is_first) {}
+    open_object(shard s, std::uint64_t start, bool is_first)
+        : info(std::make_shared<shard>(std::move(s))), etag(info->etag), first(is_first), next_offset(start) {}
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
@@ -66,7 +66,7 @@ class part_scheduler {
     const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
     std::string etag;          // of the version that is read; empty: not known yet
     const bool first;          // of all that have bytes
-    std::uint64_t next_offset = 0;
+    std::uint64_t next_offset;
     bool learning = false;  // the first part of an object of unknown size is under way
     std::unique_ptr<sequential_rest> rest;
     bool rest_ended = false;
@@ -107,6 +107,7 @@ class part_scheduler {
   async_generator<shard> in_;
   const std::shared_ptr<const storage> store_;
   const fetch_options options_;
+  const std::uint64_t start_;  // of what is read of each object
   executor& executor_;
   stage_record* const stage_;
   runtime_parts* const runtime_;
@@ -124,10 +125,11 @@ class part_scheduler {
 
 MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in,
                                                        std::shared_ptr<const storage> store, fetch_options options,
-                                                       executor& ex, stage_record* stage)
+                                                       std::uint64_t start, executor& ex, stage_record* stage)
     : in_(std::move(in)),
       store_(std::move(store)),
       options_(options),
+      start_(start),
       executor_(ex),
       stage_(stage),
       runtime_(ex.runtime()),
@@ -147,7 +149,7 @@ MILLRACE_COROUTINE_BODY task<std::optional<chunk>> part_scheduler::next() {
     issue();
     open_object& o = open_.front();
     if (o.jobs.empty()) {
-      if (o.complete()) co_return end_of_front(0, bytes());  // an object listed as empty
+      if (o.complete()) co_return end_of_front(start_, bytes());  // an object listed as empty
       co_await changed_.wait();
       continue;
     }
@@ -191,8 +193,9 @@ MILLRACE_INLINE chunk part_scheduler::end_of_front(std::uint64_t offset, bytes d
 
 MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) const noexcept {
   constexpr std::size_t smallest = 256 * KiB;
-  if (!o.first || o.rest || o.next_offset >= options_.part) return options_.part;
-  return std::min(options_.part, smallest + static_cast<std::size_t>(o.next_offset));
+  const std::uint64_t before = o.next_offset - start_;
+  if (!o.first || o.rest || before >= options_.part) return options_.part;
+  return std::min(options_.part, smallest + static_cast<std::size_t>(before));
 }
 
 MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
@@ -282,7 +285,7 @@ MILLRACE_INLINE void part_scheduler::check(open_object& o, const storage::part& 
     throw changed_error("the object changed while it was read: ETag " + o.etag + " became " + p.etag, at);
   }
   // Chunks show the shard to other threads: it is written before the first of them, and never again.
-  if (offset == 0 && o.info->etag.empty() && !o.etag.empty()) o.info->etag = o.etag;
+  if (offset == start_ && o.info->etag.empty() && !o.etag.empty()) o.info->etag = o.etag;
   if (p.rest) {
     if (o.learning) return;
     throw changed_error("the store stopped serving ranges of the object", at);
@@ -311,7 +314,7 @@ MILLRACE_COROUTINE_BODY task<void> part_scheduler::pull() {
                                   where{s->shown(), std::nullopt, std::string()});
       }
       const bool empty = s->size && *s->size == 0;  // a folder's name, in listings
-      open_.emplace_back(std::move(*s), !empty && !std::exchange(begun_, true));
+      open_.emplace_back(std::move(*s), start_, !empty && !std::exchange(begun_, true));
       issue();
       changed_.notify();
     }
@@ -324,10 +327,10 @@ MILLRACE_COROUTINE_BODY task<void> part_scheduler::pull() {
 
 MILLRACE_COROUTINE_BODY async_generator<chunk> fetch_chunks(async_generator<shard> in,
                                                             std::shared_ptr<const storage> store,
-                                                            fetch_options options) {
+                                                            fetch_options options, std::uint64_t start) {
   executor& ex = co_await this_executor();
   stage_record* const stage = co_await this_stage();
-  part_scheduler parts(std::move(in), std::move(store), options, ex, stage);
+  part_scheduler parts(std::move(in), std::move(store), options, start, ex, stage);
   for (;;) {
     auto c = co_await parts.next();
     if (!c) break;
@@ -343,7 +346,7 @@ MILLRACE_INLINE fetch_stage::fetch_stage(std::shared_ptr<const storage> store, f
 }
 
 MILLRACE_COROUTINE_BODY stream<chunk> fetch_stage::operator()(async_generator<shard> in) const {
-  return stream<chunk>(fetch_chunks(std::move(in), store_, options_))
+  return stream<chunk>(fetch_chunks(std::move(in), store_, options_, 0))
       .named("fetch", "raise its .window or .shards")
       .bounded(options_.shards, options_.bytes());
 }

@@ -16,7 +16,6 @@
 
 namespace millrace::detail {
 
-/// Puts a member into its sample, whose name it is known to have.
 MILLRACE_INLINE void add_field(sample& s, const sample_name& name, member& m) {
   if (s.fields.size() >= 4096) {  // each is compared with all
     throw archive_error("the sample has more than 4096 members", m.from.at(m.entry.name));
@@ -30,9 +29,11 @@ MILLRACE_INLINE void add_field(sample& s, const sample_name& name, member& m) {
     throw archive_error("the sample has two members with the extension \"" + extension + "\"", m.from.at(m.entry.name));
   }
   s.fields.emplace_back(std::move(extension), std::move(m.entry.body));
+  // In a plain tar a body begins at a block, and the next header at the next one.
+  if (m.entry.data_offset > m.from.offset) s.from.end = m.entry.data_offset + (m.entry.size + 511) / 512 * 512;
 }
 
-MILLRACE_COROUTINE_BODY async_generator<sample> group_members(async_generator<member> in) {
+MILLRACE_COROUTINE_BODY async_generator<sample> group_members(async_generator<member> in, std::uint64_t first) {
   sample current;
   bool open = false;
   std::shared_ptr<const shard> source;   // of the last sample that was opened
@@ -54,7 +55,7 @@ MILLRACE_COROUTINE_BODY async_generator<sample> group_members(async_generator<me
         open = false;
       }
       if (!open) {
-        if (source != m->from.from) handed_on = 0;
+        if (source != m->from.from) handed_on = std::exchange(first, 0);
         source = m->from.from;
         current = sample(std::string(name.key()), origin(source, m->from.offset, handed_on));
         if (source != nullptr && source->dealt) {

@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/feed/listed_epochs.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/feed/equal_batches.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/bucket_by_length.hpp>
+#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/loader/runtime.hpp>
+
+#include "tests/feed/epochs_data.hpp"
+#include "tests/feed/rank_threads.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+using test::dataset;
+using test::delivered;
+using test::delivered_by;
+
+namespace {
+
+std::vector<shard> list_of(const dataset& data) {
+  std::vector<shard> all;
+  for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
+  std::swap(all.front(), all.back());  // a list has no order that counts
+  return all;
+}
+
+epochs_options small(std::uint64_t epochs, std::size_t batch) {
+  epochs_options o{.seed = 3, .epochs = epochs, .batch = batch};
+  o.index = index_use::none;
+  o.shards = 3;
+  o.window = 20;
+  return o;
+}
+
+stream<sample> open(const dataset& data, const epochs_options& o) {
+  return epochs(from_range(list_of(data)), std::shared_ptr<const storage>(data.store), o);
+}
+
+std::vector<std::string> keys_of(const delivered& d) {
+  std::vector<std::string> out;
+  for (const auto& [position, key] : d.samples) out.push_back(std::to_string(position >> 32) + ":" + key);
+  return out;
+}
+
+std::uint64_t epoch_of_state(const std::string& text) { return detail::window_state::parse(text).epoch; }
+
+std::string failure_of(const dataset& data, const epochs_options& o) {
+  try {
+    delivered_by(open(data, o), o.batch);
+    return "no error";
+  } catch (const error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("without an index every sample comes once an epoch, shuffled, and the last batch is filled up") {
+  const dataset data({17, 20, 0, 9, 30}, 400);
+  const delivered got = delivered_by(open(data, small(2, 8)), 8);
+  CHECK(got.samples.size() == 2 * 76);
+  CHECK(got.padding == 2 * 4);
+  const std::vector<std::string> keys = keys_of(got);
+  CHECK(std::set<std::string>(keys.begin(), keys.end()).size() == 2 * 76);
+  CHECK(!std::is_sorted(keys.begin(), keys.begin() + 20));
+  CHECK(got.batches == std::vector<std::uint64_t>{10, 10});
+  CHECK_THAT(got.state, Contains("\"epoch\":2,\"position\":0,"));
+  // The same whatever the timing.
+  data.store->delay_us = 5000;
+  for (std::uint64_t seed = 1; seed < 4; ++seed) {
+    epochs_options o = small(2, 8);
+    o.ahead = 1 + 30 * seed;
+    CHECK(keys_of(delivered_by(open(data, o), 8, SIZE_MAX / 65536, seed)) == keys);
+  }
+  epochs_options one = small(1, 1);
+  one.window = one.shards = 1;
+  std::vector<std::string> in_order = keys_of(delivered_by(open(data, one), 1));
+  for (std::size_t i = 1; i < in_order.size(); ++i) {
+    const std::string& a = in_order[i - 1];
+    const std::string& b = in_order[i];
+    if (a.substr(0, 4) == b.substr(0, 4)) CHECK(std::stoi(a.substr(5)) + 1 == std::stoi(b.substr(5)));
+  }
+}
+
+TEST_CASE("a training without an index goes on with the very next sample, and reads little again") {
+  const dataset data({170, 200, 0, 90, 300, 250}, 3000);
+  epochs_options o = small(2, 8);
+  o.window = 100;
+  const std::vector<std::string> whole = keys_of(delivered_by(open(data, o), 8));
+  CHECK(whole.size() == 2 * 1010);
+  for (const std::size_t stop : {1, 20, 100, 126, 127, 128, 200, 254}) {
+    INFO("stopped behind batch " << stop);
+    const delivered first = delivered_by(open(data, o), 8, stop);
+    CHECK(first.state.size() < 700 + 16 * 100);
+    epochs_options later = o;
+    later.resume = first.state;
+    {
+      const stream<sample> again = open(data, later);
+      CHECK(again.position()->state(epoch_mark()) == first.state);
+    }
+    const delivered second = delivered_by(open(data, later), 8);
+    std::vector<std::string> both = keys_of(first);
+    for (std::string& key : keys_of(second)) both.push_back(std::move(key));
+    CHECK(both == whole);
+  }
+}
+
+TEST_CASE("a state without an index is refused, by name, where the order would be another") {
+  const dataset data({17, 20, 9, 30}, 400);
+  epochs_options o = small(2, 8);
+  const std::string state = delivered_by(open(data, o), 8, 3).state;
+  const auto refused = [&](auto change) {
+    epochs_options other = o;
+    other.resume = state;
+    change(other);
+    return failure_of(data, other);
+  };
+  CHECK(refused([](epochs_options&) {}) == "no error");
+  CHECK(refused([](epochs_options& x) { x.batch = 5; }) == "no error");
+  CHECK(refused([](epochs_options& x) { x.ahead = 7; }) == "no error");
+  CHECK_THAT(refused([](epochs_options& x) { x.seed = 4; }), Contains("its seed was 3 and is 4"));
+  CHECK_THAT(refused([](epochs_options& x) { x.shards = 2; }), Contains("open shards (.shards) was 3 and is 2"));
+  CHECK_THAT(refused([](epochs_options& x) { x.window = 21; }), Contains("its window was 20 and is 21"));
+  CHECK_THAT(refused([](epochs_options& x) { x.window_bytes = MiB; }), Contains("window's bytes"));
+  CHECK_THAT(refused([](epochs_options& x) {
+               x.rank = {.index = 1, .world_size = 2};
+               x.uneven = true;
+             }),
+             Contains("its rank was 0 and is 1"));
+  CHECK_THAT(refused([](epochs_options& x) { x.first_epoch = 1; }), Contains("in epoch 0, which is not one of this"));
+  CHECK_THAT(refused([](epochs_options& x) { x.index = index_use::build; }), Contains("without an index"));
+  for (const std::size_t at : {state.find("\"place\"") + 20, state.size() - 10}) {
+    std::string damaged = state;
+    damaged[at] = damaged[at] == 'A' ? 'B' : 'A';
+    epochs_options other = o;
+    other.resume = damaged;
+    CHECK_THAT(failure_of(data, other), Contains("\"place\" of the state is damaged"));
+  }
+  // Another version of a shard of the window, as the list says, and as only the store says.
+  data.store->etag = "\"v2\"";
+  CHECK_THAT(refused([](epochs_options&) {}), Contains("its ETag was \"v1\" and is \"v2\"") && Contains("mem:10"));
+}
+
+TEST_CASE("what a resume without an index reads is what was not delivered") {
+  const dataset data({300, 200, 90, 300, 250}, 3000);
+  std::uint64_t all = 0;
+  for (const auto& [url, content] : data.store->objects) all += content.size();
+  epochs_options o = small(1, 8);
+  o.window = 200;
+  for (const std::size_t stop : {10, 60, 120, 140}) {
+    INFO("stopped behind batch " << stop);
+    const delivered first = delivered_by(open(data, o), 8, stop);
+    std::uint64_t taken = 0;  // bytes of the archives
+    for (const auto& [position, key] : first.samples) {
+      const std::size_t n = static_cast<std::size_t>(key[1] - '0');
+      const auto i = static_cast<std::size_t>(std::stoul(key.substr(3)));
+      const shard_index& index = (*data.indexes)[n];
+      taken += (index.end(i) - index.offset(i) + 511) / 512 * 512;
+    }
+    for (const std::size_t gap : {0, 4000}) {
+      epochs_options later = o;
+      later.resume = first.state;
+      later.gap = gap;
+      data.store->read_bytes = data.store->requests = 0;
+      delivered_by(open(data, later), 8);
+      CHECK(data.store->read_bytes <= all - taken + 200 * gap);
+      CHECK(data.store->requests < (gap == 0 ? 230 : 120));
+    }
+  }
+}
+
+TEST_CASE("behind a resume a shard that is another version is refused, also where no list says its ETag") {
+  const dataset data({17, 20, 9, 30}, 400);
+  const auto unlisted = [&](const epochs_options& o) {
+    std::vector<shard> list;
+    for (const auto& [url, content] : data.store->objects) list.emplace_back(url);
+    return epochs(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
+  };
+  epochs_options o = small(2, 8);
+  const std::string state = delivered_by(unlisted(o), 8, 3).state;
+  o.resume = state;
+  CHECK(delivered_by(unlisted(o), 8).samples.size() == 2 * 76 - 24);
+  data.store->etag = "\"v2\"";
+  CHECK_THROWS_WITH(delivered_by(unlisted(o), 8), Contains("no longer the version \"v1\"") && Contains("mem:10"));
+  // The same version, and yet the sample is not where it was.
+  data.store->etag = "\"v1\"";
+  for (auto& [url, content] : data.store->objects) content = std::string(1536, '\0') + content;
+  CHECK_THROWS_AS(delivered_by(unlisted(o), 8), error);
+}
+
+TEST_CASE("the state of a run without an index stands behind the batch in hand, whatever was made ahead") {
+  const dataset data({170, 200, 0, 90, 300}, 500);
+  epochs_options o = small(2, 8);
+  o.window = 50;
+  std::vector<std::string> states;
+  std::vector<std::string> whole;
+  for (std::size_t n = 0; n < 40; ++n) states.push_back(delivered_by(open(data, o), 8, n).state);
+  whole = keys_of(delivered_by(open(data, o), 8));
+  runtime rt;
+  for (const std::size_t stop : {0, 1, 7, 39}) {
+    INFO("stopped behind batch " << stop);
+    std::vector<std::string> both;
+    std::string state;
+    {
+      auto run = rt.run(open(data, o) | batch(8), {.prefetch = 5});
+      std::size_t n = 0;
+      if (stop == 0) CHECK(epoch_of_state(run.state()) == 0);
+      if (stop != 0) {
+        for (const std::vector<sample>& b : run) {
+          for (const sample& s : b) both.push_back(std::to_string(s.mark.epoch) + ":" + s.key);
+          ++n;
+          if (n % 3 == 0 || n == stop) CHECK(run.state() == states[n]);
+          if (n == stop) break;
+        }
+      }
+      state = run.state();
+      CHECK(!run.batches());
+    }
+    epochs_options later = o;
+    later.resume = state;
+    auto run = rt.run(open(data, later) | batch(8), {.prefetch = 2});
+    CHECK(run.state() == state);
+    for (const std::vector<sample>& b : run) {
+      for (const sample& s : b) {
+        if (s.weight() != 0) both.push_back(std::to_string(s.mark.epoch) + ":" + s.key);
+      }
+    }
+    CHECK(both == whole);
+    CHECK_THAT(run.state(), Contains("\"epoch\":2,\"position\":0,"));
+  }
+}
+
+TEST_CASE("ranks without an index have equal batches, and go on together from the state of each") {
+  constexpr std::size_t world = 3;
+  for (const uneven how : {uneven::pad, uneven::stop, uneven::drop}) {
+    for (const std::size_t stop : {1, 9, 14, 18, 19, 25}) {
+      INFO("how " << static_cast<int>(how) << ", stopped behind batch " << stop);
+      std::vector<std::vector<std::string>> whole(world);
+      std::vector<std::vector<std::string>> both(world);
+      const auto train = [&](std::size_t r, test::thread_sum& sum, const std::string& saved, std::size_t most,
+                             std::vector<std::string>& out) {
+        const dataset data({60, 20, 0, 9, 30, 47, 55}, 400);
+        const equal_batches equal(4, how, std::ref(sum));
+        epochs_options o = small(2, 4);
+        o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = world};
+        o.equal = &equal;
+        o.resume = saved;
+        runtime rt;
+        auto run = rt.run(open(data, o) | batch(4));
+        auto together = equal.of(run);
+        std::string state = run.state();
+        for (const std::vector<sample>& b : together) {
+          for (const sample& s : b) {
+            out.push_back(s.weight() == 0 ? "-" : std::to_string(s.mark.epoch) + ":" + s.key);
+          }
+          state = run.state();
+          if (--most == 0) break;
+        }
+        return state;
+      };
+      test::thread_sum sum(world);
+      CHECK(test::on_ranks(world, [&](std::size_t r) { train(r, sum, "", SIZE_MAX, whole[r]); }) ==
+            std::vector<std::string>(world));
+      std::vector<std::string> states(world);
+      test::thread_sum before(world);
+      CHECK(test::on_ranks(world, [&](std::size_t r) { states[r] = train(r, before, "", stop, both[r]); }) ==
+            std::vector<std::string>(world));
+      test::thread_sum after(world);
+      CHECK(test::on_ranks(world, [&](std::size_t r) { train(r, after, states[r], SIZE_MAX, both[r]); }) ==
+            std::vector<std::string>(world));
+      CHECK(both == whole);
+      CHECK(whole[0].size() == whole[2].size());
+    }
+  }
+}
+
+TEST_CASE("where nobody says what was delivered, what a state needs is kept for a million samples, not for all") {
+  epochs_options o = small(1, 1);
+  detail::window_position position(o, std::nullopt);
+  std::vector<shard> list;
+  list.emplace_back("mem:1.tar", GiB, "v1");
+  const auto plan = std::make_shared<const detail::window_plan>(std::move(list), o);
+  detail::window_order order = position.begin(plan);
+  const auto mark_behind = [](std::uint64_t n) {
+    epoch_mark m;
+    m.known = true;
+    m.next = n;
+    return m;
+  };
+  std::uint64_t offset = 0;
+  const auto go_on = [&](std::uint64_t samples) {
+    while (order.count() < samples) {
+      if (order.pulls()) {
+        position.note(detail::window_order::event::taken(offset, offset + 512));
+        order.take(offset, offset + 512);
+        offset += 512;
+      } else {
+        position.note(detail::window_order::event::drawn());
+        order.draw();
+      }
+    }
+  };
+  go_on(1000);
+  CHECK_THAT(position.state(mark_behind(10)), Contains("\"position\":10,"));
+  go_on(2000000);
+  CHECK_THROWS_AS(position.state(mark_behind(500000)), usage_error);
+  const std::string state = position.state(mark_behind(2000000));
+  CHECK_THAT(state, Contains("\"position\":2000000,"));
+  CHECK(state.size() < 600);
+}
+
+TEST_CASE("options that contradict each other are refused where there is no index") {
+  const dataset data({3, 3}, 10);
+  const auto refused = [&](auto change) {
+    epochs_options o = small(1, 2);
+    change(o);
+    return failure_of(data, o);
+  };
+  CHECK_THAT(refused([](epochs_options& o) { o.index_file = "x"; }), Contains(".index_file"));
+  CHECK_THAT(refused([](epochs_options& o) { o.window = 0; }), Contains(".window"));
+  CHECK_THAT(refused([](epochs_options& o) { o.shards = 0; }), Contains(".shards"));
+  CHECK_THAT(refused([](epochs_options& o) { o.rank.world_size = 2; }), Contains(".uneven = true"));
+  CHECK_THAT(refused([](epochs_options& o) {
+               o.index = index_use::build;
+               o.uneven = true;
+             }),
+             Contains("index_use::none"));
+  CHECK_THAT(refused([](epochs_options& o) {
+               o.rank.world_size = 3;
+               o.uneven = true;
+             }),
+             Contains("2 shards for 3 ranks"));
+}
+
+TEST_CASE("behind buckets of lengths there is a state without an index between two windows, and a sentence inside") {
+  const dataset data({40, 37}, 300);
+  const epochs_options o = small(1, 4);
+  const auto training = [&](const epochs_options& how) {
+    return open(data, how) | bucket_by_length([](const sample& s) { return s.find("bin")->size(); },
+                                              {.batch = 4, .window = 16});
+  };
+  runtime rt;
+  auto run = rt.run(training(o));
+  std::string state;
+  for (int n = 1; n <= 8; ++n) {
+    REQUIRE(run.next());
+    if (n % 4 != 0) {
+      CHECK_THROWS_WITH(run.state(), Contains("only with an index"));
+    } else {
+      state = run.state();
+      CHECK_THAT(state, Contains("\"position\":" + std::to_string(4 * n) + ","));
+    }
+  }
+  epochs_options later = o;
+  later.resume = state;
+  auto again = rt.run(training(later));
+  while (const auto b = again.next()) {
+    const auto same = run.next();
+    REQUIRE(same);
+    REQUIRE(b->size() == same->size());
+    for (std::size_t i = 0; i < b->size(); ++i) CHECK(b->items[i].key == same->items[i].key);
+  }
+  CHECK(!run.next());
+}
