@@ -112,9 +112,10 @@ template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options) {
   detail::epochs_source source(std::move(indexes), detail::storage_of(store), options);
   auto position = std::make_shared<detail::epochs_position>(source);
+  const std::size_t kept = source.store->keeps();
   return stream<sample>(detail::deal_epochs<sample>(std::move(source)))
       .named("epochs", "raise its .bytes or .requests")
-      .bounded(options.ahead, options.bytes)
+      .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))
       .of_rank(options.rank.index);
 }

@@ -223,12 +223,13 @@ stream<sample> epochs(stream<shard> list, const Store& store, const epochs_optio
   }
   if (!options.resume.empty()) static_cast<void>(epoch_state::parse(options.resume));
   std::shared_ptr<const storage> from = detail::storage_of(store);
+  const std::size_t kept = from->keeps();
   auto position = std::make_shared<detail::late_position>(options);
   detail::listed_index index(from, options);
   return stream<sample>(detail::deal_listed<sample>(std::move(list).generator(), std::move(from), std::move(index),
                                                     detail::kept_epochs_options(options), position))
       .named("epochs", "raise its .bytes or .requests")
-      .bounded(options.ahead, options.bytes)
+      .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
       .positioned(position)
       .of_rank(options.rank.index);
 }

@@ -229,6 +229,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/s3/wire/detail/impl/xml_reader.ipp>
 #include <millrace/s3/wire/impl/error_document.ipp>
 #include <millrace/s3/wire/impl/list_page.ipp>
+#include <millrace/shards/impl/resident_storage.ipp>
 #include <millrace/shards/impl/s3_storage.ipp>
 #endif
 

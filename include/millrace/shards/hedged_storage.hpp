@@ -37,6 +37,7 @@ class basic_hedged_storage final : public storage {
 
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
+  std::size_t keeps() const noexcept override { return inner_->keeps(); }
   task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
     return inner_->check(std::move(object), std::move(etag));
   }

@@ -39,6 +39,11 @@ class object_check {
   virtual task<void> compare(std::uint64_t handed_on) = 0;
 };
 
+namespace detail {
+/// Of two bounds in bytes: their sum, or the largest number.
+inline std::size_t sum_of_bounds(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
+}  // namespace detail
+
 /// Reads objects by parts: a store behind `fetch`. Stateless towards its callers: read() may be called from several
 /// loops at once and for many parts at a time; each call runs on the executor that awaits it.
 class storage {
@@ -71,6 +76,9 @@ class storage {
   virtual task<std::unique_ptr<object_check>> check(shard /*object*/, std::string /*etag*/) const {
     return task<std::unique_ptr<object_check>>();
   }
+
+  /// The most bytes of objects that it keeps in memory beside what it is asked for: counted by run_options::budget.
+  virtual std::size_t keeps() const noexcept { return 0; }
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
   virtual bool may_be_sequential() const noexcept { return false; }

@@ -23,6 +23,7 @@ class storage_set final : public storage {
 
   bool serves(std::string_view url) const noexcept override { return find(url) != nullptr; }
   MILLRACE_INLINE bool may_be_sequential() const noexcept override;
+  MILLRACE_INLINE std::size_t keeps() const noexcept override;
   MILLRACE_INLINE task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                                   slab_pool slabs) const override;
   MILLRACE_INLINE task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;

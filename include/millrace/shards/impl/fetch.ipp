@@ -346,9 +346,10 @@ MILLRACE_INLINE fetch_stage::fetch_stage(std::shared_ptr<const storage> store, f
 }
 
 MILLRACE_COROUTINE_BODY stream<chunk> fetch_stage::operator()(async_generator<shard> in) const {
+  const std::size_t kept = store_->keeps();
   return stream<chunk>(fetch_chunks(std::move(in), store_, options_, 0))
       .named("fetch", "raise its .window or .shards")
-      .bounded(options_.shards, options_.bytes());
+      .bounded(options_.shards, sum_of_bounds(options_.bytes(), kept));
 }
 
 }  // namespace millrace::detail

@@ -22,6 +22,12 @@ MILLRACE_INLINE bool storage_set::may_be_sequential() const noexcept {
   return false;
 }
 
+MILLRACE_INLINE std::size_t storage_set::keeps() const noexcept {
+  std::size_t all = 0;
+  for (const auto& s : stores_) all = detail::sum_of_bounds(all, s->keeps());
+  return all;
+}
+
 MILLRACE_INLINE task<storage::part> storage_set::read(shard object, std::string etag, std::uint64_t offset,
                                                       std::size_t length, slab_pool slabs) const {
   const storage* s = find(object.url);

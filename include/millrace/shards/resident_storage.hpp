@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/shards/detail/storage_of.hpp>
+#include <millrace/shards/storage.hpp>
+
+namespace millrace {
+
+/// See resident().
+struct resident_options {
+  std::size_t bytes = 0;  ///< the most that is kept; must be given
+};
+
+/// A store in front of another one that keeps what was read. See resident().
+template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
+class basic_resident_storage final : public storage {
+ public:
+  basic_resident_storage(std::shared_ptr<const storage> inner, const resident_options& options)
+      : inner_(std::move(inner)), most_(options.bytes) {}
+
+  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
+  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
+  std::size_t keeps() const noexcept override { return most_; }
+  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
+    return inner_->check(std::move(object), std::move(etag));
+  }
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override;
+
+  /// Bytes that are kept now. Any thread.
+  std::size_t kept() const;
+  /// Lets all of them go, so that everything is read anew. Any thread.
+  void forget() const;
+
+ private:
+  struct object_kept {
+    std::string etag;
+    std::optional<std::uint64_t> total;
+    std::map<std::uint64_t, bytes> ranges;  // by their first byte; none overlap
+  };
+
+  /// What is kept of an answer: `pieces` one behind the other.
+  struct found {
+    part answer;
+    std::vector<bytes> pieces;
+  };
+
+  /// Nothing where not all of it is kept. A version that nobody wants any more goes.
+  std::optional<found> find(const shard& object, const std::string& etag, std::uint64_t offset,
+                            std::size_t length) const;
+  /// False where there was no room for all of it, the first time.
+  bool keep(const shard& object, std::uint64_t offset, const part& read) const;
+  void drop(object_kept& object) const noexcept;
+
+  const std::shared_ptr<const storage> inner_;
+  const std::size_t most_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::string, object_kept> objects_;  // by URL
+  mutable std::size_t kept_ = 0;
+  mutable bool said_ = false;  // that it is full
+};
+using resident_storage = basic_resident_storage<>;
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+extern template class basic_resident_storage<>;
+#endif
+
+namespace detail {
+
+MILLRACE_COROUTINE std::shared_ptr<const resident_storage> resident_storage_of(std::shared_ptr<const storage> inner,
+                                                                               const resident_options& options);
+
+}  // namespace detail
+
+/// A store that keeps what is read from `store` in host memory, and gives it from there the next time: the first epoch
+/// is read from the store, the others are not. `store` is a storage or what as_storage() takes.
+///
+///     const auto store = mill::resident(s3, {.bytes = 200 * mill::GiB});   // the program's, for all its runs
+///     auto training = mill::epochs(indexes, store, {.seed = 7, .epochs = 90, .batch = 256})
+///
+/// What is kept are the bytes of the objects, as the store gave them: order, states, augmentation and checks are those
+/// of the stages behind it, the same as without. A rank keeps what it reads itself: where each reads another share in
+/// every epoch, it takes more epochs until nothing is read.
+///
+/// Memory: `bytes` at most, which run_options::budget counts. What does not fit any more is read from the store in
+/// every epoch, and a line in the runtime's log says so, once. Nothing that is kept goes, but an object of which
+/// another version is asked for: it is the first epoch that is kept. Concurrency: any threads and loops; two that miss
+/// the same bytes at the same time both read them. Parts of an answer without ranges are not kept. Errors: those of the
+/// store; configuration_error where .bytes is 0.
+template <class Store>
+std::shared_ptr<const resident_storage> resident(const Store& store, const resident_options& options) {
+  return detail::resident_storage_of(detail::storage_of(store), options);
+}
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/impl/resident_storage.ipp>
+#endif
