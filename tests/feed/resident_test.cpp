@@ -127,7 +127,7 @@ TEST_CASE("any ranges of an object are those of the object", "[resident]") {
   }
   const auto all = [&] {
     std::string text;
-    for (const std::uint64_t at : {0, 4096}) {
+    for (const std::uint64_t at : {std::uint64_t(0), std::uint64_t(4096)}) {
       text += block_on(loop, store->read(object, {}, at, 4096, slab_pool(4096))).data.view();
     }
     return text;
