@@ -171,6 +171,45 @@ TEST_CASE("batches that were made ahead for an epoch that has ended are passed o
   }
 }
 
+TEST_CASE("a sample that cannot be decoded keeps its place in a batch: ranks have batches of equal size all the same") {
+  const batch_pool pool(batch_layout(4, {{"size", dtype::i64}}));
+  for (const bool throws : {true, false}) {
+    // Of shard 0 one sample of three; of shard 1 all.
+    const auto bad = [](const sample& s) { return s.key[1] == '1' || s.key.back() % 3 == 0; };
+    const auto write = [=](const sample& s, const batch_row& row) {
+      if (bad(s) && throws) throw archive_error("it cannot be decoded");
+      row.set("size", static_cast<std::int64_t>(s["txt"].size()));
+      row.key(s.key);
+      return !bad(s);
+    };
+    test::thread_sum sum(2);
+    std::vector<std::vector<std::size_t>> sizes(2);
+    std::vector<std::size_t> good(2, 0);
+    const std::vector<std::string> errors = test::on_ranks(2, [&](std::size_t r) {
+      const dataset data({23, 9}, 300);
+      shard_epochs_options o{.seed = 1, .epochs = 2};
+      o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = 2};
+      const equal_batches equal(4, uneven::pad, std::ref(sum));
+      o.equal = &equal;
+      runtime rt({.log = [](void*, const char*) {}});
+      auto run = rt.run(samples_of(data, o) | equal.fill() |
+                        fill_batches(pool, write, {.failures = {.then = on_failure::skip}}));
+      for (const host_batch& b : equal.of(run)) {
+        sizes[r].push_back(b.size());
+        for (std::size_t i = 0; i < b.size(); ++i) {
+          if (b.weights()[i] != 0) ++good[r];
+          if ((b.weights()[i] != 0) == b.keys()[i].empty()) throw std::runtime_error("the mask is wrong");
+        }
+      }
+    });
+    REQUIRE(errors == std::vector<std::string>(2));
+    CHECK(sizes == std::vector<std::vector<std::size_t>>(2, std::vector<std::size_t>(12, 4)));
+    std::size_t left = 0;
+    for (int i = 0; i < 23; ++i) left += std::to_string(i).back() % 3 == 0 ? 0 : 1;
+    CHECK(good[0] + good[1] == 2 * left);
+  }
+}
+
 TEST_CASE("an error of one rank is an error of all, in the same step") {
   test::thread_sum sum(3);
   std::vector<std::size_t> batches(3);

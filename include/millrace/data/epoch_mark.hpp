@@ -34,10 +34,11 @@ class epoch_mark {
   /// that could not be had.
   bool padding = false;
   bool disordered = false;  ///< of several: one came behind a later one
+  bool counted = false;     ///< all ranks take steps of equal size, of which this is an entry: equal_batches::fill()
 
-  /// Whether it has a place in the canonical order, which an index gives: then batches keep their sizes, whatever is
-  /// left out.
-  bool placed() const noexcept { return known && next != 0; }
+  /// Whether it has a place that no other item takes, in the canonical order of an index or in a step of equal_batches:
+  /// then batches keep their sizes, whatever is left out.
+  bool placed() const noexcept { return known && (next != 0 || counted); }
 
   /// Becomes the mark of all up to `later`.
   void join(const epoch_mark& later) noexcept {

@@ -105,7 +105,7 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
         }
       }
       given = (given + 1) % shared->batch;
-      s.mark.known = true;
+      s.mark.known = s.mark.counted = true;
       s.mark.seed = shared->seed;
       s.mark.epoch = epoch;
       s.mark.position = samples;
@@ -264,8 +264,10 @@ class equal_run {
 ///
 /// Where epochs() is given the store too (index_use::none), it does what fill() does.
 ///
-/// fill() stands in front of what makes batches, of the same size; nothing behind it may leave samples out. It fills up
-/// the last batch of an epoch, and goes on with batches of nothing (samples of weight() 0, without key, fields and
+/// fill() stands in front of what makes batches, of the same size. A sample that these leave out (fill_batches(), and
+/// batch() behind decode_images(), by on_failure::skip or by false) is an entry of weight 0 in its place; no other stage
+/// behind it may leave one out. It fills up the last batch of an epoch, and goes on with batches of nothing (samples of
+/// weight() 0, without key, fields and
 /// origin, as epochs() of an index makes them) until of() says that the epoch has ended. of() asks the ranks, once
 /// before each batch: whether this step is one more of the epoch, as `how` defines it. So a step is taken on all ranks
 /// or on none. What was made ahead for an epoch that has ended is passed over; shards of it that are not begun are not
