@@ -56,7 +56,7 @@ mill::stream<int> held(mill::async_generator<int> in) {
 /// One that takes a stream, and is made of others.
 mill::stream<int> in_parts(mill::stream<int> in) { return std::move(in) | held | mill::buffer({.items = 2}); }
 
-mill::stream<int> of_rank(std::uint32_t index) { return mill::stream(up_to(2)).of_rank(index); }
+mill::stream<int> of_rank(std::uint32_t index) { return mill::stream(up_to(2)).of_rank({.index = index, .world_size = 8}); }
 
 template <class T>
 std::string said_by(const mill::stream<T>& s) {
@@ -143,12 +143,12 @@ TEST_CASE("what is said before a stage goes on after it, whoever wrote the stage
 
 TEST_CASE("the rank that was declared first holds for the pipeline") {
   CHECK_FALSE(mill::iota(3).declared_rank());
-  const auto third = [](mill::async_generator<int> in) { return mill::stream(twice(std::move(in))).of_rank(3); };
-  CHECK((mill::iota(3) | third | twice | mill::take(1)).declared_rank() == 3u);
-  CHECK((of_rank(1) | third).declared_rank() == 1u);
-  CHECK(of_rank(1).of_rank(2).declared_rank() == 1u);
-  CHECK(mill::zip(mill::iota(2), of_rank(5), of_rank(6)).declared_rank() == 5u);
-  CHECK(mill::concat(up_to(2), of_rank(5)).declared_rank() == 5u);
+  const auto third = [](mill::async_generator<int> in) { return mill::stream(twice(std::move(in))).of_rank({.index = 3, .world_size = 8}); };
+  CHECK((mill::iota(3) | third | twice | mill::take(1)).declared_rank()->index == 3u);
+  CHECK((of_rank(1) | third).declared_rank()->index == 1u);
+  CHECK(of_rank(1).of_rank({.index = 2}).declared_rank()->index == 1u);
+  CHECK(mill::zip(mill::iota(2), of_rank(5), of_rank(6)).declared_rank()->index == 5u);
+  CHECK(mill::concat(up_to(2), of_rank(5)).declared_rank()->index == 5u);
   CHECK(of_rank(5).bounds().empty());
 }
 
@@ -232,7 +232,7 @@ TEST_CASE("a stream that was moved from says nothing and is refused with a sente
   refused([] { (void)mill::stream<int>().named("x", "y"); });
   refused([] { (void)mill::stream<int>().bounded(1, 1); });
   refused([] { (void)mill::stream<int>().bounded("x", 1, 1); });
-  refused([] { (void)mill::stream<int>().of_rank(1); });
+  refused([] { (void)mill::stream<int>().of_rank({}); });
   refused([] { (void)mill::stream<int>().keep(nullptr); });
   refused([] { (void)(mill::stream<int>() | mill::take(1)); });
   CHECK_FALSE(mill::stream<int>().generator());

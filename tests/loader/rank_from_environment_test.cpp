@@ -2,8 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loader/rank_from_environment.hpp>
 
+#include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/flow/iota.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/loader/detail/forgotten_launcher.hpp>
+#include <millrace/loader/runtime.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -14,15 +23,16 @@ namespace {
 
 using variables = std::map<std::string, std::string>;
 
-rank from(variables table) {
-  return rank_from_environment(environment(
+environment in(variables& table) {
+  return environment(
       [](void* context, const char* name) -> const char* {
         const auto& map = *static_cast<variables*>(context);
         const auto found = map.find(name);
         return found == map.end() ? nullptr : found->second.c_str();
       },
-      &table));
+      &table);
 }
+rank from(variables table) { return rank_from_environment(in(table)); }
 
 const variables torchrun{
     {"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "1"}};
@@ -163,4 +173,46 @@ TEST_CASE("what cannot be trusted is refused") {
   CHECK_THROWS_AS(from({{"MILLRACE_RANK", "2"}, {"MILLRACE_WORLD_SIZE", "2"}}), configuration_error);
   CHECK_THROWS_AS(from({{"MILLRACE_RANK", "-1"}, {"MILLRACE_WORLD_SIZE", "2"}}), configuration_error);
   CHECK_THROWS_AS(from({{"PMI_RANK", "99999999999"}, {"PMI_SIZE", "4"}}), configuration_error);
+}
+
+TEST_CASE("a process that believes to be alone is told of the launcher that started several") {
+  const auto told = [](const rank& said, variables table) { return detail::forgotten_launcher(said, in(table)); };
+  const rank alone;
+  CHECK(told(alone, {}).empty());
+  CHECK(told(alone, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).empty());
+  CHECK(told(alone, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}).empty());
+  CHECK(told(alone, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}}).empty());  // a batch script
+  CHECK(told(alone, {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}) ==
+        "millrace: this process reads as rank 0 of 1, so all of the data, but Open MPI says that it is rank 1 of 4: "
+        "unless that is meant, give epochs() rank_from_environment() as its .rank");
+  CHECK_THAT(told(alone, torchrun), Contains("torchrun says that it is rank 3 of 8"));
+  CHECK_THAT(told(alone, {{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}}),
+             Contains("Slurm says that it is rank 5 of 6"));
+  CHECK_THAT(told(alone, {{"RANK", "3"}, {"WORLD_SIZE", "8"}}), Contains("they may count machines"));
+  CHECK(told({.index = 3, .world_size = 8}, torchrun).empty());
+  CHECK(told({.index = 1, .world_size = 2}, torchrun).empty());  // groups of ranks
+}
+
+TEST_CASE("a run says once that its process was started by a launcher of several") {
+  std::vector<std::string> lines;
+  const auto add = [](void* all, const char* line) { static_cast<std::vector<std::string>*>(all)->push_back(line); };
+  const auto begin = [&](const rank* r) {
+    runtime rt({.log = add, .log_context = &lines});
+    auto numbers = stream(iota(3));
+    auto run = rt.run(r == nullptr ? std::move(numbers) : std::move(numbers).of_rank(*r));
+    CHECK(run.next() == 0);
+  };
+  ::setenv("OMPI_COMM_WORLD_RANK", "2", 1);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "977", 1);
+  const rank alone;
+  const rank one_of_them{.index = 2, .world_size = 977};
+  begin(nullptr);  // nobody speaks of ranks
+  begin(&one_of_them);
+  CHECK(lines.empty());
+  begin(&alone);
+  begin(&alone);
+  ::unsetenv("OMPI_COMM_WORLD_RANK");
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Contains("rank 0 of 1") && Contains("Open MPI says that it is rank 2 of 977"));
 }

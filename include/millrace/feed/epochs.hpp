@@ -117,7 +117,7 @@ stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& sto
       .named("epochs", "raise its .bytes or .requests")
       .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))
-      .of_rank(options.rank.index);
+      .of_rank(options.rank);
 }
 
 }  // namespace millrace

@@ -231,7 +231,7 @@ stream<sample> epochs(stream<shard> list, const Store& store, const epochs_optio
       .named("epochs", "raise its .bytes or .requests")
       .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
       .positioned(position)
-      .of_rank(options.rank.index);
+      .of_rank(options.rank);
 }
 
 }  // namespace millrace

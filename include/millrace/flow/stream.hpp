@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/data/rank.hpp>
 #include <millrace/flow/stream_position.hpp>
 
 namespace millrace {
@@ -30,7 +31,7 @@ namespace detail {
 /// What a pipeline says about itself, beside its name: joined by pipes, stage after stage.
 struct stream_description {
   std::vector<stage_bounds> bounds;   // sources first
-  std::optional<std::uint32_t> rank;  // the first one that was declared
+  std::optional<millrace::rank> rank;  // the first one that was declared
   std::shared_ptr<const stream_position> position;
   bool many_positions = false;  // of several sources: there is no state of them all
   std::uint32_t window = 0;     // see stream::windowed()
@@ -99,15 +100,15 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   /// What the stages up to this one have declared, sources first.
   std::vector<stage_bounds> bounds() const { return about_.bounds; }
 
-  /// Declares that the items are the share of process `index` among those that train together: run() shows the progress
-  /// of process 0 only.
-  stream of_rank(std::uint32_t index) && {
+  /// Declares that the items are the share of one process among those that train together: run() shows the progress of
+  /// process 0 only, and says where a launcher has started several and the one here believes that it is alone.
+  stream of_rank(const rank& r) && {
     promise(*this);
-    if (!about_.rank) about_.rank = index;
+    if (!about_.rank) about_.rank = r;
     return std::move(*this);
   }
   /// What of_rank() declared here or, first of all, in a stage before; nullopt when nobody did.
-  std::optional<std::uint32_t> declared_rank() const noexcept { return about_.rank; }
+  std::optional<rank> declared_rank() const noexcept { return about_.rank; }
 
   /// Declares how the source writes down its position, for pipeline_run::state().
   stream positioned(std::shared_ptr<const stream_position> position) && {

@@ -97,6 +97,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/io/impl/loop_thread.ipp>
 #include <millrace/io/impl/process.ipp>
 #include <millrace/io/impl/stream_socket.ipp>
+#include <millrace/loader/detail/impl/forgotten_launcher.ipp>
 #include <millrace/loader/detail/impl/progress_line.ipp>
 #include <millrace/loader/detail/impl/run_account.ipp>
 #include <millrace/loader/detail/impl/runtime_core.ipp>

@@ -11,11 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/environment.hpp>
 #include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/rank.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/budget.hpp>
 #include <millrace/loader/detail/item_samples.hpp>
+#include <millrace/loader/detail/forgotten_launcher.hpp>
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/loader/run_options.hpp>
@@ -52,12 +55,13 @@ class pipeline_run {
     if (!pipeline) detail::misused(detail::empty_run);
     const std::size_t spare = check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
     detail::stream_door::number(pipeline);
-    const std::optional<std::uint32_t> declared = pipeline.declared_rank();
+    const std::optional<rank> declared = pipeline.declared_rank();
+    if (declared) detail::say_launcher(*core_, *declared, process_environment());
     position_ = pipeline.position();
     if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
-    const std::uint32_t rank = given ? given->index : declared.value_or(0);
-    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, rank);
+    const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
+    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, shown);
     state_->account.begin();
     if (options.budget != 0) state_->account.sink()->spare_bytes = static_cast<std::int64_t>(spare);
     home_ = core_->move_in();

@@ -49,7 +49,7 @@ MILLRACE_COROUTINE inline auto shuffle_shards(shuffle_shards_options options = {
 MILLRACE_COROUTINE inline auto split_by_rank(rank r) {
   r.check();
   return [r](async_generator<shard> in) {
-    return stream<shard>(detail::take_every(std::move(in), r)).named("split_by_rank").of_rank(r.index);
+    return stream<shard>(detail::take_every(std::move(in), r)).named("split_by_rank").of_rank(r);
   };
 }
 

@@ -24,7 +24,7 @@ MILLRACE_COROUTINE_BODY stream<shard> epochs(stream<shard> list, const shard_epo
   }
   return stream<shard>(detail::deal_shards<shard>(std::move(list).generator(), options, std::move(equal)))
       .named("epochs")
-      .of_rank(options.rank.index);
+      .of_rank(options.rank);
 }
 
 }  // namespace millrace
