@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/feed/listed_epochs.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -11,10 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/feed/detail/index_parts.hpp>
+#include <millrace/feed/detail/listed_index.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/feed/epochs_data.hpp"
 #include "tests/io/temporary_folder.hpp"
@@ -56,6 +65,15 @@ std::string failure_of(const dataset& data, std::vector<shard> list, const epoch
   }
 }
 
+/// What lies in the folder of that file.
+std::vector<std::string> files_in(const std::string& file) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(file).parent_path())) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
 std::map<std::uint64_t, std::string> canonical(const dataset& data, std::uint64_t epochs) {
   std::map<std::uint64_t, std::string> wanted;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
@@ -75,7 +93,7 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
     for (const bool there : {false, true}) {
       INFO(world << " ranks, " << (there ? "with an index" : "without"));
       std::map<std::uint64_t, std::string> got;
-      for (std::uint32_t r = world; r-- > 0;) {  // the one that writes it comes last
+      for (std::uint32_t r = world; r-- > 0;) {  // one after the other: the first one is alone
         epochs_options o = small(2, 4);
         o.rank = {.index = r, .world_size = world};
         o.index_file = file;
@@ -84,8 +102,7 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
         const delivered one = delivered_by(open(data, list_of(data), o), 4);
         for (const auto& [position, key] : one.samples) CHECK(got.emplace(position, key).second);
         CHECK(one.batches == std::vector<std::uint64_t>(2, (47 + 4 * world - 1) / (4 * world)));
-        CHECK(std::filesystem::exists(file) == (there || r == 0));
-        CHECK_FALSE(std::filesystem::exists(file + ".new"));
+        CHECK(files_in(file) == std::vector<std::string>{"train.index"});
         if (there && world == 1) CHECK(data.store->read_bytes < 3 * data.indexes->sample_bytes());
         // Its states are those of a training that was given the index.
         epochs_options given = o;
@@ -148,8 +165,154 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
   o.index_file = other;
   data.store->missing = "mem:101.tar";
   CHECK_THAT(failure_of(data, list_of(data), o), Contains("mem:101.tar") && Contains("there is no such object"));
-  CHECK_FALSE(std::filesystem::exists(other));
-  CHECK_FALSE(std::filesystem::exists(other + ".new"));
+  CHECK(files_in(other) == std::vector<std::string>{"train.index"});
+}
+
+namespace {
+
+/// What one of several ranks in one process reads to make an index, and what comes of it.
+class indexing {
+ public:
+  std::uint32_t world = 1;
+  std::string file = {};
+  std::uint64_t begins_after_s = 0;
+  std::uint64_t dies_after_us = 0;  // 0: it lives
+};
+
+task<std::string> make_index(const dataset& data, indexing how, std::uint32_t r) {
+  epochs_options o = small(1, 4);
+  o.index_file = how.file;
+  o.rank = {.index = r, .world_size = how.world};
+  co_await sleep_for(std::chrono::seconds(how.begins_after_s));
+  detail::listed_index index(data.store, o);
+  std::vector<shard> list = list_of(data);
+  if (how.dies_after_us != 0) {
+    executor& ex = co_await this_executor();
+    const spawned<std::shared_ptr<const index_set>> killed(ex, index.of(std::move(list)));
+    co_await sleep_for(std::chrono::microseconds(how.dies_after_us));
+    co_return std::string();
+  }
+  std::shared_ptr<const index_set> made = co_await index.of(std::move(list));
+  co_return made->digest().text();
+}
+
+task<std::vector<std::string>> all_ranks(const dataset& data, std::vector<indexing> ranks) {
+  executor& ex = co_await this_executor();
+  std::vector<spawned<std::string>> each;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].world = static_cast<std::uint32_t>(ranks.size());
+    each.emplace_back(ex, make_index(data, ranks[r], static_cast<std::uint32_t>(r)));
+  }
+  std::vector<std::string> digests;
+  for (spawned<std::string>& one : each) {
+    std::string digest = co_await one;
+    digests.push_back(std::move(digest));
+  }
+  co_return std::move(digests);
+}
+
+/// How many bytes the ranks read, in shares of all shards.
+double shares_read(const dataset& data, const std::vector<std::string>& digests, std::size_t lost) {
+  std::size_t good = 0;
+  for (const std::string& d : digests) good += d == data.indexes->digest().text() ? 1 : 0;
+  CHECK(good + lost == digests.size());
+  double all = 0;
+  for (const auto& [url, content] : data.store->objects) all += static_cast<double>(content.size());
+  return static_cast<double>(std::exchange(data.store->read_bytes, 0)) / all;
+}
+
+}  // namespace
+
+TEST_CASE("ranks make the index together: every shard is read once, and all have the same") {
+  const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
+  test::temporary_folder at;
+  for (const std::uint64_t delay : {0U, 5000000U}) {
+    data.store->delay_us = delay;
+    for (const std::size_t world : {2U, 3U, 8U, 20U}) {
+      INFO(world << " ranks, answers within " << delay << " us");
+      const std::string file = at.file("train.index");
+      testing::virtual_loop loop(world);
+      const std::vector<std::string> digests =
+          block_on(loop, all_ranks(data, std::vector<indexing>(world, indexing{.file = file})));
+      CHECK(shares_read(data, digests, 0) == 1.0);
+      CHECK(files_in(file) == std::vector<std::string>{"train.index"});
+      std::filesystem::remove(file);
+    }
+  }
+}
+
+TEST_CASE("a rank that dies, never comes or comes late stops nobody: the others read its shards, once again in shares") {
+  const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
+  test::temporary_folder at;
+  data.store->delay_us = 3000000;
+  const std::string file = at.file("train.index");
+  const auto read_by = [&](std::vector<indexing> ranks, std::size_t lost) {
+    for (indexing& one : ranks) one.file = file;
+    testing::virtual_loop loop;
+    const double shares = shares_read(data, block_on(loop, all_ranks(data, std::move(ranks))), lost);
+    CHECK(files_in(file) == std::vector<std::string>{"train.index"});
+    std::filesystem::remove(file);
+    return shares;
+  };
+  const indexing well;
+  // At once, in the middle of its share, and never.
+  CHECK(read_by({well, indexing{.dies_after_us = 1}, well, well}, 1) < 2.0);
+  CHECK(read_by({well, indexing{.dies_after_us = 1000000}, well, well}, 1) < 2.0);
+  CHECK(read_by({indexing{.dies_after_us = 1000000}, indexing{.dies_after_us = 2000000}, well}, 2) < 2.0);
+  // One that comes within the patience of the others finds its share untouched, one that comes later all of it done.
+  CHECK(read_by({well, indexing{.begins_after_s = 20}, well}, 0) == 1.0);
+  CHECK(read_by({well, indexing{.begins_after_s = 20000}, well}, 0) < 2.0);
+  // Who reads for long is waited for.
+  data.store->delay_us = 3'000'000'000;
+  CHECK(read_by({well, well, well}, 0) == 1.0);
+}
+
+TEST_CASE("what is left of an earlier try is taken where it is whole and of this version, and read again else") {
+  dataset data({17, 20, 1, 9}, 4000);
+  test::temporary_folder at;
+  const std::string file = at.file("train.index");
+  data.store->delay_us = 1000;
+  const auto ranks = [&](std::uint64_t dies) {
+    return std::vector<indexing>{{.file = file, .dies_after_us = dies}, {.file = file, .dies_after_us = dies}};
+  };
+  const auto first_try = [&] {  // killed when all shards are read but not all found
+    std::filesystem::create_directories(file + ".parts");
+    detail::index_parts parts(file);
+    for (const shard_index& index : *data.indexes) parts.leave(index);
+  };
+  first_try();
+  {
+    testing::virtual_loop loop;
+    CHECK(shares_read(data, block_on(loop, all_ranks(data, ranks(0))), 0) == 0.0);
+  }
+  std::filesystem::remove(file);
+  first_try();
+  for (const auto& part : std::filesystem::directory_iterator(file + ".parts")) {
+    std::filesystem::resize_file(part.path(), 100);
+  }
+  {
+    testing::virtual_loop loop;
+    CHECK(shares_read(data, block_on(loop, all_ranks(data, ranks(0))), 0) == 1.0);
+  }
+  std::filesystem::remove(file);
+  first_try();
+  data.store->etag = "\"v2\"";
+  {
+    testing::virtual_loop loop;
+    CHECK(shares_read(data, block_on(loop, all_ranks(data, ranks(0))), 2) == 1.0);
+  }
+  // Without ETags nothing tells a version but when it was left.
+  for (const bool old : {false, true}) {
+    std::filesystem::remove(file);
+    data.store->etag.clear();
+    first_try();
+    for (const auto& part : std::filesystem::directory_iterator(file + ".parts")) {
+      const auto now = std::filesystem::file_time_type::clock::now();
+      std::filesystem::last_write_time(part.path(), now - std::chrono::hours(old ? 1 : 0));
+    }
+    testing::virtual_loop loop;
+    CHECK(shares_read(data, block_on(loop, all_ranks(data, ranks(0))), old ? 2 : 0) == (old ? 1.0 : 0.0));
+  }
 }
 
 TEST_CASE("a training of a list goes on where it was stopped, and has a state before its index is known") {

@@ -64,6 +64,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/epochs_source.ipp>
 #include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/feed/detail/impl/late_position.ipp>
+#include <millrace/feed/detail/impl/index_parts.ipp>
 #include <millrace/feed/detail/impl/listed_index.ipp>
 #include <millrace/feed/detail/impl/window_order.ipp>
 #include <millrace/feed/detail/impl/window_position.ipp>

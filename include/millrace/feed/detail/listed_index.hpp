@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,7 +12,9 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/feed/detail/index_parts.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
@@ -18,44 +22,64 @@
 
 namespace millrace::detail {
 
-/// Makes the index of one shard of a list.
+/// Makes the index of one shard of a list, or takes what another rank has made, and leaves what it makes to the others.
 class shard_indexer {
  public:
   shard_indexer(std::shared_ptr<const storage> store, std::string prefix)
       : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  /// Before the first shard, of ranks that share the work.
+  void share(std::shared_ptr<const index_parts> parts) { parts_ = std::move(parts); }
   /// What the shard is called in an index: its URL without the prefix and without secrets.
   std::string name_of(const shard& s) const;
-  MILLRACE_COROUTINE task<shard_index> operator()(const shard& s) const;
+  MILLRACE_COROUTINE task<shard_index> operator()(shard s) const;
 
   const std::string& prefix() const noexcept { return prefix_; }
 
  private:
+  /// Of no name where the whole index is there by now.
+  MILLRACE_COROUTINE static task<shard_index> index_one(std::shared_ptr<const storage> store,
+                                                        std::shared_ptr<const index_parts> parts, shard s,
+                                                        std::string name);
+
   std::shared_ptr<const storage> store_;
   std::string prefix_;
+  std::shared_ptr<const index_parts> parts_;
 };
 
-/// The index of a list of shards: read from a file, or made.
+/// The index of a list of shards: read from a file, or made. Ranks make it together: each indexes its share of the
+/// bytes, leaves the results beside the file (index_parts) and takes those of the others. Where nothing new comes from
+/// them for `patience`, and none of them reads any more, it reads what is left itself. The first that has all writes
+/// the file.
 class listed_index {
  public:
   listed_index(std::shared_ptr<const storage> store, const epochs_options& options);
 
   /// Reads or makes it. Errors: those of epochs() of a list.
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> of(std::vector<shard> list);
+  static constexpr std::chrono::seconds patience{30};
+  static constexpr std::chrono::seconds beat{5};
   /// After of(): the shards' URLs, in the order of the index.
   const std::vector<std::string>& urls() const noexcept { return urls_; }
 
  private:
   void check(const index_set& indexes, const std::vector<shard>& list) const;
   std::shared_ptr<const index_set> read() const;
-  void check_writable() const;
   void write(const index_set& indexes) const;
+  void check_writable() const;
+  bool is_there() const;
+  std::vector<shard> share_of(const std::vector<shard>& list) const;
+  void take_from_others(const index_parts& parts, std::vector<shard>& missing, std::vector<shard_index>& made) const;
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> make(std::vector<shard> list) const;
+  MILLRACE_COROUTINE static task<void> keep_beating(std::shared_ptr<const index_parts> parts, std::uint32_t rank);
+  MILLRACE_COROUTINE task<std::vector<shard_index>> read_shared(std::vector<shard> mine,
+                                                                std::shared_ptr<const index_parts> parts) const;
+  MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> make_together(std::vector<shard> list) const;
 
   shard_indexer indexer_;
   std::string file_;
   index_use use_;
   std::size_t requests_;
-  bool writes_;  // one rank alone
+  rank rank_;
   std::vector<std::string> urls_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,22 +13,29 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/feed/detail/index_parts.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/feed/index_shard.hpp>
+#include <millrace/feed/shard_deal.hpp>
 #include <millrace/flow/collect.hpp>
 #include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/io/sleep.hpp>
 
 namespace millrace::detail {
 
@@ -36,8 +44,22 @@ MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
   return name.compare(0, prefix_.size(), prefix_) == 0 ? name.substr(prefix_.size()) : name;
 }
 
-MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(const shard& s) const {
-  return index_shard(store_, s, name_of(s));
+MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {
+  std::string name = name_of(s);
+  return index_one(store_, parts_, std::move(s), std::move(name));
+}
+
+MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_ptr<const storage> store,
+                                                                   std::shared_ptr<const index_parts> parts, shard s,
+                                                                   std::string name) {
+  if (parts != nullptr) {
+    std::optional<shard_index> there = parts->find(name, s);
+    if (there) co_return std::move(*there);
+    if (parts->finished()) co_return shard_index();
+  }
+  shard_index made = co_await index_shard(std::move(store), std::move(s), std::move(name));
+  if (parts != nullptr) parts->leave(made);
+  co_return std::move(made);
 }
 
 MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_options& options)
@@ -45,7 +67,7 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
       file_(options.index_file),
       use_(options.index),
       requests_(options.requests),
-      writes_(options.rank.index == 0) {
+      rank_(options.rank) {
   if (use_ == index_use::required && file_.empty()) {
     throw configuration_error("epochs: an index is required, and no .index_file is named");
   }
@@ -54,21 +76,25 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
   std::shared_ptr<const index_set> indexes;
-  std::error_code ignored;
-  if (!file_.empty() && std::filesystem::exists(file_, ignored)) {
+  if (is_there()) {
     indexes = read();
-    check(*indexes, list);
   } else if (use_ == index_use::required) {
     throw configuration_error("there is no index: millrace-index makes one, and so does index_use::build",
                               where{file_, std::nullopt, {}});
   } else {
     indexes = co_await make(list);
   }
+  check(*indexes, list);
   std::map<std::string, std::string> by_name;
   for (const shard& s : list) by_name[indexer_.name_of(s)] = s.url;
   urls_.clear();
   for (const shard_index& index : *indexes) urls_.push_back(by_name[index.name()]);
   co_return indexes;
+}
+
+MILLRACE_INLINE bool listed_index::is_there() const {
+  std::error_code ignored;
+  return !file_.empty() && std::filesystem::exists(file_, ignored);
 }
 
 MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read() const {
@@ -103,38 +129,145 @@ task<std::vector<shard_index>> index_each(std::vector<Shard> list, shard_indexer
   co_return std::move(made);
 }
 
-MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
-  executor& ex = co_await this_executor();
-  if (writes_) {
-    if (ex.runtime() != nullptr) {
-      say(ex, "millrace: epochs: there is no index yet: reading " + std::to_string(list.size()) + " shards once" +
-                  (file_.empty() ? ", in every run (name an .index_file)" : ""));
-    }
-    if (!file_.empty()) check_writable();  // before the work
-  }
-  std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
-  auto indexes = std::make_shared<const index_set>(std::move(made));
-  if (writes_ && !file_.empty()) write(*indexes);
-  co_return indexes;
-}
-
 MILLRACE_INLINE void listed_index::check_writable() const {
-  const std::string fresh = file_ + ".new";
+  const std::string fresh = unfinished(file_, this);
   if (!std::ofstream(fresh)) throw io_error(errno, "the index cannot be written", where{file_, std::nullopt, {}});
   std::error_code ignored;
   std::filesystem::remove(fresh, ignored);
 }
 
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
+  executor& ex = co_await this_executor();
+  const bool together = rank_.world_size > 1 && !file_.empty();
+  if (rank_.index == 0 && ex.runtime() != nullptr) {
+    std::string line = "millrace: epochs: there is no index yet: reading " + std::to_string(list.size()) + " shards once";
+    if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
+    if (file_.empty()) line += ", in every run and on every rank (name an .index_file)";
+    say(ex, line);
+  }
+  if (together) {
+    std::shared_ptr<const index_set> shared = co_await make_together(std::move(list));
+    co_return std::move(shared);
+  }
+  if (!file_.empty()) check_writable();  // before the work
+  std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
+  auto indexes = std::make_shared<const index_set>(std::move(made));
+  if (!file_.empty()) write(*indexes);
+  co_return indexes;
+}
+
+/// By the bytes, of the list in an order that is the same on all ranks.
+MILLRACE_INLINE std::vector<shard> listed_index::share_of(const std::vector<shard>& list) const {
+  std::vector<shard> sorted = list;
+  std::sort(sorted.begin(), sorted.end(),
+            [this](const shard& a, const shard& b) { return indexer_.name_of(a) < indexer_.name_of(b); });
+  std::vector<shard> mine;
+  if (sorted.size() < rank_.world_size) {
+    if (rank_.index < sorted.size()) mine.push_back(sorted[rank_.index]);
+    return mine;
+  }
+  const shard_deal deal(sorted, 0, 0, rank_.world_size);
+  for (const std::size_t i : deal.of_rank(rank_.index)) mine.push_back(sorted[i]);
+  return mine;
+}
+
+MILLRACE_INLINE void listed_index::take_from_others(const index_parts& parts, std::vector<shard>& missing,
+                                                    std::vector<shard_index>& made) const {
+  std::erase_if(missing, [&](const shard& s) {
+    std::optional<shard_index> there = parts.find(indexer_.name_of(s), s);
+    if (there) made.push_back(std::move(*there));
+    return there.has_value();
+  });
+}
+
+MILLRACE_COROUTINE_BODY task<void> listed_index::keep_beating(std::shared_ptr<const index_parts> parts, std::uint32_t rank) {
+  for (;;) {
+    parts->beat(rank);
+    co_await sleep_for(beat);
+  }
+}
+
+MILLRACE_COROUTINE_BODY task<std::vector<shard_index>> listed_index::read_shared(
+    std::vector<shard> mine, std::shared_ptr<const index_parts> parts) const {
+  executor& ex = co_await this_executor();
+  const spawned<void> alive(ex, keep_beating(parts, rank_.index));
+  shard_indexer indexer = indexer_;
+  indexer.share(std::move(parts));
+  std::vector<shard_index> made = co_await index_each(std::move(mine), std::move(indexer), requests_);
+  co_return std::move(made);
+}
+
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make_together(
+    std::vector<shard> list) const {
+  executor& ex = co_await this_executor();
+  const auto parts = std::make_shared<const index_parts>(file_);
+  std::vector<shard_index> made;
+  std::vector<shard> missing = list;
+  const auto add = [&](std::vector<shard_index> more) {
+    std::set<std::string> names;
+    for (shard_index& index : more) {
+      if (index.name().empty()) continue;  // the whole index was there sooner
+      names.insert(index.name());
+      made.push_back(std::move(index));
+    }
+    std::erase_if(missing, [&](const shard& s) { return names.count(indexer_.name_of(s)) != 0; });
+  };
+  std::vector<shard_index> mine = co_await read_shared(share_of(list), parts);
+  add(std::move(mine));
+
+  // What is missing, each rank in an order of its own: those that read for one that is gone share that, too.
+  const auto turn = [this](const shard& s) { return mix64(text_hash(indexer_.name_of(s)) ^ rank_.index); };
+  std::sort(missing.begin(), missing.end(), [&](const shard& a, const shard& b) { return turn(a) < turn(b); });
+
+  index_parts::news seen;
+  time_point since = ex.now();
+  duration pause = std::chrono::milliseconds(20);
+  bool alone = false;
+  for (;;) {
+    if (is_there()) {
+      parts->remove();
+      co_return read();
+    }
+    const index_parts::news now = parts->look();
+    if (now != seen || alone) take_from_others(*parts, missing, made);
+    if (missing.empty()) break;
+    if (now != seen) {
+      seen = now;
+      since = ex.now();
+    }
+    if (!alone && ex.now() - since < patience) {
+      co_await sleep_for(pause);
+      pause = std::min<duration>(2 * pause, std::chrono::seconds(1));
+      continue;
+    }
+    if (!std::exchange(alone, true)) {
+      say(ex, "millrace: epochs: rank " + std::to_string(rank_.index) + " has seen nothing of the others for " +
+                  std::to_string(patience.count()) + " s: it reads " + std::to_string(missing.size()) +
+                  " shards of theirs for the index");
+    }
+    std::vector<shard> next = missing;
+    if (next.size() > 16) next.erase(next.begin() + 16, next.end());
+    std::vector<shard_index> more = co_await read_shared(std::move(next), parts);
+    add(std::move(more));
+  }
+  auto indexes = std::make_shared<const index_set>(std::move(made));
+  write(*indexes);
+  parts->remove();
+  co_return indexes;
+}
+
 /// At once or not at all.
 MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
-  const std::string fresh = file_ + ".new";
+  const std::string fresh = unfinished(file_, this);
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
   for (const shard_index& index : indexes) out << index.text();
   out.close();
   std::error_code error;
   if (out) std::filesystem::rename(fresh, file_, error);
   if (out && !error) return;
-  throw io_error(error ? error.value() : errno, "the index cannot be written", where{file_, std::nullopt, {}});
+  const int why = error ? error.value() : errno;
+  std::filesystem::remove(fresh, error);
+  throw io_error(why, "the index cannot be written", where{file_, std::nullopt, {}});
 }
 
 }  // namespace millrace::detail
