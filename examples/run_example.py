@@ -131,7 +131,7 @@ def epochs(program):
             write_samples(path, "w", 7 + 2 * i)
 
         def batches(state, *stop):
-            text = run([program, *shards, os.path.join(folder, state), *stop])
+            text = run([program, folder + "/*.tar", os.path.join(folder, state), *stop])
             return [line for line in text.splitlines() if line.startswith("epoch ")]
 
         whole = batches("whole")
@@ -140,11 +140,23 @@ def epochs(program):
         require(samples[0] == sorted(f"{i:03d}" for n in (7, 9, 11) for i in range(n)) == samples[1], "the samples")
         require([line[8:] for line in whole[:7]] != [line[8:] for line in whole[7:14]], "one order for two epochs")
         parts = batches("stopped", "4")
-        other = subprocess.run([program, *shards[1:], os.path.join(folder, "stopped")], capture_output=True, text=True)
-        require(other.returncode == 1 and "of another order: its index" in other.stderr, "shards that are not refused")
+        other = subprocess.run([program, shards[0], os.path.join(folder, "stopped")], capture_output=True, text=True)
+        require(other.returncode == 1 and "is of another list: this shard" in other.stderr, "shards that are not refused")
+        os.remove(os.path.join(folder, "stopped.index"))
+        other = subprocess.run([program, shards[0], os.path.join(folder, "stopped")], capture_output=True, text=True)
+        require(other.returncode == 1 and "of another order: its index" in other.stderr, "a state that is not refused")
+        os.remove(os.path.join(folder, "stopped.index"))
         for stop in ("5", "1", "100"):
             parts += batches("stopped", stop)
         require(parts == whole, "what came behind a stop")
+        launcher = shutil.which("mpirun")
+        if launcher is not None:
+            two = [launcher, "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+            text = run([*two, program, folder + "/*.tar", os.path.join(folder, "both")])
+            keys = [line[8:].split() for line in text.splitlines() if line.startswith("epoch 0: ")]
+            require(len(keys) == 8 and sorted(sum(keys, [])) == samples[0], "the samples of two ranks")
+            left = sorted(name for name in os.listdir(folder) if name.startswith("both"))
+            require(left == ["both", "both.index"], "the files that two ranks leave")
 
 
 if __name__ == "__main__":
