@@ -399,12 +399,14 @@ TEST_CASE("what a training will cost is said before anything is read, and small 
       INFO(tracks << " tracks, " << bytes << " bytes");
       o.tracks = tracks;
       o.bytes = bytes;
-      data.store->requests = 0;
+      data.store->requests = data.store->read_bytes = 0;
       for (o.rank.index = 0; o.rank.index < 2; ++o.rank.index) delivered_by(data.open(o), 4);
       const auto made = static_cast<double>(data.store->requests);
-      const auto due = static_cast<double>(epoch_plan::of_training(*data.indexes, o).requests);
+      const epoch_plan of_these = epoch_plan::of_training(*data.indexes, o);
+      const auto due = static_cast<double>(of_these.requests);
       CHECK(due < made * 1.1);
       CHECK(due > (made - static_cast<double>(2 * tracks)) * 0.75);
+      CHECK(static_cast<double>(of_these.bytes) == Approx(data.store->read_bytes).epsilon(0.15));
     }
   }
 

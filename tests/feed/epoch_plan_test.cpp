@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/feed/epoch_plan.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -9,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/feed/detail/slice_piece.hpp>
+#include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_builder.hpp>
+#include <millrace/feed/tracks_advice.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -190,6 +194,48 @@ TEST_CASE("a plan counts the batches that are taken, and what a small budget cos
   CHECK(little.rank_memory <= o.memory);
   REQUIRE(little.advice.size() == all.advice.size() + 1);
   CHECK_THAT(little.advice.back(), Catch::Matchers::Contains("holds 4 of the 32 samples of each slice"));
+}
+
+TEST_CASE("memory that holds little of the slices that are open is told what it costs, and what would fit") {
+  std::vector<shard_index> all;
+  for (int i = 0; i < 60; ++i) {
+    all.push_back(index_of(std::to_string(100 + i) + ".tar", std::vector<std::uint64_t>(1000, 29500)));
+  }
+  const index_set set(std::move(all));
+  REQUIRE(set.slice() == 128);
+  const order_options order{.tracks = 240, .slice = 128};
+  epochs_options o;
+  o.bytes = 256 * MiB;  // an eighth of what one rank's slices take, twice
+  // Counted over the whole epoch.
+  const sample_order whole(set.counts(), 0, 0, order);
+  const std::uint64_t piece = detail::samples_of_piece(o.bytes, 240, 1, 30209, 128);
+  CHECK(piece == 18);
+  std::uint64_t read = 0;
+  std::uint64_t requests = 0;
+  for (std::uint64_t t = 0; t < 240; ++t) {
+    for (std::uint64_t at = 0; at < whole.track(t).length;) {
+      const std::uint64_t n = std::min(piece, detail::left_of_slice(whole, t, at));
+      detail::slice_piece one(set, whole, t, at, n, o.part, o.gap);
+      for (const detail::slice_piece::range& r : one.ranges()) read += r.length(), ++requests;
+      at += n;
+    }
+  }
+  CHECK(static_cast<double>(read) > 2 * static_cast<double>(set.sample_bytes()));
+  const epoch_plan plan = epoch_plan::of(set, {.batch = 32, .order = order, .memory = o.bytes});
+  CHECK(static_cast<double>(plan.bytes) == Approx(static_cast<double>(read)).epsilon(0.05));
+  CHECK(static_cast<double>(plan.requests) == Approx(static_cast<double>(requests)).epsilon(0.05));
+
+  const std::string advice = bytes_advice(set, order, 1, o);
+  CHECK_THAT(advice, Catch::Matchers::StartsWith("268 MB of memory hold 18 of the 128 samples of each slice"));
+  CHECK_THAT(advice, Catch::Matchers::Contains("times the bytes; with .bytes of 1.85 GB") &&
+                         Catch::Matchers::Contains("; with 32 tracks ") &&
+                         Catch::Matchers::Contains("and it would shuffle less."));
+  CHECK(plan.advice.back() == advice);
+  // Eight ranks have room, and so has one with as much as it was told, or as many tracks.
+  CHECK(bytes_advice(set, order, 8, o).empty());
+  CHECK(bytes_advice(set, {.tracks = 32, .slice = 128}, 1, o).empty());
+  o.bytes = 1800 * MiB;
+  CHECK(bytes_advice(set, order, 1, o).empty());
 }
 
 TEST_CASE("the memory of a plan from indexes is that of the largest slices") {

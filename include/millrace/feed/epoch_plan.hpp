@@ -16,6 +16,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
+#include <millrace/feed/detail/reading_estimate.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
@@ -62,7 +63,7 @@ class epoch_plan {
 
   bool indexed = false;
   std::uint64_t shards = 0;
-  std::uint64_t bytes = 0;     ///< that are read, by all ranks
+  std::uint64_t bytes = 0;     ///< that are read, by all ranks; of indexes with .memory, about, unused ones included
   std::uint64_t requests = 0;  ///< by all ranks, retries aside
   std::uint64_t world = 1;
   std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
@@ -257,11 +258,31 @@ inline epoch_plan epoch_plan::of_training(const index_set& indexes, const epochs
 }
 
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
-  epoch_plan plan = of(indexes.counts(), indexes.sample_bytes(), options);
+  plan_options whole = options;
+  whole.memory = 0;
+  epoch_plan plan = of(indexes.counts(), indexes.sample_bytes(), whole);
   const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
   const std::uint64_t largest = plan.samples == 0 ? 0 : detail::largest_slice(indexes, options.order.slice);
   plan.rank_memory = std::min(indexes.sample_bytes(), open * largest);
-  if (options.memory != 0) plan.rank_memory = std::min(plan.rank_memory, options.memory);
+  if (options.memory == 0 || plan.samples == 0) return plan;
+  plan.rank_memory = std::min(plan.rank_memory, options.memory);
+  epochs_options reading;
+  reading.bytes = static_cast<std::size_t>(options.memory);
+  const sample_order order(indexes.counts(), options.seed, options.epoch, options.order);
+  const detail::reading_estimate e(indexes, order, options.world, reading.bytes, reading.part, reading.gap);
+  const auto scaled = [](std::uint64_t n, double by) {
+    return static_cast<std::uint64_t>(static_cast<double>(n) * by + 0.5);
+  };
+  if (e.piece < options.order.slice) {
+    const double before = static_cast<double>(plan.requests);
+    const auto taken = static_cast<double>(plan.bytes) / static_cast<double>(indexes.sample_bytes());
+    plan.requests = scaled(plan.samples, taken * e.requests);
+    plan.most_rank_requests = scaled(plan.most_rank_requests, static_cast<double>(plan.requests) / before);
+  }
+  for (std::uint64_t* const n : {&plan.bytes, &plan.least_rank_bytes, &plan.most_rank_bytes}) *n = scaled(*n, e.bytes);
+  std::string sentence = bytes_advice(indexes, options.order, options.world, reading);
+  if (!sentence.empty()) plan.advice.push_back(std::move(sentence));
+  plan.price(options, static_cast<double>(indexes.sample_bytes()) / static_cast<double>(plan.samples));
   return plan;
 }
 

@@ -54,7 +54,9 @@ namespace millrace {
 /// the store but ranges, no listing and no HEAD; `If-Match` has the ETag of the index. `store` is as in fetch().
 ///
 /// A small data set (fewer samples than a third of tracks times slice) is read in smaller pieces than slices, down to
-/// single samples: a line in the runtime's log says so, and which .tracks would fit. stream::plan() says what an epoch
+/// single samples; so is a large one where options.bytes hold little of the slices that are open (7.5 GiB hold those of
+/// 4 MiB of one rank's 960 tracks, with as much to read ahead; 1 GiB those of eight ranks): bytes between the samples of
+/// a piece are read too, and again. A line in the runtime's log says so, and what would fit. stream::plan() says what an epoch
 /// will cost before anything is read.
 ///
 /// Cancellation: dropping the stream ends all transfers at once. Errors, thrown in the place of the sample in the
@@ -85,7 +87,8 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   // Losses are items that are handed on, and counted by shard: not in the stage's account.
   failures bad(policy, ex, nullptr, "epochs");
   if (ex.runtime() != nullptr && source.options.rank.index == 0) {
-    const std::string advice = tracks_advice(source.walk.counts->samples(), source.walk.order, source.walk.world);
+    std::string advice = tracks_advice(source.walk.counts->samples(), source.walk.order, source.walk.world);
+    if (advice.empty()) advice = bytes_advice(*source.indexes, source.walk.order, source.walk.world, source.options);
     if (!advice.empty()) say(ex, "millrace: epochs: " + advice);
   }
   epoch_reader<Sample> reader(std::move(source), ex, stage);

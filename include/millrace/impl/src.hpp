@@ -73,6 +73,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/words.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>
 #include <millrace/feed/impl/listed_epochs.ipp>
+#include <millrace/feed/detail/impl/reading_estimate.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/device/detail/impl/collated_fields.ipp>

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -27,6 +27,7 @@
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
+#include <millrace/feed/detail/little_endian.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/feed/index_shard.hpp>
@@ -97,11 +98,32 @@ MILLRACE_INLINE bool listed_index::is_there() const {
   return !file_.empty() && std::filesystem::exists(file_, ignored);
 }
 
+/// One shard's index after the other: the text of all is as large as what comes of it.
 MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read() const {
-  std::ifstream in(file_, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  std::ifstream in(file_, std::ios::binary | std::ios::ate);
+  const auto size = in ? static_cast<std::uint64_t>(in.tellg()) : 0;
+  in.seekg(0);
+  std::vector<shard_index> all;
+  std::string text;
+  for (std::uint64_t at = 0; in && (at < size || at == 0); at += text.size()) {
+    const auto front = static_cast<std::size_t>(std::min<std::uint64_t>(size - at, 64));
+    text.resize(front);
+    in.read(text.data(), static_cast<std::streamsize>(front));
+    // A length that is wrong is found by who reads the text.
+    const std::uint64_t length = front < 64 ? front : std::clamp<std::uint64_t>(read_le(text, 16, 8), front, size - at);
+    text.resize(static_cast<std::size_t>(length));
+    in.read(text.data() + front, static_cast<std::streamsize>(text.size() - front));
+    if (!in) break;
+    std::string_view rest = text;
+    try {
+      all.push_back(shard_index::read(rest, file_));
+    } catch (const index_error& e) {
+      throw index_error(e.reason(), where{file_, at + e.offset().value_or(0), {}});
+    }
+    if (size == 0) break;
+  }
   if (!in) throw io_error(errno, "the index cannot be read", where{file_, std::nullopt, {}});
-  return std::make_shared<const index_set>(read_indexes(text, file_));
+  return std::make_shared<const index_set>(std::move(all));
 }
 
 /// An index of another list would be an order of other samples.
