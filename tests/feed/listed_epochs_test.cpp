@@ -241,7 +241,7 @@ TEST_CASE("ranks make the index together: every shard is read once, and all have
   }
 }
 
-TEST_CASE("a rank that dies, never comes or comes late stops nobody: the others read its shards, once again in shares") {
+TEST_CASE("a rank that dies, never comes or comes late stops nobody: the others read its shards, each a share") {
   const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
   test::temporary_folder at;
   data.store->delay_us = 3000000;

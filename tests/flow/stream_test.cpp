@@ -56,7 +56,9 @@ mill::stream<int> held(mill::async_generator<int> in) {
 /// One that takes a stream, and is made of others.
 mill::stream<int> in_parts(mill::stream<int> in) { return std::move(in) | held | mill::buffer({.items = 2}); }
 
-mill::stream<int> of_rank(std::uint32_t index) { return mill::stream(up_to(2)).of_rank({.index = index, .world_size = 8}); }
+mill::stream<int> of_rank(std::uint32_t index) {
+  return mill::stream(up_to(2)).of_rank({.index = index, .world_size = 8});
+}
 
 template <class T>
 std::string said_by(const mill::stream<T>& s) {
@@ -143,7 +145,9 @@ TEST_CASE("what is said before a stage goes on after it, whoever wrote the stage
 
 TEST_CASE("the rank that was declared first holds for the pipeline") {
   CHECK_FALSE(mill::iota(3).declared_rank());
-  const auto third = [](mill::async_generator<int> in) { return mill::stream(twice(std::move(in))).of_rank({.index = 3, .world_size = 8}); };
+  const auto third = [](mill::async_generator<int> in) {
+    return mill::stream(twice(std::move(in))).of_rank({.index = 3, .world_size = 8});
+  };
   CHECK((mill::iota(3) | third | twice | mill::take(1)).declared_rank()->index == 3u);
   CHECK((of_rank(1) | third).declared_rank()->index == 1u);
   CHECK(of_rank(1).of_rank({.index = 2}).declared_rank()->index == 1u);

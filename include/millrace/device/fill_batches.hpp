@@ -289,8 +289,9 @@ class fill_batches_stage : public detail::library_stage {
 /// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it.
 /// A batch holds samples of one epoch, where they say theirs (epoch_mark). For the padding of epochs() `f` is not
 /// called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f` sets to 1 is the device's mask).
-/// Where an index or equal_batches::fill() gives samples their places, one that is left out, by false or by on_failure::skip, is such a row too:
-/// all ranks have equally many batches of equal size, also where nothing of one could be decoded.
+/// Where an index or equal_batches::fill() gives samples their places, one that is left out, by false or by
+/// on_failure::skip, is such a row too: all ranks have equally many batches of equal size, also where nothing of one
+/// could be decoded.
 /// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
 /// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
 /// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws

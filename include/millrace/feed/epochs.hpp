@@ -55,9 +55,9 @@ namespace millrace {
 ///
 /// A small data set (fewer samples than a third of tracks times slice) is read in smaller pieces than slices, down to
 /// single samples; so is a large one where options.bytes hold little of the slices that are open (7.5 GiB hold those of
-/// 4 MiB of one rank's 960 tracks, with as much to read ahead; 1 GiB those of eight ranks): bytes between the samples of
-/// a piece are read too, and again. A line in the runtime's log says so, and what would fit. stream::plan() says what an epoch
-/// will cost before anything is read.
+/// 4 MiB of one rank's 960 tracks, with as much to read ahead; 1 GiB those of eight ranks): bytes between the samples
+/// of a piece are read too, and again. A line in the runtime's log says so, and what would fit. stream::plan() says
+/// what an epoch will cost before anything is read.
 ///
 /// Cancellation: dropping the stream ends all transfers at once. Errors, thrown in the place of the sample in the
 /// order: those of the store, stale_index_error where an object is not the version that was indexed, archive_error for

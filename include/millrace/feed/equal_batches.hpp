@@ -265,14 +265,13 @@ class equal_run {
 /// Where epochs() is given the store too (index_use::none), it does what fill() does.
 ///
 /// fill() stands in front of what makes batches, of the same size. A sample that these leave out (fill_batches(), and
-/// batch() behind decode_images(), by on_failure::skip or by false) is an entry of weight 0 in its place; no other stage
-/// behind it may leave one out. It fills up the last batch of an epoch, and goes on with batches of nothing (samples of
-/// weight() 0, without key, fields and
-/// origin, as epochs() of an index makes them) until of() says that the epoch has ended. of() asks the ranks, once
-/// before each batch: whether this step is one more of the epoch, as `how` defines it. So a step is taken on all ranks
-/// or on none. What was made ahead for an epoch that has ended is passed over; shards of it that are not begun are not
-/// read. An error in one rank's run is an error on all, in the same step. The first time, the ranks' settings and lists
-/// are compared (check_ranks()).
+/// batch() behind decode_images(), by on_failure::skip or by false) is an entry of weight 0 in its place; no other
+/// stage behind it may leave one out. It fills up the last batch of an epoch, and goes on with batches of nothing
+/// (samples of weight() 0, without key, fields and origin, as epochs() of an index makes them) until of() says that the
+/// epoch has ended. of() asks the ranks, once before each batch: whether this step is one more of the epoch, as `how`
+/// defines it. So a step is taken on all ranks or on none. What was made ahead for an epoch that has ended is passed
+/// over; shards of it that are not begun are not read. An error in one rank's run is an error on all, in the same step.
+/// The first time, the ranks' settings and lists are compared (check_ranks()).
 ///
 /// The sums are made on the thread that calls next(), where the ranks meet in every step anyway: their time is that of
 /// one more all-reduce of 24 bytes, and `sum` need not be safe for threads. A loop that is left early must be left by

@@ -37,10 +37,14 @@ namespace millrace {
 ///
 /// The first run makes the index, before its first sample: each shard is read once, in full or from header to header,
 /// whichever is less (index_shard), several at a time; the log says so. Then this run and all others have the canonical
-/// order, from their first epoch on. Every rank that finds no file reads all shards, and rank 0 writes it: for large
-/// data and many ranks, let millrace-index make it beforehand. The file must be of this list: where a shard is new,
-/// gone or another version, as far as the list says, that is a stale_index_error which names it, and what to do is to
-/// make the file anew. With index_use::required a file that is not there is a configuration_error.
+/// order, from their first epoch on. Ranks that see the same file make it together: each reads its share of the bytes
+/// and leaves the results in a folder beside the file, index_file + ".parts", where the others find them; the first
+/// that has all writes the file and removes the folder. A rank that dies or comes late stops nobody: where nothing has
+/// come for 30 s, and nobody reads, the others read what is left. Where ranks do not see each other's files (a local
+/// disk of each machine) every machine reads all: let millrace-index make the file beforehand, then. All of them must
+/// be able to write there: an io_error names the file. The file must be of this list: where a shard is new, gone or
+/// another version, as far as the list says, that is a stale_index_error which names it, and what to do is to make the
+/// file anew. With index_use::required a file that is not there is a configuration_error.
 ///
 /// Names in the index are the URLs without options.prefix, and without what may be secrets; the URLs to read are those
 /// of the list, so they may be signed anew for every run.

@@ -162,7 +162,8 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   executor& ex = co_await this_executor();
   const bool together = rank_.world_size > 1 && !file_.empty();
   if (rank_.index == 0 && ex.runtime() != nullptr) {
-    std::string line = "millrace: epochs: there is no index yet: reading " + std::to_string(list.size()) + " shards once";
+    std::string line = "millrace: epochs: there is no index yet: reading ";
+    line += std::to_string(list.size()) + " shards once";
     if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
     if (file_.empty()) line += ", in every run and on every rank (name an .index_file)";
     say(ex, line);
@@ -202,7 +203,8 @@ MILLRACE_INLINE void listed_index::take_from_others(const index_parts& parts, st
   });
 }
 
-MILLRACE_COROUTINE_BODY task<void> listed_index::keep_beating(std::shared_ptr<const index_parts> parts, std::uint32_t rank) {
+MILLRACE_COROUTINE_BODY task<void> listed_index::keep_beating(std::shared_ptr<const index_parts> parts,
+                                                              std::uint32_t rank) {
   for (;;) {
     parts->beat(rank);
     co_await sleep_for(beat);
