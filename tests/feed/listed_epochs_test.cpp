@@ -168,6 +168,33 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
   CHECK(files_in(other) == std::vector<std::string>{"train.index"});
 }
 
+TEST_CASE("an index beside the shards is read from their store, by every rank, and never made there") {
+  const dataset data({17, 20, 1, 9}, 400);
+  std::string text;
+  for (const shard_index& index : *data.indexes) index.write(text);
+  const std::vector<shard> list = list_of(data);
+  epochs_options o = small(2, 4);
+  o.index_file = "mem://train.index";
+  data.store->missing = "mem://train.index";
+  CHECK(failure_of(data, list, o) ==
+        "mem://train.index: the index cannot be read, and in a store it is not made (millrace-index does): there is no "
+        "such object");
+  data.store->missing.clear();
+  data.store->objects["mem://train.index"] = text;
+  std::map<std::uint64_t, std::string> got;
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    o.rank = {.index = r, .world_size = 3};
+    const std::vector<shard> with_index = list_of(data);
+    CHECK(with_index.size() == list.size() + 1);
+    for (const auto& [position, key] : delivered_by(open(data, with_index, o), 4).samples) got.emplace(position, key);
+  }
+  CHECK(got == canonical(data, 2));
+  data.store->objects["mem://train.index"].resize(text.size() - 1);
+  CHECK_THAT(failure_of(data, list, o), Contains("mem://train.index at byte ") && Contains("the index is cut"));
+  o.index_file = "http://elsewhere/train.index";
+  CHECK_THAT(failure_of(data, list, o), Contains("the store of the shards does not serve the index"));
+}
+
 namespace {
 
 /// What one of several ranks in one process reads to make an index, and what comes of it.

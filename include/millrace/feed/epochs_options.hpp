@@ -42,7 +42,8 @@ struct epochs_options {
   /// Empty: from the beginning.
   std::string_view resume = {};
   /// Of epochs() of a list: what is done where there is no index yet, and the path of the file that it is kept in.
-  /// Empty: it is made for every run anew, and not kept.
+  /// Empty: it is made for every run anew, and not kept. A URL ("s3://corpus/train/millrace.index", written by
+  /// millrace-index): an object of the shards' store, which must be there; it may be listed among the shards.
   index_use index = index_use::build;
   std::string_view index_file = {};
   // With index_use::none; these three are part of the order.

@@ -66,6 +66,8 @@ class listed_index {
   std::shared_ptr<const index_set> read() const;
   void write(const index_set& indexes) const;
   void check_writable() const;
+  bool in_store() const noexcept { return file_.find("://") != std::string::npos; }
+  MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> read_object() const;
   bool is_there() const;
   std::vector<shard> share_of(const std::vector<shard>& list) const;
   void take_from_others(const index_parts& parts, std::vector<shard>& missing, std::vector<shard_index>& made) const;
@@ -75,8 +77,9 @@ class listed_index {
                                                                 std::shared_ptr<const index_parts> parts) const;
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> make_together(std::vector<shard> list) const;
 
+  std::shared_ptr<const storage> store_;
   shard_indexer indexer_;
-  std::string file_;
+  std::string file_;  // or a URL of the store
   index_use use_;
   std::size_t requests_;
   rank rank_;

@@ -23,9 +23,11 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/feed/detail/indexed_object.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
@@ -64,7 +66,8 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
 }
 
 MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_options& options)
-    : indexer_(std::move(store), std::string(options.prefix)),
+    : store_(store),
+      indexer_(std::move(store), std::string(options.prefix)),
       file_(options.index_file),
       use_(options.index),
       requests_(options.requests),
@@ -75,9 +78,12 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
+  if (in_store()) std::erase_if(list, [this](const shard& s) { return s.url == file_; });
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
   std::shared_ptr<const index_set> indexes;
-  if (is_there()) {
+  if (in_store()) {
+    indexes = co_await read_object();
+  } else if (is_there()) {
     indexes = read();
   } else if (use_ == index_use::required) {
     throw configuration_error("there is no index: millrace-index makes one, and so does index_use::build",
@@ -91,6 +97,27 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(
   urls_.clear();
   for (const shard_index& index : *indexes) urls_.push_back(by_name[index.name()]);
   co_return indexes;
+}
+
+/// A training only reads from stores: an index that is not there is an error.
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::read_object() const {
+  const shard object(file_);
+  if (!store_->serves(file_)) {
+    throw configuration_error("the store of the shards does not serve the index",
+                              where{object.shown(), std::nullopt, {}});
+  }
+  std::string text;
+  try {
+    indexed_object source(store_, object, 8 * MiB);
+    while (!source.ended(text.size())) {
+      const bytes more = co_await source.read(text.size(), 8 * MiB);
+      text += more.view();
+    }
+  } catch (const error& e) {
+    throw index_error("the index cannot be read, and in a store it is not made (millrace-index does): " + e.reason(),
+                      where{object.shown(), std::nullopt, {}});
+  }
+  co_return std::make_shared<const index_set>(read_indexes(text, object.shown()));
 }
 
 MILLRACE_INLINE bool listed_index::is_there() const {
