@@ -2,17 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the canonical order of samples costs: nanoseconds a sample for a rank that goes through its tracks, at 10,000
-// shards of some 1,000 samples; a position by itself; a rank's share of a step; and what is held. The median of five
-// turns counts.
+// shards of some 1,000 samples; a position by itself; a rank's share of a step; and what is held. And what an index of
+// so many samples costs to read, and what one rank reads beside its samples with a .bytes that holds little of its
+// slices (decision 89). The median of five turns counts.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/order_bench.cpp -o order_bench
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/feed/detail/reading_estimate.hpp>
+#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/index_builder.hpp>
+#include <millrace/feed/index_set.hpp>
 #include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_order.hpp>
 
@@ -68,6 +76,55 @@ double ns_of_shares(const sample_order& o, std::uint64_t world, std::uint64_t ba
   return seconds_since(start) * 1e9 / static_cast<double>(samples);
 }
 
+/// An index of samples of two fields, the first of some `mean` bytes.
+shard_index index_of(std::uint64_t shard, std::uint64_t samples, std::uint64_t mean) {
+  const std::string name = std::to_string(100000 + shard) + ".tar";
+  index_builder builder(name, name, index_builder::checksums::none);
+  std::uint64_t at = 0;
+  for (std::uint64_t i = 0; i < 2 * samples; ++i) {
+    tar::entry e;
+    e.name = std::to_string(i / 2) + (i % 2 == 0 ? ".jpg" : ".cls");
+    e.header_offset = at;
+    e.data_offset = at + 512;
+    e.size = i % 2 == 0 ? mean / 2 + detail::mix64(at) % mean : 3;
+    builder.add(e);
+    at += 512 + (e.size + 511) / 512 * 512;
+  }
+  return builder.finish(at + 1024, "\"v1\"");
+}
+
+/// A thousand shards of the ten thousand: a tenth of the samples.
+void read_an_index() {
+  std::string text;
+  for (std::uint64_t i = 0; i < 1000; ++i) index_of(i, 1000, 110000).write(text);
+  bench::figure each;
+  for (int turn = 0; turn < turns; ++turn) {
+    const std::int64_t start = monotonic_ns();
+    const index_set set(read_indexes(text, "bench"));
+    each.add(seconds_since(start) * 1e9 / static_cast<double>(set.samples()));
+  }
+  std::printf("an index: %.1f bytes a sample; read and digested in %.1f ns a sample (%.1f .. %.1f)\n",
+              static_cast<double>(text.size()) / 1e6, each.median(), each.lowest(), each.highest());
+}
+
+void read_beside(std::uint64_t mean) {
+  std::vector<shard_index> all;
+  const std::uint64_t samples = 110'000'000 / std::max<std::uint64_t>(mean, 110000);
+  for (std::uint64_t i = 0; i < 200; ++i) all.push_back(index_of(i, samples, mean));
+  const index_set set(std::move(all));
+  const auto show = [&](const char* who, std::uint64_t world, std::uint64_t tracks, std::size_t bytes) {
+    const sample_order o(set.counts(), 7, 0, {.tracks = tracks, .slice = set.slice()});
+    const epochs_options reading;
+    const detail::reading_estimate e(set, o, world, bytes, reading.part, reading.gap);
+    std::printf("  %s: %.2f requests a sample, %.2f times the bytes\n", who, e.requests, e.bytes);
+  };
+  std::printf("samples of %llu bytes\n", static_cast<unsigned long long>(mean));
+  show("one rank, 960 tracks, 1 GiB", 1, 960, 1 * GiB);
+  show("one rank, 960 tracks, 8 GiB", 1, 960, 8 * GiB);
+  show("one rank, 120 tracks, 1 GiB", 1, 120, 1 * GiB);
+  show("eight ranks, 960 tracks, 1 GiB", 8, 960, 1 * GiB);
+}
+
 }  // namespace
 
 int main() {
@@ -105,5 +162,7 @@ int main() {
   }
   std::printf("held: %zu bytes an order, %zu a shard at most, %zu a track that is open\n", sizeof(sample_order),
               2 * sizeof(std::uint32_t) + sizeof(std::uint64_t), sizeof(track_cursor));
+  read_an_index();
+  for (const std::uint64_t mean : {30000u, 110000u, 500000u}) read_beside(mean);
   return sink == 1 ? 1 : 0;  // keeps the work from being optimised away
 }
