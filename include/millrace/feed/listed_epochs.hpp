@@ -213,7 +213,7 @@ stream<sample> windowed_epochs(stream<shard> list, const Store& store, const epo
       .bounded(options.window, options.window_bytes)
       .bounded("epochs, open shards", options.ahead, options.bytes)
       .positioned(position)
-      .of_rank(options.rank.index);
+      .of_rank(options.rank);
 }
 
 }  // namespace detail
