@@ -5,17 +5,8 @@
 /// \file
 /// Every body that is no template, for the one source that compiles them: src/millrace.cpp, which the CMake target
 /// millrace::compiled builds. Without CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component
-/// whose library is not there (HTTP, S3, TAR, S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each format of images that
-/// is (JPEG, PNG, WEBP), and everything else with MILLRACE_SEPARATE_COMPILATION. millrace::compiled builds. Without
-/// CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component whose library is not there (HTTP, S3,
-/// TAR, JPEG, S3_SERVER), and everything else with MILLRACE_SEPARATE_COMPILATION.
-/// millrace::compiled builds. Without CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component
-/// whose library is not there (HTTP, S3, TAR, S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each format of images that
-/// is (JPEG, PNG, WEBP), and everything else with MILLRACE_SEPARATE_COMPILATION. millrace::compiled builds. Without
-/// CMake: compile that file with MILLRACE_WITHOUT_<COMPONENT> for each component whose library is not there (HTTP, S3,
-/// TAR, JPEG, S3_SERVER), and everything else with MILLRACE_SEPARATE_COMPILATION. library is not there (HTTP, S3, TAR,
-/// S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each other one that is (JPEG, PNG, WEBP, DLPACK), and everything else
-/// with MILLRACE_SEPARATE_COMPILATION.
+/// whose library is not there (HTTP, S3, TAR, S3_SERVER) and MILLRACE_WITH_<COMPONENT> for each other one that is
+/// (JPEG, PNG, WEBP, AUDIO, DLPACK), and everything else with MILLRACE_SEPARATE_COMPILATION.
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
 #error bodies are compiled once where MILLRACE_SEPARATE_COMPILATION is defined; header-only programs need no source
