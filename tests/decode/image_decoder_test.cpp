@@ -182,32 +182,48 @@ TEST_CASE("channels go outermost or innermost, and values become the type that w
       std::uint32_t bits;
       std::memcpy(&bits, &expected, 4);
       const auto brain_error = static_cast<std::int64_t>(bits) - (std::int64_t(brain[at]) << 16);
-      wrong += chw[at] != hwc[p * 3 + c] || wide[at] != expected || half[at] != half_bits ||
-               std::abs(brain_error) > 0x8000;
+      wrong +=
+          chw[at] != hwc[p * 3 + c] || wide[at] != expected || half[at] != half_bits || std::abs(brain_error) > 0x8000;
     }
   }
   CHECK(wrong == 0);
 }
 
-TEST_CASE("halves are those of the formula, mirrored or not, with every mean and of every width") {
+TEST_CASE("values are those of the formula, of each type and layout, mirrored or not, with every mean and width") {
   rng random(17);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 160; ++i) {
     const int width = 1 + static_cast<int>(random.below(40));
+    const auto columns = static_cast<std::size_t>(width);
     const bytes file = png(picture(width, 7, 3, random.next()).data(), width, 7);
-    image_options o{.height = 7, .width = width, .flip = i % 2 == 0 ? 0.0 : 1.0, .layout = image_layout::chw};
-    const std::vector<std::uint8_t> whole = tensor_of(o, file);
-    o.type = dtype::f16;
-    if (i % 3 != 0) {
+    const std::vector<std::uint8_t> whole = tensor_of(image_options{.height = 7, .width = width}, file);
+    image_options o{.height = 7, .width = width, .flip = i % 2 == 0 ? 0.0 : 1.0};
+    o.layout = i % 4 < 2 ? image_layout::chw : image_layout::hwc;
+    constexpr dtype types[] = {dtype::f16, dtype::bf16, dtype::f16, dtype::u8};
+    o.type = types[i / 4 % 4];
+    if (i % 3 != 0 && o.type != dtype::u8) {
       for (std::size_t c = 0; c < 3; ++c) {
         o.mean[c] = static_cast<float>(random.uniform());
         o.std[c] = static_cast<float>(0.1 + random.uniform());
       }
     }
-    const std::vector<std::uint16_t> halves = tensor_of<std::uint16_t>(o, file);
+    const auto expected = [&](std::size_t k) -> std::uint16_t {
+      const bool planes = o.layout == image_layout::chw;
+      const std::size_t c = planes ? k / (columns * 7) : k % 3;
+      const std::size_t y = planes ? k / columns % 7 : k / 3 / columns;
+      const std::size_t x = planes ? k % columns : k / 3 % columns;
+      const std::uint8_t v = whole[(y * columns + (o.flip > 0 ? columns - 1 - x : x)) * 3 + c];
+      const float value = (static_cast<float>(v) / 255.0f - o.mean[c]) / o.std[c];
+      return o.type == dtype::u8 ? v : o.type == dtype::f16 ? detail::to_f16(value) : detail::to_bf16(value);
+    };
     int wrong = 0;
-    for (std::size_t k = 0; k < whole.size(); ++k) {
-      const std::size_t c = k / (static_cast<std::size_t>(width) * 7);
-      wrong += halves[k] != detail::to_f16((static_cast<float>(whole[k]) / 255.0f - o.mean[c]) / o.std[c]);
+    const auto compare = [&](const auto& got) {
+      REQUIRE(got.size() == whole.size());
+      for (std::size_t k = 0; k < got.size(); ++k) wrong += got[k] != expected(k);
+    };
+    if (o.type == dtype::u8) {
+      compare(tensor_of(o, file));
+    } else {
+      compare(tensor_of<std::uint16_t>(o, file));
     }
     CAPTURE(i, width);
     REQUIRE(wrong == 0);
@@ -220,7 +236,7 @@ TEST_CASE("floats are rounded to 16 bits as the processor does it") {
   for (int i = 0; i < 300000; ++i) {
     auto bits = static_cast<std::uint32_t>(random.next());
     if (i % 3 == 1) bits = (bits & 0x80001fff) | (0x33000000 + (bits >> 8 & 0x7fff) * 0x2000);  // around the smallest
-    if (i % 3 == 2) bits = (bits & 0x8fffe000) | 0x30001000;                                   // ties
+    if (i % 3 == 2) bits = (bits & 0x8fffe000) | 0x30001000;                                    // ties
     float value;
     std::memcpy(&value, &bits, 4);
     if (std::isnan(value)) continue;
@@ -241,8 +257,7 @@ TEST_CASE("colours of four inks become red, green and blue, however they are sto
   for (int i = 0; i < 32 * 32; ++i) inks.insert(inks.end(), {10, 100, 200, 50});
   const auto stored = [&](bool ycck, bool adobe) {
     examples::jpeg_kind kind{.quality = 100, .channels = 4, .ycck = ycck, .adobe = adobe};
-    return image_decoder({.height = 8, .width = 8})
-        .whole(bytes::copy(examples::encode_jpeg(inks, 32, 32, kind)));
+    return image_decoder({.height = 8, .width = 8}).whole(bytes::copy(examples::encode_jpeg(inks, 32, 32, kind)));
   };
   const auto near = [](const image& i, int r, int g, int b) {
     const std::uint8_t* const p = i.pixels.data() + (16 * 32 + 16) * 3;
@@ -286,8 +301,12 @@ TEST_CASE("images that are cut short are refused, wherever that is") {
 }
 
 TEST_CASE("images with bytes changed never do worse than be refused") {
-  const bytes files[] = {jpeg(48, 48), jpeg(48, 48, {.progressive = true}), turned(jpeg(48, 40), 5),
-                         jpeg(40, 40, {.channels = 4}), png(picture(48, 48, 3).data(), 48, 48), webp(48, 48, false),
+  const bytes files[] = {jpeg(48, 48),
+                         jpeg(48, 48, {.progressive = true}),
+                         turned(jpeg(48, 40), 5),
+                         jpeg(40, 40, {.channels = 4}),
+                         png(picture(48, 48, 3).data(), 48, 48),
+                         webp(48, 48, false),
                          webp(48, 48, true)};
   rng random(9);
   for (const bytes& file : files) {

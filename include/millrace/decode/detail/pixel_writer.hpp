@@ -23,15 +23,18 @@ class pixel_writer {
              bool mirrored) const noexcept;
 
  private:
-  /// Whether the processor can do it by multiplication and addition, and whether that gives the very values of the
-  /// table: it is rounded once more, so with some means it does not.
+  /// Whether multiplication and addition give the very values of the table: it is rounded once more, so with some means
+  /// they do not.
   bool is_linear() const;
+  /// By vectors, where the processor has them; returns how many of the row's pixels.
+  std::size_t store_vectors(void* tensor, std::size_t width, std::size_t height, std::size_t y,
+                            const std::uint8_t* const* channels, bool mirrored) const noexcept;
 
   image_layout layout_;
   dtype type_;
   float scale_[3] = {};
   float offset_[3] = {};
-  bool linear_ = false;
+  bool vectors_ = false;  // see store_vectors()
   std::vector<float> wide_;
   std::vector<std::uint16_t> narrow_;
 };

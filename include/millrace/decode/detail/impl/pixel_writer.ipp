@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,44 +9,25 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/decode/detail/pixel_vectors.hpp>
 #include <millrace/decode/detail/pixel_writer.hpp>
 #include <millrace/decode/image_options.hpp>
 
 namespace millrace::detail {
 
-#if defined(__x86_64__)
-
-/// scale * value + offset of 8 pixels at a time as halves, by AVX2 and F16C: `pixels` is a multiple of 8. Mirrored, the
-/// last pixel comes first.
-__attribute__((target("avx2,f16c"))) inline void to_halves(const std::uint8_t* row, std::size_t pixels, bool mirrored,
-                                                           float scale, float offset, std::uint16_t* out) noexcept {
-  using bytes8 = std::uint8_t __attribute__((vector_size(8)));
-  using floats8 = float __attribute__((vector_size(32)));
-  for (std::size_t x = 0; x < pixels; x += 8) {
-    bytes8 eight;
-    std::memcpy(&eight, row + (mirrored ? pixels - 8 - x : x), sizeof eight);
-    floats8 value = __builtin_convertvector(eight, floats8);
-    if (mirrored) value = __builtin_shufflevector(value, value, 7, 6, 5, 4, 3, 2, 1, 0);
-    const auto halves = __builtin_ia32_vcvtps2ph256(value * scale + offset, 0);  // 0: to nearest, ties to even
-    std::memcpy(out + x, &halves, 16);
-  }
-}
-
-#endif
-
-/// Values `value(c, v)` of the channels' rows.
+/// Pixels of a row, from the first one that is given on, of values `value(c, v)` of the channels' rows.
 template <class T, class Value>
 void store_pixels(T* tensor, image_layout layout, std::size_t width, std::size_t height, std::size_t y,
-                  const std::uint8_t* const* channels, bool mirrored, Value value) noexcept {
+                  std::size_t first, const std::uint8_t* const* channels, bool mirrored, Value value) noexcept {
   for (std::size_t c = 0; c < 3; ++c) {
-    const std::uint8_t* from = mirrored ? channels[c] + width - 1 : channels[c];
+    const std::uint8_t* from = mirrored ? channels[c] + width - 1 - first : channels[c] + first;
     const std::ptrdiff_t step = mirrored ? -1 : 1;
     if (layout == image_layout::hwc) {
       T* const to = tensor + y * width * 3 + c;
-      for (std::size_t x = 0; x < width; ++x, from += step) to[x * 3] = value(c, *from);
+      for (std::size_t x = first; x < width; ++x, from += step) to[x * 3] = value(c, *from);
     } else {
       T* const to = tensor + (c * height + y) * width;
-      for (std::size_t x = 0; x < width; ++x, from += step) to[x] = value(c, *from);
+      for (std::size_t x = first; x < width; ++x, from += step) to[x] = value(c, *from);
     }
   }
 }
@@ -64,6 +41,9 @@ MILLRACE_INLINE pixel_writer::pixel_writer(const image_options& o) : layout_(o.l
     if (o.mean != image_options().mean || o.std != image_options().std) {
       throw configuration_error("mean and std are for images of floating-point types, not for u8");
     }
+#if defined(__x86_64__)
+    vectors_ = layout_ == image_layout::hwc && has_avx2();
+#endif
     return;
   }
   if (type_ == dtype::f32) {
@@ -82,48 +62,72 @@ MILLRACE_INLINE pixel_writer::pixel_writer(const image_options& o) : layout_(o.l
     scale_[c] = static_cast<float>(1 / (255.0 * static_cast<double>(o.std[c])));
     offset_[c] = static_cast<float>(-static_cast<double>(o.mean[c]) / static_cast<double>(o.std[c]));
   }
-  linear_ = type_ == dtype::f16 && layout_ == image_layout::chw && is_linear();
+#if defined(__x86_64__)
+  vectors_ = type_ != dtype::f32 && has_avx2() && is_linear();
+#endif
 }
 
 MILLRACE_INLINE void pixel_writer::write(void* tensor, std::size_t width, std::size_t height, std::size_t y,
                                          const std::uint8_t* const* channels, bool mirrored) const noexcept {
+  if (type_ == dtype::u8 && layout_ == image_layout::chw && !mirrored) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      std::memcpy(static_cast<std::uint8_t*>(tensor) + (c * height + y) * width, channels[c], width);
+    }
+    return;
+  }
+  // What is left at the end of the tensor's row is looked up.
+  const std::size_t first = vectors_ ? store_vectors(tensor, width, height, y, channels, mirrored) : 0;
   const auto store = [&](auto* to, auto value) {
-    store_pixels(to, layout_, width, height, y, channels, mirrored, value);
+    store_pixels(to, layout_, width, height, y, first, channels, mirrored, value);
   };
   if (type_ == dtype::u8) {
     store(static_cast<std::uint8_t*>(tensor), [](std::size_t, std::uint8_t v) { return v; });
   } else if (type_ == dtype::f32) {
     store(static_cast<float*>(tensor), [t = wide_.data()](std::size_t c, std::uint8_t v) { return t[c * 256 + v]; });
   } else {
-    auto* const halves = static_cast<std::uint16_t*>(tensor);
-#if defined(__x86_64__)
-    if (linear_) {
-      const std::size_t fast = width / 8 * 8;
-      for (std::size_t c = 0; c < 3; ++c) {
-        std::uint16_t* const to = halves + (c * height + y) * width;
-        // What is left at the end of the tensor's row is looked up.
-        to_halves(mirrored ? channels[c] + width - fast : channels[c], fast, mirrored, scale_[c], offset_[c], to);
-        for (std::size_t x = fast; x < width; ++x) to[x] = narrow_[c * 256 + channels[c][mirrored ? width - 1 - x : x]];
-      }
-      return;
-    }
-#endif
-    store(halves, [t = narrow_.data()](std::size_t c, std::uint8_t v) { return t[c * 256 + v]; });
+    store(static_cast<std::uint16_t*>(tensor),
+          [t = narrow_.data()](std::size_t c, std::uint8_t v) { return t[c * 256 + v]; });
   }
 }
 
-MILLRACE_INLINE bool pixel_writer::is_linear() const {
 #if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports() knows F16C
-  if (!__builtin_cpu_supports("avx2") || __get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_F16C) == 0) return false;
+
+MILLRACE_INLINE std::size_t pixel_writer::store_vectors(void* tensor, std::size_t width, std::size_t height,
+                                                        std::size_t y, const std::uint8_t* const* channels,
+                                                        bool mirrored) const noexcept {
+  if (type_ == dtype::u8) {
+    return store_bytes_in_turn(static_cast<std::uint8_t*>(tensor) + y * width * 3, channels, width, mirrored);
+  }
+  auto* const values = static_cast<std::uint16_t*>(tensor);
+  if (layout_ == image_layout::hwc) {
+    const auto store = type_ == dtype::f16 ? &store_values_in_turn<dtype::f16> : &store_values_in_turn<dtype::bf16>;
+    return store(values + y * width * 3, channels, width, mirrored, scale_, offset_);
+  }
+  const auto store = type_ == dtype::f16 ? &store_values<dtype::f16> : &store_values<dtype::bf16>;
+  std::size_t stored = 0;
+  for (std::size_t c = 0; c < 3; ++c) {
+    stored = store(values + (c * height + y) * width, channels[c], width, mirrored, scale_[c], offset_[c]);
+  }
+  return stored;
+}
+
+MILLRACE_INLINE bool pixel_writer::is_linear() const {
   std::uint8_t row[256];
   for (std::size_t i = 0; i < 256; ++i) row[i] = static_cast<std::uint8_t>(i);
   std::vector<std::uint16_t> got(narrow_.size());
-  for (std::size_t i = 0; i < 3; ++i) to_halves(row, 256, false, scale_[i], offset_[i], got.data() + i * 256);
+  const auto store = type_ == dtype::f16 ? &store_values<dtype::f16> : &store_values<dtype::bf16>;
+  for (std::size_t c = 0; c < 3; ++c) store(got.data() + c * 256, row, 256, false, scale_[c], offset_[c]);
   return got == narrow_;
-#else
-  return false;
-#endif
 }
+
+#else
+
+MILLRACE_INLINE std::size_t pixel_writer::store_vectors(void*, std::size_t, std::size_t, std::size_t,
+                                                        const std::uint8_t* const*, bool) const noexcept {
+  return 0;
+}
+MILLRACE_INLINE bool pixel_writer::is_linear() const { return false; }
+
+#endif
 
 }  // namespace millrace::detail
