@@ -23,7 +23,8 @@ BOX_HEIGHT, FLOOR_HEIGHT, BOX_GAP, LINE_GAP = 44, 92, 22, 14
 LEFT, RIGHT, TOP = 92, 24, 16
 # How a pattern of check_structure.CONFINED begins, and what the picture calls it.
 LIBRARIES = {
-    "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "openssl": "OpenSSL", "expat": "expat",
+    "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "zlib": "zlib",
+    "zstd": "libzstd", "openssl": "OpenSSL", "expat": "expat",
     "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg",
     "(sndfile": "libsndfile", "(nlohmann": "json",
     "dlpack": "DLPack", "mpi": "MPI",

@@ -24,7 +24,7 @@ build() {
     -isystem "$cuda/include" -c)
   local link=(g++ -static-libstdc++ -static-libgcc '-Wl,--disable-new-dtags,-rpath,$ORIGIN' -Wl,--as-needed)
   local runtime=("$cuda/lib64/libcudart_static.a" -lpthread -ldl -lrt)
-  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -ljpeg)
+  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg)
   # Machine code for Ampere and Hopper, PTX for the others.
   local kernels=("$cuda/bin/nvcc" -O2 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_75,code=compute_75 -I"$source" -I"$source/include" -c)

@@ -4,7 +4,8 @@
 // libFuzzer: tar::reader fed in two different ways must give the same members and the same end, within its limits;
 // archive_reader must end. The first two bytes choose the options and the size of the pieces.
 //
-//   clang++-16 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/tar_fuzz.cpp -larchive
+//   clang++-16 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/tar_fuzz.cpp
+//     -larchive -lz -lzstd
 //   ./a.out -max_len=20000 corpus/
 
 #include <algorithm>

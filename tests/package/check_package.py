@@ -70,8 +70,9 @@ class package:
         folder = pathlib.Path(self.o.work, "pkgconfig_" + self.o.case)  # cases run side by side
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        where = self.run("pkg-config", "--variable=pcfiledir", "liburing").strip()
-        shutil.copy(pathlib.Path(where, "liburing.pc"), folder)
+        for other in ("liburing", "libzstd"):
+            where = self.run("pkg-config", "--variable=pcfiledir", other).strip()
+            shutil.copy(pathlib.Path(where, other + ".pc"), folder)
         return {"PKG_CONFIG_LIBDIR": str(folder), "PKG_CONFIG_PATH": ""}
 
     def case_install(self):

@@ -99,7 +99,7 @@ TEST_CASE("what is said of an archive comes before its last member is handed on"
   CHECK(read(objects, untar() | take(3)).said == std::string("millrace: untar: cut.tar") + cut_off);
 }
 
-TEST_CASE("half an end-of-archive block, and gzip data that cannot be verified, are reported") {
+TEST_CASE("half an end-of-archive block is reported; gzip data of several streams is nothing unusual") {
   const std::vector<object> half = {object("half.tar", tar_of(4).substr(0, 4 * 1024 + 512))};
   CHECK(read(half, untar()).said == "millrace: untar: half.tar: only half of the end-of-archive block is there\n");
   // Names come from servers: a terminal must not obey them.
@@ -112,9 +112,7 @@ TEST_CASE("half an end-of-archive block, and gzip data that cannot be verified, 
   const outcome gz =
       read({object("two.tar.gz", several), object("one.tar.gz", test::compress("gzip", whole))}, untar());
   CHECK(gz.members == 8);
-  CHECK(gz.said ==
-        "millrace: untar: two.tar.gz: the gzip data seems to be several streams, whose checksums could not be "
-        "verified\n");
+  CHECK(gz.said.empty());
 }
 
 TEST_CASE("of many cut archives the first five are named and the others counted; or none, when told so") {

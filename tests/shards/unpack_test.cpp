@@ -111,7 +111,7 @@ task<std::string> text_of(stream<line_batch> in) {
 
 std::string lines_of(const source& s, cpu_pool* pool) {
   testing::virtual_loop loop;
-  return block_on(loop, text_of(s.chunks() | lines({.batch = 3, .unpack = {.on = pool}, .report = false})));
+  return block_on(loop, text_of(s.chunks() | lines({.batch = 3, .unpack = {.on = pool}})));
 }
 
 }  // namespace

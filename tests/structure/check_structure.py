@@ -50,6 +50,8 @@ CONFINED = {
     r"liburing(\.h|/)": "loop",
     r"curl/": "http",
     r"archive(_entry)?\.h": "tar",
+    r"zlib\.h": "tar",
+    r"zstd(_errors)?\.h": "tar",
     r"openssl/": "s3 testing/s3_server",
     r"expat(_external)?\.h": "s3",
     r"(cuda|cuda_runtime|cuda_runtime_api|driver_types|nvjpeg)\.h|cuda/|nvtx3/": "cuda",

@@ -237,9 +237,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/shards/detail/impl/unpack_objects.ipp>
 #include <millrace/shards/impl/untar.ipp>
 #include <millrace/tar/detail/impl/fiber.ipp>
-#include <millrace/tar/detail/impl/gzip_check.ipp>
 #include <millrace/tar/detail/impl/libarchive.ipp>
 #include <millrace/tar/detail/impl/packed_input.ipp>
+#include <millrace/tar/detail/impl/stream_decoder.ipp>
 #include <millrace/tar/detail/impl/unpacker.ipp>
 #include <millrace/tar/detail/impl/zip_directory.ipp>
 #include <millrace/tar/impl/archive_reader.ipp>

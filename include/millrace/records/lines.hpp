@@ -48,7 +48,6 @@ struct lines_options {
   std::size_t batch = 512;          ///< lines per batch; the last one of the stream may have fewer
   std::size_t max_line = 16 * MiB;  ///< a longer line is an error: nothing grows without bound
   unpack_options unpack = {};       ///< of compressed shards
-  bool report = true;               ///< says in the log which compressed shards could not be verified
 };
 
 namespace detail {

@@ -23,17 +23,16 @@ namespace millrace::tar {
 /// Reads any archive that arrives in pieces: a plain tar, a tar compressed by gzip, bzip2, xz, zstd or lz4, a zip, a
 /// cpio. Which it is, its first bytes tell. The interface is tar::reader's.
 ///
-/// A plain tar goes to tar::reader, without copies. A compressed one is decompressed by libarchive into slabs of `pool`
-/// and then goes to tar::reader too, so that the same strictness applies. Zip and cpio members are libarchive's, each
-/// in an allocation of its own, whole and checked. No thread is used: libarchive runs in a fiber.
+/// A plain tar goes to tar::reader, without copies. A compressed one is decompressed into slabs of `pool`, by zlib,
+/// libzstd or libarchive, and then goes to tar::reader too, so that the same strictness applies. Zip and cpio members
+/// are libarchive's, each in an allocation of its own, whole and checked. No thread is used: they run in a fiber.
 ///
 /// Offsets of a compressed tar (in members and errors) count decompressed bytes. Those of zip and cpio members are
 /// where their headers are, data_offset the same. A zip is read from its front: symbolic links in it look like small
 /// files and files removed from its directory are seen.
 ///
 /// Errors: archive_error as tar::reader's; also for compressed data that is cut, damaged or followed by something else,
-/// a format that is not known, and an object that unpacks to too much. A gzip stream's checksum is verified, but when
-/// it seems to be made of several streams and does not fit, which warning() then says.
+/// a format that is not known, and an object that unpacks to too much. All checksums are verified.
 ///
 /// Use it on one thread only. Moving it is possible, dropping it at any time too.
 class archive_reader {

@@ -14,7 +14,6 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/records/lines.hpp>
-#include <millrace/shards/detail/archive_warnings.hpp>
 #include <millrace/shards/detail/unpack_objects.hpp>
 #include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/format.hpp>
@@ -145,14 +144,11 @@ MILLRACE_INLINE tar::format text_format(std::string_view head, const shard& of) 
 
 MILLRACE_COROUTINE_BODY async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options,
                                                                 unpack_place place) {
-  executor& ex = co_await this_executor();
-  archive_warnings warnings(ex, options.report, "lines");
   line_splitter splitter(options);
   line_batch b;
   tar::archive_options limits;
   auto pieces = unpack_objects(std::move(in), &text_format, text_head_bytes, limits, place);
   while (auto c = co_await pieces.next()) {
-    if (c->last) warnings.add(*c->from, c->warning);
     splitter.feed(std::move(*c));
     c.reset();
     while (splitter.fill(b)) {

@@ -14,9 +14,7 @@ namespace millrace::detail {
 /// then, with the end of the stage, how many more there were.
 class archive_warnings {
  public:
-  /// `stage`, a literal: who says it.
-  archive_warnings(const executor& ex, bool report, const char* stage = "untar") noexcept
-      : executor_(ex), report_(report), stage_(stage) {}
+  archive_warnings(const executor& ex, bool report) noexcept : executor_(ex), report_(report) {}
   archive_warnings(const archive_warnings&) = delete;
   archive_warnings& operator=(const archive_warnings&) = delete;
   ~archive_warnings();
@@ -29,7 +27,6 @@ class archive_warnings {
 
   const executor& executor_;
   const bool report_;
-  const char* const stage_;
   std::uint64_t count_ = 0;
 };
 

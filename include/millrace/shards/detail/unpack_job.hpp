@@ -20,8 +20,7 @@ class unpack_step {
   std::vector<bytes> out;
   bool hungry = false;  ///< it needs more input
   bool done = false;
-  bool failed = false;      ///< for this reason, in front of this unpacked byte
-  bool unverified = false;  ///< done, and a checksum could not be verified
+  bool failed = false;  ///< for this reason, in front of this unpacked byte
   std::string reason;
   std::uint64_t offset = 0;
 };

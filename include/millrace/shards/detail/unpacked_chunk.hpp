@@ -19,7 +19,6 @@ class unpacked_chunk : public chunk {
   unpacked_chunk() = default;
   explicit unpacked_chunk(chunk c, bool was_packed = false) noexcept : chunk(std::move(c)), packed(was_packed) {}
   bool packed = false;
-  std::string_view warning;  ///< with the last piece: what is unusual about the compressed data; else empty
 };
 
 /// unpack_options as a stage keeps them: the pool may end before the pipeline.

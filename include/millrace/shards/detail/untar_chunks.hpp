@@ -74,11 +74,7 @@ async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open, bool 
     }
     const bool whole = !broken && c && c->last;
     if (whole) {
-      std::string_view warning = reader->warning();
-      if constexpr (requires { c->warning; }) {
-        if (!c->warning.empty()) warning = c->warning;
-      }
-      warnings.add(*c->from, warning);
+      warnings.add(*c->from, reader->warning());
     }
     if (held && (broken || whole || !c)) {
       held->last = whole;

@@ -39,9 +39,6 @@ class packed_input {
   /// follows can be nothing good.
   bool unread(std::uint64_t consumed, std::string& out) const;
 
-  /// The `count` bytes before offset `consumed`; fewer when they are no longer remembered.
-  std::string last_bytes(std::uint64_t consumed, std::size_t count) const;
-
  private:
   static constexpr std::size_t remembered = 4096;
 

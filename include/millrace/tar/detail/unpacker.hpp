@@ -17,9 +17,9 @@
 #include <millrace/memory/writable_bytes.hpp>
 #include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/detail/fiber.hpp>
-#include <millrace/tar/detail/gzip_check.hpp>
 #include <millrace/tar/detail/libarchive.hpp>
 #include <millrace/tar/detail/packed_input.hpp>
+#include <millrace/tar/detail/stream_decoder.hpp>
 #include <millrace/tar/detail/zip_directory.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
@@ -29,9 +29,11 @@ namespace millrace::tar::detail {
 /// libarchive with its inside out: it pulls input through a callback, here input is pushed. It runs in a fiber that is
 /// left whenever the callback has nothing to give or something has come out.
 ///
-/// Decompresses (gzip, bzip2, xz, zstd, lz4: data comes out in slabs) or reads members (zip, cpio). Everything is
-/// copied out of libarchive's memory. One thread at a time; stays where it was constructed. Destroying it in the middle
-/// lets the callback fail, so that libarchive and the fiber run to their ends and free what they hold.
+/// Decompresses (bzip2, xz, lz4: data comes out in slabs) or reads members (zip, cpio). Everything is copied out of
+/// libarchive's memory. One thread at a time; stays where it was constructed. Destroying it in the middle lets the
+/// callback fail, so that libarchive and the fiber run to their ends and free what they hold.
+///
+/// gzip and zstd are decompressed by zlib and libzstd in libarchive's place, straight into the slabs.
 class unpacker {
  public:
   enum class event : unsigned char {
@@ -64,8 +66,6 @@ class unpacker {
   /// Bytes that had come out when it failed; for formats with members, where the member's header is.
   std::uint64_t offset() const noexcept { return offset_; }
   const std::string& failed_name() const noexcept { return failed_name_; }
-  /// True when a gzip stream's checksum could not be verified.
-  bool unverified() const noexcept { return unverified_; }
 
  private:
   static constexpr std::size_t stack_bytes = 256 * KiB;
@@ -101,14 +101,22 @@ class unpacker {
     return static_cast<std::uint64_t>(std::max<la_int64_t>(0, ::archive_filter_bytes(a, -1)));
   }
 
-  bool broken(::archive* a, std::uint64_t at);
+  bool broken(std::uint64_t consumed, const std::string& why, std::uint64_t at);
+  bool broken(::archive* a, std::uint64_t at) { return broken(consumed(a), archive_words(a), at); }
 
-  bool within_limits(::archive* a, std::uint64_t at);
+  bool within_limits(std::uint64_t consumed, std::uint64_t at);
 
+  bool decompress(stream_decoder& decoder);
   bool decompress(::archive* a);
 
   /// Whether what comes out is compressed too; asked when there is enough to tell. One layer is taken off, no more.
   bool is_packed_again(std::string_view text, bool at_end);
+
+  /// The next piece of the input, empty behind the last one. False: dropped.
+  bool next_piece(std::string_view& out);
+
+  /// Makes room in a slab. False: dropped.
+  bool make_room();
 
   /// Copies decompressed bytes into slabs. False: dropped.
   bool put(std::string_view data);
@@ -122,10 +130,8 @@ class unpacker {
     std::string ahead;
     known = input_.unread(consumed, ahead);
     look(std::string_view(ahead));
-    for (;;) {
-      while (!cancelled_ && input_.starved()) pause(event::hungry);
-      if (cancelled_) return false;
-      const std::string_view piece = input_.next();
+    for (std::string_view piece;;) {
+      if (!next_piece(piece)) return false;
       if (piece.empty()) return true;
       look(piece);
     }
@@ -140,12 +146,10 @@ class unpacker {
   archive_options options_;
   slab_pool pool_;
   packed_input input_;
-  gzip_check gzip_;
   event event_ = event::hungry;
   bool cancelled_ = false;
   const char* refused_ = nullptr;         // why give() has given no more
   std::uint64_t most_read_ = UINT64_MAX;  // where what the next header needs must have ended
-  bool unverified_ = false;
   std::uint64_t output_ = 0;
   std::string begin_;  // of the output, until it can be told what it is
   writable_bytes slab_;

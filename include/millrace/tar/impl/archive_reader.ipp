@@ -54,9 +54,6 @@ MILLRACE_INLINE bool archive_reader::done() const noexcept {
 
 MILLRACE_INLINE std::string_view archive_reader::warning() const noexcept {
   if (!done()) return {};
-  if (unpacker_ != nullptr && unpacker_->unverified()) {
-    return "the gzip data seems to be several streams, whose checksums could not be verified";
-  }
   return unpacker_ == nullptr || detail::is_compression(kind_) ? reader_.warning() : std::string_view();
 }
 

@@ -15,8 +15,7 @@ namespace millrace::detail {
 MILLRACE_INLINE archive_warnings::~archive_warnings() {
   if (count_ <= named) return;
   try {
-    say(executor_, std::string("millrace: ") + stage_ + ": " + std::to_string(count_ - named) +
-                       " more archives with such warnings");
+    say(executor_, "millrace: untar: " + std::to_string(count_ - named) + " more archives with such warnings");
   } catch (...) {  // no memory for a remark
   }
 }
@@ -26,7 +25,7 @@ MILLRACE_INLINE void archive_warnings::add(const shard& from, std::string_view w
   where at;
   at.object = from.shown();
   const archive_error text(std::string(warning), std::move(at));  // in the words and the escapes of an error
-  say(executor_, std::string("millrace: ") + stage_ + ": " + text.what());
+  say(executor_, std::string("millrace: untar: ") + text.what());
 }
 
 }  // namespace millrace::detail

@@ -215,12 +215,7 @@ MILLRACE_INLINE void unpack_ahead::put(object& o, unpack_step&& made) {
     held_ += size;
   }
   o.hungry = made.hungry;
-  if (made.done) {
-    o.out.emplace_back(chunk(o.from, o.unpacked, bytes(), true), true);
-    if (made.unverified) {
-      o.out.back().warning = "the gzip data seems to be several streams, whose checksums could not be verified";
-    }
-  }
+  if (made.done) o.out.emplace_back(chunk(o.from, o.unpacked, bytes(), true), true);
   if (made.failed) {
     o.error = std::make_exception_ptr(
         archive_error(std::move(made.reason), where{o.from->shown(), made.offset, std::string()}));

@@ -28,7 +28,6 @@ MILLRACE_INLINE unpack_step unpack_job::operator()() {
     made.hungry = what == event::hungry;
     made.done = what == event::done;
     made.failed = what == event::failed;
-    made.unverified = made.done && unpacker_->unverified();
     if (made.failed) {
       made.reason = unpacker_->reason();
       made.offset = unpacker_->offset();

@@ -13,14 +13,10 @@ MILLRACE_INLINE bool enable(::archive* a, format kind) {
            ::archive_read_support_format_raw(a) == ARCHIVE_OK && ::archive_read_support_format_empty(a) == ARCHIVE_OK;
   };
   switch (kind) {
-    case format::gzip:
-      return unpack(ARCHIVE_FILTER_GZIP);
     case format::bzip2:
       return unpack(ARCHIVE_FILTER_BZIP2);
     case format::xz:
       return unpack(ARCHIVE_FILTER_XZ);
-    case format::zstd:
-      return unpack(ARCHIVE_FILTER_ZSTD);
     case format::lz4:
       return unpack(ARCHIVE_FILTER_LZ4);
     case format::zip:

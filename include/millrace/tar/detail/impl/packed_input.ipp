@@ -40,19 +40,6 @@ MILLRACE_INLINE bool packed_input::unread(std::uint64_t consumed, std::string& o
   return true;
 }
 
-MILLRACE_INLINE std::string packed_input::last_bytes(std::uint64_t consumed, std::size_t count) const {
-  std::string text = before_;
-  const std::uint64_t current_used = consumed > given_ ? consumed - given_ : 0;
-  text.append(current_.view()
-                  .substr(0, static_cast<std::size_t>(current_used))
-                  .substr(current_used > count ? static_cast<std::size_t>(current_used) - count : 0));
-  if (consumed < given_) {
-    const std::uint64_t unread = given_ - consumed;
-    text.resize(text.size() - static_cast<std::size_t>(std::min<std::uint64_t>(unread, text.size())));
-  }
-  return text.size() > count ? text.substr(text.size() - count) : text;
-}
-
 MILLRACE_INLINE void packed_input::remember(std::string_view piece) noexcept {
   if (piece.size() >= remembered) {
     before_.assign(piece.data() + piece.size() - remembered, remembered);

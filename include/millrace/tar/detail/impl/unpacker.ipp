@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,7 +64,6 @@ MILLRACE_INLINE la_ssize_t unpacker::give(::archive* a, void* self, const void**
   if (u.input_.before() > consumed(a) + most_held) u.refused_ = "has a name or header without an end";
   if (u.input_.before() > u.most_read_) u.refused_ = "has a folder with a body";
   if (u.refused_ != nullptr) return ARCHIVE_FATAL;
-  if (u.kind_ == format::gzip) u.gzip_.input(piece);
   *data = piece.data();
   return static_cast<la_ssize_t>(piece.size());
 }
@@ -74,6 +75,7 @@ MILLRACE_INLINE bool unpacker::fail(std::string reason, std::uint64_t at) {
 }
 
 MILLRACE_INLINE bool unpacker::unpack() {
+  if (const std::unique_ptr<stream_decoder> decoder = make_stream_decoder(kind_)) return decompress(*decoder);
   const archive_handle a(::archive_read_new());
   if (a == nullptr) throw std::bad_alloc();
   if (!enable(a.get(), kind_)) return fail(std::string("this libarchive cannot read ") + format_name(kind_), 0);
@@ -83,18 +85,58 @@ MILLRACE_INLINE bool unpacker::unpack() {
   return is_compression(kind_) ? decompress(a.get()) : read_members(a.get());
 }
 
-MILLRACE_INLINE bool unpacker::broken(::archive* a, std::uint64_t at) {
+MILLRACE_INLINE bool unpacker::broken(std::uint64_t consumed, const std::string& why, std::uint64_t at) {
   return fail(std::string("the ") + format_name(kind_) + " data is broken or cut near its byte " +
-                  std::to_string(consumed(a)) + ": " + archive_words(a),
+                  std::to_string(consumed) + ": " + why,
               at);
 }
 
-MILLRACE_INLINE bool unpacker::within_limits(::archive* a, std::uint64_t at) {
+MILLRACE_INLINE bool unpacker::within_limits(std::uint64_t consumed, std::uint64_t at) {
   if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
     return fail("the object unpacks to more than max_output_bytes", at);
   }
-  if (output_ > options_.free_bytes && output_ / std::max<std::uint64_t>(1, consumed(a)) > options_.max_ratio) {
+  if (output_ > options_.free_bytes && output_ / std::max<std::uint64_t>(1, consumed) > options_.max_ratio) {
     return fail("the object unpacks to more than max_ratio times its size", at);
+  }
+  return true;
+}
+
+MILLRACE_INLINE bool unpacker::next_piece(std::string_view& out) {
+  while (!cancelled_ && input_.starved()) pause(event::hungry);
+  if (cancelled_) return false;
+  out = input_.next();
+  return true;
+}
+
+MILLRACE_INLINE bool unpacker::decompress(stream_decoder& decoder) {
+  std::uint64_t consumed = 0;
+  std::string_view in;
+  bool more = false;  // may come out of what has gone in
+  for (;;) {
+    if (in.empty() && !more) {
+      if (!next_piece(in)) return false;
+      if (in.empty()) break;
+    }
+    if (decoder.complete() && !decoder.begins(in[0])) break;
+    if (!make_room()) return false;
+    std::span<char> out(slab_.data() + filled_, slab_.capacity() - filled_);
+    const std::size_t left = in.size();
+    const char* const wrong = decoder.step(in, out);
+    consumed += left - in.size();
+    const std::string_view made(slab_.data() + filled_, slab_.capacity() - filled_ - out.size());
+    if (is_packed_again(made, false)) return fail("the object is compressed more than once", 0);
+    filled_ += made.size();
+    output_ += made.size();
+    if (wrong != nullptr) return broken(consumed, wrong, output_);
+    if (!within_limits(consumed, output_)) return false;
+    more = out.empty() && !decoder.complete();
+  }
+  if (!decoder.complete()) return broken(consumed, "it ends too early", output_);
+  if (is_packed_again({}, true)) return fail("the object is compressed more than once", 0);
+  // Behind the compressed data there may be zeros (tapes and some stores pad), nothing else.
+  while (!in.empty()) {
+    if (!is_zero(in)) return fail(std::string("something else follows the ") + format_name(kind_) + " data", output_);
+    if (!next_piece(in)) return false;
   }
   return true;
 }
@@ -114,7 +156,7 @@ MILLRACE_INLINE bool unpacker::decompress(::archive* a) {
     const std::string_view text(static_cast<const char*>(data), result == ARCHIVE_OK ? size : 0);
     if (is_packed_again(text, result == ARCHIVE_EOF)) return fail("the object is compressed more than once", 0);
     if (!put(text)) return false;
-    if (!within_limits(a, output_)) return false;
+    if (!within_limits(consumed(a), output_)) return false;
   }
   const std::uint64_t consumed = this->consumed(a);
   // What is no whole header libarchive takes for what follows the data.
@@ -128,16 +170,19 @@ MILLRACE_INLINE bool unpacker::is_packed_again(std::string_view text, bool at_en
   return (at_end || begin_.size() == detect_bytes) && is_compression(detect(begin_));
 }
 
+MILLRACE_INLINE bool unpacker::make_room() {
+  if (slab_ && filled_ < slab_.capacity()) return true;
+  if (taken_ != filled_) pause(event::data);
+  if (cancelled_) return false;
+  slab_ = pool_.acquire();
+  filled_ = taken_ = 0;
+  return true;
+}
+
 MILLRACE_INLINE bool unpacker::put(std::string_view data) {
-  if (kind_ == format::gzip) gzip_.output(data);
   output_ += data.size();
   while (!data.empty()) {
-    if (!slab_ || filled_ == slab_.capacity()) {
-      if (taken_ != filled_) pause(event::data);
-      if (cancelled_) return false;
-      slab_ = pool_.acquire();
-      filled_ = taken_ = 0;
-    }
+    if (!make_room()) return false;
     const std::size_t n = std::min(data.size(), slab_.capacity() - filled_);
     std::memcpy(slab_.data() + filled_, data.data(), n);
     filled_ += n;
@@ -147,15 +192,9 @@ MILLRACE_INLINE bool unpacker::put(std::string_view data) {
 }
 
 MILLRACE_INLINE bool unpacker::check_end(std::uint64_t consumed) {
-  const std::string trailer = input_.last_bytes(consumed, 8);
   bool clean = true;
   if (!for_rest(consumed, clean, [&clean](std::string_view piece) { clean = clean && is_zero(piece); })) return false;
-  if (!clean) return fail(std::string("something else follows the ") + format_name(kind_) + " data", output_);
-  if (kind_ != format::gzip) return true;
-  const gzip_check::verdict verdict = gzip_.judge(trailer);
-  unverified_ = verdict == gzip_check::verdict::unknown;
-  if (verdict == gzip_check::verdict::wrong) return fail("the gzip data's checksum or length is wrong", output_);
-  return true;
+  return clean || fail(std::string("something else follows the ") + format_name(kind_) + " data", output_);
 }
 
 MILLRACE_INLINE char type_of(::archive_entry* e) noexcept {
@@ -305,7 +344,7 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     if (known && size > announced - filled) return fail("the member is longer than its header says", at);
     if (size > most - filled) return fail("the member has more than max_member_bytes", at);
     output_ += size;
-    if (!within_limits(a, at)) return false;
+    if (!within_limits(consumed(a), at)) return false;
     if (size > memory.capacity() - filled) {
       const std::uint64_t wanted = std::max<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
       writable_bytes larger = writable_bytes::allocate(static_cast<std::size_t>(std::min(most, wanted)));
