@@ -88,6 +88,30 @@ bytes webp(int width, int height, bool lossless) {
   return out;
 }
 
+/// The low `size` bytes of a number, the lowest first.
+std::string number(int value, std::size_t size) {
+  std::string text;
+  for (; text.size() < size; value >>= 8) text += static_cast<char>(value & 0xff);
+  return text;
+}
+std::string chunk_of(const std::string& name, const std::string& body) {
+  return name + number(static_cast<int>(body.size()), 4) + body + std::string(body.size() % 2, '\0');
+}
+
+/// An animation of WebPs that are as large as said, on a canvas, the first of them at (left, top).
+bytes animated(const std::vector<bytes>& frames, int width, int height, int canvas_width, int canvas_height, int left,
+               int top) {
+  std::string body = "WEBP";
+  body += chunk_of("VP8X", number(2, 4) + number(canvas_width - 1, 3) + number(canvas_height - 1, 3));
+  body += chunk_of("ANIM", number(-1, 4) + number(0, 2));  // on white, for ever
+  for (const bytes& frame : frames) {
+    body += chunk_of("ANMF", number(left / 2, 3) + number(top / 2, 3) + number(width - 1, 3) + number(height - 1, 3) +
+                                 number(40, 3) + number(0, 1) + std::string(frame.view().substr(12)));
+    left = top = 0;
+  }
+  return bytes::copy(chunk_of("RIFF", body));
+}
+
 template <class T = std::uint8_t>
 std::vector<T> tensor_of(const image_options& options, const bytes& data, std::uint64_t seed = 0) {
   const image_decoder decode(options);
@@ -278,6 +302,37 @@ TEST_CASE("an orientation counts unless told otherwise") {
   CHECK(image_decoder(o).whole(lying).pixels == image_decoder(o).whole(file).pixels);
   o.upright = true;
   CHECK(image_decoder(o).whole(turned(file, 9)).width == 60);  // there is no such orientation
+}
+
+TEST_CASE("of an animation the first frame counts, where its canvas has it; a cut one is refused") {
+  const bytes first = webp(40, 30, true);
+  const std::vector<bytes> frames = {first, webp(40, 30, false)};
+  const image_options o{.height = 30, .width = 40};
+  CHECK(tensor_of(o, animated(frames, 40, 30, 40, 30, 0, 0)) == tensor_of(o, first));
+
+  const bytes larger = animated(frames, 40, 30, 60, 50, 10, 8);
+  const image whole = image_decoder(o).whole(larger);
+  REQUIRE(whole.width == 60);
+  REQUIRE(whole.height == 50);
+  const std::vector<std::uint8_t> inner = tensor_of(o, first);
+  int wrong = 0;
+  for (int y = 0; y < 50; ++y) {
+    for (int x = 0; x < 60; ++x) {
+      for (int c = 0; c < 3; ++c) {
+        const bool inside = x >= 10 && x < 50 && y >= 8 && y < 38;
+        const int expected = inside ? inner[static_cast<std::size_t>(((y - 8) * 40 + x - 10) * 3 + c)] : 0;
+        wrong += whole.pixels.data()[(y * 60 + x) * 3 + c] != expected;
+      }
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(tensor_of({.height = 20, .width = 20, .crop = crop::center{}}, larger).size() == 1200);
+
+  const std::string text(larger.view());
+  for (std::size_t length = 12; length < text.size(); ++length) {
+    CAPTURE(length);
+    REQUIRE_THAT(refusal(bytes::copy(text.substr(0, length))), Catch::Matchers::StartsWith("the WebP"));
+  }
 }
 
 TEST_CASE("what is no image is refused with a sentence") {

@@ -24,13 +24,20 @@ MILLRACE_INLINE void webp_source::open(const bytes& data, bool) {
   size_ = data.size();
   if (WebPInitDecoderConfig(&config_) == 0) throw decode_error("the installed libwebp is of another version");
   check(WebPGetFeatures(data_, size_, &config_.input), "the WebP's header cannot be read");
-  if (config_.input.has_animation != 0) throw decode_error("the WebP is an animation, not an image");
   width = config_.input.width;
   height = config_.input.height;
   orientation = orientation_of(data.view());
 }
 
 MILLRACE_INLINE void webp_source::begin(int, const pixel_range& wanted, int& first, int& pixels) {
+  if (config_.input.has_animation != 0) {
+    decode_first_frame();
+    first = 0;
+    pixels = width;
+    row_ = static_cast<std::size_t>(width) * 4;
+    next_ = static_cast<std::size_t>(wanted.top);
+    return;
+  }
   // The smoothing of colours looks at neighbours; and crops begin at even pixels.
   constexpr int beside = 2;
   const int left = std::max(0, wanted.left - beside) / 2 * 2;
@@ -51,7 +58,25 @@ MILLRACE_INLINE void webp_source::begin(int, const pixel_range& wanted, int& fir
   config_.output.u.RGBA.stride = static_cast<int>(row_);
   config_.output.u.RGBA.size = pixels_.size();
   check(WebPDecode(data_, size_, &config_), "the WebP is corrupt");
+  decoded_ = pixels_.data();
   next_ = static_cast<std::size_t>(wanted.top - top);
+}
+
+/// The frame may be a part of the canvas; what lies beside it is black.
+MILLRACE_INLINE void webp_source::decode_first_frame() {
+  WebPAnimDecoderOptions options;
+  if (WebPAnimDecoderOptionsInit(&options) == 0) throw decode_error("the installed libwebp is of another version");
+  options.color_mode = MODE_RGBA;
+  options.use_threads = 0;
+  const WebPData data = {data_, size_};
+  animation_.reset(WebPAnimDecoderNew(&data, &options));
+  if (animation_ == nullptr) throw decode_error("the WebP is corrupt: the animation is cut or contradicts the format");
+  std::uint8_t* canvas = nullptr;
+  int shown_until = 0;
+  if (WebPAnimDecoderGetNext(animation_.get(), &canvas, &shown_until) == 0) {
+    throw decode_error("the WebP is corrupt: the first frame of the animation cannot be decoded");
+  }
+  decoded_ = canvas;
 }
 
 MILLRACE_INLINE void webp_source::check(VP8StatusCode status, const char* what) {
