@@ -387,7 +387,7 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 threads, void
     if (!millrace::test::is_grid(grid, threads)) return cudaErrorInvalidConfiguration;
     if (s.device != this_thread().device) return cudaErrorInvalidResourceHandle;
     operation op;
-    op.kind = operation::kernel;
+    op.kind = operation::launched;
     bool found = true;
     kernel_memory memory([&](const kernel_memory::range& r) -> void* {
       place at;

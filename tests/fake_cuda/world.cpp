@@ -385,7 +385,7 @@ void world::run(operation& op) {
     case operation::read:
       if (op.look) op.look(op.from.bytes);
       return;
-    case operation::kernel:
+    case operation::launched:
       for (const use& u : op.uses) {
         if (u.at.in != nullptr && u.at.in->freed) return;
       }

@@ -73,7 +73,7 @@ struct use {
 };
 
 struct operation {
-  enum kind_t { copy, fill, read, kernel, record, wait, host_function, fault } kind = copy;
+  enum kind_t { copy, fill, read, launched, record, wait, host_function, fault } kind = copy;
   place to, from;
   std::size_t size = 0;
   int value = 0;
