@@ -3,11 +3,13 @@
 #pragma once
 
 /// \file
-/// What a training loop includes: sources, stages, batches, run(). Needs the components s3, tar and jpeg. Not in it,
-/// each with a header of its own: images of any format and size (decode/decode_images.hpp), recordings
-/// (decode/decode_audio.hpp), CUDA (millrace_cuda.hpp), JSON labels (decode/json.hpp), web servers
-/// (shards/http_storage.hpp), reads that are asked for twice (shards/hedged_storage.hpp), where S3's settings came from
-/// (s3/auth/explain.hpp), epochs by an index (feed/epochs.hpp) and all else of feed/, plain tars without libarchive
+/// What a training loop includes: sources, stages, batches, run(). Needs the components s3 and tar. Not in it, each
+/// with a header of its own: images of any format and size (decode/decode_images.hpp), one JPEG at a time
+/// (decode/jpeg_decoder.hpp, decode/labelled_image.hpp), labels (decode/parse_label.hpp, decode/json.hpp), recordings
+/// (decode/decode_audio.hpp), arrays (decode/decode_arrays.hpp), batches of about one length
+/// (flow/bucket_by_length.hpp), CUDA (millrace_cuda.hpp), web servers (shards/http_storage.hpp), reads that are asked
+/// for twice (shards/hedged_storage.hpp), data that stay in memory (shards/resident_storage.hpp), where S3's settings
+/// came from (s3/auth/explain.hpp), epochs (feed/epochs.hpp) and all else of feed/, plain tars without libarchive
 /// (shards/untar_plain.hpp), writing tars (tar/writer.hpp), generators for tests and examples (flow/iota.hpp,
 /// flow/generate.hpp, flow/collect.hpp). Programs that need less include the parts themselves.
 
@@ -17,14 +19,10 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/decode/jpeg_decoder.hpp>
-#include <millrace/decode/labelled_image.hpp>
-#include <millrace/decode/parse_label.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/concat.hpp>
 #include <millrace/flow/filter.hpp>
