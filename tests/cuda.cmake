@@ -138,6 +138,9 @@ if(nvcc)
     # #2975: nvcc does not see that a coroutine which ends by std::rethrow_exception() never comes to its end.
     target_compile_options(nvcc_headers PRIVATE -std=c++20 --diag-suppress=3001,2975)
     set_target_properties(nvcc_headers PROPERTIES CUDA_ARCHITECTURES 75-virtual)
+    # As a user of millrace::compiled has it: declarations alone, in half the time.
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/docs/guide/code/normalise.cu
+                                PROPERTIES COMPILE_DEFINITIONS MILLRACE_SEPARATE_COMPILATION)
   endif()
 elseif(NOT MILLRACE_SANITIZE)
   millrace_add_skipped_test(test_nvcc "it needs nvcc 13 and the static runtime")

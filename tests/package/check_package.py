@@ -5,7 +5,7 @@
 
 install          what is installed: every header, the package files, documents and examples, nothing else
 find_package     a program against the installed package, every component found here
-compiled         the same program with millrace::compiled, installed and as a subfolder, and one of the core alone
+compiled         the same program with millrace::compiled; and of the core alone, installed and as a subfolder
 pkg_config       the same program with pkg-config alone, and an installed example
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
@@ -98,19 +98,21 @@ class package:
             expect(self.o.source not in text and self.o.build not in text, f"{name} holds a path of this machine")
 
     def case_find_package(self):
-        folder, _ = self.configure("find_package", f"-DCOMPONENTS={';'.join(self.components)}")
+        folder, _ = self.configure("find_package", f"-DCOMPONENTS={';'.join(self.components)}", "-DTWICE=ON")
         self.build_and_run(folder)
 
     def case_compiled(self):
         folder, _ = self.configure("compiled", f"-DCOMPONENTS={';'.join(self.components)}", "-DCOMPILED=ON")
-        self.build_and_run(folder)
-        folder, _ = self.configure("compiled_subdirectory", f"-DSUBDIRECTORY={self.o.source}", "-DCOMPILED=ON")
         self.build_and_run(folder)
         # What was not asked for is neither compiled nor linked.
         core = pathlib.Path(self.o.work, "core_alone")
         core.mkdir(parents=True, exist_ok=True)
         included = ("base/rng.hpp", "memory/bytes.hpp", "version.hpp")
         (core / "everything.hpp").write_text("".join(f"#include <millrace/{name}>\n" for name in included))
+        without = [f"-DMILLRACE_USE_{c.upper()}_IF_AVAILABLE=OFF" for c in self.components if c != "core"]
+        folder, _ = self.configure("compiled_subdirectory", f"-DSUBDIRECTORY={self.o.source}", "-DCOMPILED=ON",
+                                   f"-DEVERYTHING={core}", *without)
+        self.build_and_run(folder)
         folder, _ = self.configure("compiled_core", "-DCOMPONENTS=core", "-DCOMPILED=ON", f"-DEVERYTHING={core}")
         self.build_and_run(folder)
         linked = self.run("readelf", "--dynamic", str(folder / "consumer"))

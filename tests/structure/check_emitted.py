@@ -16,13 +16,13 @@ import sys
 
 def emitted(objects):
     """(object, kind, name) of each definition that has to do with millrace."""
+    listing = subprocess.run(["nm", "--print-file-name", "--demangle", "--defined-only", *objects], check=True,
+                             capture_output=True, text=True)
     found = []
-    for one in objects:
-        listing = subprocess.run(["nm", "--demangle", "--defined-only", one], check=True, capture_output=True, text=True)
-        for line in listing.stdout.splitlines():
-            match = re.match(r"[0-9a-f]+ (\S) (.*millrace.*)", line)
-            if match:
-                found.append((one, *match.groups()))
+    for line in listing.stdout.splitlines():
+        match = re.match(r"(.+?):[0-9a-f]+ (\S) (.*millrace.*)", line)
+        if match:
+            found.append(match.groups())
     return found
 
 
