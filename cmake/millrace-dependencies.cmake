@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server mpi cuda)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server mpi cuda nvjpeg)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -39,6 +39,13 @@ endmacro()
 # Resizes the images of every format.
 macro(_millrace_zimg)
   _millrace_pkg_config(zimg "zimg>=3.0" "zimg 3.0" "libzimg-dev")
+endmacro()
+
+macro(_millrace_cuda)
+  find_package(CUDAToolkit 12.0 QUIET)
+  if(NOT TARGET CUDA::cudart)
+    _millrace_lacks("the CUDA Toolkit 12.0" "nvidia-cuda-toolkit, or the packages of NVIDIA")
+  endif()
 endmacro()
 
 macro(millrace_find_component component)
@@ -102,9 +109,20 @@ macro(millrace_find_component component)
       _millrace_lacks("MPI" "libopenmpi-dev")
     endif()
   elseif("${component}" STREQUAL "cuda")
-    find_package(CUDAToolkit 12.0 QUIET)
-    if(NOT TARGET CUDA::cudart)
-      _millrace_lacks("the CUDA Toolkit 12.0" "nvidia-cuda-toolkit, or the packages of NVIDIA")
+    _millrace_cuda()
+  elseif("${component}" STREQUAL "nvjpeg")
+    _millrace_cuda()
+    # The toolkit's, or that of the Python package nvidia-nvjpeg, whose library has no name without a version: its
+    # folder nvidia/cu13 is one for CMAKE_PREFIX_PATH.
+    find_path(millrace_nvjpeg_INCLUDE_DIR nvjpeg.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(millrace_nvjpeg_LIBRARY NAMES nvjpeg libnvjpeg.so.13 libnvjpeg.so.12 HINTS ${CUDAToolkit_LIBRARY_DIR})
+    mark_as_advanced(millrace_nvjpeg_INCLUDE_DIR millrace_nvjpeg_LIBRARY)
+    if(NOT millrace_nvjpeg_INCLUDE_DIR OR NOT millrace_nvjpeg_LIBRARY)
+      _millrace_lacks("nvJPEG" "nvidia-cuda-toolkit, or nvidia-nvjpeg of PyPI")
+    elseif(NOT TARGET millrace::nvjpeg_library)
+      add_library(millrace::nvjpeg_library INTERFACE IMPORTED)
+      target_include_directories(millrace::nvjpeg_library INTERFACE ${millrace_nvjpeg_INCLUDE_DIR})
+      target_link_libraries(millrace::nvjpeg_library INTERFACE ${millrace_nvjpeg_LIBRARY})
     endif()
   else()
     list(JOIN MILLRACE_COMPONENTS ", " _millrace_joined)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging
-# machine had, as with the CMake package: pkg-config names what is missing. None for cuda: the toolkit's own file is
-# named after its version; nor for mpi, whose file is named after who made it.
+# machine had, as with the CMake package: pkg-config names what is missing. None for cuda and nvjpeg: the toolkit's own
+# files are named after its version; nor for mpi, whose file is named after who made it.
 
 set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
 file(RELATIVE_PATH millrace_pc_include ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_INCLUDEDIR})

@@ -5,7 +5,8 @@
 # For a machine with a GPU and without compilers: everything that needs one, built here, run there. With it goes
 # fetch_bench, whose figures are read, not passed: such a machine has the cores for two loops and their servers.
 #
-#   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc
+#   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc;
+#                                             NVJPEG_HOME has nvJPEG's include/ and lib/, where the toolkit has not
 #   bash FOLDER/carry.sh run [LOG]            leaves with 0 when every step has passed on a GPU
 #
 # The programs have the CUDA runtime inside and look for the other libraries beside themselves: DT_RPATH, as RUNPATH
@@ -15,7 +16,8 @@ set -euo pipefail
 me=$(readlink -f "${BASH_SOURCE[0]}")
 
 build() {
-  local source to=$1 cuda=${CUDA_HOME:-/usr/local/cuda} work test library tests=()
+  local source to=$1 cuda=${CUDA_HOME:-/usr/local/cuda} work test library tests=() decoders=()
+  local nvjpeg=${NVJPEG_HOME:-$cuda}
   source=$(dirname "$me")/../..
   mkdir -p "$to"
   work=$(mktemp -d)
@@ -31,13 +33,22 @@ build() {
 
   for test in "$source"/tests/cuda/*_test.cpp; do
     if grep -qE '#include .*(fake|threaded)_cuda/' "$test"; then continue; fi  # steers a model
-    "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 "$test" -o "$work/$(basename "$test").o"
+    if [ "$(basename "$test")" = nvjpeg_test.cpp ]; then
+      library=$(compgen -G "$nvjpeg/lib*/libnvjpeg.so.*" | head -n 1)
+      if [ -z "$library" ] || [ ! -f "$nvjpeg/include/nvjpeg.h" ]; then
+        echo "without nvjpeg_test.cpp: no nvJPEG in $nvjpeg (NVJPEG_HOME)"
+        continue
+      fi
+      decoders=(-ljpeg -lzimg "$library")
+    fi
+    "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 -DMILLRACE_WITH_JPEG -isystem "$nvjpeg/include" "$test" \
+      -o "$work/$(basename "$test").o"
     tests+=("$work/$(basename "$test").o")
   done
   "${kernels[@]}" -std=c++20 "$source/tests/cuda/kernels.cu" -o "$work/kernels.o"
   "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/normalise.cu" -o "$work/normalise.o"
   "${link[@]}" "${tests[@]}" "$work"/{kernels,normalise}.o -o "$to/test_cuda_gpu" -lCatch2WithMain -luring \
-    "${runtime[@]}"
+    ${decoders[@]+"${decoders[@]}"} "${runtime[@]}"
   "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
   "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
   "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/bench.o"
@@ -51,7 +62,7 @@ build() {
   "${link[@]}" "$work/quickstart.o" "$work/classifier.o" -o "$to/quickstart" "${all[@]}" "${runtime[@]}"
   strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,fetch_bench,test_nvcc,quickstart}
 
-  ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  LD_LIBRARY_PATH=$nvjpeg/lib:${LD_LIBRARY_PATH:-} ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     { grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' || true; } |
     while read -r library; do cp -L "$library" "$to/$(basename "$library")"; done
   # 30 MB of Unicode tables for an XML reader of libarchive's that nothing here uses: an empty one instead.
@@ -91,5 +102,5 @@ run() {
 case ${1:-} in
   build) build "$(readlink -f "${2:?the folder to build into}")" ;;
   run) if [ $# -gt 1 ]; then run 2>&1 | tee "$2"; else run; fi ;;
-  *) sed -n '5,13p' "$me"; exit 2 ;;
+  *) sed -n '5,14p' "$me"; exit 2 ;;
 esac

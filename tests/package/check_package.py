@@ -53,7 +53,7 @@ class package:
         output = self.run(
             self.o.cmake, "-S", f"{self.o.source}/tests/package/consumer", "-B", str(folder), "-G", self.o.generator,
             f"-DCMAKE_CXX_COMPILER={self.o.compiler}", f"-DCMAKE_CXX_COMPILER_LAUNCHER={self.o.launcher}",
-            f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DEVERYTHING={self.o.everything}", *definitions,
+            f"-DCMAKE_PREFIX_PATH={self.prefix};{self.o.nvjpeg}", f"-DEVERYTHING={self.o.everything}", *definitions,
             environment=environment, succeeds=succeeds)
         return folder, re.sub(r"\s+", " ", output)
 
@@ -83,9 +83,9 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "audio", "json", "dlpack", "s3_server", "mpi", "cuda")
+                 "audio", "json", "dlpack", "s3_server", "mpi", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-2]))}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-3]))}
         others.add("share/millrace/millrace.cpp")
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
@@ -119,7 +119,7 @@ class package:
         expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
 
     def case_pkg_config(self):
-        modules = [f"millrace-{c}" for c in self.components if c not in ("mpi", "cuda")]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("mpi", "cuda", "nvjpeg")]
         if {"s3", "tar", "jpeg"} <= set(self.components):
             modules.append("millrace")
         found = {"PKG_CONFIG_PATH": str(self.prefix / "share/pkgconfig")}
@@ -172,10 +172,12 @@ class package:
              r"millrace::dlpack needs the header of DLPack \(Debian: libdlpack-dev\)"),
             (["-DCOMPONENTS=cuda", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"], {},
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
+            (["-DCOMPONENTS=nvjpeg", "-Dmillrace_nvjpeg_LIBRARY=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
+             {}, r"millrace::nvjpeg needs the CUDA Toolkit 12\.0 \(Debian: [^)]*\) and nvJPEG \(Debian: "),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
-             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, mpi, cuda"),
+             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, mpi, cuda, nvjpeg"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]
@@ -218,6 +220,7 @@ def main():
     for name in ("cmake", "generator", "compiler", "launcher", "source", "build", "work", "everything", "version",
                  "components"):
         parser.add_argument("--" + name, required=True)
+    parser.add_argument("--nvjpeg", default="", help="the folder with include/ and lib/ of nvJPEG, where it was found")
     options = parser.parse_args()
     try:
         getattr(package(options), "case_" + options.case)()

@@ -10,6 +10,7 @@
 #include <millrace/decode/image.hpp>
 #include <millrace/decode/image_options.hpp>
 #include <millrace/device/tensor_view.hpp>
+#include <millrace/device/undecoded_image.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace {
@@ -55,6 +56,9 @@ class image_decoder {
   /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, layout and
   /// type do not matter.
   image whole(const bytes& data, const where& at = where()) const;
+  /// The same image, of which only the header is read: for write_image(), and to_device() decodes it, on a GPU or on
+  /// the host. The same options matter.
+  undecoded_image undecoded(const bytes& data, const where& at = where()) const;
 
  private:
   /// What is taken of an upright image.
@@ -70,7 +74,7 @@ class image_decoder {
 
   void into(const tensor_view& place, const bytes& data, draw_part draw, void* numbers, const where& at) const;
   template <class Use>
-  void with_source(const bytes& data, const where& at, Use&& use) const;
+  void with_source(const bytes& data, const where& at, Use&& use, bool to_the_end = true) const;
   void convert(detail::image_source& source, workspace& w, void* tensor, draw_part draw, void* numbers) const;
   image copy(detail::image_source& source, workspace& w) const;
 

@@ -5,6 +5,7 @@
 #include <millrace/decode/crop.hpp>
 #include <millrace/decode/image.hpp>
 #include <millrace/device/collate.hpp>
+#include <millrace/device/undecoded_image.hpp>
 
 namespace millrace {
 
@@ -21,6 +22,12 @@ namespace millrace {
 /// `box` is what image_crop::box() gives, or image_box(0, 0, width, height). Copies the pixels. Throws decode_error for
 /// an image that has not three channels, or not as many bytes as it says, or of which the box is no part.
 void write_image(sample_writer& out, const char* name, const image& i, const image_box& box, bool flipped = false);
+
+/// The same for an image that is not decoded yet: to_device() does that, and b.field(name) has the pixels, which
+/// b.host_field(name) has not. The file stays in the memory that it is in, until the batch's slot is used again. One
+/// such field a batch. Throws decode_error where the box is no part of the image, or where there is none.
+void write_image(sample_writer& out, const char* name, const undecoded_image& i, const image_box& box,
+                 bool flipped = false);
 
 }  // namespace millrace
 

@@ -28,12 +28,22 @@ class batch_field {
     return made;
   }
 
+  /// One of those that the host has no memory for: to_device() makes it there, out of what travels beside the batch
+  /// (see undecoded_image).
+  static batch_field of_device(std::string name, dtype type, const shape& dims) {
+    batch_field made = of_batch(std::move(name), type, dims);
+    made.on_host_ = false;
+    return made;
+  }
+
   const std::string& name() const noexcept { return name_; }
   dtype type() const noexcept { return type_; }
   /// Of one sample's part; where it has no rows, of the whole.
   const shape& dims() const noexcept { return dims_; }
   /// Whether each sample has a part of its own in it.
   bool has_rows() const noexcept { return has_rows_; }
+  /// Whether the host has it, and not the device alone.
+  bool on_host() const noexcept { return on_host_; }
   /// Bytes of one sample's part; where it has no rows, of the whole.
   std::size_t row_bytes() const;
   /// Bytes of the tensor of `n` samples.
@@ -47,10 +57,11 @@ class batch_field {
   dtype type_;
   shape dims_;
   bool has_rows_ = true;
+  bool on_host_ = true;
 };
 
 /// Where the tensors of a batch lie in its one piece of memory: field behind field, each for all samples, each at a
-/// multiple of `alignment`. Immutable; a copy is the same layout.
+/// multiple of `alignment`; those that the host does not have behind all others. Immutable; a copy is the same layout.
 class batch_layout {
  public:
   /// Bytes; what cudaMalloc aligns to, and enough for vector loads and the tensor copy engines.
@@ -66,12 +77,14 @@ class batch_layout {
   /// The most samples of a batch.
   std::size_t samples() const noexcept { return state_->samples; }
   const std::vector<batch_field>& fields() const noexcept { return state_->fields; }
-  /// Bytes of a full batch.
+  /// Bytes of a full batch, on the host.
   std::size_t bytes() const noexcept { return state_->bytes; }
+  /// On the device: with the fields that the host does not have.
+  std::size_t device_bytes() const noexcept { return state_->device_bytes; }
   /// Bytes up to the end of what `n` samples use: what has to be copied for them.
   std::size_t bytes_for(std::size_t n) const {
-    if (n == 0 || fields().empty()) return 0;
-    return state_->offsets.back() + fields().back().bytes_for(n);
+    if (n == 0 || state_->bytes == 0) return 0;
+    return state_->offsets[state_->last] + fields()[state_->last].bytes_for(n);
   }
   /// Where field `i` begins, in bytes.
   std::size_t offset(std::size_t i) const noexcept { return state_->offsets[i]; }
@@ -100,7 +113,8 @@ class batch_layout {
  private:
   static constexpr std::size_t largest = static_cast<std::size_t>(-1) / 4;
   struct state {
-    std::size_t samples = 0, bytes = 0;
+    std::size_t samples = 0, bytes = 0, device_bytes = 0;
+    std::size_t last = 0;  // of the fields that the host has
     std::vector<batch_field> fields;
     std::vector<std::size_t> offsets;
   };

@@ -130,6 +130,11 @@ class sample_writer {
     }
   }
 
+  /// Room for `n` bytes on the device alone, which to_device() fills from an undecoded_image that is the sample's tag.
+  /// The batch has `name` (u8), those of all samples one behind the other, and `name`_offsets as a ragged field. For
+  /// write_image().
+  void room_on_device(const char* name, std::size_t n);
+
   /// The sample's key: kept on the host, and named by errors.
   void key(std::string text) {
     key_ = text;

@@ -83,8 +83,9 @@ class host_batch {
   void* data() const noexcept { return parts_->memory.data(); }
   std::size_t bytes() const { return parts_ == nullptr ? 0 : layout().bytes_for(size()); }
 
-  /// The tensor of all samples: its outermost extent is size().
-  tensor_view field(std::size_t i) const { return layout().tensor(data(), i, size()); }
+  /// The tensor of all samples: its outermost extent is size(). Throws configuration_error for one that only the device
+  /// has.
+  tensor_view field(std::size_t i) const;
   tensor_view field(std::string_view name) const { return field(layout().find(name)); }
   /// The keys of the samples, in order; empty strings where none was given.
   template <class Text = std::string>

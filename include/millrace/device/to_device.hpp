@@ -85,6 +85,23 @@ inline slot_store& slot_store_of(executor& ex) {
   return ex.service<loop_slots>().store;
 }
 
+/// A batch whose copy is on its way becomes one whose images are. Owns what it touches, as it may outlive the stage.
+template <device D, class Batch>
+class decoding_job {
+ public:
+  decoding_job(std::shared_ptr<slot_ring<D>> ring, std::size_t slot, Batch batch)
+      : ring_(std::move(ring)), slot_(slot), batch_(std::move(batch)) {}
+  Batch operator()() {
+    ring_->decode(slot_);
+    return std::move(batch_);
+  }
+
+ private:
+  std::shared_ptr<slot_ring<D>> ring_;
+  std::size_t slot_;
+  Batch batch_;
+};
+
 /// Fills slots ahead of the consumer until the source ends or something fails.
 template <device D, class Item, class Stager, class Batch>
 task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_ring<D>>& ring,
@@ -104,8 +121,18 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
       } else {
         staged = job();
       }
+      const bool decodes = slot_ring<D>::makes_fields(staged);
       ring->fill(slot, std::move(staged));
-      ready.try_send(Batch(ring, slot));
+      Batch filled(ring, slot);
+      if (decodes) {
+        decoding_job<D, Batch> decoding(ring, slot, std::move(filled));
+        if (on) {
+          filled = co_await on.run(std::move(decoding));
+        } else {
+          filled = decoding();
+        }
+      }
+      ready.try_send(std::move(filled));
     }
   } catch (...) {
     failed = std::current_exception();
@@ -127,8 +154,8 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   using stager_type = batch_stager<D, Collate>;
   auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));
   channel<device_batch> ready(with.slots);
-  task<void> filling = fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool),
-                                                        patience, ready);
+  task<void> filling =
+      fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool), patience, ready);
   spawned<void> ahead(ex, std::move(filling), account);
   for (;;) {
     patience.asked(ready.size() == 0);
@@ -209,14 +236,15 @@ class to_device_stage : public detail::library_stage {
 /// needs a slot, and no thread waits. A consumer may keep batches, and let them go on another thread; one that
 /// keeps all slots and asks for another batch gets a configuration_error after `slot_wait`, for nothing else frees
 /// a slot then. (In a run() the time counts while the training thread waits, not while it is busy.) The end of the
-/// source needs no slot. Host memory: a host_batch from a batch_pool of this device is copied from where it lies
-/// and dropped with the slot's next use; other batches and items are first copied to page-locked memory of the
-/// runtime, on the pool `on`, or else on the runtime's (on a bare loop on its thread: about 10 GB/s). One item
-/// more, or host_batch, waits in hand for a slot. Cancellation and the end: dropping the stage, mid-copy too, waits
-/// for nothing: its slots are left to the runtime (on a bare loop to the loop), which waits for the device before
-/// it frees them, at its own end. Batches in the consumer's hands stay valid. Errors: those of the source and of
-/// the device, after the batches before them; configuration_error for a batch larger than a slot that the budget
-/// lets not grow.
+/// source needs no slot. Images that are decoded only here (undecoded_image) are so behind the copy of their batch: on
+/// the GPU where `target` is a cuda::nvjpeg, else on the host, by the same pool; one batch at a time. Host memory: a
+/// host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's next use; other
+/// batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else on the runtime's
+/// (on a bare loop on its thread: about 10 GB/s). One item more, or host_batch, waits in hand for a slot. Cancellation
+/// and the end: dropping the stage, mid-copy too, waits for nothing: its slots are left to the runtime (on a bare loop
+/// to the loop), which waits for the device before it frees them, at its own end. Batches in the consumer's hands stay
+/// valid. Errors: those of the source and of the device, after the batches before them; configuration_error for a batch
+/// larger than a slot that the budget lets not grow.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
   auto on = detail::device_of(target);

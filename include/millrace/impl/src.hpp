@@ -68,6 +68,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/device/detail/impl/collated_fields.ipp>
+#include <millrace/device/detail/impl/decode_in_slot.ipp>
 #include <millrace/device/detail/impl/release_bell.ipp>
 #include <millrace/device/detail/impl/slot_patience.ipp>
 #include <millrace/device/impl/batch_builder.ipp>

@@ -42,6 +42,7 @@ class image_source {
 
   int width = 0, height = 0;  ///< as stored
   int orientation = 1;        ///< as EXIF counts
+  bool plain_jpeg = false;    ///< see undecoded_image, but for what is to be turned
 };
 
 }  // namespace millrace::detail

@@ -73,6 +73,7 @@ class jpeg_source final : public image_source {
     static_assert(sizeof message_ >= JMSG_LENGTH_MAX);
     s->err->format_message(s, message_);
   }
+  bool is_plain() const noexcept;
   void refuse_warnings(const char* what) const {
     if (errors_.num_warnings != 0 && !tolerant_) fail(what);
   }

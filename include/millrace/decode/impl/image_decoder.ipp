@@ -119,8 +119,33 @@ MILLRACE_INLINE image image_decoder::whole(const bytes& data, const where& at) c
   return out;
 }
 
+MILLRACE_INLINE undecoded_image image_decoder::undecoded(const bytes& data, const where& at) const {
+  /// Where a device leaves an image to the host.
+  class on_host final : public detail::host_image_decoder {
+   public:
+    explicit on_host(const image_decoder& by) : by_(by) {}
+    pixel_buffer pixels(const bytes& from, const where& place) const override { return by_.whole(from, place).pixels; }
+
+   private:
+    image_decoder by_;
+  };
+  undecoded_image out;
+  with_source(
+      data, at,
+      [&](detail::image_source& source, workspace&) {
+        const detail::orientation turn(options_.upright ? source.orientation : 1);
+        out.height = turn.transposed ? source.width : source.height;
+        out.width = turn.transposed ? source.height : source.width;
+        out.plain_jpeg = source.plain_jpeg && (!options_.upright || source.orientation == 1);
+      },
+      false);
+  out.data = data;
+  out.on_host = std::make_shared<on_host>(*this);
+  return out;
+}
+
 template <class Use>
-void image_decoder::with_source(const bytes& data, const where& at, Use&& use) const {
+void image_decoder::with_source(const bytes& data, const where& at, Use&& use, bool to_the_end) const {
   std::unique_ptr<workspace> w = take();
   detail::image_source* source = nullptr;
   try {
@@ -131,7 +156,7 @@ void image_decoder::with_source(const bytes& data, const where& at, Use&& use) c
                          " pixels, more than are allowed");
     }
     use(*source, *w);
-    source->finish();
+    if (to_the_end) source->finish();
   } catch (error& e) {
     if (source != nullptr) source->close();
     e.add_place(at);

@@ -12,7 +12,7 @@
 namespace millrace::detail {
 
 /// How a field's parts of several samples are put together.
-enum class field_form : unsigned char { fixed, padded, ragged, nested };
+enum class field_form : unsigned char { fixed, padded, ragged, nested, on_device };
 
 /// The fields that collate() writes: named by the first sample, measured anew for each batch where lengths differ.
 class collated_fields {
@@ -25,7 +25,7 @@ class collated_fields {
     pad_options pad;
     // Of the batch in the making.
     std::size_t longest = 0;                     // padded: before multiples and edges
-    std::size_t values = 0, items = 0;           // ragged, nested: of all samples
+    std::size_t values = 0, items = 0;           // ragged, nested, on_device: of all samples
     std::size_t written = 0, items_written = 0;  // of those, up to the row that is written now
     std::size_t first = 0;                       // its first tensor in the layout
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/device/detail/decode_in_slot.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/device/host_batch.hpp>
 
@@ -46,6 +47,8 @@ struct device_slot {
         users(std::move(other.users)),
         host(std::move(other.host)),
         unmarked(std::move(other.unmarked)),
+        pixels(std::move(other.pixels)),
+        decoding(std::move(other.decoding)),
         unfenced(std::exchange(other.unfenced, false)) {
     other.copied.reset();
     other.users.clear();
@@ -61,6 +64,8 @@ struct device_slot {
     users = std::exchange(other.users, {});
     host = std::move(other.host);
     unmarked = std::exchange(other.unmarked, {});
+    pixels = std::exchange(other.pixels, {});
+    decoding = std::move(other.decoding);
     unfenced = std::exchange(other.unfenced, false);
     return *this;
   }
@@ -76,6 +81,7 @@ struct device_slot {
   /// Once it is done: lets the host batch go. The memory and the events stay for the next one.
   void empty() noexcept {
     host = host_batch();
+    pixels.clear();
     for (user& u : users) u.active = false;
     if (users.size() > 16) users.clear();  // a program that makes a stream for every step would fill it for ever
   }
@@ -94,6 +100,7 @@ struct device_slot {
         if (u.active) on.synchronize(u.done);
       }
     }));
+    decoding = typename decoding_of<D>::type();
     if (memory != nullptr) on.free_device(std::exchange(memory, nullptr), size);
     empty();
   }
@@ -104,7 +111,9 @@ struct device_slot {
   std::vector<user> users;
   host_batch host;
   std::vector<stream_ref> unmarked;  // use the slot, and could not be marked
-  bool unfenced = false;             // a copy may be enqueued that no event tells about
+  std::vector<pixel_buffer> pixels;  // decoded on the host, on their way
+  typename decoding_of<D>::type decoding;
+  bool unfenced = false;  // a copy may be enqueued that no event tells about
 };
 
 }  // namespace millrace::detail

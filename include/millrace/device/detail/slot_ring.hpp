@@ -95,15 +95,17 @@ class slot_ring final : public slot_ring_base {
     }
   }
 
-  /// Enqueues the copy of `batch` into the acquired slot `i`. The device must be able to read the batch's memory later.
+  /// Enqueues the copy of `batch` into the acquired slot `i`, which is its batch's then. The device must be able to
+  /// read the batch's memory later.
   /// When it throws the slot is lost to the ring until that ends.
   void fill(std::size_t i, host_batch batch) {
     slot& s = slots_[i];
     const std::size_t n = batch.bytes();
-    if (slot_bytes_ == 0) slot_bytes_ = batch.layout().bytes();
-    if (s.memory != nullptr && s.size < n) s.retire(device_);  // it has outgrown it
-    if (s.memory == nullptr && n != 0) {
-      if (n > slot_bytes_) grow(n);
+    const std::size_t room = makes_fields(batch) ? batch.layout().device_bytes() : n;
+    if (slot_bytes_ == 0) slot_bytes_ = batch.layout().device_bytes();
+    if (s.memory != nullptr && s.size < room) s.retire(device_);  // it has outgrown it
+    if (s.memory == nullptr && room != 0) {
+      if (room > slot_bytes_) grow(room);
       kept_->provide(slot_bytes_, s);
     }
     if (!s.copied) s.copied.emplace(device_.make_event());
@@ -115,6 +117,25 @@ class slot_ring final : public slot_ring_base {
     use_[i] = use();
     const std::lock_guard lock(mutex_);
     held_[i] = true;
+  }
+
+  /// Whether the batch has fields that decode() is to make.
+  static bool makes_fields(const host_batch& batch) noexcept {
+    return batch && batch.layout().device_bytes() != batch.layout().bytes();
+  }
+  /// Makes them, in the slot of a batch that was filled, before anybody else has it. Takes its time: on any thread.
+  void decode(std::size_t i) {
+    slot& s = slots_[i];
+    s.unfenced = true;
+    try {
+      decode_in_slot<D>(device_, s.host, s.memory, s.decoding, s.pixels);
+    } catch (...) {
+      device_.record(*s.copied);  // a part of it may be on its way
+      s.unfenced = false;
+      throw;
+    }
+    device_.record(*s.copied);
+    s.unfenced = false;
   }
 
   /// The stage is gone: gives back every slot that no batch holds; the others follow as their batches are released.

@@ -31,14 +31,26 @@ MILLRACE_INLINE batch_layout::batch_layout(std::size_t samples, std::vector<batc
         throw configuration_error("a batch has two fields named " + made->fields[i].name());
       }
     }
-    made->offsets.push_back(made->bytes);
+    made->offsets.push_back(0);
+  }
+  const auto place = [&](std::size_t i) {
+    made->offsets[i] = made->device_bytes;
     std::size_t n = 0;
     const std::size_t rows = made->fields[i].has_rows() ? samples : 1;
-    if (__builtin_mul_overflow(made->fields[i].row_bytes(), rows, &n) || n > largest - made->bytes) {
+    if (__builtin_mul_overflow(made->fields[i].row_bytes(), rows, &n) || n > largest - made->device_bytes) {
       throw configuration_error("a batch of " + std::to_string(samples) + " samples of " + made->fields[i].text() +
                                 " is too large");
     }
-    made->bytes += (n + alignment - 1) / alignment * alignment;
+    made->device_bytes += (n + alignment - 1) / alignment * alignment;
+  };
+  for (std::size_t i = 0; i < made->fields.size(); ++i) {
+    if (!made->fields[i].on_host()) continue;
+    place(i);
+    made->last = i;
+  }
+  made->bytes = made->device_bytes;
+  for (std::size_t i = 0; i < made->fields.size(); ++i) {
+    if (!made->fields[i].on_host()) place(i);
   }
   state_ = std::move(made);
 }

@@ -56,6 +56,16 @@ MILLRACE_INLINE void sample_writer::ragged(const char* name, const tensor_view& 
   c.written += length;
 }
 
+MILLRACE_INLINE void sample_writer::room_on_device(const char* name, std::size_t n) {
+  column& c = next_column(name, dtype::u8, detail::field_form::on_device, shape(), {});
+  if (row_ == nullptr) {
+    c.values += n;
+    return;
+  }
+  check_room(c, n <= c.values - c.written);
+  c.written += n;
+}
+
 MILLRACE_INLINE sample_writer::nested_place sample_writer::nested(const char* name, dtype type, std::size_t items,
                                                                   std::size_t values) {
   column& c = next_column(name, type, detail::field_form::nested, shape(), {});

@@ -42,6 +42,12 @@ MILLRACE_INLINE batch_parts::batch_parts(const batch_layout& l, writable_bytes m
 
 }  // namespace detail
 
+MILLRACE_INLINE tensor_view host_batch::field(std::size_t i) const {
+  const batch_field& f = layout().fields()[i];
+  if (!f.on_host()) throw configuration_error(f.text() + " of a batch is on the device alone");
+  return layout().tensor(data(), i, size());
+}
+
 MILLRACE_INLINE void host_batch::move_to(writable_bytes page_locked) {
   if (bytes() != 0) std::memcpy(page_locked.data(), data(), bytes());
   parts_->memory = std::move(page_locked);

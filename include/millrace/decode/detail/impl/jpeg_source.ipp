@@ -52,6 +52,7 @@ MILLRACE_INLINE void jpeg_source::open(const bytes& data, bool tolerant) {
   }
   width = static_cast<int>(state_.image_width);
   height = static_cast<int>(state_.image_height);
+  plain_jpeg = is_plain();
   orientation = 1;
   for (jpeg_saved_marker_ptr m = state_.marker_list; m != nullptr; m = m->next) {
     static constexpr char exif[] = {'E', 'x', 'i', 'f', 0, 0};
@@ -96,6 +97,20 @@ MILLRACE_INLINE void jpeg_source::finish() {
   if (state_.output_scanline < state_.output_height) return;
   if (!ends()) fail("the JPEG is corrupt");
   refuse_warnings("the JPEG is corrupt");
+}
+
+MILLRACE_INLINE bool jpeg_source::is_plain() const noexcept {
+  if (state_.jpeg_color_space != JCS_YCbCr || state_.num_components != 3 || state_.data_precision != 8 ||
+      state_.arith_code != 0) {
+    return false;
+  }
+  const jpeg_component_info* const c = state_.comp_info;
+  for (int i = 1; i < 3; ++i) {
+    if (c[i].h_samp_factor != 1 || c[i].v_samp_factor != 1) return false;
+  }
+  // 4:4:4, 4:2:2, 4:2:0, 4:4:0 and 4:1:1.
+  return c[0].v_samp_factor == 1 ? c[0].h_samp_factor == 1 || c[0].h_samp_factor == 2 || c[0].h_samp_factor == 4
+                                 : c[0].v_samp_factor == 2 && c[0].h_samp_factor <= 2;
 }
 
 MILLRACE_INLINE bool jpeg_source::reads_header(const unsigned char* data, std::size_t size) noexcept {

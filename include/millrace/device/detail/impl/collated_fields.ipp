@@ -19,7 +19,7 @@
 namespace millrace::detail {
 
 MILLRACE_INLINE std::string collated_fields::column::text() const {
-  constexpr const char* forms[] = {"", "padded", "ragged", "nested"};
+  constexpr const char* forms[] = {"", "padded", "ragged", "nested", "on the device"};
   std::string t = name + " " + name_of(type) + " ";
   if (form == field_form::fixed) return t + dims.text();
   t += forms[static_cast<std::size_t>(form)];
@@ -57,6 +57,10 @@ MILLRACE_INLINE batch_layout collated_fields::layout(std::size_t samples) {
         if (c.pad.mask) fields.emplace_back(c.name + "_mask", dtype::u8, shape{length});
         break;
       }
+      case field_form::on_device:
+        fields.push_back(batch_field::of_device(c.name, c.type, c.dims.with_outer(count(c.values))));
+        fields.push_back(batch_field::of_batch(c.name + "_offsets", dtype::i64, {count(samples + 1)}));
+        break;
       case field_form::ragged:
       case field_form::nested:
         fields.push_back(batch_field::of_batch(c.name, c.type, c.dims.with_outer(count(c.values))));
@@ -73,7 +77,7 @@ MILLRACE_INLINE batch_layout collated_fields::layout(std::size_t samples) {
 MILLRACE_INLINE void collated_fields::row_written(const batch_row& row) const {
   for (const column& c : columns) {
     const bool nested = c.form == field_form::nested;
-    if (c.form != field_form::ragged && !nested) continue;
+    if (c.form != field_form::ragged && c.form != field_form::on_device && !nested) continue;
     auto* const offsets = row.whole(c.first + 1).as<std::int64_t>();
     if (row.index() == 0) {
       offsets[0] = 0;

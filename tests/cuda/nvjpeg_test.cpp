@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/cuda/nvjpeg.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/cuda/device_memory.hpp>
+#include <millrace/data/origin.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/decode/image_decoder.hpp>
+#include <millrace/decode/write_image.hpp>
+#include <millrace/device/host_device.hpp>
+#include <millrace/device/normalise_images.hpp>
+#include <millrace/device/to_device.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/loader/runtime.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "examples/common/encode_jpeg.hpp"
+#include "tests/cuda/points.hpp"
+#include "tests/cuda/session.hpp"
+
+using namespace millrace;
+using Catch::Matchers::Contains;
+
+// JPEGs that are decoded behind their batch's copy: by nvJPEG, and on the host what it does not take.
+namespace {
+
+/// The kinds that nvJPEG takes, and those that it does not.
+enum class kind { plain, full, progressive, grey, cmyk, turned };
+constexpr kind taken[] = {kind::plain, kind::full, kind::progressive};
+constexpr kind all_kinds[] = {kind::plain, kind::grey, kind::full, kind::cmyk, kind::turned, kind::progressive};
+
+std::string file_of(kind k, int number) {
+  const int height = 17 + number % 7;
+  const int width = 24 + number % 5;
+  const int channels = k == kind::grey ? 1 : k == kind::cmyk ? 4 : 3;
+  std::vector<std::uint8_t> pixels;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width * channels; ++x) pixels.push_back(static_cast<std::uint8_t>(x * 3 + y * 5 + number * 40));
+  }
+  examples::jpeg_kind how;
+  how.channels = channels;
+  how.subsampled = k != kind::full;
+  how.progressive = k == kind::progressive;
+  std::string file = examples::encode_jpeg(pixels, width, height, how);
+  if (k == kind::turned) {  // EXIF's orientation 3: upside down
+    const std::string head("\xff\xe1\0\x22", 4);
+    const std::string exif("Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x03\0\0\0\0\0\0", 32);
+    file.insert(2, head + exif);
+  }
+  return file;
+}
+
+const image_decoder& decoder() {
+  static const image_decoder made({.height = 8, .width = 8});
+  return made;
+}
+
+class photo {
+ public:
+  photo(int i, kind k) : number(i), image(decoder().undecoded(bytes::copy(file_of(k, i)))) {}
+  int number;
+  undecoded_image image;
+};
+
+void collate(const photo& p, sample_writer& out) {
+  out.key("p" + std::to_string(p.number));
+  static const auto tar = std::make_shared<const shard>("s3://photos/one.tar");
+  out.tag(origin(tar, 0, static_cast<std::uint64_t>(p.number)));
+  out.write("number", static_cast<std::int64_t>(p.number));
+  write_image(out, "image", p.image, image_box(1, 2, p.image.width - 3, p.image.height - 0.5), p.number % 2 == 1);
+}
+
+async_generator<photo> photos(int n, std::vector<kind> kinds) {
+  for (int i = 0; i < n; ++i) {
+    photo p(i, kinds[static_cast<std::size_t>(i) % kinds.size()]);
+    co_yield give(p);
+  }
+}
+std::vector<kind> of_gpu() { return {std::begin(taken), std::end(taken)}; }
+std::vector<kind> of_all() { return {std::begin(all_kinds), std::end(all_kinds)}; }
+
+/// The pixels of a batch as they are on the GPU; the batch is let go.
+std::string pixels_of(device_batch& b, const cuda::stream& work) {
+  b.wait(work);
+  const tensor_view pixels = b.field("image");
+  std::string got = test::read_back(work.get(), pixels.data(), pixels.bytes());
+  b.release(work);
+  return got;
+}
+
+/// Those that the host makes of photos from `begin` to before `end`.
+std::string wanted(int begin, int end, const std::vector<kind>& kinds) {
+  std::string all;
+  for (int i = begin; i < end; ++i) {
+    const image one = decoder().whole(bytes::copy(file_of(kinds[static_cast<std::size_t>(i) % kinds.size()], i)));
+    all.append(reinterpret_cast<const char*>(one.pixels.data()), one.pixels.size());
+  }
+  return all;
+}
+
+/// Whether they are the same: to the bit on the models, on average by nvJPEG itself.
+bool alike(const std::string& got, const std::string& expected) {
+  if (got.size() != expected.size()) return false;
+#ifdef MILLRACE_TEST_REAL_CUDA
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    sum += static_cast<std::size_t>(
+        std::abs(static_cast<unsigned char>(got[i]) - static_cast<unsigned char>(expected[i])));
+  }
+  return sum <= got.size() * 3;
+#else
+  return got == expected;
+#endif
+}
+
+}  // namespace
+
+TEST_CASE("a batch of JPEGs becomes pixels on the GPU, the last one too", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  for (const std::vector<kind>& kinds : {of_gpu(), of_all()}) {
+    testing::virtual_loop loop;
+    const cuda::stream work;
+    auto source = stream<photo>(photos(22, kinds)) | batch(6) | to_device(cuda::nvjpeg(cuda::stream()), {.slots = 2});
+    for (int begin = 0; begin < 22; begin += 6) {
+      const int end = begin + 6 < 22 ? begin + 6 : 22;
+      INFO("photos from " << begin << " to " << end);
+      device_batch b = block_on(loop, test::next_of(source));
+      REQUIRE(b.size() == static_cast<std::size_t>(end - begin));
+      CHECK(b.keys()[0] == "p" + std::to_string(begin));
+      CHECK(b.host_field("number").as<std::int64_t>()[0] == begin);
+      CHECK(alike(pixels_of(b, work), wanted(begin, end, kinds)));
+    }
+    CHECK_FALSE(block_on(loop, test::next_of(source)));
+  }
+#ifdef MILLRACE_FAKE_CUDA
+  CHECK(fake_cuda::calls("cudaLaunchKernel") == 22 + 11);  // the others are the host's
+#endif
+}
+
+TEST_CASE("JPEGs that a device does not decode are decoded on the host", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream work;
+  auto here = stream<photo>(photos(4, of_all())) | batch(4) | to_device(host_device());
+  device_batch b = block_on(loop, test::next_of(here));
+  const tensor_view pixels = b.field("image");
+  CHECK(std::string(pixels.as<const char>(), pixels.bytes()) == wanted(0, 4, of_all()));
+  auto there = stream<photo>(photos(4, of_all())) | batch(4) | to_device(cuda::stream());
+  b = block_on(loop, test::next_of(there));
+  CHECK(pixels_of(b, work) == wanted(0, 4, of_all()));
+}
+
+TEST_CASE("the host has no pixels of images that the device decodes", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  auto source = stream<photo>(photos(1, of_gpu())) | batch(1) | to_device(cuda::nvjpeg(cuda::stream()));
+  const device_batch b = block_on(loop, test::next_of(source));
+  CHECK(b.bytes() < decoder().whole(bytes::copy(file_of(kind::plain, 0))).pixels.size());
+  REQUIRE_THROWS_WITH(b.host_field("image"), Contains("image u8 ") && Contains(" of a batch is on the device alone"));
+}
+
+TEST_CASE("a corrupt JPEG is named, behind the batches before it", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  const auto spoilt = []() -> async_generator<photo> {
+    for (int i = 0; i < 6; ++i) {
+      photo p(i, kind::plain);
+      if (i == 4) p.image.data = p.image.data.slice(0, p.image.data.size() - 60);
+      co_yield give(p);
+    }
+  };
+  testing::virtual_loop loop;
+  const cuda::stream work;
+  auto source = stream<photo>(spoilt()) | batch(3) | to_device(cuda::nvjpeg(cuda::stream()));
+  device_batch b = block_on(loop, test::next_of(source));
+  CHECK(alike(pixels_of(b, work), wanted(0, 3, {kind::plain})));
+  REQUIRE_THROWS_WITH(block_on(loop, test::next_of(source)),
+                      Contains("the JPEG is corrupt") && Contains("s3://photos/one.tar") && Contains("p4"));
+}
+
+TEST_CASE("a batch has one field of undecoded images", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const auto two = [](const photo& p, sample_writer& out) {
+    write_image(out, "left", p.image, image_box(0, 0, 5, 5));
+    write_image(out, "right", p.image, image_box(0, 0, 5, 5));
+  };
+  auto source = stream<photo>(photos(1, of_gpu())) | batch(1) | to_device(host_device(), {}, two);
+  REQUIRE_THROWS_WITH(block_on(loop, test::next_of(source)),
+                      Contains("a batch has one field of undecoded images, and this one has left and right"));
+}
+
+TEST_CASE("a run that is dropped in the middle of decoding leaves nothing behind", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  const cuda::stream work;
+  const cuda::nvjpeg gpu{cuda::stream()};
+  runtime rt;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    auto run = rt.run(stream<photo>(photos(40, of_all())) | batch(4) | to_device(gpu, {.slots = 2}), {.prefetch = 1});
+    std::optional<device_batch> b = run.next();
+    REQUIRE(b);
+    CHECK(alike(pixels_of(*b, work), wanted(0, 4, of_all())));
+  }
+}
+
+#ifdef MILLRACE_FAKE_CUDA
+TEST_CASE("a second epoch of JPEGs allocates nothing", "[cuda][nvjpeg]") {
+  const test::cuda_session session;
+  const cuda::stream work{cuda::device{0}};
+  const cuda::nvjpeg gpu{cuda::stream(cuda::device{0})};
+  runtime rt;
+  std::size_t device = 0;
+  std::size_t pinned = 0;
+  std::size_t freed = 0;
+  for (int epoch = 0; epoch < 4; ++epoch) {  // of batches of one size
+    std::vector<device_batch> held;
+    for (device_batch& b :
+         rt.run(stream<photo>(photos(105, of_gpu())) | batch(35) | to_device(gpu, {.slots = 2}), {.prefetch = 1})) {
+      b.wait(work);
+      fake_cuda::kernel_read(work.get(), b.field("image").data(), b.field("image").bytes());
+      held.push_back(std::move(b));
+      if (held.size() == 2) held.clear();  // both slots at once
+    }
+    held.clear();
+    if (epoch == 0) {
+      device = fake_cuda::calls("cudaMalloc");
+      pinned = fake_cuda::calls("cudaHostAlloc");
+      freed = fake_cuda::calls("cudaFree");
+    }
+  }
+  CHECK(fake_cuda::calls("cudaMalloc") == device);
+  CHECK(fake_cuda::calls("cudaHostAlloc") == pinned);
+  CHECK(fake_cuda::calls("cudaFree") == freed);
+}
+
+TEST_CASE("who reads pixels before they are decoded is caught", "[cuda][nvjpeg]") {
+  fake_cuda::reset();
+  {
+    testing::virtual_loop loop;
+    const cuda::stream work{cuda::device{0}};
+    auto source = stream<photo>(photos(3, of_gpu())) | batch(3) | to_device(cuda::nvjpeg(cuda::stream()));
+    const device_batch b = block_on(loop, test::next_of(source));
+    fake_cuda::kernel_read(work.get(), b.field("image").data(), b.field("image").bytes());
+    REQUIRE_FALSE(fake_cuda::violations().empty());
+    CHECK_THAT(fake_cuda::violations()[0], Contains("race in device memory") && Contains("behind the kernel"));
+    work.synchronize();
+  }
+  fake_cuda::reset();
+}
+
+TEST_CASE("whatever the order of the device's work, pixels are whole", "[cuda][nvjpeg]") {
+  const std::uint64_t first = testing::virtual_loop::seed_from_environment(1);
+  for (std::uint64_t seed = first; seed < first + 30; ++seed) {
+    INFO("seed " << seed);
+    rng random(seed);
+    fake_cuda::options with;
+    with.seed = seed;
+    with.polls_before_ready = static_cast<int>(random.below(6));
+    with.early_percent = random.below(2) == 0 ? 0 : 20;
+    const test::cuda_session session(with);
+    testing::virtual_loop loop(seed);
+    const cuda::stream work{cuda::device{0}};
+    auto source = stream<photo>(photos(20, of_all())) | batch(3) |
+                  to_device(cuda::nvjpeg(cuda::stream()), {.slots = 1 + random.below(3)});
+    const int last = random.below(2) == 0 ? 20 : 9;  // the stage is dropped then
+    std::vector<std::string> seen(7);
+    for (int begin = 0; begin < last; begin += 3) {
+      device_batch b = block_on(loop, test::next_of(source));
+      b.wait(work);
+      std::string& to = seen[static_cast<std::size_t>(begin / 3)];
+      const std::size_t n = b.field("image").bytes();
+      fake_cuda::kernel(work.get(), b.field("image").data(), n,
+                        [&to, n](const void* at) { to.assign(static_cast<const char*>(at), n); });
+    }
+    work.synchronize();
+    for (int begin = 0; begin < last; begin += 3) {
+      CHECK(seen[static_cast<std::size_t>(begin / 3)] == wanted(begin, begin + 3 < 20 ? begin + 3 : 20, of_all()));
+    }
+  }
+}
+#endif
