@@ -18,6 +18,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_shard.hpp>
+#include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/writer.hpp>
@@ -94,36 +95,38 @@ class dataset_store final : public storage {
   mutable rng random_;
 };
 
-/// Shards with so many samples of two fields each, and their index.
+/// Shards with so many samples of two fields each, and their index. Several may lie in one store, in folders ("a/").
 class dataset {
  public:
-  dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1)
-      : store(std::make_shared<dataset_store>(seed)) {
+  dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1,
+          const std::string& folder = {}, std::shared_ptr<dataset_store> in = nullptr)
+      : store(in != nullptr ? std::move(in) : std::make_shared<dataset_store>(seed)), prefix("mem:" + folder) {
     rng random(seed);
     std::vector<shard_index> all;
     for (std::size_t n = 0; n < counts.size(); ++n) {
       std::string content;
       tar::writer out([&](std::string_view piece) { content += piece; });
       for (std::size_t i = 0; i < counts[n]; ++i) {
-        const std::string key = "s" + std::to_string(n) + "/" + std::to_string(i);
+        const std::string key = folder + "s" + std::to_string(n) + "/" + std::to_string(i);
         out.add(key + ".bin", std::string(random.below(largest + 1), static_cast<char>('a' + i % 26)));
         out.add(key + ".txt", key);
       }
       out.finish();
       const std::string name = std::to_string(100 + n) + ".tar";
-      store->objects["mem:" + name] = std::move(content);
+      store->objects[prefix + name] = std::move(content);
       testing::virtual_loop loop;
-      all.push_back(block_on(loop, index_shard(std::shared_ptr<const storage>(store), shard("mem:" + name), name)));
+      all.push_back(block_on(loop, index_shard(std::shared_ptr<const storage>(store), shard(prefix + name), name)));
     }
     indexes = std::make_shared<const index_set>(std::move(all));
     store->requests = store->read_bytes = 0;
   }
 
   std::shared_ptr<dataset_store> store;
+  std::string prefix;
   std::shared_ptr<const index_set> indexes;
 
   stream<sample> open(epochs_options options) const {
-    options.prefix = "mem:";
+    options.prefix = prefix;
     return epochs(indexes, std::shared_ptr<const storage>(store), options);
   }
   /// The keys of an epoch in the canonical order, as the index alone tells them.
@@ -132,11 +135,41 @@ class dataset {
     std::vector<std::string> keys;
     for (std::uint64_t g = 0; g < by_index.size(); ++g) {
       const sample_place p = by_index.at(g);
-      keys.push_back("s" + std::to_string(p.shard) + "/" + std::to_string(p.ordinal));
+      keys.push_back(prefix.substr(4) + "s" + std::to_string(p.shard) + "/" + std::to_string(p.ordinal));
     }
     return keys;
   }
 };
+
+/// The keys of a mix's epoch, each with the number of its data set and of its round there ("1/0:b/s0/3"), by counting
+/// through all epochs before; `sets` are the members' data.
+inline std::vector<std::string> order_of_mix(const dataset_mix& mix, const std::vector<const dataset*>& sets,
+                                             const epochs_options& o, std::uint64_t epoch) {
+  std::vector<std::uint64_t> weights;
+  std::vector<std::uint64_t> sizes;
+  for (const dataset_mix::member& m : mix.members) {
+    weights.push_back(m.weight);
+    sizes.push_back(m.indexes->samples());
+  }
+  const sample_mix places(weights, sizes, o.tracks, mix.until, mix.samples);
+  std::vector<std::uint64_t> next(sets.size(), 0);  // of each data set
+  std::vector<std::string> keys;
+  for (std::uint64_t e = 0; e <= epoch; ++e) {
+    for (std::uint64_t g = 0; g < places.size(); ++g) {
+      const std::size_t d = places.owner(g % o.tracks);
+      const std::uint64_t n = next[d]++;
+      if (e < epoch) continue;
+      const std::uint64_t seed = detail::key_of(o.seed, d, mix.members[d].seed);
+      const std::uint64_t slice = o.slice != 0 ? o.slice : sets[d]->indexes->slice();
+      const sample_order by_index(sets[d]->indexes->counts(), seed, n / sizes[d],
+                                  {.tracks = places.tracks(d), .slice = slice});
+      const sample_place p = by_index.at(n % sizes[d]);
+      keys.push_back(std::to_string(d) + "/" + std::to_string(n / sizes[d]) + ":" + sets[d]->prefix.substr(4) + "s" +
+                     std::to_string(p.shard) + "/" + std::to_string(p.ordinal));
+    }
+  }
+  return keys;
+}
 
 /// What a rank got: keys by position, and the padding.
 class delivered {

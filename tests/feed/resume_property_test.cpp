@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,8 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/feed/sample_mix.hpp>
 #include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/mixed_epochs.hpp>
+#include <millrace/feed/sample_mix.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
@@ -87,8 +89,9 @@ class trained {
   bool ended = false;
 };
 
-/// `end`: where the epochs end.
-task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t most, std::uint64_t end, trained& out) {
+/// `end`: where the epochs end. Keys of a `mix` have the numbers of the data set and its round before them.
+task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t most, std::uint64_t end, trained& out,
+                 bool mix = false) {
   const std::shared_ptr<const stream_position> position = in.position();
   epoch_mark mark;
   out.states.push_back(position->state(mark));
@@ -106,8 +109,11 @@ task<void> train(stream<std::vector<sample>> in, std::size_t size, std::size_t m
         if (s.mark.position != end) out.batches.back().emplace_back(s.mark.epoch << 32 | s.mark.position, "-");
         continue;
       }
-      const bool right = s.fields.size() == 2 && (*s.find("txt")).view() == s.key && s.from.from->epoch == s.mark.epoch;
-      out.batches.back().emplace_back(s.mark.epoch << 32 | s.mark.position, right ? s.key : "wrong: " + s.key);
+      const shard& from = *s.from.from;
+      const bool right =
+          s.fields.size() == 2 && (*s.find("txt")).view() == s.key && (mix || from.epoch == s.mark.epoch);
+      const std::string of = mix ? std::to_string(from.dataset) + "/" + std::to_string(from.epoch) + ":" : "";
+      out.batches.back().emplace_back(s.mark.epoch << 32 | s.mark.position, (right ? of : "wrong: ") + s.key);
     }
     require(mark.whole && !mark.disordered, "a batch ends inside a step");
     out.states.push_back(position->state(mark));
@@ -127,6 +133,24 @@ class work {
   std::shared_ptr<rng> random_;
 };
 
+/// Some data sets in one store, for mixes.
+class several {
+ public:
+  explicit several(std::uint64_t seed) : store(std::make_shared<test::dataset_store>(seed)) {
+    rng random(seed, 2, 0);
+    const std::uint64_t number = 1 + random.below(4);
+    for (std::uint64_t d = 0; d < number; ++d) {
+      std::vector<std::size_t> counts(1 + random.below(3));
+      for (std::size_t& n : counts) n = random.below(random.below(2) == 0 ? 4 : 25);
+      counts[random.below(counts.size())] += 1;
+      sets.push_back(std::make_unique<const dataset>(counts, 300, seed + d,
+                                                     std::string(1, static_cast<char>('a' + d)) + "/", store));
+    }
+  }
+  std::shared_ptr<test::dataset_store> store;
+  std::vector<std::unique_ptr<const dataset>> sets;
+};
+
 /// Of one seed and number: data that many cases share.
 class world_of_data {
  public:
@@ -142,11 +166,19 @@ class world_of_data {
     }
     return *data_;
   }
+  const several& several_of(std::uint64_t seed, std::uint64_t number) {
+    if (several_ == nullptr || seed * 1000003 + number != several_id_)
+      several_ = std::make_unique<several>(seed + number);
+    several_id_ = seed * 1000003 + number;
+    return *several_;
+  }
 
  private:
   std::unique_ptr<const dataset> data_;
   std::uint64_t seed_ = 0;
   std::uint64_t number_ = 0;
+  std::unique_ptr<const several> several_;
+  std::uint64_t several_id_ = 0;
 };
 
 /// How often what happened, so that a change of the drawing cannot make the cases poor unnoticed.
@@ -159,23 +191,85 @@ class tally {
   std::uint64_t states = 0;
   std::uint64_t samples = 0;
   std::uint64_t window_stops = 0;  // without an index
+  std::uint64_t mix_states = 0;    // of mixes
 };
+
+/// What an indexed case reads: one data set, or a mix.
+class training {
+ public:
+  std::shared_ptr<test::dataset_store> store;
+  std::uint64_t samples;  // of an epoch
+  hash128 index;
+  std::string mix;        // as states have it
+  std::string lost;       // one shard's URL
+  std::string lost_keys;  // how its samples' keys begin
+  std::function<stream<sample>(std::shared_ptr<const storage>, const epochs_options&)> open;
+  std::function<names(const epochs_options&, std::uint64_t)> order;  // of an epoch
+};
+
+training of_one(const dataset& data, rng& random) {
+  const std::uint64_t shard = random.below(data.indexes->size());
+  return {data.store,
+          data.indexes->samples(),
+          data.indexes->digest(),
+          "",
+          "mem:10" + std::to_string(shard) + ".tar",
+          "s" + std::to_string(shard) + "/",
+          [&](std::shared_ptr<const storage> store, const epochs_options& o) { return epochs(data.indexes, store, o); },
+          [&](const epochs_options& o, std::uint64_t e) {
+            return data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice});
+          }};
+}
+
+/// Draws a mix of them, whose epochs have at most some hundred samples.
+training of_several(const several& data, epochs_options& o, rng& random) {
+  dataset_mix mix;
+  std::vector<const dataset*> sets;
+  std::vector<std::uint64_t> weights;
+  std::vector<std::uint64_t> sizes;
+  hasher128 index;
+  for (const auto& set : data.sets) {
+    mix.members.push_back({set->indexes, 1 + random.below(9), set->prefix, random.below(2)});
+    sets.push_back(set.get());
+    weights.push_back(mix.members.back().weight);
+    sizes.push_back(set->indexes->samples());
+    index.add(set->indexes->digest());
+  }
+  o.tracks = sets.size() + random.below(24);
+  o.epochs = 1 + random.below(4);
+  const mix_until ends[] = {mix_until::first_end, mix_until::last_end, mix_until::forever};
+  mix.until = ends[random.below(3)];
+  if (mix.until != mix_until::forever && sample_mix(weights, sizes, o.tracks, mix.until).size() > 250) {
+    mix.until = mix_until::forever;
+  }
+  if (mix.until == mix_until::forever) mix.samples = 1 + random.below(200);
+  const std::size_t bad = random.below(sets.size());
+  const std::uint64_t shard = random.below(sets[bad]->indexes->size());
+  return {data.store,
+          sample_mix(weights, sizes, o.tracks, mix.until, mix.samples).size(),
+          index.value(),
+          detail::mix_text(mix),
+          sets[bad]->prefix + "10" + std::to_string(shard) + ".tar",
+          sets[bad]->prefix.substr(4) + "s" + std::to_string(shard) + "/",
+          [mix](std::shared_ptr<const storage> store, const epochs_options& with) { return epochs(mix, store, with); },
+          [mix, sets](const epochs_options& with, std::uint64_t e) { return test::order_of_mix(mix, sets, with, e); }};
+}
 
 /// A training from indexed shards. After each stop, and each fault, its ranks go on from the last state that all of
 /// them had reached, in another world.
-void indexed_case(const dataset& data, rng& random, tally& seen) {
-  data.store->delay_us = random.below(3) * 500;
-  const std::uint64_t n = data.indexes->samples();
+void indexed_case(const dataset& one, const several* many, rng& random, tally& seen) {
   epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
   o.tracks = 1 + random.below(24);
   o.slice = 1 + random.below(9);
   o.prefix = "mem:";
   o.take_batches = random.below(6) == 0 ? 1 + random.below(6) : 0;
+  const training data = many != nullptr ? of_several(*many, o, random) : of_one(one, random);
+  data.store->delay_us = random.below(3) * 500;
+  const std::uint64_t n = data.samples;
   const bool bears = random.below(6) == 0;
-  const std::string lost = "s" + std::to_string(random.below(data.indexes->size())) + "/";  // of these keys, then
   if (bears) {
     o.failures = {.then = on_failure::skip, .report = false};
-    data.store->bad["mem:10" + lost.substr(1, 1) + ".tar"] = test::harm::missing;
+    data.store->bad[data.lost] = test::harm::missing;
   }
   std::map<std::uint64_t, std::string> got;
   epoch_state at;  // computed beside, by counting
@@ -183,7 +277,8 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
   at.epoch = o.first_epoch;
   at.tracks = o.tracks;
   at.slice = o.slice;
-  at.index = data.indexes->digest();
+  at.index = data.index;
+  at.mix = data.mix;
   std::string state;
   for (std::uint32_t last_world = 0;;) {
     o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(5));
@@ -210,14 +305,14 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
       if (o.rank.index == bad_rank) {
         store = std::make_shared<faulty_store>(store, random.below(20), random.below(2) == 0);
       }
-      stream<sample> samples = epochs(data.indexes, store, o);
+      stream<sample> samples = data.open(store, o);
       if (concurrent) {
         samples = std::move(samples) | map_concurrent(work(random.next()), {.limit = 1 + random.below(6)});
       }
       testing::virtual_loop loop(random.next());
       stream<std::vector<sample>> batches = std::move(samples) | batch(o.batch);
       try {
-        block_on(loop, train(std::move(batches), o.batch, most, end, mine));
+        block_on(loop, train(std::move(batches), o.batch, most, end, mine, many != nullptr));
       } catch (const io_error&) {
         require(o.rank.index == bad_rank, "a fault where there was none");
         failed = true;
@@ -268,10 +363,10 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
     break;
   }
   for (std::uint64_t e = o.first_epoch; e < o.first_epoch + o.epochs; ++e) {
-    const names keys = data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice});
+    const names keys = data.order(o, e);
     std::size_t g = 0;
     for (auto found = got.find(e << 32); found != got.end() && found->first == (e << 32 | g); ++g) {
-      const bool hole = bears && keys[g].substr(0, lost.size()) == lost;
+      const bool hole = bears && keys[g].find(data.lost_keys) != std::string::npos;
       require(found->second == (hole ? "-" : keys[g]), "the order is not the canonical one");
       seen.holes += hole ? 1 : 0;
       found = got.erase(found);
@@ -284,8 +379,8 @@ void indexed_case(const dataset& data, rng& random, tally& seen) {
   require(data.store->busy == 0, "requests were left behind");
 }
 
-/// A mix of datasets: from any position on, any ranks take the places of the one order, each once.
-void mixed_case(rng& random, tally& seen) {
+/// The formula of a mix: from any position on, any ranks take the places of the one order, each once.
+void formula_case(rng& random, tally& seen) {
   std::vector<std::uint64_t> weights(1 + random.below(4));
   std::vector<std::uint64_t> sizes(weights.size());
   for (std::uint64_t& w : weights) w = 1 + random.below(9);
@@ -542,14 +637,17 @@ TEST_CASE(
     rng random(seed, 0, c);
     const dataset& data = all.of(seed, c / 64);
     try {
-      if (c % 8 == 7) {
-        mixed_case(random, seen);
+      if (c % 16 == 7) {
+        formula_case(random, seen);
       } else if (c % 16 == 6) {
         listed_case(data, random, seen);
       } else if (c % 8 == 1) {
         window_case(data, random, seen);
       } else {
-        indexed_case(data, random, seen);
+        const bool mix = c % 8 == 4 || c % 16 == 13;
+        const std::uint64_t before = seen.states;
+        indexed_case(data, mix ? &all.several_of(seed, c / 64) : nullptr, random, seen);
+        if (mix) seen.mix_states += seen.states - before;
       }
     } catch (const std::exception& e) {
       FAIL("case " << c << " of seed " << seed << ": " << e.what());
@@ -562,15 +660,17 @@ TEST_CASE(
     CHECK(seen.window_stops > cases / 3);
     CHECK(seen.states > 4 * cases);
     CHECK(seen.holes > cases);
+    CHECK(seen.mix_states > cases);
   }
   if (std::getenv("MILLRACE_PROPERTY_CASES") != nullptr) {
     std::printf(
         "seed %llu: %llu cases from %llu on, %llu stops, %llu faults, %llu times in another world, "
-        "%llu states, %llu samples, %llu holes, %llu stops without an index\n",
+        "%llu states, %llu of them of mixes, %llu samples, %llu holes, %llu stops without an index\n",
         static_cast<unsigned long long>(seed), static_cast<unsigned long long>(cases),
         static_cast<unsigned long long>(first), static_cast<unsigned long long>(seen.stops),
         static_cast<unsigned long long>(seen.faults), static_cast<unsigned long long>(seen.other_worlds),
-        static_cast<unsigned long long>(seen.states), static_cast<unsigned long long>(seen.samples),
+        static_cast<unsigned long long>(seen.states), static_cast<unsigned long long>(seen.mix_states),
+        static_cast<unsigned long long>(seen.samples),
         static_cast<unsigned long long>(seen.holes), static_cast<unsigned long long>(seen.window_stops));
   }
 }

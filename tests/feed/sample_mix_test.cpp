@@ -120,6 +120,30 @@ TEST_CASE("a mix ends at the first end, at the last, or never") {
   }
 }
 
+TEST_CASE("the rounds of a mix run on through its epochs, which are all of one length") {
+  const numbers sizes{31, 50, 7};
+  for (const sample_mix& m : {sample_mix(numbers{5, 2, 1}, sizes, 16, mix_until::first_end),
+                              sample_mix(numbers{5, 2, 1}, sizes, 16, mix_until::last_end),
+                              sample_mix(numbers{5, 2, 1}, sizes, 16, mix_until::forever, 75)}) {
+    numbers next(3, 0);
+    for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
+      const numbers begin = next;
+      for (std::uint64_t g = 0; g < m.size(); ++g) {
+        const sample_mix::place p = m.at(epoch, g);
+        CHECK(p.dataset == m.owner(g % 16));
+        CHECK(p.epoch * sizes[p.dataset] + p.position == next[p.dataset]++);
+      }
+      for (std::size_t d = 0; d < 3; ++d) CHECK(next[d] - begin[d] == m.samples(d));
+    }
+  }
+  CHECK(sample_mix(numbers{5, 2, 1}, sizes, 16, mix_until::forever, 75).size() == 75);
+  const sample_mix endless(numbers{5, 2, 1}, sizes, 16, mix_until::forever);
+  CHECK_THROWS_AS(endless.at(1, 0), usage_error);
+  // Far on: the running number of a sample may have more than 64 bits.
+  const sample_mix large(numbers{1, 1}, numbers{1ull << 40, 3}, 2, mix_until::last_end);
+  CHECK(large.at(1ull << 30, 2 * 5) == sample_mix::place{0, 1ull << 30, 5});
+}
+
 TEST_CASE("what cannot be mixed is refused") {
   CHECK_THROWS_AS(sample_mix(numbers{}, numbers{}, 12), configuration_error);
   CHECK_THROWS_AS(sample_mix(numbers{1}, numbers{1, 2}, 12), configuration_error);
@@ -129,5 +153,9 @@ TEST_CASE("what cannot be mixed is refused") {
   CHECK_THROWS_AS(sample_mix(numbers{1, 1}, numbers{1, 1}, (1u << 24) + 1), configuration_error);
   CHECK_THROWS_AS(sample_mix(numbers{1ull << 39, 1ull << 39}, numbers{1, 1}, 12), configuration_error);
   CHECK_THROWS_AS(sample_mix(numbers{1}, numbers{(1ull << 48) + 1}, 12), configuration_error);
+  CHECK_THROWS_AS(sample_mix(numbers{1}, numbers{1}, 12, mix_until::last_end, 5), configuration_error);
+  CHECK_THROWS_AS(sample_mix(numbers{1, 1ull << 30}, numbers{1ull << 48, 1}, 1u << 20, mix_until::last_end),
+                  configuration_error);
+  CHECK(sample_mix(numbers{1, 1}, numbers{1ull << 48, 5}, 12, mix_until::first_end).size() < 100);
   CHECK(sample_mix(numbers{1, 1000000}, numbers{5, 5}, 2).tracks(0) == 1);
 }

@@ -4,18 +4,22 @@
 // The code of docs/guide/order.md.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epoch_fingerprint.hpp>
 #include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_epochs.hpp>
@@ -91,6 +95,27 @@ mill::stream<mill::sample> streamed(mill::stream<mill::shard> list, const std::s
   return mill::epochs(std::move(list), store, o);
 }
 // end streamed
+
+// begin mixed
+mill::stream<mill::sample> mixed(std::shared_ptr<const mill::index_set> web,
+                                 std::shared_ptr<const mill::index_set> books,
+                                 const std::shared_ptr<const mill::storage>& store, mill::rank r,
+                                 const std::string& saved) {
+  const mill::dataset_mix both{{{std::move(web), 3, "mem:web/"}, {std::move(books), 1, "mem:books/"}},
+                               mill::mix_until::last_end};
+  return mill::epochs(both, store, {.seed = 7, .epochs = 3, .batch = 4, .rank = r, .tracks = 40, .resume = saved});
+}
+// end mixed
+
+// begin rounds
+void note(const mill::sample& s, const mill::dataset_mix& mix,
+          std::map<std::pair<std::uint32_t, std::uint64_t>, mill::epoch_fingerprint>& rounds) {
+  const mill::shard& from = *s.from.from;  // the number of its data set, and its round there
+  const mill::dataset_mix::member& m = mix.members[from.dataset];
+  const std::size_t number = m.indexes->find(from.url.substr(m.prefix.size())).value();
+  rounds[{from.dataset, from.epoch}].add({number, s.from.ordinal}, from.epoch);
+}
+// end rounds
 
 // begin index
 std::vector<mill::sample_place> samples_of(const mill::index_set& set, std::uint64_t epoch, mill::rank r) {
@@ -241,6 +266,39 @@ TEST_CASE("the guide's training takes every sample three times, and none again w
   train(rt, data.indexes, data.store, "mem:", mill::rank(), again);
   const mill::epoch_state at = mill::epoch_state::parse(m.saved);
   CHECK(again.samples == 57 - (at.epoch * 19 + at.position));
+}
+
+TEST_CASE("the guide's mix takes three of four from the first data set, and each sample once a round", "[guide]") {
+  const auto store = std::make_shared<mill::test::dataset_store>();
+  const mill::test::dataset web({9, 30}, 100, 1, "web/", store);
+  const mill::test::dataset books({10}, 100, 2, "books/", store);
+  const mill::dataset_mix both{{{web.indexes, 3, "mem:web/"}, {books.indexes, 1, "mem:books/"}}};
+  mill::runtime rt;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, mill::epoch_fingerprint> rounds;
+  std::string saved;
+  for (const std::uint32_t world : {1U, 2U}) {  // five batches of one rank, the rest on two
+    std::vector<std::string> states;
+    for (std::uint32_t i = 0; i < world; ++i) {
+      auto run = rt.run(mixed(web.indexes, books.indexes, store, {.index = i, .world_size = world}, saved) |
+                        mill::batch(4));
+      for (int n = 0; world == 2 || n < 5; ++n) {
+        const auto b = run.next();
+        if (!b) break;
+        for (const mill::sample& s : *b) {
+          if (s.weight() != 0) note(s, both, rounds);
+        }
+      }
+      states.push_back(run.state());
+    }
+    saved = states.front();
+    CHECK(states.back() == saved);
+  }
+  // An epoch takes each of the 39 once, and 12 times one of the 10.
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    CHECK(verify_epoch(*web.indexes->counts(), round, rounds[{0, round}]) == "");
+    CHECK(verify_epoch(*books.indexes->counts(), round, rounds[{1, round}]) == "");
+  }
+  CHECK(rounds[{1, 3}].samples() == 3 * 12 - 30);
 }
 
 TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {

@@ -23,8 +23,9 @@ class shard {
   std::optional<std::uint64_t> size;  ///< in bytes, when the source knows it
   std::string etag;  ///< as the store sends it, quotes included; empty when the source does not know it
   std::uint64_t seed = 0;   ///< of the training that reads it
-  std::uint64_t epoch = 0;  ///< in which it is read; samples have them from their shard
-  bool dealt = false;       ///< whether these two were said, by epochs()
+  std::uint64_t epoch = 0;  ///< in which it is read, of its data set; samples have them from their shard
+  std::uint32_t dataset = 0;  ///< of a mix of data sets (dataset_mix): its number; samples have it from their shard
+  bool dealt = false;       ///< whether seed and epoch were said, by epochs()
 
   /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
   /// objects in S3 and of files are shown whole: there `?` and `#` are part of the name.

@@ -15,6 +15,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/feed/dataset_mix.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/detail/reading_estimate.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
@@ -55,6 +56,8 @@ class epoch_plan {
   /// Of what epochs() of these indexes would read with these options; of `prices` what says prices and speeds. It is
   /// what stream::plan() says, too, in words.
   static epoch_plan of_training(const index_set& indexes, const epochs_options& training, plan_options prices = {});
+  /// The same of a mix; .quality is not measured.
+  static epoch_plan of_training(const dataset_mix& mix, const epochs_options& training, plan_options prices = {});
   /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
   static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
                        const plan_options& options);
@@ -82,11 +85,14 @@ class epoch_plan {
   std::uint64_t slice_visits = 0;  ///< of the requests; the others are for slices that lie in two shards
   std::uint64_t rank_memory = 0;   ///< bytes of the slices that a rank has open, at most; by the mean without an index
   shuffle_quality quality;
+  std::vector<std::string> datasets;  ///< of a mix: a sentence for each
 
   /// A few lines for people.
   std::string text() const;
 
  private:
+  void share_out(const plan_options& options, std::uint64_t end, double mean_sample);
+  void advise(std::uint64_t tracks, std::uint64_t batch);
   void price(const plan_options& options, double mean_sample);
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
 };
@@ -156,15 +162,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   const double mean = static_cast<double>(sample_bytes) / static_cast<double>(plan.samples);
   const std::uint64_t end = detail::end_of_epoch(plan.samples, options.batch, options.world, options.take_batches);
 
-  plan.batches = steps_from(end, 0, options.batch, options.world);
-  const std::uint64_t a_step = step_at(end, 0, options.batch, options.world).count;
-  const order_step last = step_at(end, (plan.batches - 1) * a_step, options.batch, options.world);
-  plan.padding = options.batch * options.world - last.count;
-  const std::uint64_t before = (plan.batches - 1) * options.batch;
-  plan.least_rank_samples = before + last.count / options.world;
-  plan.most_rank_samples = before + (last.count + options.world - 1) / options.world;
-  plan.least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(plan.least_rank_samples) * mean);
-  plan.most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(plan.most_rank_samples) * mean);
+  plan.share_out(options, end, mean);
 
   // A slice on the border of two tracks is read for both; one that lies in two shards by two requests.
   std::vector<std::uint64_t> of_rank(static_cast<std::size_t>(std::min(options.world, tracks)), 0);
@@ -193,17 +191,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   plan.rank_memory =
       std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));
   plan.quality = shuffle_quality::of(order, options.batch, options.world);
-  const std::uint64_t a_batch = options.batch * options.world;
-  if (tracks < a_batch || tracks / options.world < 8) {
-    std::uint64_t fit = order_options().tracks;
-    while (fit < a_batch || fit / options.world < 8) fit *= 2;
-    plan.advice.push_back(std::string(tracks < a_batch ? "There are fewer tracks than samples in a step of all ranks"
-                                                       : "A rank has fewer than 8 tracks") +
-                          ": " + std::to_string(fit) + " tracks would shuffle better.");
-  }
-  if (tracks % options.world != 0) {
-    plan.advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
-  }
+  plan.advise(tracks, options.batch);
   const order_options how{.tracks = tracks, .slice = order.slice()};
   if (std::string sentence = tracks_advice(plan.samples, how, options.world); !sentence.empty()) {
     plan.advice.push_back(std::move(sentence));
@@ -334,7 +322,8 @@ inline std::string epoch_plan::text() const {
   if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
   out += '\n';
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";
-  if (indexed && samples > 1) {
+  for (const std::string& sentence : datasets) out += sentence + '\n';
+  if (indexed && samples > 1 && datasets.empty()) {
     out += "samples of one shard together, 1 is a full shuffle: " + detail::with_digits(quality.mates_of_step, 2) +
            " in a step, " + detail::with_digits(quality.mates_of_batch, 2) + " in a rank's batch; displacement " +
            detail::with_digits(quality.displacement, 3) + " (full shuffle 0.333)\nshards of the first step: [" +
@@ -345,3 +334,7 @@ inline std::string epoch_plan::text() const {
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/impl/epoch_plan.ipp>
+#endif

@@ -32,6 +32,8 @@ class epoch_state {
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
   hash128 index;  ///< index_set::digest()
+  /// Of a mix of data sets: what makes it, in words of its own. Left out of the text where there is one data set.
+  std::string mix;
   /// Batches that were taken of the window of bucket_by_length() that begins here, and what tells that window from
   /// others. Left out of the text where there are none.
   std::uint64_t taken = 0;
@@ -49,7 +51,8 @@ class epoch_state {
   static epoch_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on
-  /// with the order of this state. At the beginning of an epoch only the seed must be the same.
+  /// with the order of this state. At the beginning of an epoch only the seed must be the same; of a mix, whose data
+  /// sets run on from epoch to epoch, everything.
   void check(const epoch_state& now) const;
 
   friend bool operator==(const epoch_state&, const epoch_state&) = default;
@@ -69,7 +72,8 @@ inline std::string epoch_state::text() const {
   };
   return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
          member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
-         index.text() + '"' + (taken == 0 ? std::string() : member("taken", taken) + member("window", window)) +
+         index.text() + '"' + (mix.empty() ? std::string() : ",\"mix\":\"" + mix + '"') +
+         (taken == 0 ? std::string() : member("taken", taken) + member("window", window)) +
          holes_text() + '}';
 }
 
@@ -120,6 +124,8 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<hash128> index = hash128::parse(json->find("index").value_or(std::string_view()));
   if (!index) fail("the state has no digest \"index\"");
   out.index = *index;
+  out.mix = json->find("mix").value_or(std::string_view());
+  if (out.mix.find_first_of("\"\\") != std::string::npos) fail("\"mix\" of the state is none");
   if (json->find("taken")) {
     out.taken = number("taken");
     out.window = number("window");
@@ -137,7 +143,8 @@ inline void epoch_state::check(const epoch_state& now) const {
                               " and is " + here);
   };
   compare("seed", std::to_string(seed), std::to_string(now.seed));
-  if (position == 0 && taken == 0) return;
+  compare("mix", mix.empty() ? "none" : mix, now.mix.empty() ? "none" : now.mix);
+  if (mix.empty() && position == 0 && taken == 0) return;
   compare("index (digest)", index.text(), now.index.text());
   compare("number of tracks", std::to_string(tracks), std::to_string(now.tracks));
   compare("slice", std::to_string(slice), std::to_string(now.slice));

@@ -15,7 +15,6 @@
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
-#include <millrace/feed/tracks_advice.hpp>
 #include <millrace/flow/detail/failures.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/detail/storage_of.hpp>
@@ -87,8 +86,7 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   // Losses are items that are handed on, and counted by shard: not in the stage's account.
   failures bad(policy, ex, nullptr, "epochs");
   if (ex.runtime() != nullptr && source.options.rank.index == 0) {
-    std::string advice = tracks_advice(source.walk.counts->samples(), source.walk.order, source.walk.world);
-    if (advice.empty()) advice = bytes_advice(*source.indexes, source.walk.order, source.walk.world, source.options);
+    const std::string advice = source.advice();
     if (!advice.empty()) say(ex, "millrace: epochs: " + advice);
   }
   epoch_reader<Sample> reader(std::move(source), ex, stage);
@@ -109,18 +107,23 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   if (policy.report) say_losses(ex, losses->list());
 }
 
+template <class Sample>
+stream<Sample> epochs_of(epochs_source source) {
+  const epochs_options options = source.options;
+  auto position = std::make_shared<epochs_position>(source);
+  const std::size_t kept = source.store->keeps();
+  return stream<Sample>(deal_epochs<Sample>(std::move(source)))
+      .named("epochs", "raise its .bytes or .requests")
+      .bounded(options.ahead, sum_of_bounds(options.bytes, kept))
+      .positioned(std::move(position))
+      .of_rank(options.rank);
+}
+
 }  // namespace detail
 
 template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options) {
-  detail::epochs_source source(std::move(indexes), detail::storage_of(store), options);
-  auto position = std::make_shared<detail::epochs_position>(source);
-  const std::size_t kept = source.store->keeps();
-  return stream<sample>(detail::deal_epochs<sample>(std::move(source)))
-      .named("epochs", "raise its .bytes or .requests")
-      .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
-      .positioned(std::move(position))
-      .of_rank(options.rank);
+  return detail::epochs_of<sample>({std::move(indexes), detail::storage_of(store), options});
 }
 
 }  // namespace millrace

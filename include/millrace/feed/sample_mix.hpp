@@ -15,11 +15,12 @@
 
 namespace millrace {
 
-/// When a mix of datasets ends. A dataset that has ended before begins its next epoch.
-enum class mix_until {
-  first_end,  ///< where a dataset would have to begin its second epoch: no sample comes twice
-  last_end,   ///< behind the last sample of the dataset whose first epoch takes longest: every sample comes
-  forever,    ///< nowhere
+/// Where an epoch of a mix of datasets ends. A dataset that has ended before begins anew, in another order: its next
+/// round.
+enum class mix_until : unsigned char {
+  first_end,  ///< where a dataset would have to begin its second round: that one comes whole, the others in part
+  last_end,   ///< behind the last sample of the dataset whose first round takes longest: every sample comes
+  forever,    ///< at a length that is given, whatever has ended before; without one, nowhere
 };
 
 /// The canonical order of several datasets with weights, which hold exactly over any `tracks` positions in a row: every
@@ -27,38 +28,47 @@ enum class mix_until {
 /// pure function of weights, tracks and sizes; the ranks share the positions by rank_share as they do those of one
 /// dataset, and a track stays with its rank.
 ///
+/// Every epoch has the same number of positions, and of samples of each dataset, whose rounds run on from one epoch to
+/// the next: so every sample comes once in each of its dataset's rounds, however long the epochs are.
+///
 /// The weights become numbers of tracks by the largest remainder (ties: the first), at least one each, so they are
 /// exact to 1 / tracks. The tracks are dealt so that each dataset is even in time and in every class of tracks modulo a
 /// divisor of `tracks`, so among the ranks. Whole numbers throughout: every platform deals alike.
 class sample_mix {
  public:
   /// `weights`: one for each dataset, in any unit, none 0, their sum below 2^40. `sizes`: the samples of each dataset,
-  /// none 0. configuration_error otherwise, and for more datasets than tracks.
+  /// none 0. `length`: positions of an epoch that goes on `forever`; 0: it has no end. configuration_error otherwise,
+  /// for more datasets than tracks, and for epochs of more than 2^60 positions.
   sample_mix(std::span<const std::uint64_t> weights, std::span<const std::uint64_t> sizes, std::uint64_t tracks,
-             mix_until until = mix_until::first_end);
+             mix_until until = mix_until::first_end, std::uint64_t length = 0);
 
   std::size_t datasets() const noexcept { return sizes_.size(); }
   /// Tracks of one dataset: those of its own sample_order.
   std::uint64_t tracks(std::size_t dataset) const noexcept { return starts_[dataset + 1] - starts_[dataset]; }
   /// The dataset that track `t` belongs to; below the number of tracks.
   std::size_t owner(std::uint64_t t) const noexcept { return owners_[static_cast<std::size_t>(t)]; }
-  /// Positions; UINT64_MAX when it never ends.
+  /// Positions of an epoch; UINT64_MAX when it never ends.
   std::uint64_t size() const noexcept { return size_; }
+  /// How many of them are one dataset's. Means nothing when it never ends.
+  std::uint64_t samples(std::size_t dataset) const noexcept { return before(dataset, size_); }
 
   /// What stands at a position.
   struct place {
     std::size_t dataset = 0;
-    std::uint64_t epoch = 0;     ///< of the dataset, counted from 0 where the mix began
-    std::uint64_t position = 0;  ///< in the dataset's order of that epoch
+    std::uint64_t epoch = 0;     ///< its round: counted from 0 where the mix began
+    std::uint64_t position = 0;  ///< in the dataset's order of that round
 
     friend bool operator==(const place&, const place&) = default;
   };
-  /// A usage_error beyond size().
-  place at(std::uint64_t position) const;
-  /// Where sample number `n` (from 0, its epochs in a row) of a dataset stands: the inverse of at().
+  /// In the mix's first epoch, or in a later one; a usage_error beyond size().
+  place at(std::uint64_t position) const { return at(0, position); }
+  place at(std::uint64_t epoch, std::uint64_t position) const;
+  /// Where sample number `n` (from 0, its rounds in a row) of a dataset stands in the first epoch: the inverse of at().
   std::uint64_t find(std::size_t dataset, std::uint64_t n) const noexcept;
 
  private:
+  __extension__ typedef unsigned __int128 wide;  // nvcc takes no `using` here
+  std::uint64_t before(std::size_t dataset, std::uint64_t position) const noexcept;
   static std::vector<std::uint64_t> quotas(std::span<const std::uint64_t> weights, std::uint64_t tracks);
   void deal(std::vector<std::uint64_t> quota, std::uint64_t tracks);
 
@@ -74,7 +84,7 @@ class sample_mix {
 // Implementation
 
 inline sample_mix::sample_mix(std::span<const std::uint64_t> weights, std::span<const std::uint64_t> sizes,
-                              std::uint64_t tracks, mix_until until)
+                              std::uint64_t tracks, mix_until until, std::uint64_t length)
     : sizes_(sizes.begin(), sizes.end()) {
   if (weights.size() != sizes.size() || weights.empty()) {
     throw configuration_error("a mix needs one weight for each dataset, and a dataset");
@@ -89,16 +99,22 @@ inline sample_mix::sample_mix(std::span<const std::uint64_t> weights, std::span<
     if (wrong != nullptr) throw configuration_error("dataset " + std::to_string(d) + " of the mix " + wrong);
     if (sizes[d] > std::uint64_t{1} << 48) throw configuration_error("a dataset has at most 2^48 samples");
   }
+  if (length != 0 && until != mix_until::forever) {
+    throw configuration_error("a mix whose epoch ends with a dataset has no other length: that is for `forever`");
+  }
   deal(quotas(weights, tracks), tracks);
-  if (until == mix_until::forever) return;
-  size_ = until == mix_until::first_end ? UINT64_MAX : 0;
-  for (std::size_t d = 0; d < sizes.size(); ++d) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 60;
+  if (until == mix_until::forever && length == 0) return;
+  size_ = until == mix_until::forever ? length : until == mix_until::first_end ? UINT64_MAX : 0;
+  for (std::size_t d = 0; d < sizes.size() && until != mix_until::forever; ++d) {
+    const bool fits = sizes[d] / this->tracks(d) < most / tracks;
     if (until == mix_until::first_end) {
-      size_ = std::min(size_, find(d, sizes[d]));
+      if (fits) size_ = std::min(size_, find(d, sizes[d]));
     } else {
-      size_ = std::max(size_, find(d, sizes[d] - 1) + 1);
+      size_ = fits ? std::max(size_, find(d, sizes[d] - 1) + 1) : UINT64_MAX;
     }
   }
+  if (size_ > most) throw configuration_error("an epoch of the mix has more than 2^60 samples");
 }
 
 inline std::vector<std::uint64_t> sample_mix::quotas(std::span<const std::uint64_t> weights, std::uint64_t tracks) {
@@ -161,14 +177,23 @@ inline void sample_mix::deal(std::vector<std::uint64_t> quota, std::uint64_t tra
   }
 }
 
-inline sample_mix::place sample_mix::at(std::uint64_t position) const {
-  if (MILLRACE_UNLIKELY(position >= size_))
+inline sample_mix::place sample_mix::at(std::uint64_t epoch, std::uint64_t position) const {
+  if (MILLRACE_UNLIKELY(position >= size_ || (epoch > 0 && size_ == UINT64_MAX)))
     detail::misused("a position of the mix was asked for that it does not have");
-  const std::uint64_t round = position / owners_.size();
-  const auto slot = static_cast<std::size_t>(position % owners_.size());
-  const std::size_t d = owners_[slot];
-  const std::uint64_t n = round * tracks(d) + numbers_[slot];
-  return {d, n / sizes_[d], n % sizes_[d]};
+  const std::size_t d = owners_[static_cast<std::size_t>(position % owners_.size())];
+  const std::uint64_t here = before(d, position);
+  if (epoch == 0) return {d, here / sizes_[d], here % sizes_[d]};
+  const wide n = wide{epoch} * samples(d) + here;
+  return {d, static_cast<std::uint64_t>(n / sizes_[d]), static_cast<std::uint64_t>(n % sizes_[d])};
+}
+
+/// How many of a dataset's samples stand before a position of an epoch.
+inline std::uint64_t sample_mix::before(std::size_t dataset, std::uint64_t position) const noexcept {
+  const auto slot = static_cast<std::uint32_t>(position % owners_.size());
+  const auto begin = slots_.begin() + static_cast<std::ptrdiff_t>(starts_[dataset]);
+  const auto end = slots_.begin() + static_cast<std::ptrdiff_t>(starts_[dataset + 1]);
+  const auto in_round = owners_[slot] == dataset ? numbers_[slot] : std::lower_bound(begin, end, slot) - begin;
+  return position / owners_.size() * tracks(dataset) + static_cast<std::uint64_t>(in_round);
 }
 
 inline std::uint64_t sample_mix::find(std::size_t dataset, std::uint64_t n) const noexcept {

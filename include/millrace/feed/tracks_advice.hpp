@@ -22,6 +22,10 @@ std::string tracks_advice(std::uint64_t samples, const order_options& order, std
 std::string bytes_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
                          const epochs_options& reading);
 
+/// The first of these two that has something to say.
+std::string reading_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
+                           const epochs_options& reading);
+
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)

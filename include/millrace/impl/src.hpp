@@ -55,6 +55,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/epochs_source.ipp>
 #include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/feed/detail/impl/late_position.ipp>
+#include <millrace/feed/detail/impl/mix_text.ipp>
 #include <millrace/feed/detail/impl/index_parts.ipp>
 #include <millrace/feed/detail/impl/listed_index.ipp>
 #include <millrace/feed/detail/impl/window_order.ipp>
@@ -62,6 +63,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/window_reader.ipp>
 #include <millrace/feed/detail/impl/window_state.ipp>
 #include <millrace/feed/detail/impl/words.ipp>
+#include <millrace/feed/impl/epoch_plan.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>
 #include <millrace/feed/impl/listed_epochs.ipp>
 #include <millrace/feed/detail/impl/reading_estimate.ipp>

@@ -14,6 +14,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
@@ -49,14 +50,14 @@ class epoch_reader {
  public:
   epoch_reader(epochs_source source, executor& ex, stage_record* stage)
       : source_(std::move(source)),
-        indexes_(*source_.indexes),
         options_(source_.options),
         executor_(ex),
         stage_(stage),
         runtime_(ex.runtime()),
         walk_(source_.walk),
-        piece_samples_(samples_of_piece()),
-        divides_(source_.walk.order.tracks % source_.walk.world == 0) {}
+        divides_(source_.walk.tracks % source_.walk.world == 0) {
+    for (std::size_t d = 0; d < source_.sets.size(); ++d) piece_samples_.push_back(samples_of_piece(d));
+  }
 
   /// Plans as far as the bounds allow, and asks for it.
   void plan() {
@@ -83,7 +84,7 @@ class epoch_reader {
     failure_ = r.error;
     if (failure_ == nullptr) {
       try {
-        fill(s, next.piece->at(next.number).place, r);
+        fill(s, next.piece->at(next.number).place, next.piece->epoch(), r);
         return s;
       } catch (...) {
         failure_ = std::current_exception();
@@ -135,10 +136,11 @@ class epoch_reader {
 
   static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
 
-  std::uint64_t samples_of_piece() const {
+  std::uint64_t samples_of_piece(std::size_t d) const {
     const epoch_walk::plan& w = source_.walk;
-    const std::uint64_t mean = indexes_.sample_bytes() / indexes_.samples() + 1;
-    return detail::samples_of_piece(options_.bytes, w.order.tracks, w.world, mean, w.order.slice);
+    const index_set& indexes = *source_.sets[d].indexes;
+    const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
+    return detail::samples_of_piece(options_.bytes, w.tracks, w.world, mean, w.sets[d].order.slice);
   }
 
   /// One more entry of the walk; false where there is none, or no room for it.
@@ -154,14 +156,14 @@ class epoch_reader {
     planned p;
     p.mark = next_;
     if (!next_.padding) {
-      const std::uint64_t tracks = source_.walk.order.tracks;
+      const std::uint64_t tracks = source_.walk.tracks;
       const std::uint64_t track = next_.position % tracks;
       p.number = next_.position / tracks;
       const auto at = open_.find(track);
       if (at != open_.end() && at->second->has(p.number)) {
         p.piece = at->second;
       } else {
-        p.piece = opened(track, p.number);
+        p.piece = opened(track);
         if (p.piece == nullptr) return false;
       }
       if (p.piece->ends_with(p.number)) open_.erase(track);
@@ -171,33 +173,42 @@ class epoch_reader {
     return true;
   }
 
-  /// A piece that begins with this sample, in `open_`; null where there is no room for it now.
-  std::shared_ptr<slice_piece> opened(std::uint64_t track, std::uint64_t number) {
+  /// A piece that begins with the next sample, in `open_`; null where there is no room for it now.
+  std::shared_ptr<slice_piece> opened(std::uint64_t track) {
     std::shared_ptr<slice_piece> piece = std::move(no_room_);
     if (piece == nullptr) {
       const epoch_walk::plan& w = source_.walk;
-      const bool cold = next_.epoch == w.begin_epoch && next_.position - w.begin < w.order.tracks;
-      const std::uint64_t left = left_of_slice(walk_.order(), track, number);
-      piece = made(track, number, cold ? 1 : std::min(left, piece_samples_));
+      const bool cold = next_.epoch == w.begin_epoch && next_.position - w.begin < w.tracks;
+      piece = made(cold ? 1 : UINT64_MAX);
     }
     if (held_ + piece->reserved() > options_.bytes) {
       if (!ahead_.empty()) {
         no_room_ = std::move(piece);
         return nullptr;
       }
-      if (piece->samples() > 1) piece = made(track, number, 1);
+      if (piece->samples() > 1) piece = made(1);
     }
     piece->hold(held_);
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) waiting_.emplace_back(piece, i);
     open_[track] = piece;
     return piece;
   }
-  std::shared_ptr<slice_piece> made(std::uint64_t track, std::uint64_t number, std::uint64_t count) const {
-    return std::make_shared<slice_piece>(indexes_, walk_.order(), track, number, count, options_.part, options_.gap);
+  /// From the next sample on, `most` of them: no more than of a slice, of what is to be held of one, and of what is
+  /// taken of the track in this epoch.
+  std::shared_ptr<slice_piece> made(std::uint64_t most) {
+    const std::uint64_t tracks = source_.walk.tracks;
+    const epoch_walk::place at = walk_.place_of(next_);
+    const epochs_source::dataset& set = source_.sets[at.set];
+    const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number), piece_samples_[at.set],
+                                          (source_.walk.end - 1 - next_.position) / tracks + 1});
+    auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, options_.part,
+                                               options_.gap);
+    piece->place(next_.position / tracks, set.first, at.epoch);
+    return piece;
   }
   /// Where ranks share tracks, another one may take the end of a piece.
   void forget_passed() {
-    const std::uint64_t tracks = source_.walk.order.tracks;
+    const std::uint64_t tracks = source_.walk.tracks;
     for (auto at = open_.begin(); at != open_.end();) {
       at = at->second->last() * tracks + at->first < walk_.step_begin() ? open_.erase(at) : std::next(at);
     }
@@ -232,7 +243,7 @@ class epoch_reader {
           p = co_await source_.store->read(object, object.etag, r.begin, r.length(), slabs(r.length()));
         }
       } catch (const changed_error& e) {
-        throw stale_index_error("the index \"" + indexes_[static_cast<std::size_t>(r.shard)].name() +
+        throw stale_index_error("the index \"" + source_.index(r.shard).name() +
                                     "\" is of another version of this shard: " + e.reason(),
                                 where{object.shown(), r.begin, {}});
       }
@@ -253,7 +264,7 @@ class epoch_reader {
     if (p.rest)
       throw configuration_error("the store serves no ranges of the object: samples cannot be read by an index", at);
     shard seen(object.url, p.total, p.etag);
-    indexes_[static_cast<std::size_t>(r.shard)].check(seen);
+    source_.index(r.shard).check(seen);
     if (!p.etag.empty() &&
         object.etag != p.etag) {  // an index without an ETag: all parts are of the first one's version
       const std::string& first = etags_.try_emplace(r.shard, p.etag).first->second;
@@ -268,7 +279,7 @@ class epoch_reader {
   }
 
   shard object_of(std::uint64_t number) const {
-    const shard_index& index = indexes_[static_cast<std::size_t>(number)];
+    const shard_index& index = source_.index(number);
     std::string etag = index.etag();
     if (const auto known = etags_.find(number); etag.empty() && known != etags_.end()) etag = known->second;
     return shard(source_.url(number), index.object_size(), std::move(etag));
@@ -286,25 +297,24 @@ class epoch_reader {
     return pools_.emplace(size, runtime_ != nullptr ? runtime_->slabs(size) : slab_pool(size)).first->second;
   }
 
-  /// The shard as the samples of an epoch name it.
+  /// The shard as the samples of an epoch of its data set name it.
   const std::shared_ptr<const shard>& named(std::uint64_t number, std::uint64_t epoch) {
-    if (epoch != named_epoch_) named_.clear();
-    named_epoch_ = epoch;
     std::shared_ptr<const shard>& known = named_[number];
-    if (known == nullptr) {
+    if (known == nullptr || known->epoch != epoch) {
       shard object = object_of(number);
       object.seed = source_.walk.seed;
       object.epoch = epoch;
+      object.dataset = static_cast<std::uint32_t>(source_.dataset_of(number));
       object.dealt = true;
       known = std::make_shared<const shard>(std::move(object));
     }
     return known;
   }
 
-  void fill(Sample& s, const sample_place& place, const slice_piece::range& r) {
-    const shard_index& index = indexes_[static_cast<std::size_t>(place.shard)];
+  void fill(Sample& s, const sample_place& place, std::uint64_t epoch, const slice_piece::range& r) {
+    const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
-    s.from = origin(named(place.shard, s.mark.epoch), index.offset(number), place.ordinal);
+    s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
     s.key = key_of(s, index, number, r);
     const std::size_t fields = index.field_count(number);
     s.fields.reserve(fields);
@@ -345,7 +355,6 @@ class epoch_reader {
   }
 
   const epochs_source source_;
-  const index_set& indexes_;
   const epochs_options& options_;
   executor& executor_;
   stage_record* const stage_;
@@ -353,10 +362,9 @@ class epoch_reader {
   std::map<std::size_t, slab_pool> pools_;                // by size
   std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
   std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
-  std::uint64_t named_epoch_ = 0;
 
   epoch_walk walk_;
-  const std::uint64_t piece_samples_;
+  std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
   const bool divides_;  // no two ranks share a track
   epoch_mark next_;     // of the walk
   bool has_next_ = false;

@@ -10,6 +10,7 @@
 
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/feed/rank_share.hpp>
+#include <millrace/feed/sample_mix.hpp>
 #include <millrace/feed/sample_order.hpp>
 
 namespace millrace::detail {
@@ -24,10 +25,17 @@ inline std::uint64_t end_of_epoch(std::uint64_t samples, std::uint64_t batch, st
 /// any position on. Nothing is materialised but the positions of one step.
 class epoch_walk {
  public:
-  class plan {
+  class dataset {
    public:
     std::shared_ptr<const shard_counts> counts;  // of one sample at least
-    order_options order;
+    order_options order;                         // with its own tracks
+    std::uint64_t seed = 0;                      // of its order
+  };
+  class plan {
+   public:
+    std::vector<dataset> sets;
+    std::shared_ptr<const sample_mix> mix;  // null: there is one
+    std::uint64_t tracks = 0;               // of all
     std::uint64_t seed = 0;
     std::uint64_t batch = 1;
     std::uint64_t index = 0;  // of the rank
@@ -42,7 +50,8 @@ class epoch_walk {
 
   explicit epoch_walk(plan p)
       : plan_(std::move(p)),
-        share_(plan_.order.tracks, plan_.index, plan_.world),
+        share_(plan_.tracks, plan_.index, plan_.world),
+        orders_(plan_.sets.size()),
         epoch_(plan_.begin_epoch),
         reached_(plan_.begin),
         taken_(plan_.taken) {}
@@ -53,7 +62,6 @@ class epoch_walk {
       if (reached_ >= plan_.end) {
         ++epoch_;
         reached_ = 0;
-        order_.reset();
       }
       if (epoch_ >= plan_.end_epoch) return false;
       begin_step();
@@ -73,16 +81,39 @@ class epoch_walk {
     return true;
   }
 
-  /// The order of the epoch that the entry given last is of.
-  const sample_order& order() const noexcept { return *order_; }
+  /// Where a sample is read.
+  class place {
+   public:
+    std::size_t set = 0;
+    std::uint64_t epoch = 0;              // of the data set
+    const sample_order* order = nullptr;  // its order in that; lives until a sample of another one is asked for
+    std::uint64_t track = 0;              // of that order
+    std::uint64_t number = 0;             // in the track
+  };
+  /// Of the entry given last, or a later one; not padding.
+  place place_of(const epoch_mark& entry) {
+    sample_mix::place at{0, entry.epoch, entry.position};
+    if (plan_.mix != nullptr) at = plan_.mix->at(entry.epoch, entry.position);
+    ordered& o = orders_[at.dataset];
+    if (o.order == nullptr || o.epoch != at.epoch) {
+      const dataset& set = plan_.sets[at.dataset];
+      o.order = std::make_unique<const sample_order>(set.counts, set.seed, at.epoch, set.order);
+      o.epoch = at.epoch;
+    }
+    const std::uint64_t tracks = o.order->tracks();
+    return {at.dataset, at.epoch, o.order.get(), at.position % tracks, at.position / tracks};
+  }
   /// Where the step begins that it is of.
   std::uint64_t step_begin() const noexcept { return step_.begin; }
 
  private:
+  class ordered {
+   public:
+    std::unique_ptr<const sample_order> order;
+    std::uint64_t epoch = 0;
+  };
+
   void begin_step() {
-    if (order_ == nullptr) {
-      order_ = std::make_unique<const sample_order>(plan_.counts, plan_.seed, epoch_, plan_.order);
-    }
     step_ = step_at(plan_.end, reached_, plan_.batch, plan_.world);
     share_.positions(step_, mine_);
     reached_ = step_.begin + step_.count;
@@ -92,7 +123,7 @@ class epoch_walk {
 
   const plan plan_;
   const rank_share share_;
-  std::unique_ptr<const sample_order> order_;
+  std::vector<ordered> orders_;  // the latest of each data set
   std::uint64_t epoch_;
   std::uint64_t reached_;  // by all ranks, when the step is done
   std::uint32_t taken_;

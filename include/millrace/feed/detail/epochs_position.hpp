@@ -29,6 +29,7 @@ class epochs_position final : public stream_position {
 
  private:
   std::shared_ptr<const index_set> indexes_;
+  std::shared_ptr<const dataset_mix> mix_;  // in place of it
   epochs_options options_;  // without the texts
   epoch_state begin_;
   std::uint64_t end_;  // of an epoch

@@ -2,16 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <millrace/feed/detail/epoch_losses.hpp>
+#include <millrace/feed/dataset_mix.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
+#include <millrace/feed/sample_mix.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::detail {
@@ -27,21 +31,41 @@ void check_state_window(const epoch_state& saved, std::uint32_t window, std::uin
 /// What epochs() reads, when it has been checked.
 class epochs_source {
  public:
+  class dataset {
+   public:
+    std::shared_ptr<const index_set> indexes;
+    std::string prefix;
+    std::uint64_t first = 0;  // how many shards the data sets before it have
+  };
+
   /// Throws, before anything is read, what epochs() throws. `listed` are the shards' URLs, in the order of the indexes,
   /// where these have other names; else empty.
   epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from, const epochs_options& how,
                 std::vector<std::string> listed = {});
+  epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from, const epochs_options& how);
 
+  /// The number of the data set that a shard is of. Shards are counted through all of them.
+  std::size_t dataset_of(std::uint64_t shard) const noexcept {
+    std::size_t d = sets.size() - 1;
+    while (sets[d].first > shard) --d;
+    return d;
+  }
+  const shard_index& index(std::uint64_t shard) const noexcept {
+    const dataset& d = sets[dataset_of(shard)];
+    return (*d.indexes)[static_cast<std::size_t>(shard - d.first)];
+  }
   std::string url(std::uint64_t shard) const {
-    const auto i = static_cast<std::size_t>(shard);
-    return urls.empty() ? prefix + (*indexes)[i].name() : urls[i];
+    return urls.empty() ? sets[dataset_of(shard)].prefix + index(shard).name() : urls[static_cast<std::size_t>(shard)];
   }
   /// As messages show it.
   std::string shown(std::uint64_t shard) const;
+  std::uint64_t shards() const noexcept { return sets.back().first + sets.back().indexes->size(); }
+  /// Sentences about options that do not fit the data; one a line, empty where all is well.
+  std::string advice() const;
 
-  std::shared_ptr<const index_set> indexes;
+  std::vector<dataset> sets;  // one at least
+  std::shared_ptr<const dataset_mix> mix;  // null: there is one
   std::shared_ptr<const storage> store;
-  std::string prefix;
   std::vector<std::string> urls;
   epoch_walk::plan walk;
   epochs_options options;  // without the texts
@@ -49,8 +73,18 @@ class epochs_source {
   std::shared_ptr<epoch_losses> losses = std::make_shared<epoch_losses>();
 
  private:
-  void resume_at(const epoch_state& saved);
+  epochs_source(std::shared_ptr<const storage> from, const epochs_options& how);
+  void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed);
+  void finish(std::uint64_t samples, std::string_view resume);
+  void resume_at(const epoch_state& saved, std::uint64_t samples);
 };
+
+/// How messages name a data set of a mix: its number, and where it lies.
+std::string dataset_name(std::size_t number, const std::string& prefix);
+/// Throws configuration_error, which names the data set, for a mix that cannot be.
+sample_mix order_of(const dataset_mix& mix, const epochs_options& how);
+/// The part of epochs_options::bytes that a data set with so many of the tracks has.
+std::size_t share_of_bytes(std::size_t bytes, std::uint64_t tracks, std::uint64_t of) noexcept;
 
 }  // namespace millrace::detail
 

@@ -98,6 +98,16 @@ class slice_piece {
     if (held_ != nullptr) *held_ -= reserved_;
   }
 
+  /// Makes it a piece of a mix, where this is another track: its first sample has another number there, the shards of
+  /// other data sets are counted before its own, and it is read in an epoch of its own.
+  void place(std::uint64_t first, std::uint64_t shards_before, std::uint64_t epoch) noexcept {
+    first_ = first;
+    epoch_ = epoch;
+    for (wanted& w : samples_) w.place.shard += shards_before;
+    for (range& r : ranges_) r.shard += shards_before;
+  }
+  std::uint64_t epoch() const noexcept { return epoch_; }
+
   /// Counts its bytes in `held` until it goes.
   void hold(std::size_t& held) noexcept {
     held_ = &held;
@@ -115,6 +125,7 @@ class slice_piece {
 
  private:
   std::uint64_t first_;
+  std::uint64_t epoch_ = 0;
   std::vector<wanted> samples_;  // in the track's order
   std::vector<range> ranges_;    // never grows again: coroutines refer to them
   std::size_t reserved_ = 0;

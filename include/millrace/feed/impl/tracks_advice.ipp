@@ -66,4 +66,10 @@ MILLRACE_INLINE std::string bytes_advice(const index_set& indexes, const order_o
   return text + '.';
 }
 
+MILLRACE_INLINE std::string reading_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
+                                           const epochs_options& reading) {
+  std::string sentence = tracks_advice(indexes.samples(), order, world);
+  return sentence.empty() ? bytes_advice(indexes, order, world, reading) : sentence;
+}
+
 }  // namespace millrace

@@ -15,7 +15,8 @@
 namespace millrace::detail {
 
 MILLRACE_INLINE epochs_position::epochs_position(const epochs_source& source)
-    : indexes_(source.indexes),
+    : indexes_(source.sets.front().indexes),
+      mix_(source.mix),
       options_(source.options),
       begin_(source.begin),
       end_(source.walk.end),
@@ -45,7 +46,8 @@ MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {
 }
 
 MILLRACE_INLINE std::string epochs_position::plan() const {
-  return epoch_plan::of_training(*indexes_, options_).text();
+  return (mix_ == nullptr ? epoch_plan::of_training(*indexes_, options_) : epoch_plan::of_training(*mix_, options_))
+      .text();
 }
 
 MILLRACE_INLINE std::vector<lost_shard> epochs_position::lost() const { return losses_->list(); }

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,9 @@
 #include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
+#include <millrace/feed/detail/mix_text.hpp>
+#include <millrace/feed/hash128.hpp>
+#include <millrace/feed/tracks_advice.hpp>
 
 namespace millrace::detail {
 
@@ -44,32 +49,105 @@ MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t 
                             "same number of ranks");
 }
 
-MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
-                                             const epochs_options& how, std::vector<std::string> listed)
-    : indexes(std::move(of)), store(std::move(from)), prefix(how.prefix), urls(std::move(listed)), options(how) {
+MILLRACE_INLINE std::string dataset_name(std::size_t number, const std::string& prefix) {
+  return "data set " + std::to_string(number) + (prefix.empty() ? "" : " (" + detail::shown_url(prefix) + ')');
+}
+
+MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_options& how) {
+  std::vector<std::uint64_t> weights;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t d = 0; d < mix.members.size(); ++d) {
+    const dataset_mix::member& m = mix.members[d];
+    const bool empty = m.indexes == nullptr || m.indexes->samples() == 0;
+    if (empty || m.weight == 0) {
+      throw configuration_error("epochs: " + dataset_name(d, m.prefix.empty() ? std::string(how.prefix) : m.prefix) +
+                                " of the mix has " + (empty ? "no samples" : "the weight 0"));
+    }
+    weights.push_back(m.weight);
+    sizes.push_back(m.indexes->samples());
+  }
+  if (mix.until == mix_until::forever && mix.samples == 0) {
+    throw configuration_error("epochs: a mix with mix_until::forever must say how many .samples an epoch has");
+  }
+  return sample_mix(weights, sizes, how.tracks, mix.until, mix.samples);
+}
+
+MILLRACE_INLINE std::size_t share_of_bytes(std::size_t bytes, std::uint64_t tracks, std::uint64_t of) noexcept {
+  return static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(tracks) / static_cast<double>(of));
+}
+
+MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const storage> from, const epochs_options& how)
+    : store(std::move(from)), options(how) {
   options.prefix = options.resume = options.index_file = {};
   check_epochs_options(options);
-  if (indexes == nullptr || indexes->samples() == 0) throw configuration_error("epochs: the index has no samples");
-  walk.counts = indexes->counts();
-  walk.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
+  walk.tracks = options.tracks;
   walk.seed = options.seed;
   walk.batch = options.batch;
   walk.index = options.rank.index;
   walk.world = options.rank.world_size;
   walk.pad = options.pad;
   walk.end_epoch = options.first_epoch + options.epochs;
-  walk.end = end_of_epoch(indexes->samples(), walk.batch, walk.world, options.take_batches);
-  static_cast<void>(sample_order(walk.counts, 0, 0, walk.order));  // refuses what is out of range
   begin.seed = options.seed;
   begin.epoch = options.first_epoch;
-  begin.tracks = walk.order.tracks;
-  begin.slice = walk.order.slice;
-  begin.index = indexes->digest();
-  if (!how.resume.empty()) resume_at(epoch_state::parse(how.resume));
+  begin.tracks = options.tracks;
+}
+
+MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
+                                             const epochs_options& how, std::vector<std::string> listed)
+    : epochs_source(std::move(from), how) {
+  if (of == nullptr || of->samples() == 0) throw configuration_error("epochs: the index has no samples");
+  urls = std::move(listed);
+  begin.index = of->digest();
+  const std::uint64_t samples = of->samples();
+  add(std::move(of), std::string(how.prefix), options.seed);
+  begin.slice = walk.sets.front().order.slice;
+  finish(samples, how.resume);
+}
+
+MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from,
+                                             const epochs_options& how)
+    : epochs_source(std::move(from), how) {
+  dataset_mix named = several;
+  for (dataset_mix::member& m : named.members) {
+    if (m.prefix.empty()) m.prefix = how.prefix;
+  }
+  mix = std::make_shared<const dataset_mix>(std::move(named));
+  auto order = std::make_shared<const sample_mix>(order_of(*mix, how));
+  hasher128 all;
+  for (std::size_t d = 0; d < mix->members.size(); ++d) {
+    const dataset_mix::member& m = mix->members[d];
+    all.add(m.indexes->digest());
+    add(m.indexes, m.prefix, key_of(options.seed, d, m.seed));
+  }
+  for (std::size_t d = 0; d < sets.size(); ++d) walk.sets[d].order.tracks = order->tracks(d);
+  begin.index = all.value();
+  begin.slice = options.slice;
+  begin.mix = mix_text(*mix);
+  const std::uint64_t samples = order->size();
+  walk.mix = std::move(order);
+  finish(samples, how.resume);
+}
+
+MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes, std::string prefix,
+                                        std::uint64_t seed) {
+  epoch_walk::dataset d;
+  d.counts = indexes->counts();
+  d.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
+  d.seed = seed;
+  static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
+  const std::uint64_t first = sets.empty() ? 0 : shards();
+  walk.sets.push_back(std::move(d));
+  sets.push_back({std::move(indexes), std::move(prefix), first});
+}
+
+/// `samples`: of an epoch.
+MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_view resume) {
+  walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
+  if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
   walk.begin_epoch = begin.epoch;
   walk.begin = begin.position;
   walk.taken = static_cast<std::uint32_t>(begin.taken);
-  for (std::uint64_t i = 0; i < indexes->size(); ++i) {
+  for (std::uint64_t i = 0; i < shards(); ++i) {
     if (!store->serves(url(i))) {
       throw configuration_error("no store is configured for this URL (.prefix stands in front of the index's names)",
                                 where{shown(i), std::nullopt, {}});
@@ -79,15 +157,30 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
 
 MILLRACE_INLINE std::string epochs_source::shown(std::uint64_t shard) const { return detail::shown_url(url(shard)); }
 
-MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved) {
+MILLRACE_INLINE std::string epochs_source::advice() const {
+  std::string lines;
+  for (std::size_t d = 0; d < sets.size(); ++d) {
+    const order_options& order = walk.sets[d].order;
+    epochs_options own = options;
+    own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
+    const std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
+    if (sentence.empty()) continue;
+    if (!lines.empty()) lines += '\n';
+    lines += (mix == nullptr ? "" : dataset_name(d, sets[d].prefix) + " of the mix: ") + sentence;
+  }
+  return lines;
+}
+
+MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uint64_t samples) {
+  check_mix(saved.mix, begin.mix, *this);
   saved.check(begin);
   if (saved.epoch < options.first_epoch || saved.epoch > walk.end_epoch) {
     throw configuration_error("resume: the state is in epoch " + std::to_string(saved.epoch) +
                               ", which is not one of this training");
   }
-  if (saved.position >= indexes->samples()) {
+  if (saved.position >= samples) {
     throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
-                              " of an epoch of " + std::to_string(indexes->samples()));
+                              " of an epoch of " + std::to_string(samples));
   }
   begin.epoch = saved.epoch;
   begin.position = saved.position;
@@ -96,7 +189,7 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved) {
   // The losses of a rank are in its own state; where all go on from one, one of them takes them over.
   if (options.rank.index != 0 || saved.index != begin.index) return;
   std::vector<std::string> names;
-  for (std::uint64_t i = 0; i < indexes->size(); ++i) names.push_back(shown(i));
+  for (std::uint64_t i = 0; i < shards(); ++i) names.push_back(shown(i));
   if (!saved.holes.empty() && saved.holes.rbegin()->first >= names.size()) {
     throw configuration_error("resume: the state has losses of shard " + std::to_string(saved.holes.rbegin()->first) +
                               " of " + std::to_string(names.size()));

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <millrace/feed/index_set.hpp>
+#include <millrace/feed/sample_mix.hpp>
+
+namespace millrace {
+
+/// Several indexed data sets that epochs() mixes into one order, in proportion to their weights:
+///
+///     mill::dataset_mix corpora{{{web, 3, "s3://corpus/web/"}, {books, 1, "s3://corpus/books/"}}};
+///
+/// Where the samples stand is said at sample_mix, which epochs() makes of it with epochs_options::tracks.
+struct dataset_mix {
+  struct member {
+    std::shared_ptr<const index_set> indexes;  ///< never null, nor without samples
+    /// Against the weights of the others; not 0. Exact to 1 / tracks.
+    std::uint64_t weight = 1;
+    std::string prefix = {};  ///< what stands in front of its indexes' names; empty: epochs_options::prefix
+    std::uint64_t seed = 0;   ///< beside that of the training; another one gives another order of its samples
+  };
+
+  std::vector<member> members;
+  mix_until until = mix_until::last_end;  ///< where an epoch ends
+  std::uint64_t samples = 0;              ///< of all members together in an epoch, with mix_until::forever; not 0 then
+};
+
+}  // namespace millrace
