@@ -13,6 +13,7 @@
 
 namespace millrace {
 
+class run_budget;
 class stage_recorder;
 
 /// What one stage of a running pipeline has done. Written by the loop thread only, readable from any thread at any
@@ -53,20 +54,6 @@ class stage_record {
   /// where it does not tell (a coroutine of the loop). Written by the thread that waits.
   counter waits_since_ns{0};
   static constexpr std::int64_t never = INT64_MAX;
-  /// Of the sink: bytes that the run's memory budget leaves beyond the declared bounds; `never` without a budget.
-  mutable counter spare_bytes{never};
-
-  /// Takes `n` bytes of those, for a stage that has to grow: whether there are as many. Any thread.
-  bool take_spare(std::int64_t n) const noexcept {
-    const stage_record* sink = this;
-    while (sink->parent != nullptr) sink = sink->parent;
-    std::int64_t left = sink->spare_bytes.load(std::memory_order_relaxed);
-    do {
-      if (left == never) return true;
-      if (left < n) return false;
-    } while (!sink->spare_bytes.compare_exchange_weak(left, left - n, std::memory_order_relaxed));
-    return true;
-  }
 
   /// Adds without a locked instruction: only for counters that one thread writes.
   static void add(counter& c, std::int64_t n) noexcept {
@@ -168,6 +155,10 @@ class stage_recorder {
   }
   /// Of the pipeline's stages; for its executor's thread.
   const std::shared_ptr<detail::orphan_count>& orphans() const noexcept { return orphans_; }
+  /// The memory budget of the run; null where there is none to ask: see run_budget::of().
+  run_budget* budget() const noexcept { return budget_; }
+  /// Before the first stage starts.
+  void set_budget(run_budget* budget) noexcept { budget_ = budget; }
   /// Start-up is over: see stage_record::since_mark().
   void mark() noexcept {
     std::lock_guard lock(mutex_);
@@ -193,6 +184,7 @@ class stage_recorder {
   stage_record* add(const char* name, const char* advice, const stage_record* parent, bool own);
 
   const std::int64_t began_;
+  run_budget* budget_ = nullptr;
   const std::shared_ptr<detail::orphan_count> orphans_ = std::make_shared<detail::orphan_count>();
   mutable std::mutex mutex_;
   std::unique_ptr<link> first_;

@@ -149,7 +149,8 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   if (!pool && ex.runtime() != nullptr) pool = cpu_pool::share(ex.runtime()->pool());
   // Goes after everything that releases slots.
   const std::shared_ptr<kept_slots<D>> kept = slot_store_of(ex).of(on);
-  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes, account));
+  const slot_ring_user<D> last(
+      std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes, run_budget::of(account)));
   slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
   auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));

@@ -17,8 +17,8 @@
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/budget.hpp>
-#include <millrace/loader/detail/item_samples.hpp>
 #include <millrace/loader/detail/forgotten_launcher.hpp>
+#include <millrace/loader/detail/item_samples.hpp>
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/loader/run_options.hpp>
@@ -61,9 +61,8 @@ class pipeline_run {
     if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
-    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, shown);
+    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
     state_->account.begin();
-    if (options.budget != 0) state_->account.sink()->spare_bytes = static_cast<std::int64_t>(spare);
     home_ = core_->move_in();
     shared::start(state_, core_->loop(home_));
   }
@@ -224,10 +223,10 @@ class pipeline_run {
   bool seen_ = false;  // whether an iterator has shown the item in hand
   bool ended_ = false;
   std::shared_ptr<const stream_position> position_;  // null: the source says none
-  epoch_mark fetched_;   // of the latest item from the queue
-  bool unseen_ = false;  // whether the training thread has not looked at that one yet
-  epoch_mark mark_;      // of all that it has seen
-  bool any_ = false;     // whether that is anything
+  epoch_mark fetched_;                               // of the latest item from the queue
+  bool unseen_ = false;                              // whether the training thread has not looked at that one yet
+  epoch_mark mark_;                                  // of all that it has seen
+  bool any_ = false;                                 // whether that is anything
 };
 
 }  // namespace millrace

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/stage_record.hpp>
 #include <millrace/device/detail/kept_slots.hpp>
 #include <millrace/device/detail/release_bell.hpp>
 #include <millrace/device/detail/slot_ring_base.hpp>
+#include <millrace/flow/run_budget.hpp>
 
 namespace millrace::detail {
 
@@ -27,13 +27,13 @@ namespace millrace::detail {
 template <device D>
 class slot_ring final : public slot_ring_base {
  public:
-  /// `account`: the stage's, whose run has a memory budget or not; null where nobody keeps one.
+  /// `budget`: of the run; null where there is none.
   slot_ring(const D& on, std::shared_ptr<kept_slots<D>> kept, std::size_t slots, std::size_t slot_bytes,
-            const stage_record* account)
+            run_budget* budget)
       : device_(on),
         kept_(std::move(kept)),
         slot_bytes_(slot_bytes),
-        account_(account),
+        budget_(budget),
         slots_(slots),
         held_(slots, false),
         use_(slots) {
@@ -259,7 +259,7 @@ class slot_ring final : public slot_ring_base {
     const std::size_t half_as_much_again = slot_bytes_ + slot_bytes_ / 2;
     for (const std::size_t size : {n < half_as_much_again ? half_as_much_again : n, n}) {
       const std::size_t more = (size - slot_bytes_) * slots_.size();
-      if (account_ != nullptr && !account_->take_spare(static_cast<std::int64_t>(more))) continue;
+      if (budget_ != nullptr && !budget_->take(more)) continue;
       slot_bytes_ = size;
       return;
     }
@@ -292,7 +292,7 @@ class slot_ring final : public slot_ring_base {
   D device_;
   const std::shared_ptr<kept_slots<D>> kept_;
   std::size_t slot_bytes_;  // of the slots that get memory from now on
-  const stage_record* const account_;
+  run_budget* const budget_;
   std::vector<slot> slots_;
   release_bell bell_;
 

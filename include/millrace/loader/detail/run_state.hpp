@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/run_budget.hpp>
 #include <millrace/io/detail/remote_task.hpp>
 #include <millrace/loader/detail/handover.hpp>
 #include <millrace/loader/detail/progress_line.hpp>
@@ -31,11 +33,15 @@ namespace millrace::detail {
 template <class T>
 class run_state {
  public:
-  run_state(async_generator<T>&& pipeline, const run_options& o, std::uint32_t rank)
+  /// `spare`: what the budget leaves beyond the declared bounds, see check_budget().
+  run_state(async_generator<T>&& pipeline, const run_options& o, std::size_t spare, std::uint32_t rank)
       : options(o),
+        budget(spare),
         queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes),
         pipeline_(std::move(pipeline)),
-        rank_(rank) {}
+        rank_(rank) {
+    account.recorder().set_budget(&budget);
+  }
 
   // ---- the training thread's side
 
@@ -53,6 +59,7 @@ class run_state {
   }
 
   const run_options options;
+  run_budget budget;
   run_account account;
   handover<T> queue;
 
