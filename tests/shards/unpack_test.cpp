@@ -15,7 +15,11 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/run_budget.hpp>
 #include <millrace/io/cpu_pool.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -261,4 +265,71 @@ TEST_CASE("no more is read ahead than the bound says") {
   // What waits; a job's input and 4 MiB of output for each of the three would be more than all of it, but the objects
   // are smaller: one of them each.
   CHECK(most < MiB + 4 * 320 * KiB);
+}
+
+TEST_CASE("plain tars need nothing of a budget for unpacking; a bound that is stated counts", "[run]") {
+  source s;
+  for (std::uint64_t n = 0; n < 4; ++n) s.objects.push_back(tar_of(3, 1000, n));
+  const auto sizes = [&](unpack_options how = {}) {
+    return s.chunks() | untar({}, how) | map([](member m) { return m.entry.body.size(); });
+  };
+  const run_options two{.prefetch = 2, .budget = 2 * sizeof(std::size_t)};
+  std::size_t members = 0;
+  for (const std::size_t size : run(sizes(), two)) members += size >= 1000;
+  CHECK(members == 12);
+
+  s.objects.assign(1, "a\nb\n");
+  std::size_t texts = 0;
+  for (const std::size_t size : run(s.chunks() | lines() | map([](line_batch b) { return b.size(); }), two)) {
+    texts += size;
+  }
+  CHECK(texts == 2);
+
+  CHECK_THROWS_WITH(run(sizes({.bytes = MiB}), two), Contains("untar, unpacked 1.05 MB"));
+}
+
+TEST_CASE("compressed tars are unpacked within half of what the budget leaves, also where that is nothing", "[run]") {
+  source s;
+  std::size_t pulled = 0;
+  s.pulled = &pulled;
+  s.piece = 10 * KiB;
+  for (std::uint64_t n = 0; n < 20; ++n)
+    s.objects.push_back(test::compress("gzip", tar_of(3, 100 * KiB, n)));  // of 300 KiB
+  runtime rt({.threads = 3});
+  for (const std::size_t left : {std::size_t(0), 2 * MiB}) {
+    CAPTURE(left);
+    std::size_t taken = 0, most = 0, members = 0;
+    pulled = 0;
+    auto pipeline = s.chunks() | untar() | map([&](member m) {
+                      taken += m.entry.body.size();
+                      most = std::max(most, pulled - std::min(pulled, taken));
+                      return m.entry.body.size();
+                    });
+    for (const std::size_t size : rt.run(std::move(pipeline), {.budget = 2 * sizeof(std::size_t) + left})) {
+      members += size >= 100 * KiB;
+    }
+    CHECK(members == 60);
+    // What waits, and one object for each thread and for the consumer.
+    CHECK(most < left / 2 + 4 * 320 * KiB);
+  }
+}
+
+TEST_CASE("what unpacking takes of the budget comes back when the stage goes", "[run]") {
+  source s;
+  s.objects.assign(2, test::compress("gzip", tar_of(2, 1000, 1)));
+  cpu_pool pool(1);
+  testing::virtual_loop loop;
+  run_budget budget(2 * MiB);
+  stage_recorder recorder;
+  recorder.set_budget(&budget);
+  auto some = [&]() -> task<void> {
+    unpack_options how;
+    how.on = pool;
+    stream<member> in = s.chunks() | untar({}, how);
+    std::optional<member> m = co_await in.next();
+    REQUIRE(m);
+    CHECK_FALSE(budget.take(MiB + 1));
+  };
+  block_on(loop, some(), recorder.find_or_add("sink", nullptr));
+  CHECK(budget.take(2 * MiB));
 }

@@ -24,6 +24,7 @@ struct run_options {
   std::size_t prefetch_bytes = 0;
   /// Bytes; when set, what the stages declare to hold must fit into it, prefetch_bytes included. Beside it there are
   /// the item in the training thread's hands, one that each other stage works on, and what jobs of a pool allocate.
+  /// What is left is for stages that learn from the data that they need more: unpacking, and slots that grow.
   std::size_t budget = 0;
   progress show = progress::automatic;
   /// Whose progress it is; not given: the runtime's, else split_by_rank's, else 0.

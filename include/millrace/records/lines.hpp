@@ -70,9 +70,8 @@ MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk
 MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
   return [options, place = detail::unpack_place(options.unpack)](async_generator<chunk> in) {
-    return stream<line_batch>(detail::split_lines(std::move(in), options, place))
-        .named("lines")
-        .bounded("lines, unpacked", 1, place.bytes);
+    return place.bound(stream<line_batch>(detail::split_lines(std::move(in), options, place)).named("lines"),
+                       "lines, unpacked");
   };
 }
 

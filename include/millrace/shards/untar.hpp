@@ -8,8 +8,8 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/chunk.hpp>
-#include <millrace/shards/member.hpp>
 #include <millrace/shards/detail/unpack_objects.hpp>
+#include <millrace/shards/member.hpp>
 #include <millrace/shards/unpack_options.hpp>
 #include <millrace/tar/archive_options.hpp>
 
@@ -28,8 +28,8 @@ MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> 
 /// several objects side by side (see unpack_options; a core makes 0.4 GB/s of gzip), zip and cpio on the loop's thread.
 /// Members keep the order of the objects.
 ///
-/// Bound: of plain tars, what is walked; from the first compressed object on `unpack.bytes` of pieces that wait, and
-/// for each object that is unpacked 4 MiB and a piece of its input.
+/// Bound: of plain tars, what is walked; from the first compressed object on `unpack.bytes` of pieces that wait
+/// (declared only where it is stated: see there), and for each object that is unpacked 4 MiB and a piece of its input.
 ///
 /// Directories, links and devices are passed over. A broken or cut archive is an archive_error with object and byte
 /// offset, after every member that came before it whole, whose number it says, as does an error of fetching; so is an
@@ -40,9 +40,8 @@ MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> 
 /// not with `.members = {.report = false}`.
 MILLRACE_COROUTINE inline auto untar(tar::archive_options options = {}, unpack_options unpack = {}) {
   return [options, place = detail::unpack_place(unpack)](async_generator<chunk> in) {
-    return stream<member>(detail::untar_members(std::move(in), options, place))
-        .named("untar")
-        .bounded("untar, unpacked", 1, place.bytes);
+    return place.bound(stream<member>(detail::untar_members(std::move(in), options, place)).named("untar"),
+                       "untar, unpacked");
   };
 }
 

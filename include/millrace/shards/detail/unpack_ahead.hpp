@@ -11,6 +11,7 @@
 #include <string>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
@@ -32,6 +33,7 @@ class unpack_ahead {
                std::size_t head_bytes, const tar::archive_options& limits, const unpack_place& place);
   unpack_ahead(const unpack_ahead&) = delete;
   unpack_ahead& operator=(const unpack_ahead&) = delete;
+  ~unpack_ahead();
 
   /// The next piece of the source.
   MILLRACE_COROUTINE void take(chunk&& c);
@@ -79,6 +81,8 @@ class unpack_ahead {
   bool wants_input() const noexcept;
   bool may_work(const object& o) const noexcept;
 
+  static constexpr std::size_t most_unstated = 256 * MiB;
+
   async_generator<chunk>& source_;
   executor& ex_;
   stage_record* const stage_;
@@ -88,6 +92,8 @@ class unpack_ahead {
   cpu_pool::share pool_;
   slab_pool slabs_;
   std::size_t most_bytes_;
+  const bool bound_stated_;
+  std::size_t granted_ = 0;  // of the run's budget
   std::size_t most_workers_;
   std::size_t held_ = 0;     // bytes of the pieces that wait, before and after
   std::size_t workers_ = 0;  // not at their ends

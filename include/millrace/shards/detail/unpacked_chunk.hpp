@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/shards/chunk.hpp>
 #include <millrace/shards/unpack_options.hpp>
@@ -29,9 +30,15 @@ class unpack_place {
     pool = cpu_pool::share(*o.on);
     if (objects == 0) objects = o.on->threads();
   }
+  /// `s`, with the bound where one is stated.
+  template <class T>
+  stream<T> bound(stream<T> s, const char* name) const {
+    return bytes == 0 ? std::move(s) : std::move(s).bounded(name, 1, bytes);
+  }
+
   cpu_pool::share pool;
   std::size_t objects;
-  std::size_t bytes;
+  std::size_t bytes;  // 0: as many as the budget has left
 };
 
 /// What the first bytes of an object say it is; what it throws stands in the object's place. Compressed objects are

@@ -11,8 +11,8 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/units.hpp>
 #include <millrace/coro/runtime_parts.hpp>
+#include <millrace/flow/run_budget.hpp>
 #include <millrace/shards/detail/unpack_ahead.hpp>
 #include <millrace/tar/detail/libarchive.hpp>
 
@@ -30,6 +30,7 @@ MILLRACE_INLINE unpack_ahead::unpack_ahead(async_generator<chunk>& source, execu
       pool_(place.pool),
       slabs_(ex.runtime() == nullptr ? slab_pool(MiB) : ex.runtime()->slabs(MiB)),
       most_bytes_(place.bytes),
+      bound_stated_(place.bytes != 0),
       most_workers_(place.objects) {
   if (pool_) return;
   if (ex.runtime() != nullptr) {
@@ -41,6 +42,10 @@ MILLRACE_INLINE unpack_ahead::unpack_ahead(async_generator<chunk>& source, execu
     most_bytes_ = 0;
     most_workers_ = 1;
   }
+}
+
+MILLRACE_INLINE unpack_ahead::~unpack_ahead() {
+  if (run_budget* const budget = run_budget::of(stage_)) budget->give_back(granted_);
 }
 
 MILLRACE_COROUTINE_BODY void unpack_ahead::take(chunk&& c) {
@@ -90,6 +95,10 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::decide(object& o) {
 
 MILLRACE_COROUTINE_BODY void unpack_ahead::start() {
   reads_ahead_ = true;
+  if (!bound_stated_ && pool_) {
+    run_budget* const budget = run_budget::of(stage_);
+    most_bytes_ = budget == nullptr ? most_unstated : granted_ = budget->take_half(most_unstated);
+  }
   start_workers();
   pump_ = spawned<void>(ex_, pump(*this), stage_);
 }
