@@ -53,6 +53,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/epoch_losses.ipp>
 #include <millrace/feed/detail/impl/epochs_position.ipp>
 #include <millrace/feed/detail/impl/epochs_source.ipp>
+#include <millrace/feed/detail/impl/held_samples.ipp>
 #include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/feed/detail/impl/late_position.ipp>
 #include <millrace/feed/detail/impl/mix_text.ipp>
@@ -60,7 +61,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/listed_index.ipp>
 #include <millrace/feed/detail/impl/window_order.ipp>
 #include <millrace/feed/detail/impl/window_position.ipp>
-#include <millrace/feed/detail/impl/window_reader.ipp>
 #include <millrace/feed/detail/impl/window_state.ipp>
 #include <millrace/feed/detail/impl/words.ipp>
 #include <millrace/feed/impl/epoch_plan.ipp>

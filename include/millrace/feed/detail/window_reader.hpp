@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,9 +18,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/give.hpp>
-#include <millrace/coro/runtime_parts.hpp>
-#include <millrace/coro/spawned.hpp>
-#include <millrace/feed/detail/slice_piece.hpp>
+#include <millrace/feed/detail/held_samples.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_position.hpp>
 #include <millrace/feed/epochs_options.hpp>
@@ -38,9 +33,6 @@
 #include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
-
-/// The sample at `spot`, whose bytes these are, in memory of its own. changed_error where it is not there.
-sample sample_at(const window_order::spot& spot, const std::shared_ptr<const shard>& from, const bytes& data);
 
 template <class Shard>
 async_generator<Shard> one_shard(Shard s) {
@@ -57,8 +49,8 @@ async_generator<Sample> samples_of(shard s, std::shared_ptr<const storage> store
   return detail::group_members(detail::untar_plain_members(std::move(chunks), how), ordinal);
 }
 
-/// What epochs() reads without an index: the open shards, those behind them in the order, a few ahead, and, behind a
-/// resume, the samples of the window, by ranges, in the order in which they will leave.
+/// What epochs() reads without an index: the open shards, those behind them in the order, a few ahead, and the window
+/// that their samples go into. Behind a resume, held_samples reads what the window held.
 template <class Sample = sample>
 class window_reader {
  public:
@@ -72,19 +64,18 @@ class window_reader {
   };
 
   window_reader(window_order order, std::shared_ptr<const storage> store, const epochs_options& options,
-                std::shared_ptr<window_position> position, executor& ex, stage_record* stage,
-                delivery<Sample> yielded)
+                std::shared_ptr<window_position> position, executor& ex, stage_record* stage, delivery<Sample> yielded)
       : order_(std::move(order)),
         store_(std::move(store)),
         options_(options),
         position_(std::move(position)),
         executor_(ex),
         stage_(stage),
-        runtime_(ex.runtime()),
         yielded_(yielded),
         slots_(order_.held().size()),
-        ahead_epoch_(order_.epoch()) {
-    ask_again();
+        ahead_epoch_(order_.epoch()),
+        held_(order_, store_, options_, position_, ex, stage, changed_) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].again = held_.at(i);
   }
   window_reader(const window_reader&) = delete;
   window_reader& operator=(const window_reader&) = delete;
@@ -164,13 +155,8 @@ class window_reader {
     if (at + 1 != slots_.size()) slots_[at] = std::move(slots_.back());
     slots_.pop_back();
   }
-  bool ready() const noexcept { return leaving_.item || leaving_.from->done; }
-  Sample leaving() {
-    if (leaving_.item) return std::move(*leaving_.item);
-    range& r = *leaving_.from;
-    if (r.error) std::rethrow_exception(r.error);
-    return std::move(r.samples.at(leaving_.begin));
-  }
+  bool ready() const noexcept { return leaving_.item || leaving_.again->ready(); }
+  Sample leaving() { return leaving_.item ? std::move(*leaving_.item) : leaving_.again->take(); }
 
   void next_epoch() {
     position_->note(window_order::event::next_epoch());
@@ -178,36 +164,18 @@ class window_reader {
     opened_ = false;
     slots_.clear();
     leaving_ = slot();
-    waiting_.clear();
-    ranges_.clear();
-    busy_ = busy_bytes_ = early_left_ = 0;
+    held_.clear();
     open_.erase(open_.begin(), open_.lower_bound({order_.epoch(), 0}));
     if (ahead_epoch_ < order_.epoch()) next_ahead();
   }
 
  private:
-  static constexpr std::size_t spare = 2;           // shards that are opened before their turn
-  static constexpr std::size_t later_requests = 8;  // for what the first batch does not need, at once
+  static constexpr std::size_t spare = 2;  // shards that are opened before their turn
 
-  /// Samples of the window that are read again, by one request.
-  class range {
-   public:
-    explicit range(std::uint64_t number) noexcept : shard_number(number) {}
-    std::uint64_t shard_number;
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
-    std::uint64_t leaves = UINT64_MAX;  // before the first of them, so many samples leave
-    std::vector<window_order::spot> spots;
-    std::map<std::uint64_t, Sample> samples;  // by their offsets, when done
-    bool done = false;
-    std::exception_ptr error;
-    spawned<void> reading;
-  };
   class slot {
    public:
     std::optional<Sample> item;
-    range* from = nullptr;  // where it is read again: no item
-    std::uint64_t begin = 0;
+    std::optional<typename held_samples<Sample>::place> again;  // where it is read again: no item
   };
 
   bool at_end(const window_order::place& p) const {
@@ -220,13 +188,12 @@ class window_reader {
     ahead_number_ = 0;
     const window_plan& plan = order_.plan();
     if (ahead_epoch_ == order_.epoch() || ahead_epoch_ >= plan.end_epoch) return;
-    ahead_numbers_ =
-        shard_deal(plan.shards, plan.seed, ahead_epoch_, plan.rank.world_size).of_rank(plan.rank.index);
+    ahead_numbers_ = shard_deal(plan.shards, plan.seed, ahead_epoch_, plan.rank.world_size).of_rank(plan.rank.index);
   }
   void open(std::uint64_t epoch, const window_order::place& p, std::size_t number) {
     std::unique_ptr<open_shard>& at = open_[{epoch, p.number}];
     if (at != nullptr) return;
-    shard s = stamped(number, epoch);
+    shard s = stamped(position_->version_of(number), order_.plan().seed, epoch);
     if (!store_->serves(s.url)) {
       throw configuration_error("no store is configured for this URL", where{s.shown(), std::nullopt, {}});
     }
@@ -239,128 +206,6 @@ class window_reader {
         executor_, stage_, samples_of<Sample>(std::move(s), store_, how, p.offset, p.ordinal),
         std::max<std::size_t>(1, options_.ahead / (options_.shards + spare)), share / 4, yielded_, changed_);
   }
-  shard stamped(std::size_t number, std::uint64_t epoch) const {
-    shard s = position_->version_of(number);
-    s.seed = order_.plan().seed;
-    s.epoch = epoch;
-    s.dealt = true;
-    return s;
-  }
-
-  /// Behind a resume: makes ranges of what the window holds. Those samples that the first batch will have are apart, so
-  /// that it need not wait for what lies between them.
-  void ask_again() {
-    const std::vector<window_order::spot>& held = order_.held();
-    const std::vector<std::uint64_t> leaves = when_they_leave();
-    std::vector<std::size_t> by_place(held.size());
-    std::iota(by_place.begin(), by_place.end(), std::size_t{0});
-    const auto place_of_slot = [&](std::size_t i) {
-      return std::make_tuple(leaves[i] >= options_.batch, held[i].shard, held[i].begin);
-    };
-    std::sort(by_place.begin(), by_place.end(),
-              [&](std::size_t a, std::size_t b) { return place_of_slot(a) < place_of_slot(b); });
-    bool early = true;
-    for (const std::size_t i : by_place) {
-      const window_order::spot& s = held[i];
-      range* const last = ranges_.empty() ? nullptr : ranges_.back().get();
-      const bool as_early = leaves[i] < options_.batch;
-      const bool joins = last != nullptr && early == as_early && last->shard_number == s.shard &&
-                         s.begin >= last->end && s.begin - last->end < options_.gap &&
-                         s.end - last->begin <= options_.part;
-      early = as_early;
-      if (!joins) {
-        ranges_.push_back(std::make_unique<range>(s.shard));
-        ranges_.back()->begin = s.begin;
-      }
-      range& r = *ranges_.back();
-      r.end = s.end;
-      r.leaves = std::min(r.leaves, leaves[i]);
-      r.spots.push_back(s);
-      slots_[i].from = &r;
-      slots_[i].begin = s.begin;
-    }
-    for (const std::unique_ptr<range>& r : ranges_) {
-      waiting_.push_back(r.get());
-      if (r->leaves < options_.batch) ++early_left_;
-    }
-    std::sort(waiting_.begin(), waiting_.end(), [](range* x, range* y) { return x->leaves < y->leaves; });
-    begin_requests();
-  }
-  /// For each slot, how many samples leave before its own: guessed, as if all samples were of one size.
-  std::vector<std::uint64_t> when_they_leave() const {
-    constexpr std::size_t newer = SIZE_MAX;
-    const std::vector<window_order::spot>& held = order_.held();
-    std::uint64_t bytes = 0;
-    for (const window_order::spot& s : held) bytes += s.end - s.begin;
-    // A window that is full lacks the sample that left last.
-    const bool full = bytes + bytes / (held.size() + 1) >= order_.plan().window_bytes;
-    const std::size_t slots = full ? held.size() + 1 : order_.plan().window;
-    std::vector<std::size_t> window(held.size());
-    std::iota(window.begin(), window.end(), std::size_t{0});
-    const std::uint64_t most = 4 * held.size();
-    std::vector<std::uint64_t> leaves(held.size(), most);
-    for (std::uint64_t n = 0; n < most && !window.empty(); ++n) {
-      for (int pulls = 0; pulls < 2 && window.size() < slots && !order_.places().empty(); ++pulls) {
-        window.push_back(newer);
-      }
-      const std::size_t of = std::min(window.size(), order_.plan().window);
-      std::size_t& drawn = window[drawn_slot(order_.plan().seed, order_.epoch(), order_.count() + n, of)];
-      if (drawn != newer) leaves[drawn] = n;
-      drawn = window.back();
-      window.pop_back();
-    }
-    return leaves;
-  }
-  /// What the first batch waits for has the link for itself; then there are a few at a time.
-  void begin_requests() {
-    while (!waiting_.empty()) {
-      range& r = *waiting_.front();
-      const auto length = static_cast<std::size_t>(r.end - r.begin);
-      const bool early = r.leaves < options_.batch;
-      if (busy_ >= (early ? options_.requests : std::min(options_.requests, later_requests))) break;
-      if (!early && early_left_ != 0) break;
-      if (busy_ != 0 && busy_bytes_ + slab_for(length) > options_.bytes / 2) break;
-      waiting_.pop_front();
-      ++busy_;
-      busy_bytes_ += slab_for(length);
-      r.reading = spawned<void>(executor_, read_again(*this, r), stage_);
-    }
-  }
-  static task<void> read_again(window_reader& self, range& r) {
-    const auto length = static_cast<std::size_t>(r.end - r.begin);
-    try {
-      shard s = self.stamped(static_cast<std::size_t>(r.shard_number), self.order_.epoch());
-      storage::part p = co_await self.store_->read(s, s.etag, r.begin, length, self.slabs(length));
-      const where at{s.shown(), r.begin, {}};
-      if (p.rest) throw configuration_error("resume: the store serves no ranges of the object", at);
-      if (!s.etag.empty() && !p.etag.empty() && p.etag != s.etag) {
-        throw changed_error("resume: the shard has changed: its ETag was " + s.etag + " and is " + p.etag, at);
-      }
-      if (p.data.size() != length) {
-        throw io_error(0, "read " + std::to_string(p.data.size()) + " bytes instead of " + std::to_string(length), at);
-      }
-      if (self.stage_ != nullptr) stage_record::add(self.stage_->read, static_cast<std::int64_t>(length));
-      if (s.etag.empty()) s.etag = p.etag;
-      const auto from = std::make_shared<const shard>(std::move(s));
-      for (const window_order::spot& spot : r.spots) {
-        const auto begin = static_cast<std::size_t>(spot.begin - r.begin);
-        r.samples.emplace(spot.begin,
-                          sample_at(spot, from, p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin))));
-      }
-    } catch (...) {
-      r.error = std::current_exception();
-    }
-    r.done = true;
-    if (r.leaves < self.options_.batch) --self.early_left_;
-    --self.busy_;
-    self.busy_bytes_ -= slab_for(length);
-    self.begin_requests();
-    self.changed_.notify();
-  }
-  slab_pool slabs(std::size_t length) {
-    const std::size_t size = slab_for(length);
-    return runtime_ != nullptr ? runtime_->slabs(size) : slab_pool(size);
-  }
 
   window_order order_;
   const std::shared_ptr<const storage> store_;
@@ -368,7 +213,6 @@ class window_reader {
   const std::shared_ptr<window_position> position_;
   executor& executor_;
   stage_record* const stage_;
-  runtime_parts* const runtime_;
   delivery<Sample> yielded_;
   notifier changed_;
   std::vector<slot> slots_;  // as order_.held()
@@ -377,17 +221,9 @@ class window_reader {
   std::uint64_t ahead_epoch_;  // the next shard to open
   std::uint64_t ahead_number_ = 0;
   std::vector<std::size_t> ahead_numbers_;  // of that epoch, where it is not the order's
-  std::deque<range*> waiting_;
-  std::size_t busy_ = 0;
-  std::size_t busy_bytes_ = 0;
-  std::size_t early_left_ = 0;  // ranges for the first batch that have not come
   // Declared last: their tasks refer to all of the above.
-  std::vector<std::unique_ptr<range>> ranges_;
+  held_samples<Sample> held_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::unique_ptr<open_shard>> open_;  // by epoch and number
 };
 
 }  // namespace millrace::detail
-
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/feed/detail/impl/window_reader.ipp>
-#endif

@@ -8,7 +8,8 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/feed/detail/window_reader.hpp>
+#include <millrace/feed/detail/held_samples.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/member.hpp>
 #include <millrace/shards/sample_name.hpp>
 #include <millrace/tar/reader.hpp>
