@@ -127,14 +127,16 @@ bench::cost fetch_on_loops(const std::shared_ptr<const mill::storage>& store, st
   bench::cost result;
   std::size_t n = 0;
   std::size_t total = 0;
+  std::size_t came = 0;
   for (const mill::chunk& c : mill::run(pipeline(store, passes), how, made_of)) {
     ++n;
+    came += c.data.size();
     if (n > margin && n <= count - margin) total += c.data.size();
     if (n == margin / 2 && percent > 0 && bench::hold_loops(percent) != loops) return {};
     if (n == margin) m.start();
     if (n == count - margin) result = m.stop(static_cast<double>(total));
   }
-  if (n != count) std::abort();
+  if (came != passes * objects * object_bytes) std::abort();
   return result;
 }
 
