@@ -34,7 +34,7 @@ build() {
   for test in "$source"/tests/cuda/*_test.cpp; do
     if grep -qE '#include .*(fake|threaded)_cuda/' "$test"; then continue; fi  # steers a model
     if [ "$(basename "$test")" = nvjpeg_test.cpp ]; then
-      library=$(compgen -G "$nvjpeg/lib*/libnvjpeg.so.*" | head -n 1)
+      library=$(compgen -G "$nvjpeg/lib*/libnvjpeg.so.*" | head -n 1) || true
       if [ -z "$library" ] || [ ! -f "$nvjpeg/include/nvjpeg.h" ]; then
         echo "without nvjpeg_test.cpp: no nvJPEG in $nvjpeg (NVJPEG_HOME)"
         continue
@@ -62,7 +62,7 @@ build() {
   "${link[@]}" "$work/quickstart.o" "$work/classifier.o" -o "$to/quickstart" "${all[@]}" "${runtime[@]}"
   strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,fetch_bench,test_nvcc,quickstart}
 
-  LD_LIBRARY_PATH=$nvjpeg/lib:${LD_LIBRARY_PATH:-} ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  LD_LIBRARY_PATH=$nvjpeg/lib:$nvjpeg/lib64:${LD_LIBRARY_PATH:-} ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     { grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' || true; } |
     while read -r library; do cp -L "$library" "$to/$(basename "$library")"; done
   # 30 MB of Unicode tables for an XML reader of libarchive's that nothing here uses: an empty one instead.
