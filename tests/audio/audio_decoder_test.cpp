@@ -199,6 +199,21 @@ TEST_CASE("another rate is libsoxr's, and a tone stays the tone") {
   }
 }
 
+TEST_CASE("resampled, a recording keeps its end, whatever its length") {
+  constexpr int from = 44100;
+  constexpr int to = 16000;
+  const std::vector<float> level(20040, 0.5F);
+  const audio_decoder decoder({.rate = to});
+  for (std::size_t frames = 20000; frames < level.size(); ++frames) {
+    CAPTURE(frames);
+    const auto end = level.begin() + static_cast<std::ptrdiff_t>(frames);
+    const audio a = decoder(file_of(std::vector<float>(level.begin(), end), 1, from, wav_float));
+    const auto exact = static_cast<double>(frames) * to / from;
+    REQUIRE(a.frames == static_cast<std::size_t>(std::llround(exact)));
+    CHECK(values_of(a)[a.frames - 100] == Approx(0.5).margin(0.05));  // not zeros
+  }
+}
+
 TEST_CASE("a recording that is cut short anywhere is an error, and with tolerance what there is") {
   const test::captured_stderr libmpg123(test::captured_stderr::into::pipe);  // talks
   for (const int format : all_formats) {

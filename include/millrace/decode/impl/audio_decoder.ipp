@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,11 @@ struct close_sound {
 };
 using sound_handle = std::unique_ptr<SNDFILE, close_sound>;
 
+struct end_resampler {
+  void operator()(soxr_t r) const noexcept { ::soxr_delete(r); }
+};
+using resampler_handle = std::unique_ptr<std::remove_pointer_t<soxr_t>, end_resampler>;
+
 /// libsndfile's words for what is wrong with this one, without its frame of "Error : " and a full stop.
 inline std::string words_of(SNDFILE* f) {
   std::string_view words = ::sf_strerror(f);
@@ -111,6 +117,8 @@ void store_values(const float* from, std::size_t count, std::size_t copies, T* t
 }  // namespace detail
 
 struct audio_decoder::workspace {
+  static constexpr std::size_t resampler_block = 4096;  // frames
+
   std::vector<float> read;
   std::vector<float> resampled;
   std::unique_ptr<workspace> next;
@@ -130,16 +138,25 @@ struct audio_decoder::workspace {
     }
     return have;
   }
-  /// Returns the frames that came out of it.
+  /// Returns the frames that came out of it, `most` or fewer. libsoxr copies what it is given before it works: it gets
+  /// a block at a time, so that its memory stays small and in the cache.
   std::size_t resample(const float* from, std::size_t frames, std::size_t channels, int rate, int to,
                        std::size_t most) {
     resampled.resize(most * channels);
     const soxr_io_spec_t io = ::soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
     const soxr_quality_spec_t quality = ::soxr_quality_spec(SOXR_HQ, 0);
     const soxr_runtime_spec_t one_thread = ::soxr_runtime_spec(1);
-    std::size_t used = 0, made = 0;
-    const soxr_error_t failed = ::soxr_oneshot(rate, to, static_cast<unsigned>(channels), from, frames, &used,
-                                               resampled.data(), most, &made, &io, &quality, &one_thread);
+    soxr_error_t failed = nullptr;
+    const detail::resampler_handle state(
+        ::soxr_create(rate, to, static_cast<unsigned>(channels), &failed, &io, &quality, &one_thread));
+    std::size_t made = 0;
+    for (std::size_t at = 0, given = frames; given != 0 && made < most && failed == nullptr; at += given) {
+      given = std::min(frames - at, resampler_block);
+      const float* const block = given == 0 ? nullptr : from + at * channels;  // null: that was all
+      std::size_t out = 0;
+      failed = ::soxr_process(state.get(), block, given, nullptr, resampled.data() + made * channels, most - made, &out);
+      made += out;
+    }
     if (failed != nullptr) throw decode_error(std::string("libsoxr cannot resample it: ") + failed);
     return made;
   }
@@ -197,7 +214,7 @@ MILLRACE_INLINE audio audio_decoder::decode(workspace& w, const bytes& file, dou
   detail::sound_bytes source(file.view());
   SF_VIRTUAL_IO calls = detail::sound_bytes::calls();
   SF_INFO info = {};
-  const detail::sound_handle sound(::sf_open_virtual(&calls, SFM_READ, &info, &source));
+  detail::sound_handle sound(::sf_open_virtual(&calls, SFM_READ, &info, &source));
   // Its reason is one for all threads, and so may be another one's.
   if (sound == nullptr) throw decode_error("libsndfile refuses the header of the " + name);
   if (info.channels < 1 || info.samplerate < 1 || info.samplerate > detail::largest_rate) {
@@ -254,6 +271,7 @@ MILLRACE_INLINE audio audio_decoder::decode(workspace& w, const bytes& file, dou
     skipped = cut(count);
     count = most;
   }
+  sound.reset();  // its memory serves the resampler
 
   if (skipped != 0) w.read.erase(w.read.begin(), w.read.begin() + static_cast<std::ptrdiff_t>(skipped * channels));
   const bool mixed = options_.channels == 1 && channels > 1;
