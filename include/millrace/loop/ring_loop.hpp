@@ -99,7 +99,7 @@ class ring_loop final : public event_loop {
 
   void submit_changes();
 
-  void arm_wake() noexcept;
+  bool arm_wake() noexcept;
 
   void arm_overflow() noexcept;
 

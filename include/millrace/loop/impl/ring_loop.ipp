@@ -73,6 +73,8 @@ MILLRACE_INLINE void ring_loop::poll(bool block, std::optional<time_point> deadl
     timeout = *deadline - now();
     if (timeout->count() <= 0) block = false;
   }
+  // Only a loop that sleeps is woken. Armed earlier, it would cost a turn that does not sleep a call of the kernel.
+  if (block && !wake_armed_ && !arm_wake()) block = false;
   if (block) {
     wake_.sleep_begins();
     if (!inbox_empty()) block = false;
@@ -143,7 +145,6 @@ MILLRACE_INLINE void ring_loop::disarm(std::uint32_t index) noexcept {
 }
 
 MILLRACE_INLINE void ring_loop::submit_changes() {
-  if (!wake_armed_) arm_wake();
   if (overflow_ && !overflow_armed_) arm_overflow();
   submit_cancels();
   if (!to_arm_.empty()) arm_watches();
@@ -157,13 +158,14 @@ MILLRACE_INLINE void ring_loop::submit_changes() {
   }
 }
 
-MILLRACE_INLINE void ring_loop::arm_wake() noexcept {
+MILLRACE_INLINE bool ring_loop::arm_wake() noexcept {
   io_uring_sqe* e = ring_.entry();
-  if (e == nullptr) return;
+  if (e == nullptr) return false;
   io_uring_prep_poll_add(e, wake_.fd(), POLLIN);
   io_uring_sqe_set_data64(e, detail::ring_data(tag::wake));
   wake_armed_ = true;
   ++others_;
+  return true;
 }
 
 MILLRACE_INLINE void ring_loop::arm_overflow() noexcept {
