@@ -284,6 +284,30 @@ TEST_CASE("samples become batches of their arrays and labels; other fields stay"
   CHECK_THROWS_WITH(read_arrays(samples[0]), Contains("k0: the sample has two arrays \"y\""));
 }
 
+TEST_CASE("of a training, arrays that cannot be had are a row of zeros in their place") {
+  std::vector<sample> samples;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    sample s("k" + std::to_string(i), origin());
+    const std::string x = npy(header_of("<i4", "(1,)"), raw(std::vector<std::int32_t>{7}));
+    s.fields.emplace_back("npy", bytes::copy(i == 0 ? "no array" : x));
+    s.mark.known = s.mark.counted = true;
+    s.mark.position = i;
+    samples.push_back(std::move(s));
+  }
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const host_device device;
+  const failure_policy bear{.then = on_failure::skip, .report = false};
+  auto batches =
+      from_range(samples) | decode_arrays({.on = cores, .failures = bear}) | batch(3) | to_device(device);
+  const std::vector<device_batch> all = block_on(loop, collect(std::move(batches)));
+  REQUIRE(all.size() == 1);
+  const auto values = all[0].field("npy").values<std::int32_t>();
+  CHECK(std::vector<std::int32_t>(values.begin(), values.end()) == std::vector<std::int32_t>{0, 7, 7});
+  CHECK(all[0].weights()[0] == 0);
+  CHECK(all[0].weights()[1] == 1);
+}
+
 TEST_CASE("what NumPy writes is what is read") {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() /
                                        ("millrace-arrays-" + std::to_string(::getpid()));

@@ -4,6 +4,7 @@
 
 #include <sndfile.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -157,4 +158,58 @@ TEST_CASE("what only fills up an epoch's last batch is not decoded") {
   REQUIRE(all.size() == 2);
   CHECK(all[1].sound.rows() == 0);
   CHECK(mark_of(all[1]).padding);
+}
+
+TEST_CASE("of a training, a recording that cannot be had is a row of zeros in its place") {
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const host_device device;
+  for (const bool placed : {false, true}) {
+    std::vector<sample> samples = recordings(8);
+    for (std::size_t i = 0; placed && i < samples.size(); ++i) {
+      samples[i].mark.known = true;
+      samples[i].mark.position = i;
+      samples[i].mark.next = i + 1;
+    }
+    samples[1].fields[1].data = samples[1].fields[1].data.slice(0, 900);
+    samples[7].fields[2].data = bytes::copy("no number");
+    auto batches = from_range(samples) |
+                   decode_audio(parts, {.on = cores, .failures = {.then = on_failure::skip, .report = false}}) | batch(4) |
+                   to_device(device);
+    const std::vector<device_batch> all = block_on(loop, collect(std::move(batches)));
+    REQUIRE(all.size() == 2);
+    CHECK(all[1].size() == (placed ? 4 : 2));
+    const std::vector<std::string> keys(all[0].keys().begin(), all[0].keys().end());
+    if (!placed) {
+      CHECK(keys == std::vector<std::string>{"k0", "k2", "k3", "k4"});
+      continue;
+    }
+    CHECK(keys == std::vector<std::string>{"k0", "", "k2", "k3"});
+    const auto weights = all[0].weights();
+    CHECK(std::vector<float>(weights.begin(), weights.end()) == std::vector<float>{1, 0, 1, 1});
+    const auto values = all[0].field("audio").values<float>();
+    CHECK(std::all_of(values.begin() + 800, values.begin() + 1600, [](float v) { return v == 0; }));
+    CHECK(all[1].weights()[3] == 0);
+    CHECK(all[1].mark().position == 7);
+    CHECK(all[1].mark().next == 8);
+  }
+}
+
+TEST_CASE("a budget of failures holds for recordings whose places are kept") {
+  testing::virtual_loop loop;
+  cpu_pool cores(1);
+  std::vector<sample> samples = recordings(3);
+  for (sample& s : samples) {
+    s.mark.known = s.mark.counted = true;
+    s.fields[1].data = s.fields[1].data.slice(0, 900);
+  }
+  for (const std::uint64_t limit : {2U, 3U}) {
+    const failure_policy bear{.then = on_failure::skip, .limit = limit, .report = false};
+    auto all = from_range(samples) | decode_audio(parts, {.on = cores, .failures = bear});
+    if (limit == 2) {
+      CHECK_THROWS_AS(block_on(loop, collect(std::move(all))), too_many_failures);
+    } else {
+      CHECK(block_on(loop, collect(std::move(all))).size() == 3);
+    }
+  }
 }

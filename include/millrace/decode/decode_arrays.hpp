@@ -45,12 +45,19 @@ void collate(const array_sample& a, sample_writer& out);
 /// it. Throws decode_error, as parse_npy(), parse_npz() and parse_label() do.
 array_sample read_arrays(sample s);
 
+/// read_arrays() as a function object, for map_concurrent().
+class array_reader {
+ public:
+  array_sample operator()(sample s) const { return read_arrays(std::move(s)); }
+  /// A sample without arrays, of weight 0.
+  array_sample in_place_of(const epoch_mark& mark) const;
+};
+
 /// A stage from samples to their arrays, read on a pool: `samples | decode_arrays() | batch(256) | to_device(copies)`.
 ///
-/// Everything else is map_concurrent()'s: order, bound, `work`, cancellation, errors.
-inline auto decode_arrays(const map_concurrent_options& work = {}) {
-  return map_concurrent([](sample s) { return read_arrays(std::move(s)); }, work);
-}
+/// A sample that is left out by `.failures`, of epochs() with an index or behind equal_batches::fill(), is a row of
+/// zeros and weight 0 in its place. Everything else is map_concurrent()'s: order, bound, `work`, cancellation, errors.
+inline auto decode_arrays(const map_concurrent_options& work = {}) { return map_concurrent(array_reader(), work); }
 
 }  // namespace millrace
 

@@ -53,6 +53,8 @@ class audio_reader {
       : decoder_(options), options_(std::make_shared<const audio_options>(options)) {}
 
   audio_sample operator()(sample s) const;
+  /// For map_concurrent(): a sample without a recording, of weight 0.
+  audio_sample in_place_of(const epoch_mark& mark) const;
 
  private:
   std::size_t field_of(const sample& s) const;
@@ -68,7 +70,9 @@ class audio_reader {
 ///
 /// Random parts are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place in
 /// it), seed and epoch as epochs() or shuffle_shards() was given them. So they are the same for any number of threads
-/// and on any rank. Everything else is map_concurrent()'s: order, bound, `work`, cancellation, errors.
+/// and on any rank. A sample that is left out by `.failures`, of epochs() with an index or behind
+/// equal_batches::fill(), is a row of zeros and weight 0 in its place. Everything else is map_concurrent()'s: order,
+/// bound, `work`, cancellation, errors.
 inline auto decode_audio(const audio_options& options, const map_concurrent_options& work = {}) {
   return map_concurrent(audio_reader(options), work);
 }

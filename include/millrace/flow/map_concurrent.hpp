@@ -47,6 +47,11 @@ class pooled {
     if (!own_limit && enough < options.limit) options.limit = enough;
   }
   task<U> operator()(T item) const { return run(f_, pool_, std::move(item)); }
+  U in_place_of(const epoch_mark& mark) const
+    requires fills_places<F, U>
+  {
+    return f_->in_place_of(mark);
+  }
 
  private:
   static task<U> run(std::shared_ptr<const F> f, cpu_pool::share pool, T item) {
@@ -81,6 +86,14 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
     }
     if (std::exception_ptr failure = work.take_failure()) {
       if (!bad.forgive(std::move(failure), work.place())) co_return;
+      if constexpr (fills_places<F, U>) {
+        epoch_mark mark = work.mark();
+        mark.padding = true;
+        if (mark.placed()) {
+          U hole = f.in_place_of(mark);
+          co_yield give(hole);
+        }
+      }
     } else {
       bad.succeeded();
       co_yield give(work.hand_over());
@@ -171,6 +184,10 @@ class map_concurrent_stage : public detail::library_stage {
 /// is thrown, unless `.failures` forgives it; an error without a place is given that of the item. Throws
 /// configuration_error when a pool is given for a function that returns a task; in the pipeline, configuration_error
 /// where a plain function finds no pool (on a bare loop), and usage_error when the pool has ended.
+///
+/// An item that is left out leaves its place to the next one. Where it has a place of its own (epoch_mark::placed()),
+/// and the function is an object with a member `in_place_of(const epoch_mark&)`, what that returns is handed on in its
+/// place: a result of weight 0 that has this mark, so that batches keep their number and sizes.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

@@ -76,4 +76,10 @@ MILLRACE_INLINE array_sample read_arrays(sample s) {
   return made;
 }
 
+MILLRACE_INLINE array_sample array_reader::in_place_of(const epoch_mark& mark) const {
+  array_sample made;
+  made.of.mark = mark;
+  return made;
+}
+
 }  // namespace millrace

@@ -46,6 +46,12 @@ MILLRACE_INLINE audio_sample audio_reader::operator()(sample s) const {
   return audio_sample(std::move(s), std::move(sound), label, options_);
 }
 
+MILLRACE_INLINE audio_sample audio_reader::in_place_of(const epoch_mark& mark) const {
+  sample s;
+  s.mark = mark;
+  return audio_sample(std::move(s), audio(), std::nullopt, options_);
+}
+
 MILLRACE_INLINE void collate(const audio_sample& a, sample_writer& out) {
   out.key(a.of.key);
   if (a.of.from) out.tag(a.of.from);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -11,6 +12,7 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/detail/call.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/delivery.hpp>
@@ -20,6 +22,12 @@
 #include <millrace/sync/notifier.hpp>
 
 namespace millrace::detail {
+
+/// Functions that say what stands in the place of an item of a training for which they threw.
+template <class F, class U>
+concept fills_places = requires(const F& f, const epoch_mark& mark) {
+  { f.in_place_of(mark) } -> std::same_as<U>;
+};
 
 /// The tasks that map_concurrent has started and the results that wait: part of the stage's generator.
 ///
@@ -53,6 +61,8 @@ class concurrent {
   std::exception_ptr take_failure() noexcept { return std::exchange(queue_[head_]->error, nullptr); }
   /// And the place of its item.
   const item_place& place() const noexcept { return queue_[head_]->place; }
+  /// Where its item stands in a training, kept where the function fills places.
+  const epoch_mark& mark() const noexcept { return queue_[head_]->mark; }
   /// The result to yield next.
   U& hand_over() {
     slot& s = *queue_[head_];
@@ -84,6 +94,7 @@ class concurrent {
     std::size_t bytes = 0;
     bool done = false;
     item_place place;
+    epoch_mark mark;
     spawned<void> work;
   };
 
@@ -98,6 +109,7 @@ class concurrent {
         const std::size_t bytes = item_bytes(*item);
         self.kept_input_(*item);
         mine.place.note(*item);
+        if constexpr (fills_places<F, U>) mine.mark = detail::mark_of_item(*item);
         task<void> work = run_one(self, mine, std::move(item));
         spawned<void> running(ex, std::move(work), stage);
         mine.work = std::move(running);
