@@ -303,7 +303,7 @@ int main(int argc, char** argv) {
   for (const auto& [name, unpack, lines] : {std::tuple("gz", &zlib_lines, &gz_lines),
                                             std::tuple("zst", &zstd_lines, &zst_lines)}) {
     const bench::figure bare_both = both(*unpack);
-    std::printf("  %s: both halves bare, one after the other, would be %.3f of the slower one; of that are reached %.3f\n",
-                name, bench::ratio(bare_both, slower(*unpack, json)), bench::ratio(lines->gb_per_second, bare_both));
+    std::printf("  %s: both halves bare, one after the other, make %.3f of the slower; reached of that: %.3f\n", name,
+                bench::ratio(bare_both, slower(*unpack, json)), bench::ratio(lines->gb_per_second, bare_both));
   }
 }

@@ -173,8 +173,8 @@ TEST_CASE("of a training, a recording that cannot be had is a row of zeros in it
     }
     samples[1].fields[1].data = samples[1].fields[1].data.slice(0, 900);
     samples[7].fields[2].data = bytes::copy("no number");
-    auto batches = from_range(samples) |
-                   decode_audio(parts, {.on = cores, .failures = {.then = on_failure::skip, .report = false}}) | batch(4) |
+    const failure_policy bear{.then = on_failure::skip, .report = false};
+    auto batches = from_range(samples) | decode_audio(parts, {.on = cores, .failures = bear}) | batch(4) |
                    to_device(device);
     const std::vector<device_batch> all = block_on(loop, collect(std::move(batches)));
     REQUIRE(all.size() == 2);

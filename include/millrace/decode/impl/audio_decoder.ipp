@@ -154,7 +154,8 @@ struct audio_decoder::workspace {
       given = std::min(frames - at, resampler_block);
       const float* const block = given == 0 ? nullptr : from + at * channels;  // null: that was all
       std::size_t out = 0;
-      failed = ::soxr_process(state.get(), block, given, nullptr, resampled.data() + made * channels, most - made, &out);
+      float* const to_here = resampled.data() + made * channels;
+      failed = ::soxr_process(state.get(), block, given, nullptr, to_here, most - made, &out);
       made += out;
     }
     if (failed != nullptr) throw decode_error(std::string("libsoxr cannot resample it: ") + failed);
