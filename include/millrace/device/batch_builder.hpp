@@ -16,7 +16,7 @@
 namespace millrace {
 
 /// One sample's places in a batch that is being filled. Keeps the batch's memory alive, so a job on another thread may
-/// go on writing after everybody else has lost interest.
+/// go on writing after all other owners have let it go.
 ///
 /// Rows of different samples may be written at once from different threads; one row by one thread at a time.
 class batch_row {
@@ -53,12 +53,12 @@ class batch_row {
     parts_->tags.set(index_, std::move(value));
   }
 
-  /// What the sample counts; 1 where nothing is said.
+  /// The sample's weight; 1 unless it is set.
   void weight(float w) const noexcept { parts_->weights[index_] = w; }
-  /// The row of what only fills the batch up: zeros, of weight 0, without a key.
+  /// Makes it a padding row: zeros, of weight 0, without a key.
   void fill_up() const;
 
-  /// The row is complete. One that never is will be left out of the batch.
+  /// The row is complete. A row for which this is never called is left out of the batch.
   void done() const noexcept { parts_->filled[index_] = 1; }
 
  private:
@@ -85,21 +85,21 @@ class batch_builder {
     return batch_row(parts_, i);
   }
 
-  /// One more sample, which stands there in the training, is to be written. For the thread that begins and seals
-  /// batches.
+  /// Announces one more sample, whose place in the training is `mark`. For the thread that begins and seals batches.
   void join(const epoch_mark& mark) noexcept {
     parts_->mark.join(mark);
     ++parts_->joined;
   }
-  /// Where the training stands behind the batch, in place of what its samples said.
+  /// Sets where the training stands behind the batch, in place of the marks of its samples.
   void stand(const epoch_mark& mark) noexcept { parts_->mark = mark; }
   /// Whether join() was called as often as there are rows.
   bool complete() const noexcept { return parts_->joined == capacity(); }
 
-  /// The batch of the rows that are done(), in their order; rows that are not are closed up (a sample that could not be
-  /// decoded leaves no hole). Where samples have places in an epoch's order (epoch_mark::placed), each of the first
-  /// `rows` rows that a sample joined stays: one that is not done() is filled up, so that batches keep their size. No
-  /// row may be written any more: whoever wrote one must have handed over to this thread.
+  /// The batch of the rows that are done(), in their order. The others are left out, and the rows behind them move up:
+  /// a sample that could not be decoded leaves no hole. Where samples have places in an epoch's order
+  /// (epoch_mark::placed), each of the first `rows` rows that a sample joined stays: one that is not done() becomes a
+  /// padding row, so that batches keep their size. No row may be written any more: whoever wrote one must have handed
+  /// over to this thread.
   host_batch seal(std::size_t rows = static_cast<std::size_t>(-1)) &&;
 
  private:

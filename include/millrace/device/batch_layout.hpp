@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-/// One tensor of a batch, by what a sample has of it: `{"image", dtype::u8, {224, 224, 3}}`, `{"label", dtype::i64}`.
+/// One tensor of a batch, as one sample's part of it: `{"image", dtype::u8, {224, 224, 3}}`, `{"label", dtype::i64}`.
 class batch_field {
  public:
   batch_field(std::string name, dtype type, const shape& dims = shape())
@@ -38,13 +38,13 @@ class batch_field {
 
   const std::string& name() const noexcept { return name_; }
   dtype type() const noexcept { return type_; }
-  /// Of one sample's part; where it has no rows, of the whole.
+  /// The extents of one sample's part; where the tensor has no rows, of all of it.
   const shape& dims() const noexcept { return dims_; }
-  /// Whether each sample has a part of its own in it.
+  /// Whether each sample has a part of its own in the tensor.
   bool has_rows() const noexcept { return has_rows_; }
   /// Whether the host has it, and not the device alone.
   bool on_host() const noexcept { return on_host_; }
-  /// Bytes of one sample's part; where it has no rows, of the whole.
+  /// Bytes of one sample's part; where the tensor has no rows, of all of it.
   std::size_t row_bytes() const;
   /// Bytes of the tensor of `n` samples.
   std::size_t bytes_for(std::size_t n) const { return has_rows_ ? row_bytes() * n : row_bytes(); }

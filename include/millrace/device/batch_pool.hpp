@@ -28,7 +28,7 @@ class pinned_slab_source final : public slab_source {
   D on_;
 };
 
-/// A device from what stands for one: itself, or what as_device() makes of it (a stream).
+/// The device of a device (itself) or of a stream (what as_device() makes of it).
 template <class Target>
 auto device_of(const Target& target) {
   if constexpr (device<Target>) {
@@ -51,9 +51,9 @@ auto device_of(const Target& target) {
 ///     mill::batch_layout layout(256, {{"image", mill::dtype::u8, {224, 224, 3}}, {"label", mill::dtype::i64}});
 ///     mill::batch_pool pool(layout, copies);    // page-locked, for the device of that stream
 ///
-/// It is the program's: made once, for all epochs, since its memory goes with its last copy and last batch (and freeing
-/// page-locked memory may wait for the device). start() never waits: the stages that hold batches bound their number
-/// (pool.peak() tells how many there were).
+/// The program makes it once, for all epochs: its memory is freed with its last copy and last batch, and freeing
+/// page-locked memory may wait for the device. start() never waits. The stages that hold batches bound their number;
+/// pool.peak() tells how many there were.
 class batch_pool {
  public:
   /// Ordinary memory: for host_device, or for batches that never go to a device.

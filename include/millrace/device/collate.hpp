@@ -86,7 +86,7 @@ class sample_writer {
 
   /// A tensor whose outermost extent, the length, differs from sample to sample. The batch has `name`, of samples x
   /// common length x the other extents, and `name`_lengths (i64); with pad_options::mask also `name`_mask (u8, samples
-  /// x common length). Rows that only fill up are of length 0.
+  /// x common length). Padding rows are of length 0.
   void padded(const char* name, const tensor_view& t, const pad_options& how = {});
   template <class T>
   void padded(const char* name, const T* data, const shape& dims, const pad_options& how = {}) {
@@ -98,8 +98,8 @@ class sample_writer {
     padded(name, view(std::data(values), shape{static_cast<std::int64_t>(std::size(values))}), how);
   }
 
-  /// The same without padding. The batch has `name`, the values of all samples one behind the other, and
-  /// `name`_offsets (i64, samples + 1): those of sample i are from offsets[i] to offsets[i + 1].
+  /// A tensor of differing length, without padding. The batch has `name`, the values of all samples one behind the
+  /// other, and `name`_offsets (i64, samples + 1): those of sample i are from offsets[i] to offsets[i + 1].
   void ragged(const char* name, const tensor_view& t);
   template <class T>
   void ragged(const char* name, const T* data, const shape& dims) {
@@ -148,7 +148,7 @@ class sample_writer {
     if (row_ != nullptr) row_->tag(std::move(value));
   }
 
-  /// Measures instead of writing. For collate_batch(), as all that follows.
+  /// Measures instead of writing. This and what follows is for collate_batch().
   explicit sample_writer(detail::collated_fields& fields) : fields_(fields) {}
   /// Writes into `row`, which must outlive the writer. Rows are written in their order.
   sample_writer(detail::collated_fields& fields, const batch_row& row) : fields_(fields), row_(&row) {}
@@ -156,7 +156,7 @@ class sample_writer {
   sample_writer& operator=(const sample_writer&) = delete;
   /// Marks the row as complete. Throws decode_error when fields are missing.
   void finish();
-  /// Makes the row one that only fills up: zeros, padding, nothing ragged.
+  /// Makes it a padding row: zeros, padding, nothing ragged.
   void fill_up();
 
  private:

@@ -54,7 +54,7 @@ concept device = std::copy_constructible<D> && std::equality_comparable<D> && st
                  };
 
 namespace detail {
-/// What a device says of itself, or no.
+/// Its copies_any_memory; false for a device that has none.
 template <class D>
 inline constexpr bool copies_any_memory = [] {
   if constexpr (requires { D::copies_any_memory; }) {

@@ -22,14 +22,16 @@ namespace millrace {
 ///     train<<<..., stream>>>(batch.field("image").as<unsigned char>(), ...);
 ///     batch.release(stream);                                 // or let the batch go out of scope
 ///
-/// The memory is a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
+/// Memory: a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
 /// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
-/// streams must be alive at the release, and capture no graph: the calls stand around the launch of one. In debug
-/// builds (without NDEBUG) a batch whose field() was asked for, and for which neither a stream nor the host has waited,
-/// is misuse: release(stream) throws usage_error, and where it is dropped the pipeline's next batch does. On the host,
-/// keys, tags and the staged tensors stay readable as long as the batch. One owner; used by one thread at a time, which
-/// may be another than the pipeline's. It may outlive the pipeline, and the runtime: then its release waits for the
-/// device and frees the slot.
+/// streams must be alive at the release, and capture no graph: call these functions before and after the launch of
+/// one. Keys, tags and the host's copy of the tensors stay readable as long as the batch.
+///
+/// Misuse: to use field() though neither a stream nor the host has waited. In debug builds (without NDEBUG)
+/// release(stream) throws usage_error then; where the batch is dropped, the pipeline's next batch does.
+///
+/// Ownership: one owner; used by one thread at a time, which may be another than the pipeline's. It may outlive the
+/// pipeline and the runtime: then its release waits for the device and frees the slot.
 class device_batch {
  public:
   device_batch() noexcept = default;
@@ -67,7 +69,7 @@ class device_batch {
   std::span<const T> tags() const {
     return host().template tags<T>();
   }
-  /// What each sample counts, on the host; see host_batch::weights().
+  /// The samples' weights, on the host; see host_batch::weights().
   template <class Weight = float>
   std::span<const Weight> weights() const {
     return host().weights();
@@ -88,7 +90,7 @@ class device_batch {
   /// Gives the slot back behind what `stream`, and every stream that waited, has enqueued so far. The batch is empty
   /// then. Throws configuration_error, releasing nothing, for a stream of another kind of device.
   void release(stream_ref stream);
-  /// The same behind the streams that waited; at once when none did.
+  /// Gives the slot back behind the streams that waited; at once when none did.
   void release() noexcept;
 
  private:

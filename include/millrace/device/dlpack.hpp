@@ -19,14 +19,14 @@
 
 namespace millrace {
 
-/// Lets go of a tensor of DLPack, as its maker wants it.
+/// Calls the deleter that came with a tensor of DLPack.
 struct dlpack_deleter {
   void operator()(DLManagedTensor* t) const noexcept {
     if (t->deleter != nullptr) t->deleter(t);
   }
 };
-/// A tensor of DLPack, to be let go of exactly once: by this owner, or by who was given its release() (in Python, a
-/// capsule named "dltensor").
+/// A tensor of DLPack. Its deleter is called exactly once: by this owner, or by whoever took it by release() (in
+/// Python, a capsule named "dltensor").
 using dlpack_tensor = std::unique_ptr<DLManagedTensor, dlpack_deleter>;
 
 /// The memory of `t` for another library, dense and in C order. No copy: both see the same bytes, and what the other
@@ -34,7 +34,7 @@ using dlpack_tensor = std::unique_ptr<DLManagedTensor, dlpack_deleter>;
 ///
 /// `device` says where the memory is, in the words of device_batch::device(): "host", or "cuda:0" for the first GPU.
 /// Page-locked host memory is "host", too: consumers know it as that, and ask their runtime whether it is page-locked.
-/// `owner` keeps the memory; the other library drops it when it has done with the tensor, on any thread. A
+/// `owner` keeps the memory; the other library drops it when it is done with the tensor, on any thread. A
 /// dtype::boolean is what DLPack calls kDLBool since its version 0.8. Throws configuration_error for a device that
 /// DLPack has no name for. Source: https://dmlc.github.io/dlpack/latest/c_api.html
 dlpack_tensor to_dlpack(const tensor_view& t, std::string_view device, std::shared_ptr<const void> owner);
@@ -69,8 +69,8 @@ inline dlpack_tensor to_dlpack(std::shared_ptr<const device_batch> batch, std::s
 ///     mill::dlpack_tensor owner(handed_over);
 ///     const mill::tensor_view t = mill::from_dlpack(owner);
 ///
-/// `device` is where the memory is expected, "host" (page-locked or not) or "cuda:0"; who asked for the tensor gave its
-/// stream to the other library, and on that the data is there. Throws configuration_error for a tensor that is
+/// `device` is where the memory is expected, "host" (page-locked or not) or "cuda:0"; whoever asked for the tensor gave
+/// a stream to the other library, and on that stream the data is ready. Throws configuration_error for a tensor that is
 /// elsewhere, whose elements are of no dtype or several to a place (lanes), that does not lie dense and in C order, or
 /// that makes no sense; the owner keeps it then. Throws usage_error for an owner of nothing.
 tensor_view from_dlpack(const dlpack_tensor& tensor, std::string_view device = "host");

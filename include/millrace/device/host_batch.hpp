@@ -21,8 +21,8 @@
 namespace millrace {
 
 namespace detail {
-/// What memory a stage makes its batches in: ordinary memory, until a to_device() behind it has had to copy one; then
-/// the device's. Any thread.
+/// Where a stage gets the memory for its batches: ordinary memory at first, page-locked memory once a to_device()
+/// behind it had to copy a batch. Any thread.
 class batch_memory {
  public:
   explicit batch_memory(slab_pool ordinary) : slabs_(std::move(ordinary)) {}
@@ -38,7 +38,7 @@ class batch_memory {
   bool page_locked_ = false;
 };
 
-/// What a batch consists of, whoever fills it or reads it.
+/// What a batch consists of: shared by those that fill it and those that read it.
 struct batch_parts {
   batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr);
   batch_layout layout;
@@ -73,9 +73,10 @@ class host_batch {
   const batch_layout& layout() const noexcept { return parts_->layout; }
   /// Whether the memory is page-locked, so that a device copies from it directly.
   bool pinned() const noexcept { return parts_ != nullptr && parts_->pinned; }
-  /// Copies the samples to page-locked memory, which must be large enough, and lets go of the former.
+  /// Copies the samples to page-locked memory, which must be large enough, and gives the memory so far back.
   void move_to(writable_bytes page_locked);
-  /// Batches after this one are better made in such memory, if the stage that makes them can: for who had to copy it.
+  /// Asks the stage that makes such batches to make the next ones in such memory. Called by a stage that had to copy
+  /// this one.
   void prefer(const slab_pool& page_locked) {
     if (parts_->home != nullptr) parts_->home->become(page_locked);
   }
@@ -97,13 +98,13 @@ class host_batch {
   std::span<const T> tags() const {
     return parts_->tags.get<T>(parts_->size);
   }
-  /// What each sample counts: 1, or 0 for what only fills the batch up, whose tensors are zeros.
+  /// The samples' weights: 1, or 0 for padding rows, whose tensors are zeros.
   template <class Weight = float>
   std::span<const Weight> weights() const noexcept {
     return {parts_->weights.data(), parts_->size};
   }
-  /// Where the training stands behind this batch: its epoch, whether it is the last one of it. Not known where the
-  /// samples did not come from epochs().
+  /// Where the training stands behind this batch: its epoch, and whether it is the epoch's last one. Not known for
+  /// samples that do not come from epochs().
   epoch_mark mark() const noexcept { return parts_ == nullptr ? epoch_mark() : parts_->mark; }
 
  private:

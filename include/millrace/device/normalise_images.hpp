@@ -28,14 +28,14 @@ struct normalise_options {
 /// The field is one of two kinds:
 /// - u8, samples x H x W x 3, what decode_images() makes unless told otherwise: then it has cropped and flipped.
 /// - ragged (sample_writer::ragged()): u8, the pixels of images of mixed sizes, with the fields FIELD_offsets, and
-///   FIELD_parts, which says for each what is cropped and flipped: what write_image() makes. Rows that only fill up
+///   FIELD_parts, which says for each what is cropped and flipped: what write_image() makes. Padding rows
 ///   become zeros.
 ///
 /// A part that has the size of the result, with edges between pixels, is taken as it is: decode_images() gives the same
 /// to the bit. Any other is resized by a triangle that widens as the image shrinks (image_filter::bilinear, without
 /// that one's rounding to 8 bits between); pixels beside the part do not count.
 ///
-/// The batch's own calls tell the order, as for other work: wait() before, release() behind. Errors:
+/// Call the batch's wait() before and its release() after, as for other work on it. Errors:
 /// configuration_error for tensors of other shapes or types, a std that is not above 0, a batch of another device;
 /// decode_error, which names the sample, for a part that is not inside of its image, or an image that is not inside of
 /// its bytes.
@@ -43,7 +43,7 @@ void normalise_images(const device_batch& b, std::string_view field, const tenso
                       const normalise_options& options = {});
 
 namespace detail {
-/// What is to be done; looked through on the host.
+/// The work for this batch, after its checks on the host.
 pixel_work pixel_work_of(const device_batch& b, std::string_view field, const tensor_view& to,
                          const normalise_options& options);
 }  // namespace detail

@@ -15,7 +15,7 @@ namespace detail {
 template <device D>
 class kept_slots;
 
-/// What pipelines leave on a device for the next ones, whatever the device.
+/// The slots that pipelines leave for the next ones, on a device of any type.
 class kept_on_device {
  public:
   kept_on_device() = default;

@@ -35,7 +35,7 @@ struct to_device_options {
 
 namespace detail {
 
-/// While the device is busy its events are asked about at these intervals: soon first, then rarely.
+/// While the device is busy, its events are queried at these intervals: the first one first, twice as long each time.
 inline constexpr duration first_look = std::chrono::microseconds(50);
 inline constexpr duration last_look = std::chrono::milliseconds(1);
 
@@ -60,7 +60,7 @@ task<std::size_t> acquire_slot(slot_ring<D>& ring, slot_patience& patience) {
   }
 }
 
-/// A stage's hold of its slots.
+/// Gives the stage's slots back when the stage ends.
 template <device D>
 class slot_ring_user {
  public:
@@ -75,7 +75,7 @@ class slot_ring_user {
   std::shared_ptr<slot_ring<D>> ring_;
 };
 
-/// What pipelines leave to each other on a loop without a runtime.
+/// The slots between pipelines, on a loop without a runtime.
 class loop_slots final : public executor_service {
  public:
   slot_store store;
@@ -227,25 +227,33 @@ class to_device_stage : public detail::library_stage {
 /// where T has a collate() (or `how(const T&, sample_writer&)` is passed). Yields device_batch as soon as its copy is
 /// enqueued; the consumer's stream waits for it, the host never does.
 ///
-/// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one). Concurrency:
-/// a ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They are the runtime's:
-/// what one run leaves the next one on that device takes over, once the device is done with it, and only what is
-/// missing is allocated. A batch larger than its slot gets a larger one, and so do the slots after it, half as
-/// large again at least: within what the run's budget leaves, where there is one. Bound: `slots` batches, and slots
-/// x slot_bytes on the device and as much page-locked host memory. A slot is used again when the copy and the
-/// streams of its batch's consumers are past their events: the loop asks the events every 50 us to 1 ms while it
-/// needs a slot, and no thread waits. A consumer may keep batches, and let them go on another thread; one that
-/// keeps all slots and asks for another batch gets a configuration_error after `slot_wait`, for nothing else frees
-/// a slot then. (In a run() the time counts while the training thread waits, not while it is busy.) The end of the
-/// source needs no slot. Images that are decoded only here (undecoded_image) are so behind the copy of their batch: on
-/// the GPU where `target` is a cuda::nvjpeg, else on the host, by the same pool; one batch at a time. Host memory: a
-/// host_batch from a batch_pool of this device is copied from where it lies and dropped with the slot's next use; other
-/// batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else on the runtime's
-/// (on a bare loop on its thread: about 10 GB/s). One item more, or host_batch, waits in hand for a slot. Cancellation
-/// and the end: dropping the stage, mid-copy too, waits for nothing: its slots are left to the runtime (on a bare loop
-/// to the loop), which waits for the device before it frees them, at its own end. Batches in the consumer's hands stay
-/// valid. Errors: those of the source and of the device, after the batches before them; configuration_error for a batch
-/// larger than a slot that the budget lets not grow.
+/// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one).
+///
+/// Slots: a ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They belong to the
+/// runtime: a run takes over the slots that an earlier one on that device has left, once the device is done with them,
+/// and allocates only those that are missing. A batch that is larger than its slot gets a larger one, at least half as
+/// large again, and so do the slots after it: within what the run's budget leaves, where there is one. A slot is used
+/// again when the copy and the streams of its batch's consumers are past their events. While the loop needs a slot, it
+/// queries the events every 50 us to 1 ms; no thread waits. The end of the source needs no slot.
+///
+/// Keeping batches: a consumer may, and may drop them on another thread. One that keeps all slots and asks for another
+/// batch gets a configuration_error after `slot_wait`, since nothing else frees a slot then. (In a run() the time
+/// counts while the training thread waits, not while it is busy.)
+///
+/// Images that are decoded only here (undecoded_image): they are so behind the copy of their batch, on the GPU where
+/// `target` is a cuda::nvjpeg, else on the host, by the same pool; one batch at a time.
+///
+/// Host memory: a host_batch from a batch_pool of this device is copied from where it lies, and dropped with the slot's
+/// next use. Other batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else
+/// on the runtime's (on a bare loop on its thread: about 10 GB/s).
+///
+/// Bound: `slots` batches, slots x slot_bytes on the device and as much page-locked host memory; one more item or
+/// host_batch waits for a slot.
+///
+/// Cancellation and the end: dropping the stage, mid-copy too, waits for nothing. Its slots are left to the runtime (on
+/// a bare loop to the loop), which waits for the device before it frees them, at its own end. Batches that the consumer
+/// has stay valid. Errors: those of the source and of the device, after the batches before them; configuration_error
+/// for a batch that is larger than its slot where the budget leaves too little for a larger one.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
   auto on = detail::device_of(target);

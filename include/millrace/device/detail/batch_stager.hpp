@@ -14,14 +14,14 @@
 
 namespace millrace::detail {
 
-/// Turns what arrives into batches in memory that the device reads directly.
+/// Turns items and batches into batches in memory that the device reads directly.
 template <device D, class Collate>
 class batch_stager {
  public:
   batch_stager(std::shared_ptr<kept_slots<D>> memory, std::size_t samples, Collate how)
       : memory_(std::move(memory)), samples_(samples), how_(std::move(how)) {}
 
-  /// Whether there is something to do for it.
+  /// Whether it has to be copied or laid out, which is work for a pool.
   static bool computes(const host_batch& batch) noexcept {
     return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory<D>;
   }
@@ -54,7 +54,7 @@ class batch_stager {
   }
 
  private:
-  /// In a layout of its own.
+  /// A batch whose layout is its own.
   template <class T>
   host_batch laid_out_alone(const std::vector<T>& items, const epoch_mark* of_all) {
     const batch_layout layout = layout_of_batch(items, how_, fields_);
@@ -75,7 +75,7 @@ class batch_stager {
   std::optional<batch_pool> pool_;
 };
 
-/// One item's way through a stager, for a pool: owns all it touches, since it may outlive the stage.
+/// The staging of one item, for a pool. It owns all that it touches, since it may outlive the stage.
 template <class Stager, class Item>
 class staging_job {
  public:

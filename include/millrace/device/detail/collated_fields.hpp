@@ -35,7 +35,7 @@ class collated_fields {
   };
 
   collated_fields() = default;
-  /// Those of batches of one layout.
+  /// The fields of batches that have one layout.
   explicit collated_fields(const batch_layout& layout);
 
   std::vector<column> columns;

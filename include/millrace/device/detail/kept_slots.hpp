@@ -14,7 +14,7 @@
 
 namespace millrace::detail {
 
-/// The slots and the page-locked memory that no pipeline uses now, of one device. Any thread.
+/// The slots and the page-locked memory of one device that no pipeline uses now. Any thread.
 ///
 /// Slots that the device still works on are kept as well: the next stage takes them over and waits for them, as it does
 /// for those that it has filled itself, instead of allocating others. Of each kind the two sizes that were used last
@@ -47,7 +47,7 @@ class kept_slots final : public kept_on_device {
     into.size = size;
   }
 
-  /// Keeps a slot that no batch and no stage has any more.
+  /// Keeps a slot that neither a batch nor a stage has any more.
   void keep(device_slot<D>&& slot) noexcept {
     if (slot.memory == nullptr) return;
     try {

@@ -67,7 +67,7 @@ MILLRACE_HOST_DEVICE void write_pixel(const pixel_work& w, std::int64_t i, int y
       w.pixels + (w.offsets == nullptr ? i * part.height * static_cast<std::int64_t>(part.stride) : w.offsets[i]);
   const std::int64_t plane = static_cast<std::int64_t>(w.height) * w.width;
   const std::int64_t at = i * 3 * plane + static_cast<std::int64_t>(y) * w.width + x;
-  if (part.height == 0) {  // a row that only fills up
+  if (part.height == 0) {  // a padding row
     for (int c = 0; c < 3; ++c) store_value<Type>(w.to, at + c * plane, 0);
     return;
   }

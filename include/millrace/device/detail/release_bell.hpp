@@ -60,7 +60,7 @@ class release_bell final : public remote_node {
 
   /// Any thread. `owner` keeps the bell alive until the message has arrived.
   void ring(std::shared_ptr<void> owner) noexcept;
-  /// The same on the waiter's executor's thread: no message is on its way, so nothing need be kept for it.
+  /// The same on the thread of the waiter's executor: it sends no message, so nothing has to be kept alive for one.
   void ring_here() noexcept;
 
  private:

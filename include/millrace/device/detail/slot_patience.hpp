@@ -26,9 +26,9 @@ class slot_patience final : private timer_node {
   }
   ~slot_patience() override { executor_.remove_timer(*this); }
 
-  /// The next stage waits for a batch, or no more.
+  /// Whether the next stage waits for a batch now.
   void asked(bool now) { set(asked_, now); }
-  /// Every slot is the consumer's, or no more.
+  /// Whether the consumer has every slot now.
   void kept(bool now) { set(kept_, now); }
 
   /// Throws when the time is over.

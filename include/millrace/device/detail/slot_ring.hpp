@@ -47,8 +47,8 @@ class slot_ring final : public slot_ring_base {
   release_bell& bell() noexcept { return bell_; }
 
   /// A free slot, if there is one: the one that has been free longest. A slot without memory gets that of an ended
-  /// stage first, which the device may still use. Throws what the device reports. A slot that is not filled then stays
-  /// with the ring to its end: the stage takes one only while it goes on.
+  /// stage first, which the device may still use. Throws what the device reports. A slot that is taken and not
+  /// filled is lost to the ring, so the stage takes one only while it goes on.
   std::optional<std::size_t> try_acquire() {
     collect();
     for (;;) {
@@ -138,7 +138,7 @@ class slot_ring final : public slot_ring_base {
     s.unfenced = false;
   }
 
-  /// The stage is gone: gives back every slot that no batch holds; the others follow as their batches are released.
+  /// The stage has ended: gives back every slot that no batch holds. The others follow as their batches are released.
   /// Waits for nothing.
   void end() noexcept {
     std::vector<bool> held;
