@@ -19,6 +19,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/feed/check_ranks.hpp>
 #include <millrace/feed/hash128.hpp>
+#include <millrace/flow/detail/run_iterator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/io/sleep.hpp>
@@ -177,24 +178,7 @@ class equal_run {
     return std::nullopt;
   }
 
-  class iterator {
-   public:
-    using value_type = equal_run::value_type;
-    using difference_type = std::ptrdiff_t;
-    iterator() = default;
-    explicit iterator(equal_run& r) noexcept : run_(&r) {}
-    value_type& operator*() const noexcept { return *run_->current_; }
-    value_type* operator->() const noexcept { return &*run_->current_; }
-    iterator& operator++() {
-      run_->advance();
-      return *this;
-    }
-    void operator++(int) { run_->advance(); }
-    bool operator==(std::default_sentinel_t) const noexcept { return !run_->current_.has_value(); }
-
-   private:
-    equal_run* run_ = nullptr;
-  };
+  using iterator = detail::run_iterator<equal_run, value_type>;
   iterator begin() {
     advance();
     return iterator(*this);
@@ -202,10 +186,14 @@ class equal_run {
   std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
 
  private:
+  friend class detail::run_iterator<equal_run, value_type>;
+
   void advance() {
     current_.reset();  // before the next one is asked for: its memory may be what that waits for
     current_ = next();
   }
+  bool in_hand() const noexcept { return current_.has_value(); }
+  value_type& look() noexcept { return *current_; }
   /// The run's next item, without those that were made ahead for an epoch that has ended.
   std::optional<value_type> of_open_epoch() {
     for (;;) {

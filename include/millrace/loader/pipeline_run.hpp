@@ -14,6 +14,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/rank.hpp>
+#include <millrace/flow/detail/run_iterator.hpp>
 #include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/budget.hpp>
@@ -80,24 +81,7 @@ class pipeline_run {
     return item;
   }
 
-  class iterator {
-   public:
-    using value_type = T;
-    using difference_type = std::ptrdiff_t;
-    iterator() = default;
-    explicit iterator(pipeline_run& r) noexcept : run_(&r) {}
-    T& operator*() const noexcept { return run_->look(); }
-    T* operator->() const noexcept { return __builtin_addressof(run_->look()); }
-    iterator& operator++() {
-      run_->advance();
-      return *this;
-    }
-    void operator++(int) { run_->advance(); }
-    bool operator==(std::default_sentinel_t) const noexcept { return !run_->current_.has_value(); }
-
-   private:
-    pipeline_run* run_ = nullptr;
-  };
+  using iterator = detail::run_iterator<pipeline_run, T>;
   /// At the item in hand if no iterator has shown it yet, else at the next one: several loops in a row, and next()
   /// between them, get every item once.
   iterator begin() {
@@ -154,6 +138,8 @@ class pipeline_run {
   }
 
  private:
+  friend class detail::run_iterator<pipeline_run, T>;
+
   static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
     const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
     const std::size_t stated = options.prefetch_bytes;
@@ -196,6 +182,7 @@ class pipeline_run {
     current_ = fetch();
     seen_ = false;
   }
+  bool in_hand() const noexcept { return current_.has_value(); }
   T& look() noexcept {
     show();
     seen_ = true;
