@@ -66,7 +66,9 @@ mill::task<void> upload(mill::s3::client s3, int shards, int words) {
 /// A recording and what is said in it.
 class utterance {
  public:
-  explicit utterance(mill::audio_sample a) : heard(std::move(a)), text(heard.of["txt"].view()) {}
+  explicit utterance(mill::audio_sample a) : heard(std::move(a)) {
+    if (!mark_of(heard).padding) text = heard.of["txt"].view();  // what fills up an epoch's last batch has no fields
+  }
   mill::audio_sample heard;
   std::string text;
   friend mill::epoch_mark mark_of(const utterance& u) noexcept { return mark_of(u.heard); }

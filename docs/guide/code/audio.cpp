@@ -95,7 +95,9 @@ auto training(const std::string& folder, std::uint64_t epoch) {
 /// A recording and what is said in it.
 class utterance {
  public:
-  explicit utterance(mill::audio_sample a) : heard(std::move(a)), text(heard.of["txt"].view()) {}
+  explicit utterance(mill::audio_sample a) : heard(std::move(a)) {
+    if (!mark_of(heard).padding) text = heard.of["txt"].view();  // what fills up an epoch's last batch has no fields
+  }
   mill::audio_sample heard;
   std::string text;
 };
