@@ -317,6 +317,26 @@ TEST_CASE("what cannot be read of a mix is an error with the object, or an empty
   CHECK(epoch_state::parse(rest.states.back()).holes == std::map<std::uint64_t, std::uint64_t>{{5, lost}});
 }
 
+TEST_CASE("no more is read of a mix than its epochs take, though its data sets run on") {
+  const corpora data;
+  dataset_mix mix;  // an epoch takes all 7 of one, and as many of the 60
+  for (const dataset* d : {&data.notes, &data.web}) mix.members.push_back({d->indexes, 1, d->prefix});
+  mix.until = mix_until::first_end;
+  epochs_options o{.seed = 2, .epochs = 6, .batch = 3, .tracks = 2, .slice = 16, .gap = 0};
+  const seen all = all_of(data, mix, o);
+  CHECK(all.samples.size() == 6 * 14);
+  std::uint64_t bytes = 0;
+  for (const auto& [at, text] : all.samples) {
+    const std::size_t number = text.find("/s") + 2;
+    const std::size_t ordinal = text.rfind('/') + 1;
+    const dataset& of = text[0] == '0' ? data.notes : data.web;
+    const shard_index& index = (*of.indexes)[std::stoul(text.substr(number))];
+    const std::size_t i = std::stoul(text.substr(ordinal));
+    bytes += index.end(i) - index.offset(i);
+  }
+  CHECK(data.store->read_bytes == bytes);
+}
+
 TEST_CASE("a mix says what an epoch of it costs, and of what it is made") {
   const corpora data;
   const epochs_options o{.batch = 8, .rank = {.index = 1, .world_size = 2}, .tracks = 20, .slice = 4};
