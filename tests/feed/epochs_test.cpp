@@ -302,3 +302,27 @@ TEST_CASE("samples know their epoch's random numbers; padding knows that it is n
   // Without padding the last batch is shorter.
   CHECK(block_on(loop, all(data.open({.batch = 4, .pad = false}))).size() == 5);
 }
+
+TEST_CASE("the members of a group of ranks get the same samples, whatever their timing, and the groups each sample") {
+  const dataset data({17, 20, 1, 24}, 400, 11);
+  data.store->delay_us = 3000;
+  const auto member_of = [&](std::uint32_t process) {  // four processes, in groups of two
+    epochs_options o{.seed = 5, .epochs = 2, .batch = 4, .rank = {.index = process / 2, .world_size = 2}};
+    o.tracks = 12;
+    o.slice = 4;
+    return delivered_by(data.open(o), 4, 1000, process);
+  };
+  const delivered first = member_of(0);
+  const delivered same = member_of(1);
+  const delivered other = member_of(2);
+  CHECK(first.samples == same.samples);
+  CHECK(first.empty == same.empty);
+  CHECK(first.state == same.state);
+  CHECK(other.samples == member_of(3).samples);
+  CHECK(first.batches == other.batches);
+
+  std::set<std::pair<std::uint64_t, std::string>> all(first.samples.begin(), first.samples.end());
+  all.insert(other.samples.begin(), other.samples.end());
+  CHECK(first.samples.size() + other.samples.size() == 2 * 62);
+  CHECK(all.size() == 2 * 62);
+}

@@ -6,12 +6,14 @@
 
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,7 +113,16 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(plan + " s3://corpus/train/ --world 4"), 0, "without an index");
   require_said(run(plan + " s3://corpus/train/millrace.index"), 1, "there is no index");
 
+  // Every answer is late: who asks for one shard after the other asks on one connection.
+  server.faults().add({.method = "GET", .key_prefix = "train/"},
+                      mill::s3_server::fault::delay_head(std::chrono::milliseconds(300)));
   require_said(run(index + " s3://corpus/train/"), 0, "5 shards, 210 samples");
+  std::set<std::uint64_t> connections;
+  for (const mill::s3_server::logged_request& r : server.log().entries()) {
+    if (r.key.find(".tar") != std::string::npos) connections.insert(r.connection);
+  }
+  require(connections.size() == 5, "shards were read one behind the other");
+  server.faults().clear();
   const std::size_t first = reads();
   require(first == 5, "a small shard is read by one request");
   require_said(run(index + " s3://corpus/train/"), 0, "5 shards, 210 samples");
@@ -142,6 +153,21 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(verify + " s3://corpus/train/millrace.index " + ranks[0]), 1, "epoch 3: WRONG: ");
   std::ofstream(ranks[1], std::ios::app) << "no fingerprint\n";
   require_said(run(verify + both), 1, "the line is not an epoch and a fingerprint");
+
+  // Of large members the headers alone are read, by ranges.
+  server.put("corpus", "films/0.tar", shard_of(6, std::size_t(4) << 20));
+  server.log().clear();
+  require_said(run(index + " s3://corpus/films/"), 0, "1 shard, 6 samples");
+  std::size_t ranges = 0;
+  std::uint64_t bytes = 0;
+  for (const mill::s3_server::logged_request& r : server.log().entries()) {
+    unsigned long long from = 0, to = 0;
+    if (r.method != "GET" || r.key != "films/0.tar") continue;
+    require(std::sscanf(r.range.c_str(), "bytes=%llu-%llu", &from, &to) == 2, "a large shard was read without a range");
+    ++ranges;
+    bytes += to - from + 1;
+  }
+  require(ranges > 1 && bytes < std::uint64_t(4) << 20, "of a large shard more than the headers was read");
 
   // Files, and a shard that is cut: the others are indexed, and it is said.
   std::filesystem::create_directory(folder + "/tars");
