@@ -173,28 +173,26 @@ class MILLRACE_CUDA_DEFAULT_STREAM nvjpeg : public stream_device {
       : stream_device(std::move(copies)),
         library_(std::make_shared<detail::nvjpeg_library>(stream_device::copies().on(), backend)) {}
 
-  /// For to_device(): enqueues what it can, and says which of the images that are.
-  std::vector<bool> decode(const std::vector<const undecoded_image*>& images, const std::vector<std::uint8_t*>& places,
-                           decoding& with) const {
-    std::vector<bool> taken(images.size(), false);
+  /// For to_device(): enqueues what it can, and marks the images that these are as taken.
+  void decode(std::vector<millrace::detail::image_to_decode>& images, decoding& with) const {
     std::vector<const unsigned char*> files;
     std::vector<std::size_t> sizes;
     std::vector<nvjpegImage_t> to;
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      if (!takes(*images[i])) continue;
-      taken[i] = true;
-      files.push_back(reinterpret_cast<const unsigned char*>(images[i]->data.data()));
-      sizes.push_back(images[i]->data.size());
+    for (millrace::detail::image_to_decode& i : images) {
+      i.taken = takes(*i.image);
+      if (!i.taken) continue;
+      files.push_back(reinterpret_cast<const unsigned char*>(i.image->data.data()));
+      sizes.push_back(i.image->data.size());
       nvjpegImage_t place = {};
-      place.channel[0] = places[i];
-      place.pitch[0] = static_cast<std::size_t>(images[i]->width) * 3;
+      place.channel[0] = i.place;
+      place.pitch[0] = static_cast<std::size_t>(i.image->width) * 3;
       to.push_back(place);
     }
-    if (files.empty()) return taken;
+    if (files.empty()) return;
     const device_guard current(copies().on());
     if (!with) with = decoding(library_);
-    if (!with.decode(files, sizes, to, copies().get())) taken.assign(images.size(), false);
-    return taken;
+    if (with.decode(files, sizes, to, copies().get())) return;
+    for (millrace::detail::image_to_decode& i : images) i.taken = false;
   }
 
  private:

@@ -2,10 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,16 +26,17 @@ struct decoding_of<D> {
   using type = typename D::decoding;
 };
 
-/// Images of one batch and where each one's pixels go.
-struct images_to_decode {
-  std::vector<const undecoded_image*> images;
-  std::vector<std::uint8_t*> places;
-  std::vector<where> from;  // for errors
+/// An image of a batch.
+struct image_to_decode {
+  const undecoded_image* image = nullptr;
+  std::uint8_t* place = nullptr;  ///< where its pixels go, on the device
+  where from;                     ///< for errors
+  bool taken = false;             ///< by the device; the host decodes the others
 };
 
 /// The images of a batch whose memory on the device is `memory`. Throws configuration_error for a batch with several
 /// such fields.
-images_to_decode find_images(const host_batch& batch, void* memory);
+std::vector<image_to_decode> find_images(const host_batch& batch, void* memory);
 
 /// Enqueues, behind the batch's copy, the decoding of its images into `memory`: by the device what it takes, on the
 /// host the others, whose pixels are added to `staged` and stay there until an event behind this is reached. Throws
@@ -46,15 +44,13 @@ images_to_decode find_images(const host_batch& batch, void* memory);
 template <device D>
 void decode_in_slot(const D& on, const host_batch& batch, void* memory, typename decoding_of<D>::type& decoding,
                     std::vector<pixel_buffer>& staged) {
-  images_to_decode found = find_images(batch, memory);
-  std::vector<bool> taken(found.images.size(), false);
-  if constexpr (requires { typename D::decoding; }) taken = on.decode(found.images, found.places, decoding);
-  for (std::size_t i = 0; i < found.images.size(); ++i) {
-    const undecoded_image& image = *found.images[i];
-    if (taken[i]) continue;
-    pixel_buffer pixels = image.on_host->pixels(image.data, found.from[i]);
-    if (pixels.size() != image.pixel_bytes()) throw decode_error("the image has changed its size", found.from[i]);
-    on.copy_to_device(found.places[i], pixels.data(), pixels.size());
+  std::vector<image_to_decode> found = find_images(batch, memory);
+  if constexpr (requires { typename D::decoding; }) on.decode(found, decoding);
+  for (const image_to_decode& i : found) {
+    if (i.taken) continue;
+    pixel_buffer pixels = i.image->on_host->pixels(i.image->data, i.from);
+    if (pixels.size() != i.image->pixel_bytes()) throw decode_error("the image has changed its size", i.from);
+    on.copy_to_device(i.place, pixels.data(), pixels.size());
     staged.push_back(std::move(pixels));
   }
 }

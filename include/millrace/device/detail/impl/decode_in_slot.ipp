@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
@@ -14,7 +15,7 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE images_to_decode find_images(const host_batch& batch, void* memory) {
+MILLRACE_INLINE std::vector<image_to_decode> find_images(const host_batch& batch, void* memory) {
   const batch_layout& layout = batch.layout();
   std::optional<std::size_t> field;
   for (std::size_t i = 0; i < layout.fields().size(); ++i) {
@@ -25,7 +26,7 @@ MILLRACE_INLINE images_to_decode find_images(const host_batch& batch, void* memo
     }
     field = i;
   }
-  images_to_decode found;
+  std::vector<image_to_decode> found;
   if (!field) return found;
   auto* const pixels = layout.tensor(memory, *field, batch.size()).as<std::uint8_t>();
   const auto* const offsets = batch.field(layout.fields()[*field].name() + "_offsets").as<const std::int64_t>();
@@ -41,9 +42,7 @@ MILLRACE_INLINE images_to_decode find_images(const host_batch& batch, void* memo
                                 std::to_string(images[i].pixel_bytes()));
     }
     if (room == 0) continue;  // fills the batch up
-    found.images.push_back(&images[i]);
-    found.places.push_back(pixels + offsets[i]);
-    found.from.push_back(at);
+    found.push_back({&images[i], pixels + offsets[i], at});
   }
   return found;
 }
