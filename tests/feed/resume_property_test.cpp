@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/feed/detail/mix_text.hpp>
 #include <millrace/feed/listed_epochs.hpp>
 #include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/feed/sample_mix.hpp>

@@ -14,6 +14,7 @@
 
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/session.hpp>
 #include <millrace/s3/error.hpp>
 
 /// \file
