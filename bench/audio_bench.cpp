@@ -16,8 +16,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +29,7 @@
 
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
+#include "bench/common/on_threads.hpp"
 #include "examples/common/encode_audio.hpp"
 
 namespace {
@@ -55,12 +54,10 @@ mill::bytes make_flac(std::uint64_t seed) {
 
 /// The same decoding without millrace: threads that take the next number.
 std::uint64_t decode_bare(const std::vector<mill::bytes>& files, int count, unsigned threads, int to) {
-  std::atomic<int> next{0};
   std::atomic<std::uint64_t> total{0};
-  const auto work = [&] {
-    std::vector<float> wave(frames), resampled(frames);
-    SF_VIRTUAL_IO calls = mill::detail::sound_bytes::calls();
-    for (int i; (i = next.fetch_add(1)) < count;) {
+  bench::on_threads(threads, count, [&] {
+    return [&, wave = std::vector<float>(frames), resampled = std::vector<float>(frames),
+            calls = mill::detail::sound_bytes::calls()](int i) mutable {
       const mill::bytes& file = files[static_cast<std::size_t>(i) % files.size()];
       mill::detail::sound_bytes source(file.view());
       SF_INFO info = {};
@@ -74,11 +71,8 @@ std::uint64_t decode_bare(const std::vector<mill::bytes>& files, int count, unsi
                        nullptr);
       }
       total += file.size();
-    }
-  };
-  std::vector<std::thread> pool;
-  for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
-  for (std::thread& t : pool) t.join();
+    };
+  });
   return total;
 }
 
@@ -87,13 +81,6 @@ auto recordings(const std::vector<mill::bytes>& files, int count, mill::cpu_pool
   const mill::audio_decoder decoder({.rate = to, .channels = 1});
   auto decode = [decoder](const mill::bytes& file) { return decoder(file); };
   return mill::iota(count) | mill::map(pick) | mill::map_concurrent(std::move(decode), {.on = &cores});
-}
-
-template <class T>
-mill::task<int> count_all(mill::stream<T> items) {
-  int n = 0;
-  while (std::optional<T> item = co_await items.next()) ++n;
-  co_return n;
 }
 
 }  // namespace
@@ -111,7 +98,7 @@ int main(int argc, char** argv) {
   mill::cpu_pool cores;
   const auto loop = mill::make_event_loop();
   const auto piped = [&](int to) {
-    return static_cast<double>(mill::block_on(*loop, count_all(recordings(files, count, cores, to)))) * per_file;
+    return static_cast<double>(mill::block_on(*loop, bench::count_all(recordings(files, count, cores, to)))) * per_file;
   };
   bench::contender a("libsndfile", [&] { return decode_bare(files, count, cores.threads(), rate); });
   bench::contender b("map_concurrent(audio_decoder)", [&] { return piped(rate); });

@@ -11,14 +11,12 @@
 //   image_bench [images per round, default 2048]
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +29,7 @@
 #include "bench/common/bare_jpeg.hpp"
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
+#include "bench/common/on_threads.hpp"
 #include "examples/common/encode_jpeg.hpp"
 
 namespace {
@@ -149,20 +148,6 @@ class bare_work {
   std::vector<std::uint8_t> line_;
 };
 
-/// `work(sample)` for each number, on threads that take the next one.
-template <class MakeWork>
-void on_threads(unsigned threads, int count, const data_set& data, MakeWork make_work) {
-  std::atomic<int> next{0};
-  std::vector<std::thread> pool;
-  for (unsigned t = 0; t < threads; ++t) {
-    pool.emplace_back([&] {
-      auto work = make_work();
-      for (int i; (i = next.fetch_add(1)) < count;) work(data(i));
-    });
-  }
-  for (std::thread& t : pool) t.join();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -173,8 +158,9 @@ int main(int argc, char** argv) {
   const unsigned threads = rt.pool().threads();
   const double bytes = static_cast<double>(count) * data.per_image();
   const auto bare = [&](bool whole) {
-    on_threads(threads, count, data, [whole] {
-      return [work = std::make_unique<bare_work>(whole)](const mill::sample& s) {
+    bench::on_threads(threads, count, [&data, whole] {
+      return [&data, work = std::make_unique<bare_work>(whole)](int i) {
+        const mill::sample s = data(i);
         mill::sample_rng numbers = s.random(mill::purpose::augment);
         (*work)(s["jpg"], numbers);
       };
@@ -187,8 +173,11 @@ int main(int argc, char** argv) {
   mill::batch_pool pool(writer.layout(batch));
   bench::contender c("image_row_writer on threads", [&] {
     mill::batch_builder builder = pool.start();
-    on_threads(threads, count, data, [&] {
-      return [&](const mill::sample& s) { writer(s, builder.row(s.from.ordinal % batch)); };
+    bench::on_threads(threads, count, [&] {
+      return [&](int i) {
+        const mill::sample s = data(i);
+        writer(s, builder.row(s.from.ordinal % batch));
+      };
     });
     return bytes;
   });

@@ -13,9 +13,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
+#include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "bench/common/bare_jpeg.hpp"
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
+#include "bench/common/on_threads.hpp"
 #include "examples/common/encode_jpeg.hpp"
 
 namespace {
@@ -61,24 +61,19 @@ mill::bytes make_jpeg(std::uint64_t seed) {
 
 /// The same decoding without millrace: threads that take the next number.
 std::uint64_t decode_bare(const std::vector<mill::bytes>& jpegs, int count, unsigned threads, bool new_buffers) {
-  std::atomic<int> next{0};
   std::atomic<std::uint64_t> total{0};
-  const auto work = [&] {
-    bench::bare_jpeg decoder;
-    std::vector<unsigned char> buffer(pixels);
-    for (int i; (i = next.fetch_add(1)) < count;) {
+  bench::on_threads(threads, count, [&] {
+    return [&, decoder = std::make_unique<bench::bare_jpeg>(),
+            buffer = std::vector<unsigned char>(pixels)](int i) mutable {
       const mill::bytes& jpeg = jpegs[static_cast<std::size_t>(i) % jpegs.size()];
       if (new_buffers) buffer = std::vector<unsigned char>(pixels);
-      decoder.open(jpeg);
-      decoder.start(JCS_RGB);
-      for (std::size_t y = 0; y < height; ++y) decoder.read(buffer.data() + y * width * 3);
-      decoder.finish();
+      decoder->open(jpeg);
+      decoder->start(JCS_RGB);
+      for (std::size_t y = 0; y < height; ++y) decoder->read(buffer.data() + y * width * 3);
+      decoder->finish();
       total += jpeg.size();
-    }
-  };
-  std::vector<std::thread> pool;
-  for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
-  for (std::thread& t : pool) t.join();
+    };
+  });
   return total;
 }
 
@@ -87,13 +82,6 @@ auto images(const std::vector<mill::bytes>& jpegs, int count, mill::cpu_pool& co
   const mill::jpeg_decoder decoder;
   auto decode = [decoder](const mill::bytes& jpeg) { return decoder(jpeg); };
   return mill::iota(count) | mill::map(pick) | mill::map_concurrent(std::move(decode), {.on = &cores});
-}
-
-template <class T>
-mill::task<int> count_all(mill::stream<T> items) {
-  int n = 0;
-  while (std::optional<T> item = co_await items.next()) ++n;
-  co_return n;
 }
 
 }  // namespace
@@ -115,7 +103,7 @@ int main(int argc, char** argv) {
   bench::contender b("libjpeg-turbo, a new buffer an image",
                      [&] { return decode_bare(jpegs, count, cores.threads(), true); });
   bench::contender c("map_concurrent(decode)", [&] {
-    const int n = mill::block_on(*loop, count_all(images(jpegs, count, cores)));
+    const int n = mill::block_on(*loop, bench::count_all(images(jpegs, count, cores)));
     return static_cast<double>(n) * per_image;
   });
   bench::take_turns({&a, &b, &c});
