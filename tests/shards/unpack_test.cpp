@@ -118,6 +118,15 @@ std::string lines_of(const source& s, cpu_pool* pool) {
   return block_on(loop, text_of(s.chunks() | lines({.batch = 3, .unpack = {.on = pool}})));
 }
 
+/// Objects of 300 KiB each, in small pieces; `pulled` counts what was asked for.
+source twenty_compressed(std::size_t& pulled) {
+  source s;
+  s.pulled = &pulled;
+  s.piece = 10 * KiB;
+  for (std::uint64_t n = 0; n < 20; ++n) s.objects.push_back(test::compress("gzip", tar_of(3, 100 * KiB, n)));
+  return s;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -239,12 +248,8 @@ TEST_CASE("a run that is dropped while objects are unpacked leaves nothing behin
 }
 
 TEST_CASE("no more is read ahead than the bound says") {
-  source s;
   std::size_t pulled = 0;
-  s.pulled = &pulled;
-  s.piece = 10 * KiB;
-  for (std::uint64_t n = 0; n < 20; ++n)
-    s.objects.push_back(test::compress("gzip", tar_of(3, 100 * KiB, n)));  // of 300 KiB
+  source s = twenty_compressed(pulled);
   cpu_pool pool(3);
   testing::virtual_loop loop;
   std::size_t most = 0;
@@ -289,12 +294,8 @@ TEST_CASE("plain tars need nothing of a budget for unpacking; a bound that is st
 }
 
 TEST_CASE("compressed tars are unpacked within half of what the budget leaves, also where that is nothing", "[run]") {
-  source s;
   std::size_t pulled = 0;
-  s.pulled = &pulled;
-  s.piece = 10 * KiB;
-  for (std::uint64_t n = 0; n < 20; ++n)
-    s.objects.push_back(test::compress("gzip", tar_of(3, 100 * KiB, n)));  // of 300 KiB
+  source s = twenty_compressed(pulled);
   runtime rt({.threads = 3});
   for (const std::size_t left : {std::size_t(0), 2 * MiB}) {
     CAPTURE(left);
