@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/run_budget.hpp>
 #include <millrace/io/cpu_pool.hpp>
@@ -116,6 +120,11 @@ task<std::string> text_of(stream<line_batch> in) {
 std::string lines_of(const source& s, cpu_pool* pool) {
   testing::virtual_loop loop;
   return block_on(loop, text_of(s.chunks() | lines({.batch = 3, .unpack = {.on = pool}})));
+}
+
+/// Keeps a thread of the pool until `go_on`.
+task<void> occupy(cpu_pool& pool, std::promise<void>& go_on) {
+  co_await pool.run([&go_on] { go_on.get_future().wait(); });
 }
 
 /// Objects of 300 KiB each, in small pieces; `pulled` counts what was asked for.
@@ -270,6 +279,33 @@ TEST_CASE("no more is read ahead than the bound says") {
   // What waits; a job's input and 4 MiB of output for each of the three would be more than all of it, but the objects
   // are smaller: one of them each.
   CHECK(most < MiB + 4 * 320 * KiB);
+}
+
+TEST_CASE("what is read ahead leaves half of the bound to what is unpacked: else only the first object would be") {
+  std::size_t pulled = 0;
+  source s = twenty_compressed(pulled);
+  cpu_pool pool(1);
+  std::promise<void> go_on;
+  testing::virtual_loop loop;
+  auto all = [&]() -> task<void> {
+    executor& ex = co_await this_executor();
+    spawned<void> busy(ex, occupy(pool, go_on));
+    unpack_options how;
+    how.on = pool;
+    how.objects = 3;
+    how.bytes = 2 * MiB;
+    spawned<std::string> told(ex, members_of(s.chunks() | untar({}, how)));
+    for (int turn = 0; turn < 10000; ++turn) co_await yield_now();
+    const std::size_t ahead = pulled;
+    go_on.set_value();
+    co_await busy;
+    co_await told;
+    CHECK(ahead >= MiB);
+    // The last piece, and one that each of the three has taken.
+    CHECK(ahead <= MiB + 4 * 10 * KiB);
+  };
+  block_on(loop, all());
+  CHECK(pulled > 6000000);
 }
 
 TEST_CASE("plain tars need nothing of a budget for unpacking; a bound that is stated counts", "[run]") {

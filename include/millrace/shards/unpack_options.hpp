@@ -15,9 +15,9 @@ namespace millrace {
 struct unpack_options {
   pool_ref on = nullptr;    ///< to outlive the pipeline; none: the runtime's pool, or the thread of a bare loop
   std::size_t objects = 0;  ///< unpacked at once; 0: as many as the pool has threads
-  /// Of compressed and unpacked pieces that wait, declared as the stage's bound. 0: nothing is declared, since shards
-  /// may be plain; from the first compressed one on 256 MiB, or half of what the run's memory budget leaves then, if
-  /// that is less.
+  /// Of pieces that wait, declared as the stage's bound: compressed ones take at most half of it, unpacked ones the
+  /// rest. 0: nothing is declared, since shards may be plain; from the first compressed one on 256 MiB, or half of what
+  /// the run's memory budget leaves then, if that is less.
   std::size_t bytes = 0;
 };
 

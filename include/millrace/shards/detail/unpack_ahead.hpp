@@ -96,6 +96,7 @@ class unpack_ahead {
   std::size_t granted_ = 0;  // of the run's budget
   std::size_t most_workers_;
   std::size_t held_ = 0;     // bytes of the pieces that wait, before and after
+  std::size_t input_ = 0;    // of them, before
   std::size_t workers_ = 0;  // not at their ends
   bool met_packed_ = false;
   bool reads_ahead_ = false;

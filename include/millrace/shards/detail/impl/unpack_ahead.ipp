@@ -62,6 +62,7 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::take(chunk&& c) {
     o.out.emplace_back(std::move(c));
   } else {
     if (!o.known) o.head.append(c.data.view().substr(0, head_bytes_ - o.head.size()));
+    input_ += c.data.size();
     o.waiting.push_back(std::move(c));
     if (!o.known && (o.head.size() == head_bytes_ || o.whole)) decide(o);
   }
@@ -80,7 +81,10 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::decide(object& o) {
   }
   o.packed = tar::detail::is_compression(kind);
   if (!o.packed) {
-    for (chunk& c : o.waiting) o.out.emplace_back(std::move(c));
+    for (chunk& c : o.waiting) {
+      input_ -= c.data.size();
+      o.out.emplace_back(std::move(c));
+    }
     o.waiting.clear();
     o.finished = o.whole;
     return;
@@ -145,7 +149,8 @@ MILLRACE_INLINE void unpack_ahead::advance() {
 }
 
 MILLRACE_INLINE bool unpack_ahead::wants_input() const noexcept {
-  if (held_ < most_bytes_ || objects_.empty()) return true;
+  // Input alone must not fill the room: then only the first object would be unpacked.
+  if ((held_ < most_bytes_ && input_ < most_bytes_ / 2) || objects_.empty()) return true;
   const object& o = *objects_.back();
   return objects_.size() == 1 && o.out.empty() && (o.waiting.empty() || !o.known) && o.hungry;
 }
@@ -189,6 +194,7 @@ MILLRACE_COROUTINE_BODY task<void> unpack_ahead::work(unpack_ahead& self, object
       piece = std::move(o.waiting.front().data);
       o.waiting.pop_front();
       self.held_ -= piece.size();
+      self.input_ -= piece.size();
     }
     o.told_end = o.told_end || (o.whole && o.waiting.empty());
     unpack_job job(o.unpacker, std::move(piece), o.told_end);
@@ -209,7 +215,10 @@ MILLRACE_COROUTINE_BODY task<void> unpack_ahead::work(unpack_ahead& self, object
   }
   o.finished = true;
   o.unpacker.reset();
-  for (const chunk& c : o.waiting) self.held_ -= c.data.size();
+  for (const chunk& c : o.waiting) {
+    self.held_ -= c.data.size();
+    self.input_ -= c.data.size();
+  }
   o.waiting.clear();
   --self.workers_;
   self.start_workers();
