@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
     for (const mill::host_batch& made : rt.run(std::move(batches))) n += made.size();
     return static_cast<double>(n) * data.per_image();
   });
-  bench::take_turns({&a, &b, &c, &d});
+  bench::take_turns({&a, &b, &c, &d}, 15);
   std::printf("%dx%d, %.0f KB, a random part to %dx%d f16 CHW; %u threads; GB of JPEG\n", width, height,
               data.per_image() * 1e-3, side, side, threads);
   bench::print_table({&a, &b, &c, &d});

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/cuda/nvjpeg.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -26,6 +28,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
+#include "tests/cuda/normalise.hpp"
 #include "tests/cuda/points.hpp"
 #include "tests/cuda/session.hpp"
 
@@ -161,6 +164,39 @@ TEST_CASE("JPEGs that a device does not decode are decoded on the host", "[cuda]
   CHECK(pixels_of(b, work) == wanted(0, 4, of_all()));
 }
 
+TEST_CASE("what nvJPEG decodes is normalised on the GPU, parts, mirrors and all, as on the host", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  testing::virtual_loop loop;
+  const cuda::stream work;
+  const normalise_options how{.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}};
+  for (const std::vector<kind>& kinds : {of_gpu(), of_all()}) {
+    auto there = stream<photo>(photos(6, kinds)) | batch(6) | to_device(cuda::nvjpeg(cuda::stream()));
+    auto here = stream<photo>(photos(6, kinds)) | batch(6) | to_device(host_device());
+    device_batch b = block_on(loop, test::next_of(there));
+    const device_batch twin = block_on(loop, test::next_of(here));
+    std::vector<float> expected(6 * 3 * 8 * 7);
+    const shape dims{6, 3, 8, 7};
+    normalise_images(twin, "image", tensor_view(expected.data(), dtype::f32, dims), how);
+    const std::size_t size = expected.size() * sizeof(float);
+    const cuda::device_memory memory(size, work.on());
+    b.wait(work);
+    test::normalise(b, "image", tensor_view(memory.data(), dtype::f32, dims), work, how);
+    b.release(work);
+    const std::string result = test::read_back(work.get(), memory.data(), size);
+    std::vector<float> got(expected.size());
+    std::memcpy(got.data(), result.data(), size);
+    float most = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) most = std::max(most, std::abs(got[i] - expected[i]));
+#ifdef MILLRACE_TEST_REAL_CUDA
+    CHECK(most < 0.5F);  // nvJPEG's chroma may be another
+#else
+    CHECK(most < 1e-5F);
+#endif
+    CHECK(*std::max_element(expected.begin(), expected.end()) > 1);
+    CHECK(*std::min_element(expected.begin(), expected.end()) < -1);
+  }
+}
+
 TEST_CASE("the host has no pixels of images that the device decodes", "[cuda][nvjpeg]") {
   MILLRACE_CUDA_SESSION();
   testing::virtual_loop loop;
@@ -263,11 +299,7 @@ TEST_CASE("whatever the order of the device's work, pixels are whole", "[cuda][n
   for (std::uint64_t seed = first; seed < first + 30; ++seed) {
     INFO("seed " << seed);
     rng random(seed);
-    fake_cuda::options with;
-    with.seed = seed;
-    with.polls_before_ready = static_cast<int>(random.below(6));
-    with.early_percent = random.below(2) == 0 ? 0 : 20;
-    const test::cuda_session session(with);
+    const test::cuda_session session(test::drawn_options(seed, random));
     testing::virtual_loop loop(seed);
     const cuda::stream work{cuda::device{0}};
     auto source = stream<photo>(photos(20, of_all())) | batch(3) |

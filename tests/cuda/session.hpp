@@ -19,6 +19,10 @@
 #include "tests/threaded_cuda/threaded_cuda.hpp"
 #elif !defined(MILLRACE_TEST_REAL_CUDA)
 #define MILLRACE_FAKE_CUDA 1
+#include <cstdint>
+
+#include <millrace/base/rng.hpp>
+
 #include "tests/fake_cuda/fake_cuda.hpp"
 #endif
 
@@ -42,6 +46,15 @@ class cuda_session {
   }
   std::string unusable() const { return std::string(); }
 };
+
+/// A device that is late with what it says, and early with some of what it does: drawn.
+inline fake_cuda::options drawn_options(std::uint64_t seed, rng& random) {
+  fake_cuda::options with;
+  with.seed = seed;
+  with.polls_before_ready = static_cast<int>(random.below(6));
+  with.early_percent = random.below(2) == 0 ? 0 : 25;
+  return with;
+}
 #elif defined(MILLRACE_TEST_THREADED_CUDA)
 /// The same with the other model. Its seed is MILLRACE_SEED, or always the same.
 class cuda_session {

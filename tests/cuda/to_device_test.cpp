@@ -200,11 +200,7 @@ TEST_CASE("whatever the order of the device's work, no access races and nothing 
   for (std::uint64_t seed = first; seed < first + 150; ++seed) {
     INFO("seed " << seed);
     rng random(seed);
-    fake_cuda::options with;
-    with.seed = seed;
-    with.polls_before_ready = static_cast<int>(random.below(6));
-    with.early_percent = random.below(2) == 0 ? 0 : 20;
-    const test::cuda_session session(with);
+    const test::cuda_session session(test::drawn_options(seed, random));
     testing::virtual_loop loop(seed);
     const cuda::stream copies{cuda::device{0}};
     const cuda::stream one{cuda::device{0}};
@@ -238,11 +234,7 @@ TEST_CASE("dropped in the middle of copies and kernels, nothing is freed too ear
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     INFO("seed " << seed);
     rng random(seed);
-    fake_cuda::options with;
-    with.seed = seed;
-    with.polls_before_ready = static_cast<int>(random.below(5));
-    with.early_percent = random.below(2) == 0 ? 0 : 30;
-    const test::cuda_session session(with);
+    const test::cuda_session session(test::drawn_options(seed, random));
     const cuda::stream training{cuda::device{0}};
     std::deque<device_batch> kept;
     {
