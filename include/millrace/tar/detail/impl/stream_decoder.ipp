@@ -4,7 +4,9 @@
 
 #include <zstd_errors.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -15,6 +17,11 @@
 
 namespace millrace::tar::detail {
 
+/// zlib counts in 32 bits.
+MILLRACE_INLINE ::uInt at_once(std::size_t n) noexcept {
+  return static_cast<::uInt>(std::min<std::size_t>(n, std::numeric_limits<::uInt>::max()));
+}
+
 MILLRACE_INLINE gzip_decoder::gzip_decoder() {
   constexpr int window = 15;
   constexpr int with_gzip_header = 16;
@@ -24,12 +31,12 @@ MILLRACE_INLINE gzip_decoder::gzip_decoder() {
 MILLRACE_INLINE const char* gzip_decoder::step(std::string_view& in, std::span<char>& out) {
   if (complete_) ::inflateReset(&state_);
   state_.next_in = const_cast<::Bytef*>(reinterpret_cast<const ::Bytef*>(in.data()));  // zlib only reads it
-  state_.avail_in = static_cast<::uInt>(in.size());
+  const ::uInt given = state_.avail_in = at_once(in.size());
   state_.next_out = reinterpret_cast<::Bytef*>(out.data());
-  state_.avail_out = static_cast<::uInt>(out.size());
+  const ::uInt room = state_.avail_out = at_once(out.size());
   const int result = ::inflate(&state_, Z_NO_FLUSH);
-  in.remove_prefix(in.size() - state_.avail_in);
-  out = out.last(state_.avail_out);
+  in.remove_prefix(given - state_.avail_in);
+  out = out.subspan(room - state_.avail_out);
   complete_ = result == Z_STREAM_END;
   if (result == Z_MEM_ERROR) throw std::bad_alloc();
   if (result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR) return nullptr;
