@@ -329,6 +329,11 @@ TEST_CASE("of an animation the first frame counts, where its canvas has it; a cu
   CHECK(tensor_of({.height = 20, .width = 20, .crop = crop::center{}}, larger).size() == 1200);
 
   const std::string text(larger.view());
+  std::string damaged = text;
+  const std::size_t pixels = text.find("VP8L") + 8 + 5;  // behind the chunk's head and the size of the frame
+  REQUIRE(pixels < text.size());
+  std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(pixels), 60, '\xff');
+  CHECK(refusal(bytes::copy(damaged)) == "the WebP is corrupt: the first frame of the animation cannot be decoded");
   for (std::size_t length = 12; length < text.size(); ++length) {
     CAPTURE(length);
     REQUIRE_THAT(refusal(bytes::copy(text.substr(0, length))), Catch::Matchers::StartsWith("the WebP"));
