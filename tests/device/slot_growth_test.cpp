@@ -58,7 +58,7 @@ TEST_CASE("slots grow with the batches, and the memory that was too small goes",
     testing::virtual_loop loop;
     const std::vector<std::size_t> sizes{256, 256, 512, 512, 10240, 10240, 256, 300};
     auto stream = copied(sizes, device, {.slots = 2, .slot_bytes = 256 + offsets});
-    CHECK(stream.bounds().back().bytes == 2 * (256 + offsets));
+    CHECK(stream.bounds().back().bytes == 2 * 2 * (256 + offsets));  // on the device, and to copy from
     for (const std::size_t size : sizes) {
       std::deque<device_batch> one;
       block_on(loop, take(stream, one, 1));
@@ -122,18 +122,18 @@ TEST_CASE("slots grow within the budget of the run, and no farther", "[slots][ru
     to_device_options with{.slots = 2, .slot_bytes = 256 + offsets};
     auto pipeline = copied(std::move(sizes), host_device(), with);
     int batches = 0;
-    for (device_batch& b : run(std::move(pipeline), {.budget = 2 * (256 + offsets) + spare})) {
+    for (device_batch& b : run(std::move(pipeline), {.budget = 2 * 2 * (256 + offsets) + spare})) {
       ++batches;
       b.release();
     }
     return batches;
   };
   CHECK(train({256, 256}, 0) == 2);
-  CHECK_THROWS_WITH(train({256, 512}, 2 * 256 - 1),
+  CHECK_THROWS_WITH(train({256, 512}, 2 * 2 * 256 - 1),
                     Contains("a batch of 528 bytes does not fit the device slots of 272 bytes, and the budget leaves"));
-  CHECK(train({256, 512}, 2 * 256) == 2);  // not half as large again, which would be beyond it
-  CHECK_THROWS_AS(train({256, 512, 1024}, 2 * 256), configuration_error);
-  CHECK(train({256, 512, 1024}, 2 * 768) == 3);
+  CHECK(train({256, 512}, 2 * 2 * 256) == 2);  // not half as large again, which would be beyond it
+  CHECK_THROWS_AS(train({256, 512, 1024}, 2 * 2 * 256), configuration_error);
+  CHECK(train({256, 512, 1024}, 2 * 2 * 768) == 3);
 }
 
 TEST_CASE("more items than the first batch had are a larger batch", "[slots]") {

@@ -186,7 +186,7 @@ TEST_CASE("batches of a device are in the bound of their slots, not in that of t
     return numbers(8) | map([](int i) { return numbered(i); }) | batch(2, {.bytes = 1000}) |
            to_device(host_device(), {.slots = 3, .slot_bytes = 64 * KiB});
   };
-  const std::size_t bytes = 1000 + 3 * 64 * KiB;
+  const std::size_t bytes = 1000 + 2 * 3 * 64 * KiB;  // of a slot, and of what it is copied from
   CHECK_THROWS_AS(run(pipeline(), {.budget = bytes - 1}), configuration_error);
   auto r = run(pipeline(), {.budget = bytes});
   int batches = 0;

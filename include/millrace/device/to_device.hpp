@@ -140,6 +140,11 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
   ready.close(failed);
 }
 
+/// What a slot stands for: items are laid out in as much page-locked memory, from where the copy is; the memory of a
+/// host_batch is in the bound of the stage that made it.
+template <class Item>
+inline constexpr std::size_t memories_of_slot = std::is_same_v<Item, host_batch> ? 1 : 2;
+
 template <device D, class Item, class Collate>
 async_generator<device_batch> to_device_stream(async_generator<Item> source, D on, to_device_options with,
                                                cpu_pool::share pool, Collate how) {
@@ -149,8 +154,8 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   if (!pool && ex.runtime() != nullptr) pool = cpu_pool::share(ex.runtime()->pool());
   // Goes after everything that releases slots.
   const std::shared_ptr<kept_slots<D>> kept = slot_store_of(ex).of(on);
-  const slot_ring_user<D> last(
-      std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes, run_budget::of(account)));
+  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes,
+                                                              memories_of_slot<Item>, run_budget::of(account)));
   slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
   using stager_type = batch_stager<D, Collate>;
   auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));
@@ -214,7 +219,7 @@ class to_device_stage : public detail::library_stage {
     return stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
                                                                            std::move(pool_), std::move(how_)))
         .named("to_device", "raise its .slots")
-        .bounded(with_.slots, with_.slots * with_.slot_bytes);
+        .bounded(with_.slots, detail::memories_of_slot<Item> * with_.slots * with_.slot_bytes);
   }
 
   D device_;
@@ -247,8 +252,9 @@ class to_device_stage : public detail::library_stage {
 /// next use. Other batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else
 /// on the runtime's (on a bare loop on its thread: about 10 GB/s).
 ///
-/// Bound: `slots` batches, slots x slot_bytes on the device and as much page-locked host memory; one more item or
-/// host_batch waits for a slot.
+/// Bound: `slots` batches: slots x slot_bytes on the device and, of items, as much page-locked host memory, both in the
+/// run's budget, also when they grow; one more item or host_batch waits for a slot. The memory of a host_batch is that
+/// of the stage that made it; the first two or three that are not page-locked are copied, beyond the bound.
 ///
 /// Cancellation and the end: dropping the stage, mid-copy too, waits for nothing. Its slots are left to the runtime (on
 /// a bare loop to the loop), which waits for the device before it frees them, at its own end. Batches that the consumer

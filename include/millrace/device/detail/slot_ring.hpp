@@ -27,12 +27,14 @@ namespace millrace::detail {
 template <device D>
 class slot_ring final : public slot_ring_base {
  public:
-  /// `budget`: of the run; null where there is none.
+  /// `budget`: of the run; null where there is none. `memories`: how often it pays for a slot, 2 where as much host
+  /// memory goes with it.
   slot_ring(const D& on, std::shared_ptr<kept_slots<D>> kept, std::size_t slots, std::size_t slot_bytes,
-            run_budget* budget)
+            std::size_t memories, run_budget* budget)
       : device_(on),
         kept_(std::move(kept)),
         slot_bytes_(slot_bytes),
+        memories_(memories),
         budget_(budget),
         slots_(slots),
         held_(slots, false),
@@ -258,7 +260,7 @@ class slot_ring final : public slot_ring_base {
   void grow(std::size_t n) {
     const std::size_t half_as_much_again = slot_bytes_ + slot_bytes_ / 2;
     for (const std::size_t size : {n < half_as_much_again ? half_as_much_again : n, n}) {
-      const std::size_t more = (size - slot_bytes_) * slots_.size();
+      const std::size_t more = (size - slot_bytes_) * slots_.size() * memories_;
       if (budget_ != nullptr && !budget_->take(more)) continue;
       slot_bytes_ = size;
       return;
@@ -292,6 +294,7 @@ class slot_ring final : public slot_ring_base {
   D device_;
   const std::shared_ptr<kept_slots<D>> kept_;
   std::size_t slot_bytes_;  // of the slots that get memory from now on
+  const std::size_t memories_;
   run_budget* const budget_;
   std::vector<slot> slots_;
   release_bell bell_;
