@@ -4,16 +4,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <millrace/feed/check_ranks.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/loader/runtime.hpp>
 
 #include "tests/feed/epochs_data.hpp"
+#include "tests/feed/rank_threads.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -105,7 +108,50 @@ TEST_CASE("a state inside a document is refused where it would not hold", "[pack
   other.end = 2;
   CHECK_THROWS_WITH(trained(rt, data, options, 16, other), Contains("pack()"));
   CHECK_THROWS_WITH(rt.run(data.open(options) | batch(4)), Contains("pack()"));
-  epochs_options two = alone;
-  two.rank = {.index = 0, .world_size = 2};
-  CHECK_THROWS_AS(trained(rt, data, two, 16, {}), usage_error);
+}
+
+TEST_CASE("of several ranks each goes on from its own state, wherever in its documents that is", "[pack][resume]") {
+  const dataset data(shards, 300);
+  runtime rt;
+  const std::size_t length = GENERATE(5u, 40u);
+  pack_options how;
+  if (GENERATE(false, true)) how.end = -7;
+  std::vector<std::string> ends;  // a state of each rank, in the middle of its training
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    epochs_options options = alone;
+    options.rank = {.index = r, .world_size = 3};
+    const training whole = trained(rt, data, options, length, how);
+    REQUIRE(whole.batches.size() >= 3);
+    std::size_t inside = 0;
+    for (std::size_t n = 0; n < whole.states.size(); ++n) {
+      INFO("rank " << r << " behind batch " << n << ": " << whole.states[n]);
+      inside += whole.states[n].find("\"taken\":0") == std::string::npos;
+      options.resume = whole.states[n];
+      const training rest = trained(rt, data, options, length, how);
+      CHECK(rest.batches == behind(whole.batches, n));
+      CHECK(rest.states == behind(whole.states, n));
+    }
+    CHECK(inside > whole.states.size() / 2);
+    ends.push_back(whole.states[whole.states.size() / 2]);
+  }
+
+  const auto with = [](std::uint32_t index, std::uint32_t world, const std::string& state) {
+    epochs_options options = alone;
+    options.rank = {.index = index, .world_size = world};
+    options.resume = state;
+    return options;
+  };
+  CHECK_THROWS_WITH(trained(rt, data, with(1, 3, ends[0]), length, how),
+                    Contains("the state is that of rank 0 of 3 behind pack(), and this is rank 1 of 3"));
+  CHECK_THROWS_WITH(trained(rt, data, with(0, 2, ends[0]), length, how), Contains("each goes on from its own"));
+  CHECK_THROWS_WITH(rt.run(data.open(with(0, 3, ends[0])) | batch(4)), Contains("pack()"));
+  // They agree to that, and not to one of them without.
+  const auto told = [&](const std::string& last) {
+    test::thread_sum sum(3);
+    return test::on_ranks(3, [&](std::size_t r) {
+      check_ranks(std::ref(sum), with(static_cast<std::uint32_t>(r), 3, r == 2 ? last : ends[r]), *data.indexes);
+    });
+  };
+  CHECK(told(ends[2]) == std::vector<std::string>(3));
+  CHECK_THAT(told("")[0], Contains("the digest of .resume"));
 }

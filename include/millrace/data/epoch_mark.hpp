@@ -26,7 +26,9 @@ class epoch_mark {
   /// Batches of a window of bucket_by_length() that were taken; the window begins at `next`. On the first sample behind
   /// a resume: that were taken before.
   std::uint32_t taken = 0;
-  std::uint32_t window = 0;  ///< what tells those windows from others; 0: not inside one
+  /// What tells those windows from others; 0: not inside one. Odd: of all ranks together. Even: what `taken` counts is
+  /// this rank's own, tokens of its share of a step (pack()).
+  std::uint32_t window = 0;
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch

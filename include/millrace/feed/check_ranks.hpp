@@ -38,7 +38,8 @@ class rank_setting {
 void check_ranks(const sum_over_ranks& sum, const rank& mine, std::span<const rank_setting> settings);
 
 /// The same for what decides the order of epochs() and its batches: seed, epochs, index, size of batches and how many
-/// of an epoch are taken, tracks, slice and the state that is gone on from.
+/// of an epoch are taken, tracks, slice and the state that is gone on from (behind pack(), where ranks have their own:
+/// that each has one).
 void check_ranks(const sum_over_ranks& sum, const epochs_options& options, const index_set& indexes);
 
 }  // namespace millrace

@@ -21,7 +21,8 @@ class window_state;
 
 /// Where a training stands in the canonical order: one number, the position that all ranks together have reached in the
 /// epoch, and beside it what fixes the order, so that another one is not taken for it. What pipeline_run::state()
-/// writes and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it.
+/// writes and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it,
+/// except where `world_size` is not 0.
 class epoch_state {
  public:
   static constexpr std::uint64_t version = 1;
@@ -34,10 +35,13 @@ class epoch_state {
   hash128 index;  ///< index_set::digest()
   /// Of a mix of data sets: what makes it, in words of its own. Left out of the text where there is one data set.
   std::string mix;
-  /// Batches that were taken of the window of bucket_by_length() that begins here, and what tells that window from
-  /// others. Left out of the text where there are none.
+  /// Batches that were taken of the window of bucket_by_length() that begins here, or tokens of the documents that
+  /// pack() had from here, and what tells that window from others. Left out of the text where there are none.
   std::uint64_t taken = 0;
   std::uint64_t window = 0;
+  /// Of several ranks behind pack(): whose state this is, for that rank of as many alone. Left out where it is of all.
+  std::uint64_t rank = 0;
+  std::uint64_t world_size = 0;
   /// Samples that could not be had before here, of the rank that wrote the state, by the numbers of their shards: of
   /// those that lost most. Left out of the text where there are none.
   std::map<std::uint64_t, std::uint64_t> holes;
@@ -73,7 +77,8 @@ inline std::string epoch_state::text() const {
   return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
          member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
          index.text() + '"' + (mix.empty() ? std::string() : ",\"mix\":\"" + mix + '"') +
-         (taken == 0 ? std::string() : member("taken", taken) + member("window", window)) +
+         (taken == 0 && world_size == 0 ? std::string() : member("taken", taken) + member("window", window)) +
+         (world_size == 0 ? std::string() : member("rank", rank) + member("world_size", world_size)) +
          holes_text() + '}';
 }
 
@@ -130,6 +135,11 @@ inline epoch_state epoch_state::parse(std::string_view text) {
     out.taken = number("taken");
     out.window = number("window");
     if (out.taken > UINT32_MAX) fail("\"taken\" of the state is no number of batches");
+  }
+  if (json->find("world_size")) {
+    out.rank = number("rank");
+    out.world_size = number("world_size");
+    if (out.rank >= out.world_size) fail("\"rank\" of the state is none of its \"world_size\"");
   }
   const std::optional<std::string_view> lost = json->find("holes");
   if (lost && !out.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");

@@ -87,8 +87,8 @@ namespace detail {
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_documents(async_generator<token_batch> in, packer into);
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_marked(async_generator<token_document> in, packer into,
                                                                 bool ends, std::size_t length);
-/// epoch_mark::window behind sequences that end inside a document.
-constexpr std::uint32_t pack_window(bool ends) noexcept { return ends ? 0x7061636b : 0x7061636a; }
+/// epoch_mark::window behind sequences: even, as each rank holds a rest of its own.
+constexpr std::uint32_t pack_window(bool ends) noexcept { return ends ? 0x7061636c : 0x7061636a; }
 
 }  // namespace detail
 
@@ -113,11 +113,12 @@ class pack_stage : public detail::library_stage {
 ///     epochs(...) | map_concurrent([](sample s) { return token_document(encode(s["txt"]), s.mark); })
 ///                 | pack(2048) | batch(16) | to_device(copies)
 ///
-/// Of documents of epochs(), with one rank, pipeline_run::state() holds behind every sequence: it is where the document
-/// begins in which the sequence ends, and how many of its tokens were taken, so it has no tokens in it. A resume reads
-/// that document again, and goes on with the very next sequence; it must have the same length and `.end`. With several
-/// ranks, which hold rests of their own, state() refuses. Of lines, keep what save() of a packer of your own gives,
-/// and begin with `.rest`.
+/// Of documents of epochs(), pipeline_run::state() holds behind every sequence: it is where the document begins in
+/// which the sequence ends, and how many of its tokens were taken, so it has no tokens in it. A resume reads that
+/// document again, and goes on with the very next sequence; it must have the same length and `.end`. With several
+/// ranks, which hold rests of their own, each keeps its own state() and goes on from that, as the same rank of as many
+/// with the same epochs_options::batch, whose documents (at most) are read again. Of lines, keep what save() of a
+/// packer of your own gives, and begin with `.rest`.
 ///
 /// Holds one batch of tokens and less than one sequence. Throws as packer does, at once; in the pipeline,
 /// configuration_error where a state has taken more of a document than there is.

@@ -100,55 +100,84 @@ MILLRACE_COROUTINE_BODY async_generator<packed_sequence> pack_documents(async_ge
   if (rest) co_yield give(*rest);
 }
 
-/// Which documents the tokens are of that a packer holds, and so where the training stands behind what it gives.
+/// Which documents the tokens are of that a packer holds, and so where the training stands behind what it gives: before
+/// the step of the document that was begun last, with so many of the tokens taken that this rank has in that step. With
+/// one rank every document is a step.
 class packed_places {
  public:
   explicit packed_places(bool ends) noexcept : window_(pack_window(ends)) {}
 
-  /// The next document: `count` tokens that a packer took, after `taken` that it left out.
-  void add(const epoch_mark& mark, std::size_t count, std::size_t taken) {
-    added_ += count;
-    documents_.emplace_back(mark, added_, taken + count);
+  /// The next document, which has `size` tokens: how many of them have been given before a resume.
+  std::size_t add(const epoch_mark& mark, std::size_t size) {
+    if (!began_ || mark.epoch != step_.epoch || mark.from != step_.from) {
+      if (left_out_ != 0) too_many();
+      began_ = true;
+      step_ = mark;
+      before_ = 0;
+      left_out_ = mark.taken;
+    }
+    const std::size_t taken = std::min<std::size_t>(left_out_, size);
+    left_out_ -= taken;
+    added_ += size - taken;
+    documents_.emplace_back(mark, added_, size, before_);
+    before_ += size;
+    return taken;
   }
   /// That of a sequence of the next `count` tokens.
   epoch_mark give(std::size_t count) {
     given_ += count;
     while (!documents_.empty() && documents_.front().end <= given_) {
-      last_ = documents_.front().mark;
+      last_ = documents_.front();
       documents_.pop_front();
     }
     const bool inside = !documents_.empty() && documents_.front().taken(given_) != 0;
-    epoch_mark mark = inside ? documents_.front().mark : last_;
+    const place& at = inside ? documents_.front() : last_;
+    epoch_mark mark = at.mark;
     if (!mark.known) return mark;
+    const bool placed = mark.next != 0;  // else it has no place that a state could name
     mark.taken = 0;
-    // Each rank holds a rest of its own: of several, no place is that of all.
-    const bool alone = mark.padding || (mark.from == mark.position && mark.next == mark.position + 1);
-    mark.whole = mark.whole && alone;
-    if (!inside) return mark;
+    mark.window = placed || inside ? window_ : 0;
+    mark.whole = mark.whole && placed;
+    if (!inside && (mark.whole || !placed)) return mark;
+    mark.whole = placed;
     mark.position = mark.next = mark.from;
     mark.last = false;
-    mark.taken = static_cast<std::uint32_t>(documents_.front().taken(given_));
-    mark.window = window_;
+    mark.taken = static_cast<std::uint32_t>(at.before + at.taken(given_));
     return mark;
   }
-  epoch_mark finish() { return give(static_cast<std::size_t>(added_ - given_)); }
+  epoch_mark finish() {
+    if (left_out_ != 0) too_many();
+    return give(static_cast<std::size_t>(added_ - given_));
+  }
 
  private:
   struct place {
-    place(const epoch_mark& m, std::uint64_t e, std::size_t n) noexcept : mark(m), end(e), size(n) {}
+    place() noexcept = default;
+    place(const epoch_mark& m, std::uint64_t e, std::size_t n, std::size_t b) noexcept
+        : mark(m), end(e), size(n), before(b) {}
     epoch_mark mark;
-    std::uint64_t end;  // of all tokens that came
-    std::size_t size;   // with those that were taken before a resume
+    std::uint64_t end = 0;   // of all tokens that came
+    std::size_t size = 0;    // with those that were taken before a resume
+    std::size_t before = 0;  // tokens of its step before it
     std::uint64_t taken(std::uint64_t given) const noexcept {
-      const std::uint64_t left = end - given;
+      const std::uint64_t left = end - std::min(given, end);
       return left >= size ? 0 : size - left;
     }
   };
 
+  [[noreturn]] void too_many() const {
+    throw configuration_error("resume: the state has taken " + std::to_string(step_.taken) +
+                              " tokens where there are " + std::to_string(before_));
+  }
+
   std::uint32_t window_;
   std::deque<place> documents_;
   std::uint64_t added_ = 0, given_ = 0;
-  epoch_mark last_;
+  place last_;
+  epoch_mark step_;  // of the first document of the step
+  bool began_ = false;
+  std::size_t before_ = 0;    // tokens of the step so far
+  std::size_t left_out_ = 0;  // of the step's tokens that are still to come
 };
 
 MILLRACE_COROUTINE_BODY async_generator<packed_sequence> pack_marked(async_generator<token_document> in, packer into,
@@ -161,14 +190,8 @@ MILLRACE_COROUTINE_BODY async_generator<packed_sequence> pack_marked(async_gener
     }
     std::optional<token_document> d = co_await in.next();
     if (!d) break;
-    const std::size_t taken = d->mark.taken;  // before a resume
     const std::size_t whole = d->tokens.empty() ? 0 : d->tokens.size() + (ends ? 1 : 0);
-    if (taken > whole) {
-      throw configuration_error("resume: the state has taken " + std::to_string(taken) +
-                                " tokens of a document that has " + std::to_string(whole));
-    }
-    into.add(d->tokens, taken);
-    places.add(d->mark, whole - taken, taken);
+    into.add(d->tokens, places.add(d->mark, whole));
   }
   std::optional<packed_sequence> rest = into.finish();
   if (rest) {

@@ -32,6 +32,9 @@ MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) 
     now.position = over ? 0 : delivered.next;
     now.taken = delivered.window == 0 ? 0 : delivered.taken;
     now.window = delivered.window == 0 ? 0 : state_window(delivered.window, batch_, world_);
+    const bool own = delivered.window != 0 && delivered.window % 2 == 0 && world_ > 1;
+    now.rank = own ? options_.rank.index : 0;
+    now.world_size = own ? world_ : 0;
     losses_->write(now);
   }
   return now.text();

@@ -42,7 +42,8 @@ MILLRACE_INLINE std::uint64_t state_window(std::uint32_t window, std::uint64_t b
 
 MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t window, std::uint64_t batch,
                                         std::uint64_t world) {
-  if (saved.taken == 0 || (window != 0 && saved.window == state_window(window, batch, world))) return;
+  if (saved.taken == 0 && saved.world_size == 0) return;
+  if (window != 0 && saved.window == state_window(window, batch, world)) return;
   throw configuration_error("resume: the state is " + std::to_string(saved.taken) +
                             " batches into a window of bucket_by_length(), or tokens into a document of pack(): it "
                             "goes on with the same options of that stage, the same epochs_options::batch and the "
@@ -178,6 +179,12 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uin
     throw configuration_error("resume: the state is in epoch " + std::to_string(saved.epoch) +
                               ", which is not one of this training");
   }
+  if (saved.world_size != 0 && (saved.rank != options.rank.index || saved.world_size != options.rank.world_size)) {
+    throw configuration_error("resume: the state is that of rank " + std::to_string(saved.rank) + " of " +
+                              std::to_string(saved.world_size) + " behind pack(), and this is rank " +
+                              std::to_string(options.rank.index) + " of " + std::to_string(options.rank.world_size) +
+                              ": each goes on from its own");
+  }
   if (saved.position >= samples) {
     throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
                               " of an epoch of " + std::to_string(samples));
@@ -186,8 +193,10 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uin
   begin.position = saved.position;
   begin.taken = saved.taken;
   begin.window = saved.window;
+  begin.rank = saved.rank;
+  begin.world_size = saved.world_size;
   // The losses of a rank are in its own state; where all go on from one, one of them takes them over.
-  if (options.rank.index != 0 || saved.index != begin.index) return;
+  if ((options.rank.index != 0 && saved.world_size == 0) || saved.index != begin.index) return;
   std::vector<std::string> names;
   for (std::uint64_t i = 0; i < shards(); ++i) names.push_back(shown(i));
   if (!saved.holes.empty() && saved.holes.rbegin()->first >= names.size()) {
