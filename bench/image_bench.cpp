@@ -114,10 +114,12 @@ class bare_work {
     auto left = static_cast<JDIMENSION>(box.left);
     jpeg_.start(JCS_EXT_RGBX);
     jpeg_decompress_struct& state = jpeg_.state();
-    line_.resize(std::size_t(width) * 4);
+    // Not where libjpeg-turbo would write past the caches: see image_decoder.
+    line_.resize(std::size_t(width) * 4 + 64);
+    std::uint8_t* const line = line_.data() + 40 - reinterpret_cast<std::uintptr_t>(line_.data()) % 32;
     std::size_t skipped = left;
     if (whole_) {
-      for (JDIMENSION y = 0; y < top; ++y) jpeg_.read(line_.data());
+      for (JDIMENSION y = 0; y < top; ++y) jpeg_.read(line);
     } else {
       const JDIMENSION first = left < 2 ? 0 : left - 2;
       JDIMENSION columns = std::min(JDIMENSION(width), left + static_cast<JDIMENSION>(g.columns) + 2) - first;
@@ -129,12 +131,12 @@ class bare_work {
     }
     resizer_.begin(g);
     for (int y = 0; y < g.rows; ++y) {
-      jpeg_.read(line_.data());
-      resizer_.put_row(y, line_.data() + skipped * 4);
+      jpeg_.read(line);
+      resizer_.put_row(y, line + skipped * 4);
     }
     resizer_.run();
     if (whole_) {
-      while (state.output_scanline < state.output_height) jpeg_.read(line_.data());
+      while (state.output_scanline < state.output_height) jpeg_.read(line);
       jpeg_.finish();
     } else {
       jpeg_.abandon();

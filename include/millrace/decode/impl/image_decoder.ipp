@@ -73,11 +73,22 @@ struct image_decoder::workspace {
     return *source;
   }
 
+  /// Where a source writes rows of so many pixels, four bytes each, and they are read from. Aligned to no more than 8
+  /// bytes: what is aligned to its vectors libjpeg-turbo writes past the caches.
+  std::uint8_t* line(int pixels) {
+    constexpr std::size_t vector_bytes = 32;
+    line_.resize(static_cast<std::size_t>(pixels) * 4 + 2 * vector_bytes);
+    const std::size_t beyond = reinterpret_cast<std::uintptr_t>(line_.data()) % vector_bytes;
+    return line_.data() + (vector_bytes - beyond) + 8;
+  }
+
   std::array<std::unique_ptr<detail::image_source>, 3> sources;  // made when first needed
   detail::resizer resizer;
-  std::vector<std::uint8_t> line;
   std::vector<std::uint8_t> turned;
   std::unique_ptr<workspace> next;
+
+ private:
+  std::vector<std::uint8_t> line_;
 };
 
 struct image_decoder::shared {
@@ -210,10 +221,10 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
   g.height = rows;
   g.filter = options_.filter;
   r.begin(g);
-  w.line.resize(static_cast<std::size_t>(pixels) * 4);
+  std::uint8_t* const line = w.line(pixels);
   for (int y = 0; y < g.rows; ++y) {
-    source.read_row(w.line.data());
-    r.put_row(y, w.line.data() + static_cast<std::size_t>(wanted.left - first) * 4);
+    source.read_row(line);
+    r.put_row(y, line + static_cast<std::size_t>(wanted.left - first) * 4);
   }
   r.run();
 
@@ -228,10 +239,10 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
         continue;
       }
       // A row of the upright image is a column of the stored one.
-      std::uint8_t* const line = w.turned.data() + static_cast<std::size_t>(c) * out_width;
-      channels[c] = line;
+      std::uint8_t* const column = w.turned.data() + static_cast<std::size_t>(c) * out_width;
+      channels[c] = column;
       const std::size_t x = turn.mirrored_x ? out_height - 1 - y : y;
-      for (std::size_t i = 0; i < out_width; ++i) line[i] = r.row(c, turn.mirrored_y ? out_width - 1 - i : i)[x];
+      for (std::size_t i = 0; i < out_width; ++i) column[i] = r.row(c, turn.mirrored_y ? out_width - 1 - i : i)[x];
     }
     shared_->writer.write(tensor, out_width, out_height, y, channels,
                           taken.flipped != (!turn.transposed && turn.mirrored_x));
@@ -248,14 +259,14 @@ MILLRACE_INLINE image image_decoder::copy(detail::image_source& source, workspac
   int first = 0;
   int pixels = 0;
   source.begin(1, {0, 0, source.width, source.height}, first, pixels);
-  w.line.resize(static_cast<std::size_t>(pixels) * 4);
+  std::uint8_t* const line = w.line(pixels);
   for (std::size_t y = 0; y < rows; ++y) {
-    source.read_row(w.line.data());
+    source.read_row(line);
     const std::size_t to_y = turn.mirrored_y ? rows - 1 - y : y;
     for (std::size_t x = 0; x < columns; ++x) {
       const std::size_t to_x = turn.mirrored_x ? columns - 1 - x : x;
       const std::size_t to = turn.transposed ? to_x * width + to_y : to_y * width + to_x;
-      std::memcpy(out.pixels.data() + to * 3, w.line.data() + x * 4, 3);
+      std::memcpy(out.pixels.data() + to * 3, line + x * 4, 3);
     }
   }
   return out;
