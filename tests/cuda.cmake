@@ -11,10 +11,10 @@
 # Decoding by nvJPEG needs its header, and libjpeg-turbo, which stands in for its library beside the models.
 millrace_missing_of(without_nvjpeg nvjpeg jpeg)
 if(without_nvjpeg)
-  list(FILTER sources_cuda EXCLUDE REGEX "/nvjpeg_test\\.cpp$")
+  list(FILTER sources_cuda EXCLUDE REGEX "/(nvjpeg|resident_images)_test\\.cpp$")
   set(nvjpeg_libraries "")
   foreach(component IN LISTS without_nvjpeg)
-    message(STATUS "tests/cuda/nvjpeg_test.cpp is in no binary: ${millrace_${component}_WHY}")
+    message(STATUS "tests/cuda/nvjpeg_test.cpp and resident_images_test.cpp are in no binary: ${millrace_${component}_WHY}")
   endforeach()
 else()
   set(nvjpeg_libraries "millrace::jpeg")

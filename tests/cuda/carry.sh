@@ -33,10 +33,10 @@ build() {
 
   for test in "$source"/tests/cuda/*_test.cpp; do
     if grep -qE '#include .*(fake|threaded)_cuda/' "$test"; then continue; fi  # steers a model
-    if [ "$(basename "$test")" = nvjpeg_test.cpp ]; then
+    if grep -q '#include <millrace/cuda/nvjpeg.hpp>' "$test"; then
       library=$(compgen -G "$nvjpeg/lib*/libnvjpeg.so.*" | head -n 1) || true
       if [ -z "$library" ] || [ ! -f "$nvjpeg/include/nvjpeg.h" ]; then
-        echo "without nvjpeg_test.cpp: no nvJPEG in $nvjpeg (NVJPEG_HOME)"
+        echo "without $(basename "$test"): no nvJPEG in $nvjpeg (NVJPEG_HOME)"
         continue
       fi
       decoders=(-ljpeg -lzimg "$library")

@@ -6,9 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,8 +14,6 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/cuda/device_memory.hpp>
-#include <millrace/data/origin.hpp>
-#include <millrace/data/shard.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/write_image.hpp>
 #include <millrace/device/host_device.hpp>
@@ -27,107 +23,16 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "examples/common/encode_jpeg.hpp"
 #include "tests/cuda/normalise.hpp"
+#include "tests/cuda/photos.hpp"
 #include "tests/cuda/points.hpp"
 #include "tests/cuda/session.hpp"
 
 using namespace millrace;
+using namespace millrace::test;
 using Catch::Matchers::Contains;
 
 // JPEGs that are decoded behind their batch's copy: by nvJPEG, and on the host what it does not take.
-namespace {
-
-/// The kinds that nvJPEG takes, and those that it does not.
-enum class kind { plain, full, progressive, grey, cmyk, turned };
-constexpr kind taken[] = {kind::plain, kind::full, kind::progressive};
-constexpr kind all_kinds[] = {kind::plain, kind::grey, kind::full, kind::cmyk, kind::turned, kind::progressive};
-
-std::string file_of(kind k, int number) {
-  const int height = 17 + number % 7;
-  const int width = 24 + number % 5;
-  const int channels = k == kind::grey ? 1 : k == kind::cmyk ? 4 : 3;
-  std::vector<std::uint8_t> pixels;
-  for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width * channels; ++x) pixels.push_back(static_cast<std::uint8_t>(x * 3 + y * 5 + number * 40));
-  }
-  examples::jpeg_kind how;
-  how.channels = channels;
-  how.subsampled = k != kind::full;
-  how.progressive = k == kind::progressive;
-  std::string file = examples::encode_jpeg(pixels, width, height, how);
-  if (k == kind::turned) {  // EXIF's orientation 3: upside down
-    const std::string head("\xff\xe1\0\x22", 4);
-    const std::string exif("Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x03\0\0\0\0\0\0", 32);
-    file.insert(2, head + exif);
-  }
-  return file;
-}
-
-const image_decoder& decoder() {
-  static const image_decoder made({.height = 8, .width = 8});
-  return made;
-}
-
-class photo {
- public:
-  photo(int i, kind k) : number(i), image(decoder().undecoded(bytes::copy(file_of(k, i)))) {}
-  int number;
-  undecoded_image image;
-};
-
-void collate(const photo& p, sample_writer& out) {
-  out.key("p" + std::to_string(p.number));
-  static const auto tar = std::make_shared<const shard>("s3://photos/one.tar");
-  out.tag(origin(tar, 0, static_cast<std::uint64_t>(p.number)));
-  out.write("number", static_cast<std::int64_t>(p.number));
-  write_image(out, "image", p.image, image_box(1, 2, p.image.width - 3, p.image.height - 0.5), p.number % 2 == 1);
-}
-
-async_generator<photo> photos(int n, std::vector<kind> kinds) {
-  for (int i = 0; i < n; ++i) {
-    photo p(i, kinds[static_cast<std::size_t>(i) % kinds.size()]);
-    co_yield give(p);
-  }
-}
-std::vector<kind> of_gpu() { return {std::begin(taken), std::end(taken)}; }
-std::vector<kind> of_all() { return {std::begin(all_kinds), std::end(all_kinds)}; }
-
-/// The pixels of a batch as they are on the GPU; the batch is let go.
-std::string pixels_of(device_batch& b, const cuda::stream& work) {
-  b.wait(work);
-  const tensor_view pixels = b.field("image");
-  std::string got = test::read_back(work.get(), pixels.data(), pixels.bytes());
-  b.release(work);
-  return got;
-}
-
-/// Those that the host makes of photos from `begin` to before `end`.
-std::string wanted(int begin, int end, const std::vector<kind>& kinds) {
-  std::string all;
-  for (int i = begin; i < end; ++i) {
-    const image one = decoder().whole(bytes::copy(file_of(kinds[static_cast<std::size_t>(i) % kinds.size()], i)));
-    all.append(reinterpret_cast<const char*>(one.pixels.data()), one.pixels.size());
-  }
-  return all;
-}
-
-/// Whether they are the same: to the bit on the models, on average by nvJPEG itself.
-bool alike(const std::string& got, const std::string& expected) {
-  if (got.size() != expected.size()) return false;
-#ifdef MILLRACE_TEST_REAL_CUDA
-  std::size_t sum = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    sum += static_cast<std::size_t>(
-        std::abs(static_cast<unsigned char>(got[i]) - static_cast<unsigned char>(expected[i])));
-  }
-  return sum <= got.size() * 3;
-#else
-  return got == expected;
-#endif
-}
-
-}  // namespace
 
 TEST_CASE("a batch of JPEGs becomes pixels on the GPU, the last one too", "[cuda][nvjpeg]") {
   MILLRACE_CUDA_SESSION();

@@ -254,6 +254,15 @@ void world::enqueue(stream& s, operation op, const char* what) {
   s.queue.push_back(std::move(op));
 }
 
+bool world::pending_write(const place& p, std::size_t n) const {
+  const auto begin = static_cast<std::size_t>(p.bytes - p.in->bytes);
+  for (const access& a : p.in->accesses) {
+    const bool apart = a.offset + a.size <= begin || begin + n <= a.offset;
+    if (a.write && !apart && !host.covers(a.stream, a.seq)) return true;
+  }
+  return false;
+}
+
 cudaError_t world::enqueue_copy(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, stream& s) {
   operation op;
   op.kind = operation::copy;
@@ -273,7 +282,7 @@ cudaError_t world::enqueue_copy(void* to, const void* from, std::size_t n, cudaM
     ++pageable_copies;
     op.snapshot.assign(op.from.bytes, n);
     op.from.bytes = nullptr;
-  } else if (!from_device) {
+  } else if (!from_device && !pending_write(op.from, n)) {
     op.source_hash = hash(op.from.bytes, n);
     op.hashed = true;
   }

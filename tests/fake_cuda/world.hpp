@@ -171,6 +171,8 @@ class world {
     bool sticky;
   };
   void note_use(stream& s, const place& p, std::size_t n, bool write, const char* what);
+  /// Whether enqueued work writes there, as far as the host knows: then it is not the host that changes it.
+  bool pending_write(const place& p, std::size_t n) const;
   void advance(stream& s);
   void run(operation& op);
   stream* by_id(int id);

@@ -28,6 +28,9 @@ namespace millrace::cuda {
 class error : public millrace::error {
  public:
   error(cudaError_t code, const char* call) : millrace::error(text(code, call)), code_(code), call_(call) {}
+  /// `what_for` ends the message: "…, 2); 64 MiB for …".
+  error(cudaError_t code, const char* call, const std::string& what_for)
+      : millrace::error(text(code, call) + "; " + what_for), code_(code), call_(call) {}
 
   cudaError_t code() const noexcept { return code_; }
   /// The runtime function that returned the code.

@@ -173,14 +173,16 @@ class MILLRACE_CUDA_DEFAULT_STREAM nvjpeg : public stream_device {
       : stream_device(std::move(copies)),
         library_(std::make_shared<detail::nvjpeg_library>(stream_device::copies().on(), backend)) {}
 
-  /// For to_device(): enqueues what it can, and marks the images that these are as taken.
+  /// For to_device(): enqueues what it can of the images that are not taken yet, and marks these.
   void decode(std::vector<millrace::detail::image_to_decode>& images, decoding& with) const {
     std::vector<const unsigned char*> files;
     std::vector<std::size_t> sizes;
     std::vector<nvjpegImage_t> to;
+    std::vector<millrace::detail::image_to_decode*> mine;
     for (millrace::detail::image_to_decode& i : images) {
-      i.taken = takes(*i.image);
-      if (!i.taken) continue;
+      if (i.taken || !takes(*i.image)) continue;
+      i.taken = true;
+      mine.push_back(&i);
       files.push_back(reinterpret_cast<const unsigned char*>(i.image->data.data()));
       sizes.push_back(i.image->data.size());
       nvjpegImage_t place = {};
@@ -192,7 +194,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM nvjpeg : public stream_device {
     const device_guard current(copies().on());
     if (!with) with = decoding(library_);
     if (with.decode(files, sizes, to, copies().get())) return;
-    for (millrace::detail::image_to_decode& i : images) i.taken = false;
+    for (millrace::detail::image_to_decode* const i : mine) i->taken = false;
   }
 
  private:

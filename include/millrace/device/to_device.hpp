@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -140,6 +141,15 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
   ready.close(failed);
 }
 
+/// What a device that keeps images has to say once, in the runtime's log.
+template <device D>
+void say_remark([[maybe_unused]] const executor& ex, [[maybe_unused]] const D& on) {
+  if constexpr (requires { on.remark(); }) {
+    const std::string line = on.remark();
+    if (!line.empty()) say(ex, line);
+  }
+}
+
 /// What a slot stands for: items are laid out in as much page-locked memory, from where the copy is; the memory of a
 /// host_batch is in the bound of the stage that made it.
 template <class Item>
@@ -167,6 +177,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
     patience.asked(ready.size() == 0);
     auto batch = co_await ready.receive();
     patience.asked(false);
+    say_remark(ex, on);
     if (!batch) co_return;
     co_yield give(*batch);
   }
@@ -216,10 +227,15 @@ class to_device_stage : public detail::library_stage {
   }
   template <class Item>
   stream<device_batch> made_of(async_generator<Item> source) {
-    return stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
-                                                                           std::move(pool_), std::move(how_)))
-        .named("to_device", "raise its .slots")
-        .bounded(with_.slots, detail::memories_of_slot<Item> * with_.slots * with_.slot_bytes);
+    std::size_t kept = 0;
+    if constexpr (requires { device_.keeps(); }) kept = device_.keeps();
+    stream<device_batch> made =
+        stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
+                                                                        std::move(pool_), std::move(how_)))
+            .named("to_device", "raise its .slots")
+            .bounded(with_.slots, detail::memories_of_slot<Item> * with_.slots * with_.slot_bytes);
+    if (kept == 0) return made;
+    return std::move(made).bounded("resident images", 0, kept);
   }
 
   D device_;
@@ -246,7 +262,8 @@ class to_device_stage : public detail::library_stage {
 /// counts while the training thread waits, not while it is busy.)
 ///
 /// Images that are decoded only here (undecoded_image): they are so behind the copy of their batch, on the GPU where
-/// `target` is a cuda::nvjpeg, else on the host, by the same pool; one batch at a time.
+/// `target` is a cuda::nvjpeg, else on the host, by the same pool; one batch at a time. A cuda::resident_images keeps
+/// them, within its bytes, which are in the run's budget as slots are, and decodes only what it has not got.
 ///
 /// Host memory: a host_batch from a batch_pool of this device is copied from where it lies, and dropped with the slot's
 /// next use. Other batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else

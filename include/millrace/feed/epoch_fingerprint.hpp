@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <millrace/base/detail/mix64.hpp>
-#include <millrace/feed/hash128.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/shard_counts.hpp>
 #include <millrace/text/numbers.hpp>
 

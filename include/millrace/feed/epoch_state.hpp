@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <millrace/base/error.hpp>
-#include <millrace/feed/hash128.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/text/json_leaves.hpp>
 #include <millrace/text/numbers.hpp>
 

@@ -16,9 +16,9 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/feed/check_ranks.hpp>
-#include <millrace/feed/hash128.hpp>
 #include <millrace/flow/detail/run_iterator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/feed/hash128.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_counts.hpp>
 #include <millrace/feed/shard_index.hpp>

@@ -12,10 +12,10 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/equal_batches.hpp>
-#include <millrace/feed/hash128.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/shuffle_shards.hpp>

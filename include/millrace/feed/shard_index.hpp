@@ -12,9 +12,9 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace {
 

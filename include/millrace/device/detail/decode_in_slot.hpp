@@ -39,8 +39,8 @@ struct image_to_decode {
 std::vector<image_to_decode> find_images(const host_batch& batch, void* memory);
 
 /// Enqueues, behind the batch's copy, the decoding of its images into `memory`: by the device what it takes, on the
-/// host the others, whose pixels are added to `staged` and stay there until an event behind this is reached. Throws
-/// decode_error, which names the sample.
+/// host the others, whose pixels are added to `staged` and stay there until an event behind this is reached. A device
+/// that keeps images has on.keep() called behind all of them. Throws decode_error, which names the sample.
 template <device D>
 void decode_in_slot(const D& on, const host_batch& batch, void* memory, typename decoding_of<D>::type& decoding,
                     std::vector<pixel_buffer>& staged) {
@@ -53,6 +53,7 @@ void decode_in_slot(const D& on, const host_batch& batch, void* memory, typename
     on.copy_to_device(i.place, pixels.data(), pixels.size());
     staged.push_back(std::move(pixels));
   }
+  if constexpr (requires { on.keep(found, decoding); }) on.keep(found, decoding);
 }
 
 }  // namespace millrace::detail

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include <millrace/data/hash128.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/epochs_options.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace::detail {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/epoch_state.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace::detail {
 

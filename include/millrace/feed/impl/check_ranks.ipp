@@ -11,8 +11,8 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/check_ranks.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace {
 

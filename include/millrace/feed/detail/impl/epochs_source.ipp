@@ -15,9 +15,9 @@
 #include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/mix_text.hpp>
-#include <millrace/feed/hash128.hpp>
 #include <millrace/feed/tracks_advice.hpp>
 
 namespace millrace::detail {

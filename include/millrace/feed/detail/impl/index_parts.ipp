@@ -18,8 +18,8 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace::detail {
 

@@ -10,9 +10,9 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/mix_text.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace::detail {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/words.hpp>
-#include <millrace/feed/hash128.hpp>
 
 namespace millrace::detail {
 

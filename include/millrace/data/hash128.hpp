@@ -39,12 +39,8 @@ class hasher128 {
   /// The length, then the bytes, by eights.
   void add(std::string_view bytes) noexcept {
     add(bytes.size());
-    for (std::size_t at = 0; at < bytes.size(); at += 8) {
-      std::uint64_t word = 0;
-      const std::size_t n = bytes.size() - at < 8 ? bytes.size() - at : 8;
-      for (std::size_t i = 0; i < n; ++i) word |= std::uint64_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
-      add(word);
-    }
+    for (; bytes.size() >= 8; bytes.remove_prefix(8)) add(word_of(bytes, 8));  // of a fixed number it is one load
+    if (!bytes.empty()) add(word_of(bytes, bytes.size()));
   }
   void add(const hash128& other) noexcept {
     add(other.high);
@@ -55,6 +51,12 @@ class hasher128 {
   }
 
  private:
+  static std::uint64_t word_of(std::string_view bytes, std::size_t n) noexcept {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < n; ++i) word |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+    return word;
+  }
+
   std::uint64_t high_ = 0x6d696c6c72616365;  // "millrace"
   std::uint64_t low_ = 0x6861736831323821;   // "hash128!"
   std::uint64_t words_ = 0;
