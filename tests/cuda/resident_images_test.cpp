@@ -163,7 +163,7 @@ void keeps_the_first_epoch(const Inner& inner, bool page_locked) {
 
 }  // namespace
 
-TEST_CASE("a second epoch of images is copied, not decoded: another order, other batches, other crops", "[cuda][kept]") {
+TEST_CASE("a second epoch of images is copied: in another order, in other batches, with other crops", "[cuda][kept]") {
   MILLRACE_CUDA_SESSION();
   for (const bool page_locked : {false, true}) {
     keeps_the_first_epoch(cuda::nvjpeg(cuda::stream()), page_locked);

@@ -9,11 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/units.hpp>
 #include <millrace/cuda/nvjpeg.hpp>
+#include <millrace/cuda/resident_images.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/write_image.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/millrace_cuda.hpp>
 #include <millrace/shards/sample.hpp>
 
@@ -56,6 +60,22 @@ void train(mill::stream<mill::sample> samples) {
 }
 // end jpegs
 
+// begin stay
+template <class Photos>
+void train_epochs(mill::runtime& rt, const Photos& photos_of, int epochs) {
+  const mill::cuda::stream copies;
+  const mill::cuda::stream work;
+  const mill::cuda::resident_images gpu(mill::cuda::nvjpeg(copies), {.bytes = 40 * mill::GiB});  // for all epochs
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    for (mill::device_batch& b : rt.run(photos_of(epoch) | mill::batch(256) | mill::to_device(gpu))) {
+      b.wait(work);
+      enqueue_step(work.get(), b);
+      b.release(work);
+    }
+  }
+}
+// end stay
+
 mill::async_generator<mill::sample> two_samples() {
   for (const char* key : {"a", "b"}) {
     mill::sample s;
@@ -71,6 +91,25 @@ TEST_CASE("the guide's JPEGs are decoded on the GPU", "[guide]") {
   mill::fake_cuda::reset();
   train(mill::stream<mill::sample>(two_samples()));
   CHECK(pixels == 600);
+  CHECK(mill::fake_cuda::calls("cudaLaunchKernel") == 2);
+  CHECK(mill::fake_cuda::violations().empty());
+  mill::fake_cuda::reset();
+}
+
+TEST_CASE("the guide's second epoch decodes nothing", "[guide]") {
+  mill::fake_cuda::reset();
+  pixels = 0;
+  const auto photos_of = [](int) {
+    const mill::image_decoder decoder({.height = 224, .width = 224});
+    return mill::stream<mill::sample>(two_samples()) | mill::map([decoder](const mill::sample& s) {
+             return jpeg_photo{s.key, s.from, decoder.undecoded(s["jpg"])};
+           });
+  };
+  {
+    mill::runtime rt;
+    train_epochs(rt, photos_of, 3);
+  }
+  CHECK(pixels == 3 * 600);
   CHECK(mill::fake_cuda::calls("cudaLaunchKernel") == 2);
   CHECK(mill::fake_cuda::violations().empty());
   mill::fake_cuda::reset();

@@ -179,14 +179,15 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 ///
 /// An image is known by its bytes, its size and whether it is a plain JPEG: the same file in two places is kept once,
 /// and an object that changed is another image. So the bytes are read in each epoch, and hashed, on the pool, at about
-/// 2 GB/s: a resident() in front of the store spares the reading. Decoders that share it have the same .upright and
+/// 1.5 GB/s: a resident() in front of the store spares the reading. Decoders that share it have the same .upright and
 /// .tolerate_corruption, which cannot be seen in the bytes.
 ///
 /// Memory: of the GPU, or with .page_locked of the host, from where later epochs are copied without decoding and
-/// without staging. It is taken in blocks of 64 MiB, or of what .bytes allows, as images come: in the first epoch, never
-/// more than .bytes, which run_options::budget counts in both cases as it does slots. What does not fit is decoded in
-/// every epoch: a line in the runtime's log says so, once, and kept() tells. Nothing that is kept goes before forget() or the last copy, and a runtime has one copy
-/// until it ends; both wait for the stream of the copies, and freeing may wait for the device.
+/// without staging. It is taken in blocks of 64 MiB, or of what .bytes allows, as images come: in the first epoch,
+/// never more than .bytes, which run_options::budget counts in both cases as it does slots. What does not fit is
+/// decoded in every epoch: a line in the runtime's log says so, once, and kept() tells. Nothing that is kept goes
+/// before forget() or the last copy, and a runtime has one copy until it ends; both wait for the stream of the copies,
+/// and freeing may wait for the device.
 ///
 /// Concurrency: any threads; two runs that miss the same image at the same time both decode it. Errors: those of the
 /// device that it is made of; configuration_error where .bytes is 0; cuda::error, which says how much was wanted, where

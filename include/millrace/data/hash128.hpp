@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -39,7 +40,7 @@ class hasher128 {
   /// The length, then the bytes, by eights.
   void add(std::string_view bytes) noexcept {
     add(bytes.size());
-    for (; bytes.size() >= 8; bytes.remove_prefix(8)) add(word_of(bytes, 8));  // of a fixed number it is one load
+    for (; bytes.size() >= 8; bytes.remove_prefix(8)) add(word_of(bytes, 8));
     if (!bytes.empty()) add(word_of(bytes, bytes.size()));
   }
   void add(const hash128& other) noexcept {
@@ -51,10 +52,11 @@ class hasher128 {
   }
 
  private:
+  /// The first `n`, the first of them lowest.
   static std::uint64_t word_of(std::string_view bytes, std::size_t n) noexcept {
     std::uint64_t word = 0;
-    for (std::size_t i = 0; i < n; ++i) word |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-    return word;
+    std::memcpy(&word, bytes.data(), n);
+    return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
   }
 
   std::uint64_t high_ = 0x6d696c6c72616365;  // "millrace"

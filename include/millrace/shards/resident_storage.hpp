@@ -93,8 +93,8 @@ MILLRACE_COROUTINE std::shared_ptr<const resident_storage> resident_storage_of(s
 ///     auto training = mill::epochs(indexes, store, {.seed = 7, .epochs = 90, .batch = 256})
 ///
 /// What is kept are the bytes of the objects, as the store gave them: order, states, augmentation and checks are those
-/// of the stages behind it, the same as without. A rank keeps what it reads itself: where each reads another share in
-/// every epoch, it takes more epochs until nothing is read.
+/// of the stages behind it, the same as without. (cuda::resident_images keeps images that are decoded.) A rank keeps
+/// what it reads itself: where each reads another share in every epoch, it takes more epochs until nothing is read.
 ///
 /// Memory: `bytes` at most, which run_options::budget counts. What does not fit any more is read from the store in
 /// every epoch, and a line in the runtime's log says so, once. Nothing that is kept goes, but an object of which
