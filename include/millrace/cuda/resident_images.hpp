@@ -179,7 +179,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 ///
 /// An image is known by its bytes, its size and whether it is a plain JPEG: the same file in two places is kept once,
 /// and an object that changed is another image. So the bytes are read in each epoch, and hashed, on the pool, at about
-/// 1.5 GB/s: a resident() in front of the store spares the reading. Decoders that share it have the same .upright and
+/// 2 GB/s: a resident() in front of the store spares the reading. Decoders that share it have the same .upright and
 /// .tolerate_corruption, which cannot be seen in the bytes.
 ///
 /// Memory: of the GPU, or with .page_locked of the host, from where later epochs are copied without decoding and
