@@ -18,8 +18,10 @@
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/flow/from_range.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/records/pack.hpp>
 
 #include "tests/feed/epochs_data.hpp"
 #include "tests/feed/rank_threads.hpp"
@@ -375,6 +377,39 @@ TEST_CASE("behind buckets of lengths there is a state without an index between t
     REQUIRE(same);
     REQUIRE(b->size() == same->size());
     for (std::size_t i = 0; i < b->size(); ++i) CHECK(b->items[i].key == same->items[i].key);
+  }
+  CHECK(!run.next());
+}
+
+TEST_CASE("behind pack() there is a state without an index between two documents, and a sentence inside") {
+  const dataset data({40, 37}, 300);
+  const epochs_options o = small(1, 4);
+  const auto training = [&](const epochs_options& how) {
+    const auto document = [](const sample& s) {  // 8 tokens
+      const auto token = static_cast<std::int32_t>(std::hash<std::string>()(s.key) % 1000003);
+      return token_document(std::vector<std::int32_t>(8, token), s.mark);
+    };
+    return open(data, how) | map(document) | pack(12) | batch(1);
+  };
+  runtime rt;
+  auto run = rt.run(training(o));
+  std::string state;
+  for (int n = 1; n <= 8; ++n) {
+    REQUIRE(run.next());
+    if (n % 2 != 0) {
+      CHECK_THROWS_WITH(run.state(), Contains("a document of pack()") && Contains("only with an index"));
+    } else {
+      state = run.state();
+      CHECK_THAT(state, Contains("\"position\":" + std::to_string(12 * n / 8) + ","));
+    }
+  }
+  epochs_options later = o;
+  later.resume = state;
+  auto again = rt.run(training(later));
+  while (const auto b = again.next()) {
+    const auto same = run.next();
+    REQUIRE(same);
+    CHECK((*b)[0].tokens == (*same)[0].tokens);
   }
   CHECK(!run.next());
 }

@@ -126,8 +126,9 @@ MILLRACE_INLINE void window_position::passed(const epoch_mark& delivered) const 
 MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) const {
   const std::lock_guard lock(order_mutex_);
   if (order_ == nullptr || !delivered.known) return beginning_;
-  if (delivered.window != 0) {
-    throw usage_error("state(): inside a window of bucket_by_length() there is one only with an index");
+  if (delivered.window != 0 && delivered.taken != 0) {
+    throw usage_error(
+        "state(): inside a window of bucket_by_length(), or a document of pack(), there is one only with an index");
   }
   advance_to(delivered);
   if (order_->epoch() != delivered.epoch || order_->count() != delivered.next) {
