@@ -350,66 +350,123 @@ TEST_CASE("options that contradict each other are refused where there is no inde
              Contains("2 shards for 3 ranks"));
 }
 
-TEST_CASE("behind buckets of lengths there is a state without an index between two windows, and a sentence inside") {
-  const dataset data({40, 37}, 300);
-  const epochs_options o = small(1, 4);
-  const auto training = [&](const epochs_options& how) {
-    return open(data, how) | bucket_by_length([](const sample& s) { return s.find("bin")->size(); },
-                                              {.batch = 4, .window = 16});
-  };
-  runtime rt;
-  auto run = rt.run(training(o));
-  std::string state;
-  for (int n = 1; n <= 8; ++n) {
-    REQUIRE(run.next());
-    if (n % 4 != 0) {
-      CHECK_THROWS_WITH(run.state(), Contains("only with an index"));
-    } else {
-      state = run.state();
-      CHECK_THAT(state, Contains("\"position\":" + std::to_string(4 * n) + ","));
-    }
-  }
-  epochs_options later = o;
-  later.resume = state;
-  auto again = rt.run(training(later));
-  while (const auto b = again.next()) {
-    const auto same = run.next();
-    REQUIRE(same);
-    REQUIRE(b->size() == same->size());
-    for (std::size_t i = 0; i < b->size(); ++i) CHECK(b->items[i].key == same->items[i].key);
-  }
-  CHECK(!run.next());
+namespace {
+
+/// What a training gives, batch by batch, and its state behind each; that of the beginning first.
+class training {
+ public:
+  std::vector<std::string> batches, states;
+};
+
+std::string text_of(const marked_batch<sample>& b) {
+  std::string all;
+  for (const sample& s : b) all += s.key + ' ';
+  return all;
+}
+std::string text_of(const std::vector<packed_sequence>& b) {
+  std::string all;
+  for (const std::int32_t token : b[0].tokens) all += std::to_string(token) + ' ';
+  return all;
 }
 
-TEST_CASE("behind pack() there is a state without an index between two documents, and a sentence inside") {
-  const dataset data({40, 37}, 300);
-  const epochs_options o = small(1, 4);
-  const auto training = [&](const epochs_options& how) {
-    const auto document = [](const sample& s) {  // 8 tokens
+template <class Open>
+training trained(const Open& opened, const epochs_options& o) {
+  training out;
+  runtime rt;
+  auto run = rt.run(opened(o));
+  out.states.push_back(run.state());
+  while (const auto b = run.next()) {
+    out.batches.push_back(text_of(*b));
+    out.states.push_back(run.state());
+  }
+  return out;
+}
+
+/// Runs it from each of its states; how many of them are `inside`.
+template <class Open>
+std::size_t goes_on_from_everywhere(const Open& opened, epochs_options o) {
+  const training whole = trained(opened, o);
+  REQUIRE(whole.batches.size() > 20);
+  std::size_t inside = 0;
+  for (std::size_t n = 0; n < whole.states.size(); ++n) {
+    INFO("behind batch " << n << ": " << whole.states[n]);
+    inside += whole.states[n].find("\"taken\"") != std::string::npos;
+    o.resume = whole.states[n];
+    const training rest = trained(opened, o);
+    const auto at = static_cast<std::ptrdiff_t>(n);
+    CHECK(rest.batches == std::vector<std::string>(whole.batches.begin() + at, whole.batches.end()));
+    CHECK(rest.states == std::vector<std::string>(whole.states.begin() + at, whole.states.end()));
+  }
+  return inside;
+}
+
+/// All of the data, or half of it.
+epochs_options of_rank(std::uint32_t world) {
+  epochs_options o = small(2, 4);
+  o.rank = {.index = 0, .world_size = world};
+  o.uneven = world > 1;
+  return o;
+}
+
+auto bucketed(const dataset& data, std::size_t window = 16) {
+  return [&data, window](const epochs_options& o) {
+    return open(data, o) | bucket_by_length([](const sample& s) { return s.weight() == 0 ? 0 : s.find("bin")->size(); },
+                                            {.batch = 4, .window = window});
+  };
+}
+
+/// Documents of 8 tokens, those that fill up too.
+auto packed(const dataset& data, std::size_t length) {
+  return [&data, length](const epochs_options& o) {
+    const auto document = [](const sample& s) {
       const auto token = static_cast<std::int32_t>(std::hash<std::string>()(s.key) % 1000003);
       return token_document(std::vector<std::int32_t>(8, token), s.mark);
     };
-    return open(data, how) | map(document) | pack(12) | batch(1);
+    return open(data, o) | map(document) | pack(length) | batch(1);
   };
+}
+
+}  // namespace
+
+TEST_CASE("behind buckets of lengths a training without an index goes on from every batch") {
+  const dataset data({40, 37, 30, 30}, 300);
+  for (const std::uint32_t world : {1U, 2U}) {
+    INFO(world << " ranks");
+    CHECK(goes_on_from_everywhere(bucketed(data), of_rank(world)) > 10);
+  }
+}
+
+TEST_CASE("behind pack() a training without an index goes on from every sequence, and packs what fills up no batch") {
+  const dataset data({40, 37, 30, 30}, 300);
+  for (const std::uint32_t world : {1U, 2U}) {
+    INFO(world << " ranks");
+    CHECK(goes_on_from_everywhere(packed(data, 12), of_rank(world)) > 10);
+    CHECK(goes_on_from_everywhere(packed(data, 8), of_rank(world)) == 0);
+  }
+  const training whole = trained(packed(data, 8), of_rank(1));
+  CHECK(whole.batches.size() == 2 * 137);
+}
+
+TEST_CASE("a state inside a window or a document is refused without an index where it would not hold") {
+  const dataset data({40, 37}, 300);
+  epochs_options o = small(1, 4);
+  const auto inside = [](const training& t) {
+    return *std::find_if(t.states.begin(), t.states.end(),
+                         [](const std::string& s) { return s.find("\"taken\"") != std::string::npos; });
+  };
+  const std::string in_window = inside(trained(bucketed(data), o));
+  const std::string in_document = inside(trained(packed(data, 12), o));
+  o.resume = in_window;
+  CHECK_THROWS_WITH(trained(bucketed(data, 32), o), Contains("the same options of that stage"));
+  CHECK_THROWS_WITH(trained(packed(data, 12), o), Contains("the same options of that stage"));
+  o.resume = in_document;
+  CHECK_THROWS_WITH(trained(bucketed(data), o), Contains("the same options of that stage"));
   runtime rt;
-  auto run = rt.run(training(o));
-  std::string state;
-  for (int n = 1; n <= 8; ++n) {
-    REQUIRE(run.next());
-    if (n % 2 != 0) {
-      CHECK_THROWS_WITH(run.state(), Contains("a document of pack()") && Contains("only with an index"));
-    } else {
-      state = run.state();
-      CHECK_THAT(state, Contains("\"position\":" + std::to_string(12 * n / 8) + ","));
-    }
-  }
-  epochs_options later = o;
-  later.resume = state;
-  auto again = rt.run(training(later));
-  while (const auto b = again.next()) {
-    const auto same = run.next();
-    REQUIRE(same);
-    CHECK((*b)[0].tokens == (*same)[0].tokens);
-  }
-  CHECK(!run.next());
+  CHECK_THROWS_WITH(rt.run(open(data, o) | batch(4)), Contains("the same options of that stage"));
+  const dataset another({40, 38}, 300);
+  CHECK_THROWS_AS(trained(packed(another, 12), o), error);
+  test::thread_sum sum(1);
+  const equal_batches equal(4, uneven::stop, std::ref(sum));
+  o.equal = &equal;
+  CHECK_THROWS_WITH(trained(packed(data, 12), o), Contains("does not go on with .equal"));
 }

@@ -71,8 +71,8 @@ namespace millrace {
 /// with the very next sample: it reads each open shard from there on, and those samples by ranges that were in the
 /// window (.gap joins them); what the first batch needs comes first. It must be the same rank of as many, with the same
 /// list; at an epoch's beginning these may be others. A shard whose ETag is not that of the state is a changed_error.
-/// How many batches there are is not known. Behind bucket_by_length() there is a state between two windows, and none
-/// inside.
+/// How many batches there are is not known. With .equal there is no state inside a window of bucket_by_length() or a
+/// document of pack().
 ///
 /// Memory: .window_bytes for the window, .bytes for what is read. Failures: with on_failure::skip a shard ends where it
 /// is broken, and counts as one sample lost, as how many it had is not known; what a resume reads again must be there.
@@ -139,6 +139,7 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
   window_reader<Sample> reader(std::move(begin), std::move(store), how, position, ex, stage, yielded);
   const window_order& order = reader.order();
   std::uint64_t given = 0;  // entries of the epoch in this run
+  std::uint32_t taken = position->taken();
   while (order.epoch() < plan->end_epoch) {
     reader.open_ahead();
     const bool others_ended = equal != nullptr && equal->over.load(std::memory_order_acquire) > order.epoch();
@@ -169,11 +170,13 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
     s.mark.position = s.mark.from = order.count() - 1;
     s.mark.next = order.count();
     s.mark.whole = true;
+    s.mark.taken = std::exchange(taken, 0);
     const bool over = order.over();
     std::uint64_t lacking = 0;
     if (over && equal == nullptr && how.pad) lacking = (how.batch - given % how.batch) % how.batch;
     s.mark.last = over && equal == nullptr && lacking == 0;
     epoch_mark mark = s.mark;
+    mark.taken = 0;
     co_yield give(s);
     for (; lacking > 0; --lacking) {
       Sample filler;
@@ -202,6 +205,11 @@ stream<sample> windowed_epochs(stream<shard> list, const Store& store, const epo
     equal = equal_batches_door::state(*options.equal);
     if (equal->batch != options.batch) throw configuration_error("epochs: .batch is not that of .equal");
     equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
+    if (saved && saved->taken != 0) {
+      throw configuration_error(
+          "resume: the state is inside a window of bucket_by_length(), or a document of pack(): it does not go on with "
+          ".equal");
+    }
     if (saved) equal->go_on(saved->epoch, saved->position);
   }
   async_generator<sample> samples =

@@ -115,11 +115,10 @@ class pack_stage : public detail::library_stage {
 ///
 /// Of documents of epochs(), pipeline_run::state() holds behind every sequence: it is where the document begins in
 /// which the sequence ends, and how many of its tokens were taken, so it has no tokens in it. A resume reads that
-/// document again, and goes on with the very next sequence; it must have the same length and `.end`. (Without an index
-/// there is a state only where a sequence ends with its document.) With several ranks, which hold rests of their own,
-/// each keeps its own state() and goes on from that, as the same rank of as many with the same epochs_options::batch,
-/// whose documents (at most) are read again. Of lines, keep what save() of a packer of your own gives, and begin with
-/// `.rest`.
+/// document again, and goes on with the very next sequence; it must have the same length and `.end`. With several
+/// ranks, which hold rests of their own, each keeps its own state() and goes on from that, as the same rank of as many
+/// with the same epochs_options::batch, whose documents (at most) are read again. What fills up an epoch's last batch
+/// is no document. Of lines, keep what save() of a packer of your own gives, and begin with `.rest`.
 ///
 /// Holds one batch of tokens and less than one sequence. Throws as packer does, at once; in the pipeline,
 /// configuration_error where a state has taken more of a document than there is.

@@ -42,6 +42,9 @@ class window_position final : public stream_position {
   shard version_of(std::uint64_t number) const;
   void note_loss(std::uint64_t number, const window_order& at, const std::string& reason);
 
+  /// epoch_mark::taken of the first sample.
+  std::uint32_t taken() const noexcept { return saved_ ? static_cast<std::uint32_t>(saved_->taken) : 0; }
+
   // The training's side.
 
   MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
@@ -62,6 +65,8 @@ class window_position final : public stream_position {
   std::string beginning_;
   std::uint64_t first_epoch_;
   std::uint64_t end_epoch_;
+  std::uint64_t batch_;
+  std::uint64_t world_;
   bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
   std::shared_ptr<const window_plan> plan_;  // of the stream's loop
 

@@ -34,6 +34,10 @@ class window_state {
   std::uint64_t window = 0;
   std::uint64_t window_bytes = 0;
   hash128 list;
+  /// As epoch_state's: batches of the window of bucket_by_length(), or tokens of the document of pack(), that begins
+  /// here, and of which one. Left out of the text where there are none.
+  std::uint64_t taken = 0;
+  std::uint64_t taken_of = 0;
   std::string place;   ///< word_writer's; empty at an epoch's beginning
   epoch_state losses;  ///< its holes alone
 
@@ -46,7 +50,7 @@ class window_state {
   static window_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with this plan would not go on with the
-  /// order of this state. At the beginning of an epoch only the seed must be the same.
+  /// order of this state. At the beginning of an epoch only the seed must be the same, if nothing is taken.
   void check(const window_plan& now) const;
 
   /// Takes the order's place over.

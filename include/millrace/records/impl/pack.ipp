@@ -190,6 +190,7 @@ MILLRACE_COROUTINE_BODY async_generator<packed_sequence> pack_marked(async_gener
     }
     std::optional<token_document> d = co_await in.next();
     if (!d) break;
+    if (d->mark.padding) d->tokens.clear();
     const std::size_t whole = d->tokens.empty() ? 0 : d->tokens.size() + (ends ? 1 : 0);
     into.add(d->tokens, places.add(d->mark, whole));
   }

@@ -13,6 +13,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/window_position.hpp>
 
 namespace millrace::detail {
@@ -22,6 +23,8 @@ MILLRACE_INLINE window_position::window_position(const epochs_options& options, 
       beginning_(options.resume),
       first_epoch_(options.first_epoch),
       end_epoch_(options.first_epoch + options.epochs),
+      batch_(options.batch),
+      world_(options.rank.world_size),
       ranks_end_together_(options.equal != nullptr) {
   if (saved_ && (saved_->epoch < first_epoch_ || saved_->epoch > end_epoch_)) {
     throw configuration_error("resume: the state is in epoch " + std::to_string(saved_->epoch) +
@@ -115,8 +118,13 @@ MILLRACE_INLINE void window_position::advance_to(const epoch_mark& delivered) co
   }
 }
 
-/// No state of this source is inside a window of bucket_by_length().
-MILLRACE_INLINE void window_position::check_window(std::uint32_t /*window*/) const {}
+MILLRACE_INLINE void window_position::check_window(std::uint32_t window) const {
+  if (!saved_) return;
+  epoch_state saved;
+  saved.taken = saved_->taken;
+  saved.window = saved_->taken_of;
+  check_state_window(saved, window, batch_, world_);
+}
 
 MILLRACE_INLINE void window_position::passed(const epoch_mark& delivered) const {
   const std::lock_guard lock(order_mutex_);
@@ -126,9 +134,10 @@ MILLRACE_INLINE void window_position::passed(const epoch_mark& delivered) const 
 MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) const {
   const std::lock_guard lock(order_mutex_);
   if (order_ == nullptr || !delivered.known) return beginning_;
-  if (delivered.window != 0 && delivered.taken != 0) {
+  const bool inside = delivered.window != 0 && delivered.taken != 0;
+  if (inside && ranks_end_together_) {
     throw usage_error(
-        "state(): inside a window of bucket_by_length(), or a document of pack(), there is one only with an index");
+        "state(): inside a window of bucket_by_length(), or a document of pack(), there is none with .equal");
   }
   advance_to(delivered);
   if (order_->epoch() != delivered.epoch || order_->count() != delivered.next) {
@@ -140,6 +149,8 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
   } else {
     const std::lock_guard known_lock(known_mutex_);
     now.stand_at(*order_, known_);
+    now.taken = inside ? delivered.taken : 0;
+    now.taken_of = inside ? state_window(delivered.window, batch_, world_) : 0;
   }
   epoch_state counted;
   counted.epoch = now.epoch;

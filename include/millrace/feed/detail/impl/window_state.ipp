@@ -42,7 +42,8 @@ MILLRACE_INLINE std::string window_state::text() const {
                     member("seed", seed) + member("epoch", epoch) + member("position", position) +
                     member("rank", rank) + member("world_size", world_size) + member("shards", shards) +
                     member("window", window) + member("window_bytes", window_bytes) + ",\"list\":\"" + list.text() +
-                    '"' + losses.holes_text();
+                    '"' + (taken == 0 ? std::string() : member("taken", taken) + member("taken_of", taken_of)) +
+                    losses.holes_text();
   if (!place.empty()) out += ",\"place\":\"" + place + '"';
   return out + '}';
 }
@@ -76,6 +77,11 @@ MILLRACE_INLINE window_state window_state::parse(std::string_view text) {
   const std::optional<hash128> digest = hash128::parse(json->find("list").value_or(std::string_view()));
   if (!digest) fail("the state has no digest \"list\"");
   out.list = *digest;
+  if (json->find("taken")) {
+    out.taken = number("taken");
+    out.taken_of = number("taken_of");
+    if (out.taken > UINT32_MAX) fail("\"taken\" of the state is no number of batches or tokens");
+  }
   const std::optional<std::string_view> lost = json->find("holes");
   if (lost && !out.losses.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
   out.place = json->find("place").value_or(std::string_view());
@@ -93,12 +99,13 @@ MILLRACE_INLINE void window_state::check(const window_plan& now) const {
     compare(what, std::to_string(then), std::to_string(here));
   };
   numbers("seed", seed, now.seed);
-  if (position == 0) return;
+  if (position == 0 && taken == 0) return;
   numbers("rank", rank, now.rank.index);
   numbers("number of ranks", world_size, now.rank.world_size);
   numbers("number of open shards (.shards)", shards, now.width);
   numbers("window", window, now.window);
   numbers("window's bytes (.window_bytes)", window_bytes, now.window_bytes);
+  if (position == 0) compare("list", list.text(), now.list.text());  // else its place tells which shard
 }
 
 MILLRACE_INLINE void window_state::stand_at(const window_order& order, const known_shards& known) {
