@@ -15,6 +15,24 @@
 set -euo pipefail
 me=$(readlink -f "${BASH_SOURCE[0]}")
 
+jobs=${MILLRACE_JOBS:-$(nproc)}
+running=()
+
+# Runs a command beside others, as many as there are jobs. all_done() waits for the rest; what fails ends the script.
+beside() {
+  if [ "${#running[@]}" -ge "$jobs" ]; then
+    wait "${running[0]}"
+    running=("${running[@]:1}")
+  fi
+  "$@" &
+  running+=("$!")
+}
+all_done() {
+  local pid
+  for pid in "${running[@]}"; do wait "$pid"; done
+  running=()
+}
+
 build() {
   local source to=$1 cuda=${CUDA_HOME:-/usr/local/cuda} work test library tests=() decoders=()
   local nvjpeg=${NVJPEG_HOME:-$cuda}
@@ -22,13 +40,13 @@ build() {
   mkdir -p "$to"
   work=$(mktemp -d)
   printf '#define MILLRACE_TEST_SOURCE_DIR "."\n#define MILLRACE_TEST_DATA_DEFAULT "."\n' > "$work/test_data_default.hpp"
-  local compile=(g++ -std=c++20 -O2 -foptimize-sibling-calls -I"$source/include" -I"$source" -I"$work"
+  local compile=(beside g++ -std=c++20 -O2 -foptimize-sibling-calls -I"$source/include" -I"$source" -I"$work"
     -isystem "$cuda/include" -c)
-  local link=(g++ -static-libstdc++ -static-libgcc '-Wl,--disable-new-dtags,-rpath,$ORIGIN' -Wl,--as-needed)
+  local link=(beside g++ -static-libstdc++ -static-libgcc '-Wl,--disable-new-dtags,-rpath,$ORIGIN' -Wl,--as-needed)
   local runtime=("$cuda/lib64/libcudart_static.a" -lpthread -ldl -lrt)
-  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg)
+  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lzimg)
   # Machine code for Ampere and Hopper, PTX for the others.
-  local kernels=("$cuda/bin/nvcc" -O2 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+  local kernels=(beside "$cuda/bin/nvcc" -O2 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_75,code=compute_75 -I"$source" -I"$source/include" -c)
 
   for test in "$source"/tests/cuda/*_test.cpp; do
@@ -47,22 +65,26 @@ build() {
   done
   "${kernels[@]}" -std=c++20 "$source/tests/cuda/kernels.cu" -o "$work/kernels.o"
   "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/normalise.cu" -o "$work/normalise.o"
+  "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/pipeline.cu" -o "$work/pipeline.o"
+  "${kernels[@]}" -std=c++17 "$source/examples/common/gpu_classifier.cu" -o "$work/classifier.o"
+  "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
+  "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/device_bench.o"
+  "${compile[@]}" "$source/bench/fetch_bench.cpp" -o "$work/fetch_bench.o"
+  "${compile[@]}" -DEXAMPLE_WITH_CUDA=1 -DMILLRACE_WITH_JPEG "$source/examples/quickstart.cpp" -o "$work/quickstart.o"
+  all_done
   "${link[@]}" "${tests[@]}" "$work"/{kernels,normalise}.o -o "$to/test_cuda_gpu" -lCatch2WithMain -luring \
     ${decoders[@]+"${decoders[@]}"} "${runtime[@]}"
-  "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
   "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
-  "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/bench.o"
-  "${link[@]}" "$work/bench.o" -o "$to/device_bench" "${all[@]}" "${runtime[@]}"
-  "${compile[@]}" "$source/bench/fetch_bench.cpp" -o "$work/fetch_bench.o"
+  "${link[@]}" "$work/device_bench.o" -o "$to/device_bench" "${all[@]}" "${runtime[@]}"
   "${link[@]}" "$work/fetch_bench.o" -o "$to/fetch_bench" "${all[@]}"
-  "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/pipeline.cu" -o "$work/pipeline.o"
   "${link[@]}" "$work/pipeline.o" -o "$to/test_nvcc" -luring "${runtime[@]}"
-  "${kernels[@]}" -std=c++17 "$source/examples/common/gpu_classifier.cu" -o "$work/classifier.o"
-  "${compile[@]}" -DEXAMPLE_WITH_CUDA=1 "$source/examples/quickstart.cpp" -o "$work/quickstart.o"
   "${link[@]}" "$work/quickstart.o" "$work/classifier.o" -o "$to/quickstart" "${all[@]}" "${runtime[@]}"
+  all_done
   strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,fetch_bench,test_nvcc,quickstart}
 
-  LD_LIBRARY_PATH=$nvjpeg/lib:$nvjpeg/lib64:${LD_LIBRARY_PATH:-} ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,quickstart} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  LD_LIBRARY_PATH=$nvjpeg/lib:$nvjpeg/lib64:${LD_LIBRARY_PATH:-} \
+    ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,test_nvcc,quickstart} |
+    awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     { grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' || true; } |
     while read -r library; do cp -L "$library" "$to/$(basename "$library")"; done
   # 30 MB of Unicode tables for an XML reader of libarchive's that nothing here uses: an empty one instead.
@@ -100,7 +122,7 @@ run() {
 }
 
 case ${1:-} in
-  build) build "$(readlink -f "${2:?the folder to build into}")" ;;
+  build) build "$(realpath -m "${2:?the folder to build into}")" ;;
   run) if [ $# -gt 1 ]; then run 2>&1 | tee "$2"; else run; fi ;;
   *) sed -n '5,14p' "$me"; exit 2 ;;
 esac
