@@ -17,6 +17,7 @@ inline s3::client checking_client(const s3_server::background& server, bool vali
   o.endpoint = endpoint;
   o.region = "us-east-1";
   o.validate_checksums = validate;
+  o.max_attempts = 6;  // which requests meet the faults is a matter of time: one part may meet them all
   o.retry.base = std::chrono::microseconds(10);
   return s3::client(s3::config(o), s3::credentials("test-key", "test-secret"));
 }
