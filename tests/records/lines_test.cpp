@@ -74,6 +74,34 @@ TEST_CASE("a batch knows where its first line comes from") {
   }
 }
 
+TEST_CASE("a batch knows where each of its lines comes from, over the ends of shards and pieces") {
+  const std::vector<std::string> shards{"one\ntwo\r\n\nfour", "", "five\n", "\nsix"};
+  const std::vector<std::string> expected{"s0:0:0 one", "s0:4:1 two",  "s0:9:2 ", "s0:10:3 four",
+                                          "s2:0:0 five", "s3:0:0 ", "s3:1:1 six"};
+  for (const std::size_t piece : {1, 2, 3, 5, 100}) {
+    for (const std::size_t size : {1, 2, 3, 100}) {
+      INFO("pieces of " << piece << ", batches of " << size);
+      testing::virtual_loop loop;
+      const auto places = [](stream<line_batch> in) -> task<std::vector<std::string>> {
+        std::vector<std::string> got;
+        while (std::optional<line_batch> b = co_await in.next()) {
+          CHECK(b->origin_of(0).offset == b->from.offset);
+          for (std::size_t i = 0; i < b->size(); ++i) {
+            const origin o = b->origin_of(i);
+            std::string text = o.url() + ":" + std::to_string(o.offset) + ":" + std::to_string(o.ordinal) + " ";
+            got.push_back(text.append(b->lines[i]));
+          }
+        }
+        co_return got;
+      };
+      CHECK(block_on(loop, places(chunks_of(shards, piece) | lines({.batch = size}))) == expected);
+    }
+  }
+  line_batch own;
+  own.lines = {"a", "b"};
+  CHECK_FALSE(own.origin_of(1));
+}
+
 TEST_CASE("a line that is too long is an error with its place") {
   for (std::size_t piece : {3, 100}) {
     try {

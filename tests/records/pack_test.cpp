@@ -135,20 +135,80 @@ TEST_CASE("what cannot be packed is refused") {
   CHECK_THROWS_AS(packer(4, odd), configuration_error);
 }
 
-TEST_CASE("an error of a tokenizer says the batch and the line in it") {
+namespace {
+
+/// Refuses lines that begin with 'b'.
+numbers good_letters(std::string_view line) {
+  if (!line.empty() && line[0] == 'b') throw decode_error("no such letter");
+  return letters(line);
+}
+/// What comes of each document, then what ended the stream.
+task<std::vector<std::string>> documents_of(stream<token_batch> in) {
+  std::vector<std::string> got;
+  try {
+    while (std::optional<token_batch> b = co_await in.next()) {
+      CHECK(b->size() != 0);
+      for (std::size_t i = 0; i < b->size(); ++i) got.emplace_back((*b)[i].begin(), (*b)[i].end());
+    }
+  } catch (const error& e) {
+    got.emplace_back(e.what());
+  }
+  co_return got;
+}
+
+}  // namespace
+
+TEST_CASE("an error of a tokenizer names the line") {
   testing::virtual_loop loop;
   cpu_pool pool(1);
-  const auto refuses = [](std::string_view line) {
-    if (line == "bad") throw decode_error("no such letter");
-    return letters(line);
-  };
   try {
-    block_on(loop, all(shards_of({"good\nbad\n"}) | lines() | tokens(refuses, {.on = pool})));
+    block_on(loop, all(shards_of({"good\n", "good\nbad\n"}) | lines() | tokens(good_letters, {.on = pool})));
     FAIL("no error");
   } catch (const decode_error& e) {
-    CHECK(e.object() == "s0");
-    CHECK(e.key() == "line 1 of its batch");
+    CHECK(e.object() == "s1");
+    CHECK(e.offset() == 5);
+    CHECK(e.key() == "line 2");
   }
+}
+
+TEST_CASE("a line that cannot be tokenized is judged alone, not with its batch") {
+  testing::virtual_loop loop;
+  cpu_pool pool(2);
+  using texts = std::vector<std::string>;
+  const auto run = [&](failure_policy policy, std::size_t size) {
+    policy.report = false;
+    return block_on(loop, documents_of(shards_of({"b0\na1\nb2\n", "a3\nb4\na5\n", "b6\n"}) | lines({.batch = size}) |
+                                       tokens(good_letters, {.on = pool, .failures = policy})));
+  };
+  for (const std::size_t size : {1, 2, 3, 100}) {
+    INFO("batches of " << size);
+    CHECK(run({.then = on_failure::skip}, size) == texts{"a1", "a3", "a5"});
+    CHECK(run({.then = on_failure::skip, .limit = 4}, size) == texts{"a1", "a3", "a5"});
+    const texts limited = run({.then = on_failure::skip, .limit = 2}, size);
+    REQUIRE(limited.size() == 3);
+    CHECK(limited[1] == "a3");
+    CHECK(limited[2].find("tokens: 3 of 5 items failed, more than the limit of 2: s0 at byte 0, line 1: no such "
+                          "letter; s0 at byte 6, line 3: no such letter; s1 at byte 3, line 2: ") == 0);
+    const texts share = run({.then = on_failure::skip, .rate = 0.5}, size);
+    REQUIRE(share.size() == 4);
+    CHECK(share[3].find("tokens: 4 of 7 items failed, more than the share of 0.5") == 0);
+    CHECK(run({.then = on_failure::stop}, size) == texts());
+  }
+  const auto later = [&](failure_policy policy) {
+    policy.report = false;
+    return block_on(loop, documents_of(shards_of({"a0\na1\nb2\na3\n"}) | lines() |
+                                       tokens(good_letters, {.on = pool, .failures = policy})));
+  };
+  CHECK(later({.then = on_failure::stop}) == texts{"a0", "a1"});
+  // Only data is forgiven; what came before is handed on.
+  const auto misled = [](std::string_view line) {
+    if (line[0] == 'b') throw configuration_error("no vocabulary");
+    return letters(line);
+  };
+  const map_concurrent_options skipping{.on = pool, .failures = {.then = on_failure::skip}};
+  const texts ended = block_on(
+      loop, documents_of(shards_of({"a0\na1\nb2\na3\n"}) | lines() | tokens(misled, skipping)));
+  CHECK(ended == texts{"a0", "a1", "no vocabulary"});
 }
 
 TEST_CASE("sequences become batches of three tensors") {

@@ -235,6 +235,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/impl/npz.ipp>
 #include <millrace/records/impl/lines.ipp>
 #include <millrace/records/impl/pack.ipp>
+#include <millrace/records/impl/tokens.ipp>
 #include <millrace/shards/detail/impl/unpack_ahead.ipp>
 #include <millrace/shards/detail/impl/unpack_job.ipp>
 #include <millrace/shards/detail/impl/unpack_objects.ipp>

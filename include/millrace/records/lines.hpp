@@ -20,6 +20,10 @@
 
 namespace millrace {
 
+namespace detail {
+class line_splitter;
+}
+
 /// A batch of text lines: slices of the fetched slabs, without their line ends.
 ///
 /// Lines of one batch may come from several pieces; each is a view that the batch keeps alive. A batch retains the
@@ -33,6 +37,11 @@ class line_batch {
   auto begin() const noexcept { return lines.begin(); }
   auto end() const noexcept { return lines.end(); }
 
+  /// Of line `i` of those that lines() gave, as `from`: a batch goes on over the ends of shards. So an error names the
+  /// line, `read(b.lines[i], b.origin_of(i).at())`, and each has random numbers of its own, `b.origin_of(i).random(0)`.
+  /// Of a batch made otherwise, `from`.
+  origin origin_of(std::size_t i) const;
+
   /// Keeps the memory that views of this batch point into.
   void retain(bytes memory) { memory_.push_back(std::move(memory)); }
 
@@ -40,6 +49,15 @@ class line_batch {
   friend std::size_t sample_count(const line_batch& b) noexcept { return b.size(); }
 
  private:
+  friend detail::line_splitter;
+  /// Lines that lie one behind the other in one piece of a shard.
+  struct run {
+    run(std::size_t f, const char* b, origin a) : first(f), begin(b), at(std::move(a)) {}
+    std::size_t first;
+    const char* begin;  // of its first line
+    origin at;
+  };
+  std::vector<run> runs_;
   std::vector<bytes> memory_;
 };
 

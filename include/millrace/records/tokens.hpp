@@ -4,16 +4,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/error.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
+#include <millrace/flow/detail/item_place.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/records/lines.hpp>
 
 namespace millrace {
@@ -52,42 +58,107 @@ class token_document {
 
 namespace detail {
 
+/// Documents of a batch that could not be had, for judge_documents(): in front of which of the others, and why.
+struct lost_document {
+  lost_document(std::size_t b, item_place p, std::exception_ptr w)
+      : before(b), place(std::move(p)), why(std::move(w)) {}
+  std::size_t before;
+  item_place place;
+  std::exception_ptr why;
+};
+struct judged_tokens {
+  token_batch documents;
+  std::vector<lost_document> lost;
+
+  friend std::size_t byte_size(const judged_tokens& b) noexcept { return byte_size(b.documents); }
+  friend std::size_t sample_count(const judged_tokens& b) noexcept { return b.documents.size(); }
+};
+
+/// One line of a batch, as an error's place wants it.
+struct line_place {
+  explicit line_place(origin at) : from(std::move(at)), key("line " + std::to_string(from.ordinal + 1)) {}
+  origin from;
+  std::string key;
+};
+
 template <class F>
 class tokenize_lines {
  public:
-  explicit tokenize_lines(F f) : f_(std::move(f)) {}
-  token_batch operator()(const line_batch& lines) const {
-    token_batch made;
-    made.from = lines.from;
-    made.ends.reserve(lines.size());
-    std::size_t n = 0;
-    try {
-      for (std::string_view line : lines) {
-        for (const auto token : f_(line)) made.tokens.push_back(static_cast<std::int32_t>(token));
-        made.ends.push_back(made.tokens.size());
-        ++n;
+  explicit tokenize_lines(F f, bool forgiving) : f_(std::move(f)), forgiving_(forgiving) {}
+  judged_tokens operator()(const line_batch& lines) const {
+    judged_tokens made;
+    token_batch& documents = made.documents;
+    documents.from = lines.from;
+    documents.ends.reserve(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const std::size_t begin = documents.tokens.size();
+      try {
+        for (const auto token : f_(lines.lines[i])) documents.tokens.push_back(static_cast<std::int32_t>(token));
+        documents.ends.push_back(documents.tokens.size());
+      } catch (...) {
+        item_place place;
+        place.note(line_place(lines.origin_of(i)));
+        place.complete();
+        if (!forgiving_) throw;
+        documents.tokens.resize(begin);
+        made.lost.emplace_back(documents.size(), std::move(place), std::current_exception());
       }
-    } catch (error& e) {
-      e.add_place(lines.from.at("line " + std::to_string(n) + " of its batch"));
-      throw;
     }
     return made;
   }
 
  private:
   F f_;
+  bool forgiving_;
+};
+
+MILLRACE_COROUTINE async_generator<token_batch> judge_documents(async_generator<judged_tokens> in,
+                                                                failure_policy policy);
+
+class judge_documents_stage : public library_stage {
+ public:
+  explicit judge_documents_stage(failure_policy policy) noexcept : policy_(policy) {}
+  stream<token_batch> operator()(async_generator<judged_tokens> in) && {
+    return stream<token_batch>(judge_documents(std::move(in), policy_)).named("tokens");
+  }
+
+ private:
+  failure_policy policy_;
 };
 
 }  // namespace detail
 
+/// What tokens() returns.
+template <class F>
+class tokens_stage : public detail::library_stage {
+ public:
+  tokens_stage(F f, map_concurrent_options options) : f_(std::move(f)), options_(options) {}
+  stream<token_batch> operator()(async_generator<line_batch> in) && {
+    const failure_policy policy = std::exchange(options_.failures, failure_policy());
+    detail::tokenize_lines<F> work(std::move(f_), policy.then != on_failure::rethrow);
+    return detail::apply_stage(
+        detail::apply_stage(stream<line_batch>(std::move(in)), map_concurrent(std::move(work), options_)),
+        detail::judge_documents_stage(policy));
+  }
+
+ private:
+  F f_;
+  map_concurrent_options options_;
+};
+
 /// Stage: batches of lines -> batches of tokens, a document a line, on a pool: `lines() | tokens(encode) | pack(2048)`.
 ///
 /// `f(std::string_view)` gives a range of whole numbers that fit into 32 bits; it is called on several threads at once
-/// and must be callable when const. Everything else is map_concurrent()'s: order, bound, options, cancellation, errors.
-/// An error of this library that `f` throws without a place is given that of the batch and the line's number in it.
+/// and must be callable when const. Order, bound, options and cancellation are map_concurrent()'s. Errors: one of this
+/// library that `f` throws without a place is given that of its line: shard, byte and number, the first being 1.
+/// `.failures` judges lines, not batches: with on_failure::skip one that cannot be tokenized is left out alone.
 template <class F>
-auto tokens(F f, map_concurrent_options options = {}) {
-  return map_concurrent(detail::tokenize_lines<F>(std::move(f)), options);
+tokens_stage<F> tokens(F f, const map_concurrent_options& options = {}) {
+  return tokens_stage<F>(std::move(f), options);
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/records/impl/tokens.ipp>
+#endif

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,17 @@ MILLRACE_INLINE std::size_t byte_size(const line_batch& b) noexcept {
   std::size_t total = 0;
   for (std::string_view l : b.lines) total += l.size();
   return total;
+}
+
+MILLRACE_INLINE origin line_batch::origin_of(std::size_t i) const {
+  const auto behind = std::upper_bound(runs_.begin(), runs_.end(), i,
+                                       [](std::size_t line, const run& r) { return line < r.first; });
+  if (behind == runs_.begin() || i >= lines.size()) return from;
+  const run& r = *std::prev(behind);
+  origin at = r.at;
+  at.offset += static_cast<std::uint64_t>(lines[i].data() - r.begin);
+  at.ordinal += i - r.first;
+  return at;
 }
 
 namespace detail {
@@ -49,6 +61,7 @@ class line_splitter {
   std::size_t at_ = 0;
   bool last_ = false;
   bool retained_ = false;
+  bool apart_ = true;  // the next line does not lie behind the last one
   std::string carry_;
   std::uint64_t position_ = 0;  // of the next line in the shard
   std::uint64_t ordinal_ = 0;
@@ -64,6 +77,7 @@ MILLRACE_INLINE void line_splitter::feed(chunk&& c) {
   at_ = 0;
   last_ = c.last;
   retained_ = false;
+  apart_ = true;
 }
 
 MILLRACE_INLINE bool line_splitter::fill(line_batch& b) {
@@ -101,6 +115,8 @@ MILLRACE_INLINE bool line_splitter::fill(line_batch& b) {
 
 MILLRACE_INLINE void line_splitter::add(line_batch& b, std::string_view line) {
   if (b.lines.empty()) b.from = origin(from_, position_, ordinal_);
+  if (b.lines.empty() || apart_) b.runs_.emplace_back(b.lines.size(), line.data(), origin(from_, position_, ordinal_));
+  apart_ = false;
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   b.lines.push_back(line);
   ++ordinal_;
@@ -110,7 +126,9 @@ MILLRACE_INLINE void line_splitter::add_carried(line_batch& b) {
   bytes own = bytes::copy(carry_);
   const std::size_t length = carry_.size();
   carry_.clear();
+  apart_ = true;
   add(b, own.view());
+  apart_ = true;
   b.retain(std::move(own));
   position_ += length;
 }

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/give.hpp>
+#include <millrace/flow/detail/failures.hpp>
+#include <millrace/records/tokens.hpp>
+
+namespace millrace::detail {
+
+/// Judges the lines of a batch in their order. Those behind the one that ends the stream go.
+class document_judge {
+ public:
+  document_judge(failure_policy policy, executor& ex, stage_record* stage) noexcept
+      : bad_(policy, ex, stage, "tokens") {}
+
+  token_batch take(judged_tokens&& b) {
+    std::size_t judged = 0;
+    for (lost_document& lost : b.lost) {
+      for (; judged < lost.before; ++judged) bad_.succeeded();
+      try {
+        ended_ = !bad_.forgive(std::move(lost.why), lost.place);
+      } catch (...) {
+        error_ = std::current_exception();
+        ended_ = true;
+      }
+      if (!ended_) continue;
+      b.documents.ends.resize(judged);
+      b.documents.tokens.resize(judged == 0 ? 0 : b.documents.ends.back());
+      return std::move(b.documents);
+    }
+    for (; judged < b.documents.size(); ++judged) bad_.succeeded();
+    return std::move(b.documents);
+  }
+  bool ended() const noexcept { return ended_; }
+  /// At the end of the stream, wherever that is.
+  void finish() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    if (!ended_) bad_.finish();
+  }
+
+ private:
+  failures bad_;
+  bool ended_ = false;
+  std::exception_ptr error_;
+};
+
+MILLRACE_COROUTINE_BODY async_generator<token_batch> judge_documents(async_generator<judged_tokens> in,
+                                                                     failure_policy policy) {
+  executor& ex = co_await this_executor();
+  stage_record* const stage = co_await this_stage();
+  document_judge judge(policy, ex, stage);
+  while (!judge.ended()) {
+    std::optional<judged_tokens> b = co_await in.next();
+    if (!b) break;
+    token_batch documents = judge.take(std::move(*b));
+    b.reset();
+    if (documents.size() != 0) co_yield give(documents);
+  }
+  judge.finish();
+}
+
+}  // namespace millrace::detail
