@@ -118,9 +118,7 @@ MILLRACE_COROUTINE async_generator<token_batch> judge_documents(async_generator<
 class judge_documents_stage : public library_stage {
  public:
   explicit judge_documents_stage(failure_policy policy) noexcept : policy_(policy) {}
-  stream<token_batch> operator()(async_generator<judged_tokens> in) && {
-    return stream<token_batch>(judge_documents(std::move(in), policy_)).named("tokens");
-  }
+  MILLRACE_COROUTINE stream<token_batch> operator()(async_generator<judged_tokens> in) &&;
 
  private:
   failure_policy policy_;

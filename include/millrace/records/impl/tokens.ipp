@@ -67,4 +67,8 @@ MILLRACE_COROUTINE_BODY async_generator<token_batch> judge_documents(async_gener
   judge.finish();
 }
 
+MILLRACE_COROUTINE_BODY stream<token_batch> judge_documents_stage::operator()(async_generator<judged_tokens> in) && {
+  return stream<token_batch>(judge_documents(std::move(in), policy_)).named("tokens");
+}
+
 }  // namespace millrace::detail
