@@ -58,7 +58,7 @@ class token_document {
 
 namespace detail {
 
-/// Documents of a batch that could not be had, for judge_documents(): in front of which of the others, and why.
+/// A document that could not be had: how many of its batch came before it, and why.
 struct lost_document {
   lost_document(std::size_t b, item_place p, std::exception_ptr w)
       : before(b), place(std::move(p)), why(std::move(w)) {}
@@ -66,6 +66,7 @@ struct lost_document {
   item_place place;
   std::exception_ptr why;
 };
+/// A batch, and what it lacks: judge_documents() decides by the policy whether that is borne.
 struct judged_tokens {
   token_batch documents;
   std::vector<lost_document> lost;
