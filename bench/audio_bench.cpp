@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Recordings per second: map_concurrent(audio_decoder) beside bare libsndfile on as many threads, in turns, and the
-// same with libsoxr behind both; FLAC files of about 8 KB, half a second of 16 kHz. The bare threads read into one
+// same with libsoxr for both; FLAC files of about 8 KB, half a second of 16 kHz. The bare threads read into one
 // buffer each.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/audio_bench.cpp -o audio_bench -luring -lsndfile -lsoxr
 //
@@ -22,9 +22,9 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/decode/audio_decoder.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 #include "bench/common/contender.hpp"
@@ -59,7 +59,9 @@ std::uint64_t decode_bare(const std::vector<mill::bytes>& files, int count, unsi
     return [&, wave = std::vector<float>(frames), resampled = std::vector<float>(frames),
             calls = mill::detail::sound_bytes::calls()](int i) mutable {
       const mill::bytes& file = files[static_cast<std::size_t>(i) % files.size()];
-      mill::detail::sound_bytes source(file.view());
+      mill::detail::sound_part whole;
+      whole.body = file.view();
+      mill::detail::sound_bytes source(whole);
       SF_INFO info = {};
       SNDFILE* const sound = ::sf_open_virtual(&calls, SFM_READ, &info, &source);
       ::sf_readf_float(sound, wave.data(), static_cast<sf_count_t>(frames));

@@ -26,8 +26,8 @@
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>

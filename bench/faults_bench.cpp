@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -36,7 +36,7 @@ constexpr std::size_t object_bytes = 128 * mill::MiB;
 constexpr std::size_t objects = 4;
 constexpr std::size_t part_bytes = 8 * mill::MiB;
 constexpr std::size_t at_once = 8;
-// A part that waits for its next attempt holds up what is behind it in the order: the window has to last that long. At
+// A part that waits for its next attempt holds up what is after it in the order: the window has to last that long. At
 // the speed of loopback 64 MiB last 13 ms.
 constexpr mill::fetch_options ahead{.shards = at_once, .window = 4 * part_bytes, .part = part_bytes};
 

@@ -5,6 +5,7 @@
 // its own on core 0; the client on core 1. Beside it, in turns, the same requests by a bare epoll loop that receives
 // straight into slabs, and by libcurl on a bare io_uring that copies into slabs. Connections and slabs are warm for all
 // of them. Our requests are signed and go through all checks.
+// Whole objects by s3.read() into memory of the program are a row of their own, with the defaults of read().
 // Then run() with two loops beside one. Where there are seven cores they read from four servers with a core each, as
 // one server is about as busy as the loop that reads from it, and have the other cores. With fewer cores there is one
 // server, and each loop thread is held to a fifth of a core, so that the loops do not compete with each other and the
@@ -15,18 +16,20 @@
 //   fetch_bench [GiB per round, default 2, which is the least] [plain | tls, default both]
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -95,7 +98,19 @@ bench::cost fetch_with(mill::event_loop& loop, const mill::s3::client& s3, std::
   return result;
 }
 
-/// The objects behind several servers in turn.
+/// Whole objects, each into the same memory, by the defaults.
+bench::cost whole_with(mill::event_loop& loop, const mill::s3::client& s3, std::vector<std::byte>& memory,
+                       std::size_t passes) {
+  bench::meter m;
+  m.start();
+  for (std::size_t i = 0; i < passes * objects; ++i) {
+    const std::string url = "s3://b/" + key(i % objects);
+    if (mill::block_on(loop, s3.read(url, std::span<std::byte>(memory))) != object_bytes) std::abort();
+  }
+  return m.stop(static_cast<double>(passes * objects * object_bytes));
+}
+
+/// The objects of several servers in turn.
 class spread final : public mill::storage {
  public:
   explicit spread(const std::vector<std::unique_ptr<bench::served>>& servers) {
@@ -187,9 +202,11 @@ void plain(std::size_t passes) {
                      [&] { return all_of(passes, raw.fetch(all, slabs, [](const mill::bytes&) {})); });
   bench::contender b("(b) bare libcurl + io_uring", [&] { return all_of(passes, curl.fetch(all, slabs)); });
   bench::contender c("(c) fetch", [&] { return fetch_with(*loop, s3, passes); });
-  bench::take_turns({&a, &b, &c});
+  std::vector<std::byte> memory(object_bytes);
+  bench::contender d("(d) whole objects into memory", [&] { return whole_with(*loop, s3, memory, passes); });
+  bench::take_turns({&a, &b, &c, &d});
   std::printf("plain HTTP, %s\n", loop->backend());
-  bench::print_table({&a, &b, &c});
+  bench::print_table({&a, &b, &c, &d});
   compare(c, b);
   bench::goal_at_least("GB/s, fetch / bare recv", bench::ratio(c.gb_per_second, a.gb_per_second), 0.90);
   bench::goal_at_most("minor faults per GB beyond those of bare recv",

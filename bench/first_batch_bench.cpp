@@ -10,7 +10,7 @@
 //     all memory included;
 //   - the memory that is resident, for a consumer that always waits, and for one that never does;
 //   - the same first samples, and the first half GiB, from a server that is 60 ms away.
-// First touch differs by a factor of fifty with what the machine has: the time for 8 MiB is printed before and behind.
+// First touch differs by a factor of fifty with what the machine has: the time for 8 MiB is printed before and after.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/first_batch_bench.cpp -o first_batch_bench
 //            -lcurl -luring -larchive -lssl -lcrypto -lexpat
 //

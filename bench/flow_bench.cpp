@@ -25,11 +25,10 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 namespace {
@@ -60,7 +59,7 @@ mill::event_loop& loop() {
 }
 template <class T>
 std::int64_t run(mill::stream<T> source, mill::stage_record* account = nullptr) {
-  return mill::block_on(loop(), add_up(std::move(source)), account);
+  return mill::block_on({loop(), account}, add_up(std::move(source)));
 }
 
 std::int64_t plain_loop(int count) {
@@ -91,9 +90,9 @@ std::int64_t three_stages_on_account(int count) {
              recorder.find_or_add("sink", nullptr));
 }
 std::int64_t three_stages_all_measured(int count) {
-  loop().sample_account(1);
+  loop().sample_metrics(1);
   const std::int64_t sum = three_stages_on_account(count);
-  loop().sample_account(mill::account_clock::usual);
+  loop().sample_metrics(mill::metrics_clock::usual);
   return sum;
 }
 std::int64_t ten_maps(int count) {

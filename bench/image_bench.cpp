@@ -21,9 +21,9 @@
 #include <vector>
 
 #include <millrace/decode/decode_images.hpp>
-#include <millrace/decode/detail/resizer.hpp>
-#include <millrace/flow/iota.hpp>
+#include <millrace/decode/image_decoder.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 
 #include "bench/common/bare_jpeg.hpp"

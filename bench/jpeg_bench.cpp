@@ -5,7 +5,8 @@
 // 500x375 and about 100 KB. The bare threads write into one buffer each, or into a new one per image, as a pipeline
 // that hands its images on must; the decoder's come from its pool. Then the time to the next batch at a training thread
 // whose steps take longer than decoding.
-// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/jpeg_bench.cpp -o jpeg_bench -luring -ljpeg
+// Build:
+//   c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/jpeg_bench.cpp -o jpeg_bench -luring -ljpeg -lzimg
 //
 //   jpeg_bench [images per round, default 2000]
 
@@ -22,11 +23,11 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/decode/jpeg_decoder.hpp>
+#include <millrace/decode/image_decoder.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
@@ -79,8 +80,8 @@ std::uint64_t decode_bare(const std::vector<mill::bytes>& jpegs, int count, unsi
 
 auto images(const std::vector<mill::bytes>& jpegs, int count, mill::cpu_pool& cores) {
   const auto pick = [&jpegs](int i) { return jpegs[static_cast<std::size_t>(i) % jpegs.size()]; };
-  const mill::jpeg_decoder decoder;
-  auto decode = [decoder](const mill::bytes& jpeg) { return decoder(jpeg); };
+  const mill::image_decoder decoder({.height = height, .width = width});
+  auto decode = [decoder](const mill::bytes& jpeg) { return decoder.whole(jpeg); };
   return mill::iota(count) | mill::map(pick) | mill::map_concurrent(std::move(decode), {.on = &cores});
 }
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>

@@ -20,7 +20,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>

@@ -4,7 +4,7 @@
 // What the canonical order of samples costs: nanoseconds a sample for a rank that goes through its tracks, at 10,000
 // shards of some 1,000 samples; a position by itself; a rank's share of a step; and what is held. And what an index of
 // so many samples costs to read, and what one rank reads beside its samples with a .bytes that holds little of its
-// slices (decision 89). The median of five turns counts.
+// slices (docs/design/index.md). The median of five turns counts.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/order_bench.cpp -o order_bench
 
 #include <algorithm>

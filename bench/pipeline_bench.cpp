@@ -16,7 +16,7 @@
 #include <string>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>

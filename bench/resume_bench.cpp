@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A training without an index (index_use::none) that is stopped in the middle of an epoch and goes on: how long its
-// state takes to write down and how long it is, the time to the first batch behind a resume against that of a cold
+// state takes to write down and how long it is, the time to the first batch after a resume against that of a cold
 // start (each with a runtime of its own, a store 20 ms away), and how many bytes are read that were read before. Then
 // what the order itself costs a sample. The median of seven counts.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/resume_bench.cpp -o resume_bench -lcurl -luring -lssl -lcrypto -lexpat
@@ -23,8 +23,8 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/feed/listed_epochs.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/s3/client.hpp>
@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
     list.push_back(each);
   }
 
-  // Half an epoch, with a state behind each batch.
+  // Half an epoch, with a state after each batch.
   bench::figure state_ms;
   std::string state;
   std::uint64_t taken = 0;
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
     }
   }
   const double again = static_cast<double>(store->bytes) - static_cast<double>(all - taken);
-  std::printf("read behind the resume: %.1f MB by %llu requests, for %.1f MB that were not delivered: %.1f MB more; "
+  std::printf("read after the resume: %.1f MB by %llu requests, for %.1f MB that were not delivered: %.1f MB more; "
               "the window holds %.1f MB\n",
               static_cast<double>(store->bytes) * 1e-6, static_cast<unsigned long long>(store->requests),
               static_cast<double>(all - taken) * 1e-6, again * 1e-6, static_cast<double>(in_window) * 1e-6);
@@ -196,8 +196,8 @@ int main(int argc, char** argv) {
     cold.add(first_batch(list, store, {}));
     resumed.add(first_batch(list, store, state));
   }
-  std::printf("first batch: cold %.1f ms (%.1f .. %.1f), behind a resume %.1f ms (%.1f .. %.1f)\n", cold.median(),
+  std::printf("first batch: cold %.1f ms (%.1f .. %.1f), after a resume %.1f ms (%.1f .. %.1f)\n", cold.median(),
               cold.lowest(), cold.highest(), resumed.median(), resumed.lowest(), resumed.highest());
-  bench::goal_at_most("first batch behind a resume against cold", bench::ratio(resumed, cold), 1.2);
+  bench::goal_at_most("first batch after a resume against cold", bench::ratio(resumed, cold), 1.2);
   order_alone();
 }

@@ -39,9 +39,9 @@
 #include <zstd.h>
 
 #include <millrace/decode/json_reader.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>

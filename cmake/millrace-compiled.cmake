@@ -4,8 +4,9 @@
 # millrace_add_compiled(<source>)
 #
 # The target millrace::compiled: a static library of the one source that holds every body that is no template, and the
-# definition that makes headers declare only, for the library and for who links it. Built where it is linked, with the
-# flags of that project; read by the project and by its installed package alike.
+# definition that makes headers declare only, for the library and for who links it. The components' targets say which
+# bodies it has. Built where it is linked, with the flags of that project; read by the project and by its installed
+# package alike.
 
 function(millrace_add_compiled source)
   if(NOT TARGET millrace_compiled)
@@ -14,11 +15,5 @@ function(millrace_add_compiled source)
     set_target_properties(millrace_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_compile_definitions(millrace_compiled INTERFACE MILLRACE_SEPARATE_COMPILATION)
     target_link_libraries(millrace_compiled PUBLIC millrace::millrace)
-    foreach(component IN ITEMS http s3 tar s3_server)
-      string(TOUPPER ${component} upper)
-      # Looked at when all is known: a second find_package() may have found more.
-      target_compile_definitions(millrace_compiled
-                                 PRIVATE $<$<NOT:$<TARGET_EXISTS:millrace::${component}>>:MILLRACE_WITHOUT_${upper}>)
-    endforeach()
   endif()
 endfunction()

@@ -3,9 +3,11 @@
 
 # Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging
 # machine had, as with the CMake package: pkg-config names what is missing. None for cuda and nvjpeg: the toolkit's own
-# files are named after its version; nor for mpi, whose file is named after who made it.
+# files are named after its version; nor for mpi, whose file is named after who made it. The flags of a component say
+# that src/millrace.cpp has its bodies; the variable source of each file is the one source to compile.
 
 set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
+file(RELATIVE_PATH millrace_pc_source ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_DATADIR}/millrace/millrace.cpp)
 file(RELATIVE_PATH millrace_pc_include ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 
 # millrace_pc(<name> <description> <modules it needs> [<cflags> <libs>])
@@ -18,10 +20,11 @@ endfunction()
 
 millrace_pc(millrace-core "coroutines, stages, the event loop, files" "liburing >= 2.3" "-I\${includedir} -pthread"
             -pthread)
-millrace_pc(millrace-http "the HTTP client of millrace" "millrace-core libcurl >= 7.88")
-millrace_pc(millrace-s3 "S3 and what reads from it" "millrace-http libcrypto >= 3.0 expat")
+millrace_pc(millrace-http "the HTTP client of millrace" "millrace-core libcurl >= 7.88" -DMILLRACE_WITH_HTTP)
+millrace_pc(millrace-s3 "S3 and what reads from it" "millrace-http libcrypto >= 3.0 expat"
+            -DMILLRACE_WITH_S3)
 millrace_pc(millrace-tar "compressed archives for millrace"
-            "millrace-core libarchive >= 3.6 zlib >= 1.2.11 libzstd >= 1.4")
+            "millrace-core libarchive >= 3.6 zlib >= 1.2.11 libzstd >= 1.4" -DMILLRACE_WITH_TAR)
 millrace_pc(millrace-jpeg "JPEG decoding for millrace" "millrace-core libjpeg >= 2.1 zimg >= 3.0" -DMILLRACE_WITH_JPEG)
 millrace_pc(millrace-png "PNG decoding for millrace" "millrace-core spng >= 0.7 zimg >= 3.0" -DMILLRACE_WITH_PNG)
 millrace_pc(millrace-webp "WebP decoding for millrace" "millrace-core libwebpdemux >= 1.0 zimg >= 3.0"
@@ -29,5 +32,6 @@ millrace_pc(millrace-webp "WebP decoding for millrace" "millrace-core libwebpdem
 millrace_pc(millrace-audio "recordings for millrace" "millrace-core sndfile >= 1.1 soxr >= 0.1.3" -DMILLRACE_WITH_AUDIO)
 millrace_pc(millrace-json "JSON lines for millrace" "millrace-core simdjson >= 3.0")
 millrace_pc(millrace-dlpack "tensors by DLPack for millrace" "millrace-core" -DMILLRACE_WITH_DLPACK)
-millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0")
+millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0"
+            -DMILLRACE_WITH_S3_SERVER)
 millrace_pc(millrace "${PROJECT_DESCRIPTION}" "millrace-s3 millrace-tar millrace-jpeg")

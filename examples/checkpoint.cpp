@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes a checkpoint to S3 as it is made, in parts, and reads it back: a tar archive with a member per tensor. Neither
-// way holds more than a few parts in memory.
+// Writes a checkpoint to S3 as it is made, in parts, and reads it back: a tar archive with a member per tensor. Writing
+// and reading hold a few parts in memory.
 //
 //   example_checkpoint [BUCKET]
 //
@@ -43,7 +43,7 @@ std::string_view raw(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-/// The checkpoint as a stream; what is yielded may go while the next tensor is written.
+/// The checkpoint as a stream; yielded pieces may be freed while the next tensor is written.
 mill::async_generator<mill::bytes> checkpoint_of(const model& m) {
   std::string text;
   mill::tar::writer archive(text);

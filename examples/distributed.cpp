@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Data-parallel training over MPI: every rank computes the gradient of its share of a batch, MPI_Allreduce adds them
-// up. Model and loader are saved together, to the store, and a restart goes on from there, on as many ranks as there
-// are then: the global batches are the same sets of samples, so the loss is the same.
+// up. Model and loader are saved together, to the store, and a restart resumes from there, on any number of ranks: the
+// global batches are the same sets of samples, so the loss is the same.
 //
-//   mpirun -n 3 example_distributed [BUCKET [STEPS]]          stops behind STEPS steps of this start
+//   mpirun -n 3 example_distributed [BUCKET [STEPS]]          stops after STEPS steps of this start
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside rank 0. The
 // bucket is filled with a small data set: five shards of unequal length, and one to validate on.
@@ -44,9 +44,9 @@ namespace {
 
 constexpr std::size_t global_batch = 12;  // of all ranks together
 constexpr std::size_t inputs = 8;
-using numbers = std::array<double, inputs + 2>;  // weights, or gradients; behind them losses and samples
+using numbers = std::array<double, inputs + 2>;  // weights, or gradients; after them losses and samples
 
-/// What is waited for on the thread that trains: checkpoints, the data set.
+/// Runs tasks on the training thread: checkpoints, the data set.
 template <class Task>
 auto wait_for(Task work) {
   const auto loop = mill::make_event_loop();
@@ -92,7 +92,7 @@ std::shared_ptr<const mill::index_set> index_of(const mill::s3::client& s3, cons
 
 // --- the model
 
-/// Adds a sample's gradient, loss and one to `sums`; what only fills up a batch (weight 0) adds nothing.
+/// Adds a sample's gradient, loss and one to `sums`; padding (weight 0) adds nothing.
 void add(const mill::sample& s, const numbers& weights, numbers& sums) {
   if (s.weight() == 0) return;
   std::array<double, inputs + 1> row{};
@@ -149,7 +149,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   const std::size_t batch = global_batch / mine.world_size;
   const mill::epochs_options options{
       .seed = 7, .epochs = 3, .batch = batch, .rank = mine, .tracks = 60, .prefix = train_prefix, .resume = now.state};
-  mill::check_ranks(mill::mpi_sum(), options, *training_set);  // a rank that differs is told so, instead of hanging
+  mill::check_ranks(mill::mpi_sum(), options, *training_set);  // a rank that differs gets an error, instead of hanging
 
   mill::runtime rt;
   auto run = rt.run(mill::epochs(training_set, s3, options) | mill::batch(batch));
@@ -181,7 +181,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   }
 }
 
-/// The environment's store; without one, rank 0 has a server, of which the others are told.
+/// The environment's store; without one, rank 0 has a server, whose address it sends to the others.
 mill::s3::client store_of_all(std::optional<mill::s3_server::background>& server, const mill::rank& mine) {
   if (std::getenv("AWS_ENDPOINT_URL_S3") != nullptr) return mill::s3::client::from_environment();
   char endpoint[64] = "";

@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Epochs as one stream, in an order that is the same for any number of ranks, and a training that goes on where it was
+// Epochs as one stream, in an order that is the same for any number of ranks, and a training that resumes where it was
 // stopped.
 //
-//   example_epochs 'data/*.tar' STATE [STOP]       stops behind STOP batches; the next call goes on behind them
+//   example_epochs 'data/*.tar' STATE [STOP]       stops after STOP batches; the next call resumes there
 //   mpirun -n 2 example_epochs ...                 shares the samples; also where it was stopped on another number
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,18 @@ std::string text_of(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+/// Replaces the file atomically: a training that is killed while it writes keeps the state before.
+void write(const std::string& path, const std::string& text) {
+  const std::string half = path + ".part";
+  errno = 0;
+  std::ofstream file(half, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file || std::rename(half.c_str(), path.c_str()) != 0) {
+    throw mill::io_error::of(errno, "the state cannot be written", mill::where{path, std::nullopt, {}});
+  }
+}
+
 void train(const std::string& pattern, const std::string& state, long stop) {
   const mill::rank mine = mill::rank_from_environment();
   const std::string saved = text_of(state);    // empty: from the beginning
@@ -48,7 +62,7 @@ void train(const std::string& pattern, const std::string& state, long stop) {
     std::puts(line.c_str());
     if (--stop == 0) break;
   }
-  if (mine.index == 0) std::ofstream(state) << run.state();  // beside the model
+  if (mine.index == 0) write(state, run.state());  // beside the model
 }
 
 }  // namespace

@@ -1,18 +1,16 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A stage of one's own: any callable from async_generator<T> to async_generator<U>. This one is a coroutine that turns
+// A stage of your own: any callable from async_generator<T> to async_generator<U>. This one is a coroutine that turns
 // temperatures into warnings, and it waits (for a timer here, for anything in practice) without blocking a thread.
 
 #include <cstdio>
 #include <string>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/named.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 

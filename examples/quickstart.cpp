@@ -7,8 +7,8 @@
 //   example_quickstart [BUCKET]
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
-// Built with the CUDA Toolkit it trains on the GPU when there is one; of several, each process of a machine takes its
-// own.
+// Built with the CUDA Toolkit it trains on the GPU when there is one; with several GPUs, each process of a machine
+// takes its own.
 
 #include <cstdio>
 #include <optional>
@@ -40,7 +40,7 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
        | mill::group_samples()                                        // WebDataset samples
        | mill::shuffle({.window = 1024, .seed = 7, .epoch = epoch})   // among those that are near
        | mill::decode_images({.height = side, .width = side, .crop = crop})  // of any size, to tensors of one,
-       | mill::batch(64)                                              // on the pool, each in its place in the batch
+       | mill::batch(64)                                              // on the pool, each into its row of the batch
        | mill::to_device(target, {.slots = 3});                       // copied ahead
   // clang-format on
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that read disjoint shards: every process reads the samples of the shards that are its own.
+// Ranks that read disjoint shards: every process reads the samples of its own shards.
 //
 //   mpirun -n 2 example_ranks 'data/train-{00..07}.tar'      torchrun, srun and the others work the same way
 
@@ -16,7 +16,6 @@
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/shards.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
 #include <millrace/shards/untar.hpp>
 
 namespace mill = millrace;

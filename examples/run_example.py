@@ -98,7 +98,7 @@ def ranks(program):
         text = run([launcher, "--allow-run-as-root", "--oversubscribe", "-n", "2", program, folder + "/train-{00..08}.tar"])
     read = {rank: (int(n), set(urls.split())) for rank, n, urls in re.findall(r"rank (\d) read (\d+) samples from (.*)", text)}
     require(sorted(read) == ["0", "1"] and not read["0"][1] & read["1"][1], "ranks that share shards")
-    require(read["0"][1] | read["1"][1] == set(files), "shards that nobody reads")
+    require(read["0"][1] | read["1"][1] == set(files), "shards that no rank reads")
     for n, urls in read.values():
         require(urls and n == sum(files[url] for url in urls), "the number of samples")
 
@@ -148,7 +148,7 @@ def epochs(program):
         os.remove(os.path.join(folder, "stopped.index"))
         for stop in ("5", "1", "100"):
             parts += batches("stopped", stop)
-        require(parts == whole, "what came behind a stop")
+        require(parts == whole, "what came after a stop")
         launcher = shutil.which("mpirun")
         if launcher is not None:
             two = [launcher, "--allow-run-as-root", "--oversubscribe", "-n", "2"]

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Recordings of mixed lengths, with what is said in them, become padded batches of about one length. The recordings are
+// Recordings of mixed lengths and their transcripts become padded batches of similar length. The recordings are
 // made here: a word's letters are tones of a tenth of a second, in FLAC files of 22050 Hz, which are heard at 16000 Hz.
 //
 //   example_speech
@@ -63,11 +63,11 @@ mill::task<void> upload(mill::s3::client s3, int shards, int words) {
   }
 }
 
-/// A recording and what is said in it.
+/// A recording and its transcript.
 class utterance {
  public:
   explicit utterance(mill::audio_sample a) : heard(std::move(a)) {
-    if (!mark_of(heard).padding) text = heard.of["txt"].view();  // what fills up an epoch's last batch has no fields
+    if (!mark_of(heard).padding) text = heard.of["txt"].view();  // padding of an epoch's last batch has no fields
   }
   mill::audio_sample heard;
   std::string text;
@@ -76,7 +76,7 @@ class utterance {
 
 void collate(const utterance& u, mill::sample_writer& out) {
   collate(u.heard, out);       // "audio", padded to the longest of the batch, and "audio_lengths"
-  out.ragged("text", u.text);  // "text" of all, one behind the other, and "text_offsets"
+  out.ragged("text", u.text);  // "text" of all, one after the other, and "text_offsets"
 }
 
 auto epoch_of(const mill::s3::client& s3, std::uint64_t epoch) {

@@ -3,9 +3,8 @@
 
 // Lines of text (JSONL, CSV) from objects or files, in batches, at several batch sizes.
 //
-//   example_text_lines s3://bucket/prefix/      or https://host/part-{0..9}.jsonl, or paths
-//
-// S3 is reached as the AWS variables say.
+// example_text_lines s3://bucket/prefix/      or https://host/part-{0..9}.jsonl, or paths S3 is configured by the AWS
+// variables.
 
 #include <cstdio>
 #include <memory>

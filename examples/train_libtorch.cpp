@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Batches become tensors of libtorch where they lie: from_blob() with a deleter that lets go of the batch. Nothing is
-// copied for it, and the slot is written again when the last tensor of its batch has gone.
+// Batches become tensors of libtorch without a copy: from_blob() with a deleter that frees the batch. The slot is
+// reused when the last tensor of its batch is freed.
 
 #include <cstdint>
 #include <cstdio>
@@ -14,12 +14,12 @@
 #include <torch/torch.h>
 
 #include <millrace/base/rng.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/fill_batches.hpp>
-#include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 
 namespace mill = millrace;

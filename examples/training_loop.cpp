@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 
 namespace mill = millrace;

@@ -1,4 +1,192 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
+
+// Every body that is no template, compiled once: the CMake target millrace::compiled builds this file, and so does a
+// program without CMake (docs/guide/compiling.md). Beside the bodies of the core it has those of each component whose
+// MILLRACE_WITH_<COMPONENT> is defined: by the component's CMake target, and by its pkg-config file. Everything else of
+// the program is compiled with the same ones and with MILLRACE_SEPARATE_COMPILATION.
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
 #define MILLRACE_SEPARATE_COMPILATION
-#include <millrace/impl/src.hpp>
+#endif
+
+#include <millrace/base/compiler.hpp>
+
+MILLRACE_QUIET_FRAMES
+
+#include <millrace/base/error.ipp>
+#include <millrace/base/running_crc.ipp>
+#include <millrace/coro/async_generator.ipp>
+#include <millrace/coro/detail/log.ipp>
+#include <millrace/coro/executor.ipp>
+#include <millrace/coro/root_scope.ipp>
+#include <millrace/coro/run_context.ipp>
+#include <millrace/coro/stage_record.ipp>
+#include <millrace/decode/array.ipp>
+#include <millrace/decode/detail/image_source.ipp>
+#include <millrace/decode/detail/sound_parts.ipp>
+#include <millrace/decode/write_image.ipp>
+#include <millrace/device/batch.ipp>
+#include <millrace/device/batch_pool.ipp>
+#include <millrace/device/batch_rows.ipp>
+#include <millrace/device/collate.ipp>
+#include <millrace/device/detail/slots.ipp>
+#include <millrace/device/fill_batches.ipp>
+#include <millrace/device/normalise_images.ipp>
+#include <millrace/device/slot_store.ipp>
+#include <millrace/feed/detail/impl/epoch_losses.ipp>
+#include <millrace/feed/detail/impl/epochs_position.ipp>
+#include <millrace/feed/detail/impl/epochs_source.ipp>
+#include <millrace/feed/detail/impl/held_samples.ipp>
+#include <millrace/feed/detail/impl/index_parts.ipp>
+#include <millrace/feed/detail/impl/indexed_object.ipp>
+#include <millrace/feed/detail/impl/late_position.ipp>
+#include <millrace/feed/detail/impl/listed_index.ipp>
+#include <millrace/feed/detail/impl/mix_text.ipp>
+#include <millrace/feed/detail/impl/reading_estimate.ipp>
+#include <millrace/feed/detail/impl/window_order.ipp>
+#include <millrace/feed/detail/impl/window_position.ipp>
+#include <millrace/feed/detail/impl/window_state.ipp>
+#include <millrace/feed/detail/impl/words.ipp>
+#include <millrace/feed/impl/check_ranks.ipp>
+#include <millrace/feed/impl/epoch_plan.ipp>
+#include <millrace/feed/impl/equal_batches.ipp>
+#include <millrace/feed/impl/listed_epochs.ipp>
+#include <millrace/feed/impl/shard_epochs.ipp>
+#include <millrace/feed/impl/tracks_advice.ipp>
+#include <millrace/flow/bucket_by_length.ipp>
+#include <millrace/flow/failure_policy.ipp>
+#include <millrace/io/cpu_pool.ipp>
+#include <millrace/io/detail/cpu_limits.ipp>
+#include <millrace/io/file.ipp>
+#include <millrace/io/loop_thread.ipp>
+#include <millrace/io/process.ipp>
+#include <millrace/io/run_on.ipp>
+#include <millrace/loader/detail/run_state.ipp>
+#include <millrace/loader/detail/runtime_core.ipp>
+#include <millrace/loader/pipeline_run.ipp>
+#include <millrace/loader/rank_from_environment.ipp>
+#include <millrace/loader/run_stats.ipp>
+#include <millrace/loop/detail/descriptors.ipp>
+#include <millrace/loop/detail/file_queue.ipp>
+#include <millrace/loop/detail/thread.ipp>
+#include <millrace/loop/epoll_loop.ipp>
+#include <millrace/loop/make_event_loop.ipp>
+#include <millrace/loop/ring_loop.ipp>
+#include <millrace/memory/bytes.ipp>
+#include <millrace/memory/pixel_pool.ipp>
+#include <millrace/memory/slab_pool.ipp>
+#include <millrace/shards/fetch.ipp>
+#include <millrace/shards/file_storage.ipp>
+#include <millrace/shards/group_samples.ipp>
+#include <millrace/shards/hedged_storage.ipp>
+#include <millrace/shards/range_reader.ipp>
+#include <millrace/shards/sample.ipp>
+#include <millrace/shards/shards.ipp>
+#include <millrace/shards/storage_set.ipp>
+#include <millrace/shards/untar_plain.ipp>
+#include <millrace/sync/remote_waiters.ipp>
+#include <millrace/tar/detail/other_kinds.ipp>
+#include <millrace/tar/format.ipp>
+#include <millrace/tar/reader.ipp>
+#include <millrace/testing/census.ipp>
+#include <millrace/text/dates.ipp>
+#include <millrace/text/entity_tag.ipp>
+#include <millrace/text/json_leaves.ipp>
+#include <millrace/text/json_scan.ipp>
+#include <millrace/text/text.ipp>
+
+// fetch() of any store, files too, chooses its reads by these.
+#include <millrace/retry/detail/read_controller.ipp>
+#include <millrace/retry/detail/store_host.ipp>
+
+#if defined(MILLRACE_WITH_HTTP)
+#include <millrace/http/authorities.ipp>
+#include <millrace/http/engine.ipp>
+#include <millrace/http/exchange.ipp>
+#include <millrace/http/message.ipp>
+#include <millrace/http/proxy.ipp>
+#include <millrace/http/redirect.ipp>
+#include <millrace/retry/request_rate.ipp>
+#include <millrace/retry/retry.ipp>
+#include <millrace/shards/http_storage.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_S3)
+#include <millrace/s3/auth/default_credentials.ipp>
+#include <millrace/s3/auth/explain.ipp>
+#include <millrace/s3/client.ipp>
+#include <millrace/s3/config/config.ipp>
+#include <millrace/s3/config/endpoint.ipp>
+#include <millrace/s3/config/profile_file.ipp>
+#include <millrace/s3/config/settings.ipp>
+#include <millrace/s3/ops/get_object.ipp>
+#include <millrace/s3/ops/list_objects.ipp>
+#include <millrace/s3/ops/put_object.ipp>
+#include <millrace/s3/ops/read_object.ipp>
+#include <millrace/s3/ops/send.ipp>
+#include <millrace/s3/presign.ipp>
+#include <millrace/s3/session.ipp>
+#include <millrace/s3/sign/credentials.ipp>
+#include <millrace/s3/sign/signer.ipp>
+#include <millrace/s3/url.ipp>
+#include <millrace/s3/wire/detail/body_checksum.ipp>
+#include <millrace/s3/wire/detail/xml.ipp>
+#include <millrace/s3/wire/documents.ipp>
+#include <millrace/shards/resident_storage.ipp>
+#include <millrace/shards/s3_storage.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_TAR)
+#include <millrace/decode/decode_arrays.ipp>
+#include <millrace/decode/npz.ipp>
+#include <millrace/records/lines.ipp>
+#include <millrace/records/pack.ipp>
+#include <millrace/records/tokens.ipp>
+#include <millrace/shards/detail/unpack_ahead.ipp>
+#include <millrace/shards/untar.ipp>
+#include <millrace/tar/archive_reader.ipp>
+#include <millrace/tar/detail/fiber.ipp>
+#include <millrace/tar/detail/unpacker.ipp>
+#include <millrace/tar/detail/window.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_JPEG) || defined(MILLRACE_WITH_PNG) || defined(MILLRACE_WITH_WEBP)
+#include <millrace/decode/decode_images.ipp>
+#include <millrace/decode/image_decoder.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_JPEG)
+#include <millrace/decode/detail/jpeg_source.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_PNG)
+#include <millrace/decode/detail/png_source.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_WEBP)
+#include <millrace/decode/detail/webp_source.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_AUDIO)
+#include <millrace/decode/audio_decoder.ipp>
+#include <millrace/decode/decode_audio.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_DLPACK)
+#include <millrace/device/dlpack.ipp>
+#endif
+
+#if defined(MILLRACE_WITH_S3_SERVER)
+#include <millrace/testing/s3_server/detail/body_check.ipp>
+#include <millrace/testing/s3_server/detail/connection.ipp>
+#include <millrace/testing/s3_server/detail/requests.ipp>
+#include <millrace/testing/s3_server/detail/text.ipp>
+#include <millrace/testing/s3_server/fault.ipp>
+#include <millrace/testing/s3_server/message.ipp>
+#include <millrace/testing/s3_server/server.ipp>
+#include <millrace/testing/s3_server/service.ipp>
+#include <millrace/testing/s3_server/signature_check.ipp>
+#include <millrace/testing/s3_server/store.ipp>
+#include <millrace/testing/s3_server/stream_socket.ipp>
+#endif

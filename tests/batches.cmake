@@ -13,7 +13,7 @@ set(millrace_alone
     "^(#define|#if __has_include|namespace [a-zA-Z0-9_:]+ {|template <>|extern|.*[ *&]operator (new|delete))")
 
 # Writes a translation unit of the files: their includes first, and then every file in a namespace of its own. So its
-# unnamed namespace meets nobody else's, and its includes find their guards set.
+# unnamed namespace is separate, and its includes find their guards set.
 function(millrace_write_unit path)
   set(includes "")
   set(text "")

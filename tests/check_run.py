@@ -53,7 +53,7 @@ class checked:
         return done.stdout
 
     def make_folder(self, name, *options):
-        """As somebody would who does not know tests/run.sh."""
+        """Configures without tests/run.sh."""
         self.call(self.cmake, "-S", ".", "-B", name, f"-DCMAKE_MAKE_PROGRAM={self.builder}", *options)
 
     def run(self, name, *options):

@@ -58,6 +58,7 @@ add_test(NAME test_cuda COMMAND test_cuda)
 millrace_test_binary(test_cuda_threads "millrace::core;${nvjpeg_libraries};millrace_threaded_cuda" ${threads_sources})
 add_test(NAME test_cuda_threads COMMAND test_cuda_threads)
 set_tests_properties(test_cuda test_cuda_threads PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
+set_tests_properties(test_cuda PROPERTIES LABELS quick)
 
 # What ThreadSanitizer must report, or it would see orders in that model which CUDA does not give.
 if(MILLRACE_SANITIZE MATCHES "thread")

@@ -25,13 +25,13 @@ namespace bench {
 namespace mill = millrace;
 
 /// The S3 server of millrace in a child process on a core of its own, 0 unless said otherwise: CPU time, page faults
-/// and memory of this process are then the client's alone. Make it before any thread is started. Anybody may read;
-/// signed requests are checked.
+/// and memory of this process are then the client's alone. Make it before any thread is started. Anonymous reads are
+/// allowed; signed requests are checked.
 class served {
  public:
-  /// `fill(background&)` stores the objects, in the child.
+  /// `fill(background&)` stores the objects, in the child. `away`: how far the store is.
   template <class Fill>
-  explicit served(bool tls, Fill fill, unsigned core = 0) {
+  explicit served(bool tls, Fill fill, unsigned core = 0, const mill::s3_server::distance& away = {}) {
     int told[2];
     if (::pipe(told) != 0) std::abort();
     child_ = ::fork();
@@ -43,6 +43,8 @@ class served {
       o.anonymous = mill::s3_server::anonymous_access::read;
       o.log_limit = 16;
       o.tls.enabled = tls;
+      o.away = away;
+      o.max_object_size = std::uint64_t(1) << 40;
       mill::s3_server::background server(std::move(o));
       fill(server);
       const std::string text = server.endpoint() + '\n' + server.certificate_file() + '\n';

@@ -10,7 +10,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/s3_server/background.hpp>
-#include <millrace/testing/s3_server/object.hpp>
+#include <millrace/testing/s3_server/store.hpp>
 
 #include "bench/common/served.hpp"
 

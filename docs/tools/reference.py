@@ -43,7 +43,7 @@ def declarations(text):
                 scopes.append(named.group(1))
                 now, doc = "", []
             elif outside and re.search(r"\brequires\s*(\([^()]*(\([^()]*\)[^()]*)*\))?\s*$", now) and "concept" not in now:
-                scopes.append(None)  # of a requirement: the declaration goes on behind it
+                scopes.append(None)  # of a requirement: the declaration continues after it
             else:
                 if outside:
                     yield "::".join(scopes), now, doc
@@ -59,7 +59,7 @@ def declarations(text):
             parens += {"(": 1, ")": -1}.get(token, 0)
             now += token
             if not now.strip() and now.count("\n") > 1:
-                doc = []  # a comment with a blank line behind it is about something else
+                doc = []  # a comment with a blank line after it is about something else
 
 
 def without_templates(declaration):
@@ -118,7 +118,7 @@ def public_names(root):
     documented, bare = {}, {}
     for path in sorted(base.rglob("*.hpp")):
         header = path.relative_to(base).as_posix()
-        if "detail" in header.split("/") or header == "impl/src.hpp":
+        if "detail" in header.split("/"):
             continue
         found, aliases = {}, {}
         for scope, declaration, doc in declarations(path.read_text(encoding="utf-8")):

@@ -12,7 +12,7 @@
 namespace examples {
 
 /// A small image classifier in plain C++: grey cells of 4x4 pixels, one hidden layer, softmax, stochastic gradient
-/// descent with momentum. Stands for the training step of a real program.
+/// descent with momentum. Takes the place of a real program's training step.
 class classifier {
  public:
   classifier(int side, int classes)
@@ -49,7 +49,7 @@ class classifier {
     return loss;
   }
 
-  /// How many of `n` images are classified right.
+  /// How many of `n` images are classified correctly.
   std::size_t count_right(const std::uint8_t* images, const std::int64_t* labels, std::size_t n) {
     std::size_t right = 0;
     for (std::size_t i = 0; i < n; ++i) {

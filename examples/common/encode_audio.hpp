@@ -13,8 +13,10 @@
 namespace examples {
 
 /// A recording as a file of the given format of libsndfile, SF_FORMAT_FLAC | SF_FORMAT_PCM_16 for example: frame by
-/// frame, in each the values of all channels, from -1 to 1.
-inline std::string encode_audio(std::span<const float> values, int channels, int rate, int format) {
+/// frame, in each the values of all channels, from -1 to 1. `compression`: from 0 to 1, of formats that can be more or
+/// less compressed; below 0: libsndfile's own.
+inline std::string encode_audio(std::span<const float> values, int channels, int rate, int format,
+                                double compression = -1) {
   struct text_file {
     std::string text;
     sf_count_t at = 0;
@@ -48,6 +50,7 @@ inline std::string encode_audio(std::span<const float> values, int channels, int
   info.format = format;
   SNDFILE* const out = ::sf_open_virtual(&io, SFM_WRITE, &info, &file);
   if (out == nullptr) throw std::runtime_error(std::string("libsndfile: ") + ::sf_strerror(nullptr));
+  if (compression >= 0) ::sf_command(out, SFC_SET_COMPRESSION_LEVEL, &compression, sizeof compression);
   ::sf_write_float(out, values.data(), static_cast<sf_count_t>(values.size()));
   ::sf_close(out);
   return file.text;

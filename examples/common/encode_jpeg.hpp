@@ -24,6 +24,7 @@ struct jpeg_kind {
   int channels = 3;  ///< 3: red, green and blue; 1: grey; 4: cyan, magenta, yellow and black
   bool ycck = false;  ///< four channels are stored as YCCK
   bool adobe = true;  ///< four channels are marked as those of Adobe's programs are
+  int restart_rows = 0;  ///< rows of blocks from one restart marker to the next; 0: none
 };
 
 /// A JPEG of `pixels`, row by row, channels innermost. libjpeg's errors end the program.
@@ -45,6 +46,7 @@ inline std::string encode_jpeg(const std::vector<std::uint8_t>& pixels, int widt
   jpeg_set_quality(&state, kind.quality, TRUE);
   const int factor = kind.subsampled && kind.channels == 3 ? 2 : 1;
   state.comp_info[0].h_samp_factor = state.comp_info[0].v_samp_factor = factor;
+  state.restart_in_rows = kind.restart_rows;
   if (kind.progressive) jpeg_simple_progression(&state);
   jpeg_start_compress(&state, TRUE);
   const auto row = static_cast<std::size_t>(width) * static_cast<std::size_t>(kind.channels);

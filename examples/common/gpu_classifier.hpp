@@ -10,7 +10,7 @@
 namespace examples {
 
 /// The classifier of classifier.hpp as CUDA kernels: the same model, in single precision. Everything is enqueued on one
-/// stream; the host waits only where it asks for numbers. Throws std::runtime_error with CUDA's message.
+/// stream; the host waits only where it reads results. Throws std::runtime_error with CUDA's message.
 class gpu_classifier {
  public:
   gpu_classifier(int side, int classes, cudaStream_t stream);

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
-#include <millrace/device/device_batch.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/batch.hpp>
+#include <millrace/device/device.hpp>
 
 #include "examples/common/classifier.hpp"
 

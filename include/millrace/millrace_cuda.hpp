@@ -12,8 +12,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/cuda/device.hpp>
-#include <millrace/cuda/event.hpp>
-#include <millrace/cuda/pinned_source.hpp>
 #include <millrace/cuda/stream.hpp>
 #include <millrace/cuda/stream_device.hpp>
 #include <millrace/device/to_device.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
+#include <millrace/decode/array.hpp>
 #include <millrace/decode/decode_arrays.hpp>
-#include <millrace/decode/npy.hpp>
 #include <millrace/decode/npz.hpp>
 
 #include <archive.h>
@@ -23,16 +23,16 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/memory/writable_bytes.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "test_data_default.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/test_data.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -153,7 +153,10 @@ TEST_CASE("what is no .npy, or none of a tensor, is refused with a sentence") {
         "the .npy is in Fortran's order: save numpy.ascontiguousarray() of it");
   CHECK(reason_for(npy(header_of(">i4", "(6,)"), six)) ==
         "the elements of the .npy are big-endian (>i4): save it with .astype(\"<i4\")");
-  for (const char* type : {"<c8", "|O", "<U2", "<M8[ns]", "<f16", "", "f4", "<"}) {
+  CHECK(reason_for(npy(header_of(">f8", "(3,)"), six)) ==
+        "the elements of the .npy are big-endian (>f8): save it with .astype(\"<f8\")");
+  for (const char* type :
+       {"<c8", "|O", "<U2", "<M8[ns]", "<f16", "", "b1 ", " ", "<", "|S5", "|V4", "<m8[s]", "g", "G8"}) {
     CHECK(reason_for(npy(header_of(type, "(6,)"), six)) ==
           "the elements of the .npy are of type \"" + std::string(type) + "\", for which there is no tensor");
   }
@@ -181,6 +184,150 @@ TEST_CASE("what is no .npy, or none of a tensor, is refused with a sentence") {
   CHECK_THAT(reason_for(npy(header_of("<i4", "(6,)") + std::string(70000, ' '), six, 2)), Contains("a header of 7"));
 }
 
+// What is right is what numpy.lib.format.read_array() of NumPy 1.24 makes of it.
+TEST_CASE("the header of a .npy is read as Python reads a dictionary") {
+  const std::string six = raw(counted(6));
+  for (const std::string header : {"{'descr':\t'<i4',\t'fortran_order':\tFalse,\t'shape':\t(2,\t3)\t}\t",
+                                   "{'descr': '<i4',\r\n'fortran_order': False,\r\n 'shape': (2, 3),\r\n}\r",
+                                   "{u'descr': u'<i4', u'fortran_order': False, u'shape': (2L, 3L), }",
+                                   "{U'descr': r'<i4','fortran_order':False,'shape':(2,3,)}",
+                                   "{\"descr\": \"<i4\", \"fortran_order\": False, \"shape\": (2, 3)}",
+                                   "  {\f'shape' : ( 2 , 3 , ) , 'fortran_order' : False , 'descr' : '<i4' , }",
+                                   "\n{'fortran_order': False, 'descr': '=i4', 'shape': (2,\n3)}"}) {
+    CAPTURE(header);
+    CHECK(reason_for(npy(header, six)) == "none");
+    const array a = parse_npy(bytes::copy(npy(header, six, 3)));
+    CHECK(a.dims() == shape{2, 3});
+    CHECK(values_of<std::int32_t>(a) == counted(6));
+  }
+  // Headers that are not padded, or with more than there need be.
+  const auto with_length = [&](const std::string& header) {
+    return std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(header.size()) + '\0' + header + six;
+  };
+  CHECK(reason_for(with_length("{'descr':'<i4','fortran_order':False,'shape':(6,)}")) == "none");
+  CHECK(reason_for(with_length("{'descr':'<i4','fortran_order':False,'shape':(6,)}\n\n   \n")) == "none");
+  // The spellings of numpy.dtype().
+  for (const char* type : {"<i4", "|i4", "=i4", "i4", "i", "<i", "int32"}) {
+    CAPTURE(type);
+    CHECK(parse_npy(bytes::copy(npy(header_of(type, "(6,)"), six))).type() == dtype::i32);
+  }
+  const std::pair<const char*, dtype> others[] = {
+      {"?", dtype::boolean},   {"|b1", dtype::boolean}, {"bool", dtype::boolean}, {"b", dtype::i8},  {"B", dtype::u8},
+      {">b1", dtype::boolean}, {"uint8", dtype::u8},    {"<u1", dtype::u8},       {">i1", dtype::i8}};
+  for (const auto& [type, meant] : others) {
+    CAPTURE(type);
+    CHECK(parse_npy(bytes::copy(npy(header_of(type, "(3,)"), "abc"))).type() == meant);
+  }
+  CHECK(parse_npy(bytes::copy(npy(header_of("float64", "(3,)"), six))).type() == dtype::f64);
+  CHECK(parse_npy(bytes::copy(npy(header_of("=f2", "(12,)"), six))).type() == dtype::f16);
+  CHECK(parse_npy(bytes::copy(npy(header_of("<L", "(3,)"), six))).type() == dtype::u64);
+  CHECK(parse_npy(bytes::copy(npy(header_of("<f8", "( )"), six.substr(0, 8)))).dims() == shape());
+  CHECK(parse_npy(bytes::copy(npy(header_of("<f8", "(0,)", true), ""))).dims() == shape{0});
+  CHECK(parse_npy(bytes::copy(npy(header_of("<f8", "(3, 0, 2)"), ""))).dims() == shape{3, 0, 2});
+  CHECK(reason_for(npy(header_of("<f8", "(3, 0, 2)", true), "")) == "none");
+  for (const char* dims : {"(,)", "(6,,)", "(6 6)", "[6]", "6,", "(6.0,)", "(-6,)"}) {
+    CAPTURE(dims);
+    CHECK(reason_for(npy(header_of("<i4", dims), six)) == "the header of the .npy is damaged");
+  }
+  CHECK(reason_for(npy("{'descr': ('<i4', (2,)), 'fortran_order': False, 'shape': (3,)}", six)) ==
+        "the elements of the .npy are structures, for which there is no tensor");
+}
+
+TEST_CASE("of an archive with arrays of other kinds the rest is read, and arrays are picked by name") {
+  const std::string x = npy(header_of("<i4", "(6,)"), raw(counted(6)));
+  const std::string turned = npy(header_of("<i4", "(2, 3)", true), raw(counted(6)));
+  const std::pair<std::string, std::string> kinds[] = {
+      {"f.npy", turned},
+      {"o.npy", npy(header_of("|O", "(1,)"), "pickle")},
+      {"s.npy", npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (6,), }", raw(counted(6)))},
+      {"c.npy", npy(header_of("<c8", "(3,)"), raw(counted(6)))},
+      {"b.npy", npy(header_of(">i4", "(6,)"), raw(counted(6)))},
+      {"u.npy", npy(header_of("<U3", "(2,)"), raw(counted(6)))},
+      {"v.npy", npy(header_of("<i4", "(6,)"), raw(counted(6)), 4)},
+      {"n.npy", npy(header_of("<i4", "(1, 1, 1, 1, 1, 1, 1, 1, 6)"), raw(counted(6)))},
+      {"notes.txt", "a text"},
+      {"t.npy", "bytes, as numpy.load() gives them"}};
+  const where at{"s3://b/a.tar", 512, "k"};
+  for (const auto& kind : kinds) {
+    CAPTURE(kind.first);
+    const std::string name = kind.first == "notes.txt" ? kind.first : kind.first.substr(0, 1);
+    for (const bool first : {false, true}) {
+      const std::pair<std::string, std::string> good{"x.npy", x};
+      const bytes file = bytes::copy(zip({first ? kind : good, first ? good : kind}));
+      const npz_arrays all = read_npz(file, {}, at);
+      REQUIRE(all.arrays.size() == 1);
+      CHECK(values_of<std::int32_t>(all.arrays[0].value) == counted(6));
+      REQUIRE(all.unread.size() == 1);
+      CHECK(all.unread[0].name == name);
+      CHECK_FALSE(all.unread[0].reason.empty());
+      CHECK(read_npz(file, {"x"}, at).unread.empty());
+      const std::vector<std::string> names{name};
+      CHECK_THROWS_WITH(read_npz(file, names, at), Contains("s3://b/a.tar at byte 512, k: ") &&
+                                                       Contains(all.unread[0].reason) && Contains("of the member"));
+      sample s("k", origin());
+      s.fields.emplace_back("npz", file);
+      const array_sample made = read_arrays(s);
+      CHECK(made["x"].dims() == shape{6});
+      CHECK_THROWS_WITH(made[name], Contains("was not read: " + all.unread[0].reason));
+      CHECK(read_arrays(s, {"x"})["x"].dims() == shape{6});
+      CHECK_THROWS_WITH(read_arrays(s, names), Contains("was not read: " + all.unread[0].reason));
+    }
+    // Nothing but such: an error, as before.
+    CHECK_THROWS_AS(read_npz(bytes::copy(zip({kind})), {}, at), decode_error);
+    CHECK_THROWS_AS(parse_npz(bytes::copy(zip({kind, kind})), at), decode_error);
+  }
+  // What is damaged is damaged, beside whatever.
+  for (const std::string& bad : {x.substr(0, x.size() - 1), x.substr(0, 40), npy("{'descr': '<i4'}", "")}) {
+    CHECK_THROWS_AS(read_npz(bytes::copy(zip({{"x.npy", x}, {"y.npy", bad}}))), decode_error);
+    CHECK(read_npz(bytes::copy(zip({{"x.npy", x}, {"y.npy", bad}})), {"x"}).arrays.size() == 1);
+  }
+  const bytes two = bytes::copy(zip({{"x.npy", x}, {"y.npy", x}}));
+  CHECK(parse_npz(two, std::vector<std::string>{"y"}, at).at(0).name == "y");
+  CHECK_THROWS_WITH(read_npz(two, {"y", "z"}, at), Contains("the .npz has no array \"z\" (it has: x, y)"));
+
+  test::captured_stderr log(test::captured_stderr::into::pipe);
+  for (int twice = 0; twice < 2; ++twice) {
+    CHECK(parse_npz(bytes::copy(zip({{"x.npy", x}, {"once.npy", turned}})), at).size() == 1);
+  }
+  CHECK(log.text() ==
+        "millrace: s3://b/a.tar at byte 512, k: the array once of a .npz is left out: the .npy is in Fortran's order: "
+        "save numpy.ascontiguousarray() of it\n");
+}
+
+TEST_CASE("a stage reads the arrays that are named") {
+  sample s("k", origin());
+  const std::string x = npy(header_of("<i4", "(3,)"), raw(std::vector<std::int32_t>{7, 8, 9}));
+  s.fields.emplace_back("x.npy", bytes::copy(x));
+  s.fields.emplace_back("bad.npy", bytes::copy("no array"));
+  s.fields.emplace_back("npz", bytes::copy(zip({{"y.npy", x}, {"f.npy", npy(header_of("<i4", "(3, 1)"), "")}})));
+  testing::virtual_loop loop;
+  cpu_pool cores(2);
+  const auto run = [&](std::vector<std::string> names) {
+    auto batches = from_range(std::vector<sample>{s, s}) | decode_arrays(std::move(names), {.on = cores}) | batch(2) |
+                   to_device(host_device());
+    return block_on(loop, collect(std::move(batches)));
+  };
+  const std::vector<device_batch> all = run({"y", "x"});
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].field("x").values<std::int32_t>()[5] == 9);
+  CHECK(all[0].field("y").values<std::int32_t>()[3] == 7);
+  CHECK_THROWS_WITH(run({"x", "z"}), Contains("the sample has no array \"z\""));
+  CHECK_THROWS_WITH(run({"f"}), Contains("(of the member f.npy)"));
+}
+
+TEST_CASE("NumPy's files that people reported") {
+  const std::string folder = test::test_data_folder();
+  if (folder.empty()) MILLRACE_SKIP("no test data: set MILLRACE_TEST_DATA");
+  const array tabs = parse_npy(bytes::copy(test::read_file(folder + "/odd/tabs.npy")));
+  CHECK(tabs.dims() == shape{3, 4});
+  CHECK(tabs.values<float>()[11] == 11);
+  const auto all = read_npz(bytes::copy(test::read_file(folder + "/odd/one_fortran_array.npz")));
+  REQUIRE(all.arrays.size() == 1);
+  CHECK(all.arrays[0].name == "x");
+  CHECK(all.arrays[0].value.values<float>()[11] == 11);
+  CHECK(all.unread.at(0).name == "f");
+}
+
 TEST_CASE("elements without a header are one dimension of them") {
   const array a = parse_raw(bytes::copy(raw(counted(6))), dtype::i32);
   CHECK(a.dims() == shape{6});
@@ -191,8 +338,8 @@ TEST_CASE("elements without a header are one dimension of them") {
 }
 
 TEST_CASE("a .npz has its arrays under their names") {
-  const std::string file = zip({{"x.npy", npy(header_of("<i4", "(6,)"), raw(counted(6)))},
-                                {"deep/y.npy", npy(header_of("|u1", "()"), "a")}});
+  const std::string file = zip(
+      {{"x.npy", npy(header_of("<i4", "(6,)"), raw(counted(6)))}, {"deep/y.npy", npy(header_of("|u1", "()"), "a")}});
   const std::vector<named_array> all = parse_npz(bytes::copy(file));
   REQUIRE(all.size() == 2);
   CHECK(all[0].name == "x");
@@ -298,8 +445,7 @@ TEST_CASE("of a training, arrays that cannot be had are a row of zeros in their 
   cpu_pool cores(2);
   const host_device device;
   const failure_policy bear{.then = on_failure::skip, .report = false};
-  auto batches =
-      from_range(samples) | decode_arrays({.on = cores, .failures = bear}) | batch(3) | to_device(device);
+  auto batches = from_range(samples) | decode_arrays({.on = cores, .failures = bear}) | batch(3) | to_device(device);
   const std::vector<device_batch> all = block_on(loop, collect(std::move(batches)));
   REQUIRE(all.size() == 1);
   const auto values = all[0].field("npy").values<std::int32_t>();
@@ -309,8 +455,8 @@ TEST_CASE("of a training, arrays that cannot be had are a row of zeros in their 
 }
 
 TEST_CASE("what NumPy writes is what is read") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
-                                       ("millrace-arrays-" + std::to_string(::getpid()));
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("millrace-arrays-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string script = std::string(MILLRACE_TEST_SOURCE_DIR) + "/tests/arrays/make_arrays.py";
   int status = 77;

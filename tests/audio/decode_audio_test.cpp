@@ -11,12 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/loader/run.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_audio.hpp"
@@ -140,8 +141,8 @@ TEST_CASE("an error of a recording names shard, byte and sample") {
   CHECK_THROWS_WITH(decoded(samples, parts, 1), Contains("s3://b/a.tar at byte 1024, k2: ") && Contains("FLAC"));
   samples[2].fields.erase(samples[2].fields.begin() + 1);
   CHECK_THROWS_WITH(decoded(samples, parts, 1),
-                    "s3://b/a.tar at byte 1024, k2: no field of the sample is a WAV, FLAC, Ogg, MP3 or AIFF (it has: "
-                    "txt, cls)");
+                    "s3://b/a.tar at byte 1024, k2: no field of the sample is a WAV, FLAC, Ogg, MP3, AIFF, AU, CAF or "
+                    "W64 (it has: txt, cls)");
   audio_options named = parts;
   named.field = "wav";
   CHECK_THROWS_WITH(decoded(recordings(1), named, 1), Contains("wav"));
@@ -212,4 +213,22 @@ TEST_CASE("a budget of failures holds for recordings whose places are kept") {
       CHECK(block_on(loop, collect(std::move(all))).size() == 3);
     }
   }
+}
+
+TEST_CASE("a recording of more than the budget of its run is refused before it is decoded") {
+  const auto one = [](std::string wav) -> async_generator<sample> {
+    sample s("k", origin(std::make_shared<const shard>("x.tar"), 512, 0));
+    s.fields.emplace_back("wav", bytes::copy(wav));
+    co_yield give(s);
+  };
+  const std::string wav =
+      examples::encode_audio(std::vector<float>(500'000), 1, 8000, SF_FORMAT_WAV | SF_FORMAT_PCM_16);
+  const auto decoded = [&](std::size_t budget) {
+    auto r = run(one(wav) | decode_audio({}, {.limit = 1, .bytes = MiB / 2}),
+                 {.prefetch_bytes = MiB / 4, .budget = budget});
+    return r.next()->sound.frames;
+  };
+  CHECK_THROWS_WITH(decoded(3 * MiB / 2), Contains("500000 frames of 1 channels, more than are allowed"));
+  CHECK(decoded(16 * MiB) == 500'000);
+  CHECK(decoded(0) == 500'000);
 }

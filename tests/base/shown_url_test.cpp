@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/base/detail/shown_url.hpp>
+#include <millrace/base/error.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -21,7 +21,7 @@ TEST_CASE("URLs are shown without user information, query and fragment") {
   CHECK(without_secrets("://") == "://");
 }
 
-TEST_CASE("an @ behind the host is no end of a password") {
+TEST_CASE("an @ after the host is no end of a password") {
   CHECK(without_secrets("https://host/mail@example/b@c") == "https://host/mail@example/b@c");
   CHECK(without_secrets("https://host:81/a@b?x") == "https://host:81/a@b");
   CHECK(without_secrets("https://[::1]/a@b") == "https://[::1]/a@b");
@@ -39,7 +39,7 @@ TEST_CASE("a password that should have been encoded is not shown, nor a part of 
   }
 }
 
-TEST_CASE("the scheme of a URL may be missing, and is not looked for behind the host") {
+TEST_CASE("the scheme of a URL may be missing, and is not looked for after the host") {
   CHECK(without_secrets("host/a?sig=0123&to=https://other/b") == "host/a");
   CHECK(without_secrets("https://host?to=https://user:pass@other/") == "https://...");
   CHECK(without_secrets("host:81/a#b") == "host:81/a");

@@ -6,7 +6,7 @@
 // expect: fetch needs the store to read from, before its options
 // errors: 5
 // not: as_storage. was not declared
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 
 #include <memory>
 #include <millrace/shards/fetch.hpp>

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <millrace/device/fill_batches.hpp>
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
   namespace mill = millrace;

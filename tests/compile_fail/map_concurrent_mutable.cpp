@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: map_concurrent calls a plain function on several threads at once: it must be callable when const
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
   millrace::cpu_pool pool(1);

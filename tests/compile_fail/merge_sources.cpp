@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/flow/concat.hpp>
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/merge.hpp>
+#include <millrace/flow/combine.hpp>
+#include <millrace/flow/interleave.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
   namespace mill = millrace;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // flags: -std=c++17
 // expect: millrace needs C\+\+20: compile with -std=c\+\+20 or newer
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() { auto piped = millrace::iota(3) | millrace::take(1); }

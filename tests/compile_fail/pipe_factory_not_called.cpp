@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: a stage factory must be called, as in source \| untar\(\)
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 millrace::take_stage first() { return millrace::take(1); }
 

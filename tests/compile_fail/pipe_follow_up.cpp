@@ -6,10 +6,9 @@
 
 #include <string>
 
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/named.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 
 int main() {

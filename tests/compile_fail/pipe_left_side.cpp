@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
   std::vector<int> numbers{1, 2, 3};

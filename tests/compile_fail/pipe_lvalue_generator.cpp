@@ -3,8 +3,8 @@
 // expect: a pipe consumes the generator on its left side: write std::move\(generator\) \| stage
 #include <utility>
 
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
   auto source = millrace::iota(3);

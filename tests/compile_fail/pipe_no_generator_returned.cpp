@@ -3,9 +3,8 @@
 // expect: the right side of \| is not a stage: it does not return an async_generator
 #include <utility>
 
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
 #ifdef MILLRACE_MUST_FAIL

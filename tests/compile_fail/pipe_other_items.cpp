@@ -3,8 +3,8 @@
 // expect: the function given to this stage cannot be called with the items that come from the left side of \|
 #include <string>
 
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
 #ifdef MILLRACE_MUST_FAIL

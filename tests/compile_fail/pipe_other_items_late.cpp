@@ -3,9 +3,8 @@
 // expect: the function given to this stage cannot be called with the items that come from the left side of \|
 #include <string>
 
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
   auto stages = millrace::map([](int x) { return std::to_string(x); }) |

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: the generator comes first: write generator \| stage, not stage \| generator
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
 #ifdef MILLRACE_MUST_FAIL

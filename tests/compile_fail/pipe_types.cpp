@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 struct count_words {
   millrace::async_generator<int> operator()(millrace::async_generator<std::string> text) const;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: a temporary pool ends before the pipeline that works on it: give the pool a name
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 
 int main() {
 #ifdef MILLRACE_MUST_FAIL

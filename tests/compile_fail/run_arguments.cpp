@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 
 int main() {

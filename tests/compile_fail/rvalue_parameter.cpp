@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 // expect: a coroutine must not take a parameter by rvalue reference.* Take it by value
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 
 #ifdef MILLRACE_MUST_FAIL
 #define PARAMETER millrace::async_generator<int>&&

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-// expect: the function given to map returns nothing: it must return the item that goes on
+// expect: the function given to map returns nothing: it must return the next stage's item
 // expect: the function given to map_concurrent returns nothing
 // expect: the function given to filter must return a bool
 // expect: the function given to flat_map must return a range or an async_generator
@@ -8,12 +8,11 @@
 // expect: interleave takes a stream of generators
 // errors: 6
 // not: cannot be called with the async_generator
-#include <millrace/flow/filter.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/interleave.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 
 struct word {};
 

@@ -5,11 +5,11 @@
 // expect: to_device copies batches: put batch\(n\) or fill_batches\(pool, f\) before it
 // expect: the function given to to_device lays one item out: it must be callable, without being changed, with
 // errors: 4
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 
 struct row {
   explicit row(int n) : value(n) {}

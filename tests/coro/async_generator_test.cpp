@@ -429,7 +429,7 @@ TEST_CASE("kept objects outlive the whole coroutine, parameters included") {
   CHECK(violations == 0);
 }
 
-TEST_CASE("a million items through ten stages need no stack") {
+TEST_CASE("a million items through ten stages need no stack", "[slow]") {
   testing::virtual_loop loop;
   async_generator<int> g = count_to(1000000);
   for (int i = 0; i < 10; ++i) g = relay(std::move(g));
@@ -518,8 +518,8 @@ TEST_CASE("the same where an account is kept") {
   stage_record* const sink = records.find_or_add("sink", nullptr);
   async_generator<int> g = as_stage("slow", slow_count_to(3));
   std::vector<int> seen;
-  spawned<void> one(loop, take_into(g, seen), sink);
-  spawned<void> two(loop, take_into(g, seen), sink);
+  spawned<void> one({loop, sink}, take_into(g, seen));
+  spawned<void> two({loop, sink}, take_into(g, seen));
   loop.run_until([&] { return one.done() && two.done(); });
   CHECK(seen == std::vector<int>{1});
   CHECK(misuse_message([&] { two.take(); }).find("one outstanding next()") != std::string::npos);
@@ -550,18 +550,18 @@ TEST_CASE("a generator that has begun on one executor is refused on another") {
     stage_recorder records;
     stage_record* const sink = records.find_or_add("sink", nullptr);
     async_generator<int> g = as_stage("counting", slow_count_to(3));
-    block_on(one, take_into(g, seen), sink);
-    CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
+    block_on({one, sink}, take_into(g, seen));
+    CHECK(misuse_message([&] { block_on({two, sink}, take_into(g, seen)); }).find("another executor") !=
           std::string::npos);
   }
   SECTION("where its item is there at once, and it keeps an account of its own") {
     stage_recorder records;
     stage_record* const sink = records.find_or_add("sink", nullptr);
     async_generator<int> g = as_stage("counting", count_to(3));
-    block_on(one, take_into(g, seen), sink);
-    CHECK(misuse_message([&] { block_on(two, take_into(g, seen), sink); }).find("another executor") !=
+    block_on({one, sink}, take_into(g, seen));
+    CHECK(misuse_message([&] { block_on({two, sink}, take_into(g, seen)); }).find("another executor") !=
           std::string::npos);
-    block_on(one, take_into(g, seen), sink);  // it goes on where it belongs
+    block_on({one, sink}, take_into(g, seen));  // it goes on where it belongs
     CHECK(seen == std::vector<int>{1, 2});
     seen.pop_back();
   }

@@ -4,6 +4,7 @@
 
 #include "tests/support/catch.hpp"
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -91,7 +92,7 @@ TEST_CASE("two nested stages that work ahead are dropped at a random moment, tho
     }
     const int n = static_cast<int>(random.below(40));
     const int stop_after = static_cast<int>(random.below(50));
-    const int turns = static_cast<int>(random.below(60));
+    const std::uint64_t turns = random.below(60);
     {
       auto inner = ahead(source(n), 1 + static_cast<std::size_t>(random.below(5)), trial);
       auto outer = ahead(std::move(inner), 1 + static_cast<std::size_t>(random.below(5)), trial + 1);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <millrace/coro/root_scope.hpp>
-#include <millrace/testing/deadlock.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/coro/support.hpp"
 
@@ -145,7 +145,7 @@ TEST_CASE("the executor may be destroyed as soon as the last message has run") {
   }
 }
 
-TEST_CASE("a message that nobody announced still runs before the executor ends") {
+TEST_CASE("a message that was not announced still runs before the executor ends") {
   struct quiet final : remote_node {
     explicit quiet(bool& r) : ran(r) {}
     void run() noexcept override { ran = true; }
@@ -207,7 +207,7 @@ TEST_CASE("the inline budget, once used up, stays so until the next turn") {
   CHECK(block_on(loop, local::spend()) == std::vector<int>(3, std::max(hops, 1) - 1));
 }
 
-TEST_CASE("services are one of a kind, whoever asks, and end in reverse order before the executor") {
+TEST_CASE("there is one service of each type, for all callers; they end in reverse order before the executor") {
   static std::string log;
   struct first final : executor_service {
     ~first() override { log += '1'; }
@@ -264,7 +264,7 @@ TEST_CASE("a service whose making fails is made again") {
   CHECK_NOTHROW(loop.service<fragile>(false));
 }
 
-TEST_CASE("an idle loop with somebody waiting is a deadlock") {
+TEST_CASE("an idle loop with a waiting coroutine is a deadlock") {
   struct local {
     static task<void> forever(gate& g, tracked) { co_await g.wait(); }
   };
@@ -298,7 +298,7 @@ TEST_CASE("virtual time jumps to the next timer and is exact") {
   spawned<void> b(loop, local::stamp(loop, 10ms, log));
   spawned<void> c(loop, local::stamp(loop, 20ms, log));
   spawned<void> d(loop, local::stamp(loop, 0ms, log));
-  run_until_idle(loop);
+  loop.run_for(30ms);
   CHECK(log == "0 10 20 30 ");
   CHECK(loop.elapsed() == 30ms);
 }

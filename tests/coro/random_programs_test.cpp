@@ -234,7 +234,7 @@ TEST_CASE("random programs of coroutines mean what plain recursion means") {
       REQUIRE(tracked::clean());
 
       spawned<value> cut(loop, evaluate(tree));  // and dropped half-way
-      run_turns(loop, static_cast<int>(random.below(30)));
+      run_turns(loop, random.below(30));
       if (!cut.done()) ++dropped;
       cut = spawned<value>();
       REQUIRE(loop.frames() == 0);

@@ -27,7 +27,7 @@ task<void> broken() {
   throw std::runtime_error("clean-up failed");
 }
 
-// What a stage does that must say goodbye to a server: its destructor hands over the rest.
+// What a stage does that must say goodbye to a server: its destructor leaves that to the root scope.
 class upload {
  public:
   upload(executor& ex, int& done) : executor_(ex), done_(done) {}
@@ -58,7 +58,7 @@ TEST_CASE("clean-up of a dropped coroutine runs to its end before block_on retur
   CHECK(done == 1);
   CHECK(loop.elapsed() == 60ms);
   CHECK(loop.background() == 0);
-  CHECK(loop.frames() == 0);  // nothing of it stays behind
+  CHECK(loop.frames() == 0);  // nothing of it is left
   CHECK(tracked::clean());
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("there is one root scope for each executor") {
   CHECK(&root_scope::of(one) != &root_scope::of(two));
 }
 
-TEST_CASE("clean-up that fails is counted and hurts nobody") {
+TEST_CASE("clean-up that fails is counted and harms nothing else") {
   testing::virtual_loop loop;
   int done = 0;
   root_scope::of(loop).adopt(broken());
@@ -185,7 +185,7 @@ TEST_CASE("a drain waits a moment for what can be begun again elsewhere, and the
   CHECK(tracked::clean());
 }
 
-TEST_CASE("what is dropped by a drain may leave clean-up behind, which is run") {
+TEST_CASE("what is dropped by a drain may leave clean-up, which is run") {
   testing::virtual_loop loop;
   int done = 0;
   root_scope::of(loop).adopt_droppable(uploading(done));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/coro/run_queue.hpp>
+#include <millrace/coro/executor.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -77,7 +77,7 @@ TEST_CASE("the end of a spawned task can be awaited alone, and its result stays"
   struct local {
     static task<void> end_of(spawned<int>& s) { co_await s.ended(); }
     static task<void> twice(spawned<int>& s) {
-      spawned<void> waits(co_await this_executor(), end_of(s));
+      spawned<void> waits(co_await this_context(), end_of(s));
       co_await yield_now();
       co_await s.ended();
     }
@@ -159,7 +159,7 @@ TEST_CASE("a spawned task may be moved and replaced while it runs") {
   CHECK(loop.elapsed() == 20ms);
 }
 
-TEST_CASE("a spawned task may be moved while somebody awaits it") {
+TEST_CASE("a spawned task may be moved while it is awaited") {
   struct local {
     static task<int> sum_of(std::vector<spawned<int>>& tasks) { co_return co_await tasks[0] + 100; }
   };

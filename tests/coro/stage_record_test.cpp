@@ -46,7 +46,7 @@ task<int> sink(async_generator<packet> in, duration compute) {
   co_return count;
 }
 
-// Its size cannot be told the first times.
+// byte_size() throws the first times.
 struct heavy {
   explicit heavy(int n) : number(n) {}
   int number;
@@ -90,7 +90,7 @@ TEST_CASE("time of stages is exact: computing and waiting sources, three stages"
   testing::virtual_loop loop;
   stage_recorder recorder;
   auto g = as_stage("relay", relay(as_stage("source", source(10, 3ms, 2ms)), 1ms));
-  const int count = block_on(loop, sink(std::move(g), 5ms), recorder.find_or_add("sink", nullptr));
+  const int count = block_on({loop, recorder.find_or_add("sink", nullptr)}, sink(std::move(g), 5ms));
   CHECK(count == 10);
   CHECK(loop.elapsed() == 110ms);
   const rows r(recorder);
@@ -142,7 +142,7 @@ TEST_CASE("a byte_size() that throws loses no item") {
   std::vector<int> seen;
   int thrown = 0;
   heavy::refusals = 2;
-  block_on(loop, local::consume(seen, thrown), recorder.find_or_add("sink", nullptr));
+  block_on({loop, recorder.find_or_add("sink", nullptr)}, local::consume(seen, thrown));
   CHECK(thrown == 2);
   CHECK(seen == std::vector{1, 2});
 }
@@ -151,7 +151,7 @@ TEST_CASE("time of stages is exact when everything is there without waiting, acr
   testing::virtual_loop loop;
   stage_recorder recorder;
   auto g = as_stage("relay", relay(as_stage("source", source(1000, 3us, 0us)), 1us));
-  block_on(loop, sink(std::move(g), 5us), recorder.find_or_add("sink", nullptr));
+  block_on({loop, recorder.find_or_add("sink", nullptr)}, sink(std::move(g), 5us));
   CHECK(loop.elapsed() == 9ms);
   const rows r(recorder);
   REQUIRE(r.list.size() == 3);
@@ -173,7 +173,7 @@ TEST_CASE("a generator without a name works on its consumer's account") {
   stage_recorder recorder;
   auto inner = relay(as_stage("source", source(4, 3ms, 2ms)), 1ms);  // part of the sink
   auto outer = relay(std::move(inner), 2ms);
-  block_on(loop, sink(std::move(outer), 5ms), recorder.find_or_add("sink", nullptr));
+  block_on({loop, recorder.find_or_add("sink", nullptr)}, sink(std::move(outer), 5ms));
   const rows r(recorder);
   REQUIRE(r.list.size() == 2);
   CHECK(r[1].parent == &r[0]);
@@ -201,7 +201,7 @@ TEST_CASE("tasks and their sleeps are on the account of the stage that awaits th
   };
   testing::virtual_loop loop;
   stage_recorder recorder;
-  block_on(loop, sink(as_stage("worker", stages::worker(3)), 1ms), recorder.find_or_add("sink", nullptr));
+  block_on({loop, recorder.find_or_add("sink", nullptr)}, sink(as_stage("worker", stages::worker(3)), 1ms));
   const rows r(recorder);
   CHECK(ms(r[1].busy_ns) == 15);
   CHECK(ms(r[1].asked_ns) == 27);
@@ -226,7 +226,7 @@ TEST_CASE("generators at work at once that are one stage are asked, starved and 
   std::vector<spawned<void>> pulling;
   for (int i = 0; i < 3; ++i) {
     auto from = as_stage("relay", relay(as_stage("source", source(4, 0ms, 10ms)), 0ms));
-    pulling.emplace_back(loop, pipeline::pull(std::move(from), 5ms), top);
+    pulling.emplace_back(coroutine_context(loop, top), pipeline::pull(std::move(from), 5ms));
   }
   loop.run_until([&] { return pulling[0].done() && pulling[1].done() && pulling[2].done(); });
   CHECK(loop.elapsed() == 60ms);
@@ -248,14 +248,14 @@ TEST_CASE("a generator that is dropped while it is asked, or with its item taken
     static task<void> take(async_generator<packet> from) { (void)co_await from.next(); }
   };
   {
-    spawned<void> dropped(loop, one::take(as_stage("source", source(2, 0ms, 10ms))), top);
+    spawned<void> dropped({loop, top}, one::take(as_stage("source", source(2, 0ms, 10ms))));
     run_turns(loop, 1);
     CHECK(loop.elapsed() == 10ms);
     CHECK_FALSE(dropped.done());
   }
-  block_on(loop, one::take(as_stage("source", source(2, 0ms, 10ms))), top);  // its second item is not asked for
+  block_on({loop, top}, one::take(as_stage("source", source(2, 0ms, 10ms))));  // its second item is not asked for
   const duration before = loop.elapsed();
-  block_on(loop, one::take(as_stage("source", source(2, 0ms, 10ms))), top);
+  block_on({loop, top}, one::take(as_stage("source", source(2, 0ms, 10ms))));
   const rows r(recorder);
   REQUIRE(r.list.size() == 2);
   CHECK(before == 20ms);
@@ -269,25 +269,25 @@ TEST_CASE("what was made before the recorder has a record each, what was made la
   stage_recorder recorder;
   constexpr std::int64_t late = INT64_MAX;
   stage_record* const sink = recorder.find_or_add("sink", nullptr);
-  stage_record* const a = recorder.place("map", "advice", sink, early);
-  stage_record* const b = recorder.place("map", nullptr, sink, early);
+  stage_record* const a = recorder.record_for("map", "advice", sink, early);
+  stage_record* const b = recorder.record_for("map", nullptr, sink, early);
   CHECK(a != b);
   CHECK(a->advice == std::string("advice"));
-  stage_record* const inner = recorder.place("map", nullptr, sink, late);
+  stage_record* const inner = recorder.record_for("map", nullptr, sink, late);
   CHECK(inner != a);
   CHECK(inner != b);
-  CHECK(recorder.place("map", nullptr, sink, late) == inner);
-  CHECK(recorder.place("map", nullptr, a, late) != inner);
+  CHECK(recorder.record_for("map", nullptr, sink, late) == inner);
+  CHECK(recorder.record_for("map", nullptr, a, late) != inner);
 }
 
 TEST_CASE("two pipelines on one loop keep separate accounts") {
   testing::virtual_loop loop;
   stage_recorder left_recorder;
   stage_recorder right_recorder;
-  spawned<int> left(loop, sink(as_stage("source", source(5, 1ms, 10ms)), 1ms),
-                    left_recorder.find_or_add("sink", nullptr));
-  spawned<int> right(loop, sink(as_stage("source", source(5, 2ms, 20ms)), 2ms),
-                     right_recorder.find_or_add("sink", nullptr));
+  spawned<int> left({loop, left_recorder.find_or_add("sink", nullptr)},
+                     sink(as_stage("source", source(5, 1ms, 10ms)), 1ms));
+  spawned<int> right({loop, right_recorder.find_or_add("sink", nullptr)},
+                     sink(as_stage("source", source(5, 2ms, 20ms)), 2ms));
   loop.run_until([&] { return left.done() && right.done(); });
   const rows l(left_recorder);
   const rows r(right_recorder);
@@ -314,8 +314,8 @@ TEST_CASE("an end without items and an error are settled like an item") {
   testing::virtual_loop loop;
   stage_recorder recorder;
   stage_record* const top = recorder.find_or_add("sink", nullptr);
-  block_on(loop, sink(as_stage("none", stages::none()), 0ms), top);
-  CHECK_THROWS_AS(block_on(loop, sink(as_stage("broken", stages::broken()), 0ms), top), int);
+  block_on({loop, top}, sink(as_stage("none", stages::none()), 0ms));
+  CHECK_THROWS_AS(block_on({loop, top}, sink(as_stage("broken", stages::broken()), 0ms)), int);
   const rows r(recorder);
   CHECK(ms(r[0].starved_ns) == 8);
   CHECK(ms(r[0].busy_ns) == 0);
@@ -334,13 +334,13 @@ TEST_CASE("a dropped next() is charged once") {
     static task<void> take(async_generator<packet>& from) { (void)co_await from.next(); }
   };
   {
-    spawned<void> dropped(loop, one::take(g), top);
+    spawned<void> dropped({loop, top}, one::take(g));
     run_turns(loop, 1);
     CHECK_FALSE(dropped.done());
   }
   run_until_idle(loop);  // the source goes on to its yield
   CHECK(loop.elapsed() == 11ms);
-  block_on(loop, one::take(g), top);
+  block_on({loop, top}, one::take(g));
   CHECK(loop.elapsed() == 11ms);
   const rows r(recorder);
   CHECK(r[1].items == 1);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <coroutine>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -21,7 +22,6 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 namespace millrace::test {
@@ -85,7 +85,7 @@ class compute_for {
   duration duration_;
 };
 
-/// Suspends until somebody calls post(): for tests that decide the moment themselves.
+/// Suspends until post() is called: for tests that decide the moment themselves.
 class gate {
  public:
   class awaiter {
@@ -177,7 +177,7 @@ class tracked {
   tracked* self_;
 };
 
-/// Turns `ex` until nothing is ready and no timer is armed.
+/// Runs until nothing is ready and no timer is armed; the clock stands at the last timer.
 inline void run_until_idle(testing::virtual_loop& loop) {
   try {
     loop.run_until([] { return false; });
@@ -185,11 +185,11 @@ inline void run_until_idle(testing::virtual_loop& loop) {
   }
 }
 
-/// Turns `ex` a number of times, or until it is idle.
-inline void run_turns(testing::virtual_loop& loop, int turns) {
-  int asked = 0;  // run_until asks twice a turn
+/// Runs a number of turns, fewer where there is nothing left to do.
+inline void run_turns(testing::virtual_loop& loop, std::uint64_t turns) {
+  const std::uint64_t end = loop.turns() + turns;
   try {
-    loop.run_until([&] { return asked++ >= 2 * turns; });
+    loop.run_until([&] { return loop.turns() == end; });
   } catch (const testing::deadlock&) {
   }
 }

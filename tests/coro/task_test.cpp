@@ -127,18 +127,17 @@ TEST_CASE("what escapes a task is thrown where it is awaited") {
 TEST_CASE("a task runs on the executor and the account of the coroutine that awaits it") {
   struct local {
     static task<bool> inner(executor& ex, stage_record* stage) {
-      executor& mine = co_await this_executor();
-      stage_record* const account = co_await this_stage();
+      const coroutine_context here = co_await this_context();
       co_await virtual_sleep(1ms);
       executor& after = co_await this_executor();
-      co_return &mine == &ex&&& after == &ex&& account == stage;
+      co_return &here.get_executor() == &ex&&& after == &ex&& here.stage() == stage;
     }
     static task<bool> outer(executor& ex, stage_record* stage) { co_return co_await inner(ex, stage); }
   };
   testing::virtual_loop loop;
   stage_recorder recorder;
   stage_record* const stage = recorder.find_or_add("sink", nullptr);
-  CHECK(block_on(loop, local::outer(loop, stage), stage));
+  CHECK(block_on({loop, stage}, local::outer(loop, stage)));
   CHECK(block_on(loop, local::outer(loop, nullptr)));
 }
 

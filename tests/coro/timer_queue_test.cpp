@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/coro/timer_queue.hpp>
+#include <millrace/coro/executor.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -98,7 +98,7 @@ TEST_CASE("firing timers may remove and add timers") {
   CHECK(log == std::vector<int>{3, 1, 4, 1});
 }
 
-TEST_CASE("a timer that arms itself in the past holds nobody else up for ever") {
+TEST_CASE("a timer that arms itself in the past does not block others for ever") {
   std::vector<int> log;
   timer_queue queue;
   probe a(log, 1), b(log, 2);

@@ -15,25 +15,25 @@ import pathlib
 import subprocess
 import sys
 
-RING = "millrace/device/detail/slot_ring.hpp"
-SLOT = "millrace/device/detail/device_slot.hpp"
+SLOTS = "millrace/device/detail/slots.hpp"
 DEVICE = "millrace/cuda/stream_device.hpp"
 
 # Name, then the places: header, what stands there (once), what it becomes. PLANTED is whether it is awake.
 DEFECTS = [
     ("slot_reused_early", [
-        (RING, "        draining_.push_back(i);\n      }\n    }\n    if (stage_gone)",
-         "        (PLANTED ? free_ : draining_).push_back(i);\n      }\n    }\n    if (stage_gone)")]),
+        (SLOTS, "} else if (!stage_gone) {\n      draining_.push_back(i);",
+         "} else if (!stage_gone) {\n      (PLANTED ? free_ : draining_).push_back(i);")]),
     ("release_marks_nothing", [
-        (RING, "device_.record(u.done, u.stream);", "if (!PLANTED) device_.record(u.done, u.stream);"),
-        (RING, "device_.record(find_or_add(s, stream).done, stream);",
-         "if (!PLANTED) device_.record(find_or_add(s, stream).done, stream);")]),
+        (SLOTS, "on_->record(u.done, u.stream);", "if (!PLANTED) on_->record(u.done, u.stream);"),
+        (SLOTS, "on_->record(find_or_add(stream).done, stream);",
+         "if (!PLANTED) on_->record(find_or_add(stream).done, stream);")]),
     ("not_ready_taken_as_done", [
-        ("millrace/cuda/error.hpp", "forget(code);\n    return false;", "forget(code);\n    return PLANTED;")]),
+        ("millrace/cuda/device.hpp", "forget(code);\n    return false;", "forget(code);\n    return PLANTED;")]),
     ("retire_waits_for_nothing", [
-        (SLOT, "if (done(on)) return;", "if (PLANTED || done(on)) return;")]),
+        (SLOTS, "if (done()) return;", "if (PLANTED || done()) return;")]),
     ("copy_not_asked_for", [
-        (SLOT, "return !copied || on.query(*copied);", "return PLANTED || !copied || on.query(*copied);")]),
+        (SLOTS, "return !copied_ || on_->query(*copied_);",
+         "return PLANTED || !copied_ || on_->query(*copied_);")]),
     ("copy_marked_on_another_stream", [
         (DEVICE, "e.record(copies_.get());", "e.record(PLANTED ? nullptr : copies_.get());")]),
     ("use_marked_on_another_stream", [
@@ -42,8 +42,7 @@ DEFECTS = [
         (DEVICE, 'detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");',
          'if (!PLANTED) detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");')]),
     ("memory_let_go_before_the_copy", [
-        (RING, "if (attempt_twice([&s, this] { s.fence(device_); })) {",
-         "if (PLANTED) s.host = host_batch();\n    if (attempt_twice([&s, this] { s.fence(device_); })) {")]),
+        (SLOTS, "  bool fence() noexcept override {", "  bool fence() noexcept override {\n    if (PLANTED) host_ = host_batch();")]),
 ]
 
 

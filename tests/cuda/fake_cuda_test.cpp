@@ -31,7 +31,7 @@ TEST_CASE("the model: a copy happens late, and a polled event tells when", "[fak
   CHECK(fake_cuda::violations().empty());
 }
 
-TEST_CASE("the model: what is done is told late, too", "[fake]") {
+TEST_CASE("the model: work that is done may be reported late, too", "[fake]") {
   fake_cuda::options with;
   with.polls_before_ready = 1;
   rig r(with);
@@ -46,7 +46,7 @@ TEST_CASE("the model: what is done is told late, too", "[fake]") {
   CHECK(fake_cuda::violations().empty());
 }
 
-TEST_CASE("the model: work may happen early, before anybody asks", "[fake]") {
+TEST_CASE("the model: work may happen early, before any query", "[fake]") {
   fake_cuda::options with;
   with.early_percent = 100;
   rig r(with);
@@ -252,7 +252,7 @@ TEST_CASE("the model: no pinned memory of no bytes, nor more than there is", "[f
   CHECK(nothing == nullptr);
 }
 
-TEST_CASE("the model: a kernel's failure is told by a later call, and by all behind it", "[fake]") {
+TEST_CASE("the model: a kernel's failure is reported by a later call, and by all after it", "[fake]") {
   rig r;
   fake_cuda::kernel_fault(r.work, cudaErrorIllegalAddress);
   CHECK(cudaEventRecord(r.event, r.copies) == cudaSuccess);

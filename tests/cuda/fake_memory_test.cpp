@@ -24,7 +24,7 @@ TEST_CASE("the model: reading a batch before waiting for its copy is noticed", "
   CHECK_THAT(r.only_violation(), Contains("race in device memory: kernel read"));
 }
 
-TEST_CASE("the model: an event tells of what was enqueued before it, not behind it", "[fake]") {
+TEST_CASE("the model: an event tells of what was enqueued before it, not after it", "[fake]") {
   rig r;
   REQUIRE(cudaEventRecord(r.event, r.copies) == cudaSuccess);
   r.copy();
@@ -49,11 +49,11 @@ TEST_CASE("the model: streams may use different bytes of one allocation, and rea
   CHECK(fake_cuda::violations().empty());
   SECTION("a read that overlaps") {
     fake_cuda::kernel_read(r.work, half - 1, 10);
-    CHECK_THAT(r.only_violation(), Contains("not ordered behind the kernel write"));
+    CHECK_THAT(r.only_violation(), Contains("not ordered after the kernel write"));
   }
   SECTION("a write that overlaps") {
     fake_cuda::kernel_write(r.work, half - 1, 1, 'w');
-    CHECK_THAT(r.only_violation(), Contains("not ordered behind the kernel write"));
+    CHECK_THAT(r.only_violation(), Contains("not ordered after the kernel write"));
   }
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("the model: copying into memory that a kernel may still read is notice
   fake_cuda::kernel_read(r.work, r.device, 10);
   SECTION("without an event") {
     r.copy();
-    CHECK_THAT(r.only_violation(), Contains("not ordered behind the kernel read"));
+    CHECK_THAT(r.only_violation(), Contains("not ordered after the kernel read"));
   }
   SECTION("with one") {
     REQUIRE(cudaEventRecord(r.event, r.work) == cudaSuccess);

@@ -12,11 +12,10 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/cuda/device_memory.hpp>
 #include <millrace/cuda/stream_device.hpp>
 #include <millrace/decode/write_image.hpp>
 #include <millrace/device/batch_pool.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -198,6 +197,6 @@ TEST_CASE("a kernel that does not wait for the copy is found", "[cuda][normalise
   const std::vector<std::string> wrong = fake_cuda::violations();
   fake_cuda::reset();
   REQUIRE_FALSE(wrong.empty());
-  CHECK_THAT(wrong[0], Contains("race") && Contains("is not ordered behind the copy"));
+  CHECK_THAT(wrong[0], Contains("race") && Contains("is not ordered after the copy"));
 }
 #endif

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/cuda/device_memory.hpp>
+#include <millrace/cuda/stream_device.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/write_image.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/normalise_images.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
@@ -32,7 +32,7 @@ using namespace millrace;
 using namespace millrace::test;
 using Catch::Matchers::Contains;
 
-// JPEGs that are decoded behind their batch's copy: by nvJPEG, and on the host what it does not take.
+// JPEGs that are decoded after their batch's copy: by nvJPEG, and on the host what it does not take.
 
 TEST_CASE("a batch of JPEGs becomes pixels on the GPU, the last one too", "[cuda][nvjpeg]") {
   MILLRACE_CUDA_SESSION();
@@ -111,7 +111,7 @@ TEST_CASE("the host has no pixels of images that the device decodes", "[cuda][nv
   REQUIRE_THROWS_WITH(b.host_field("image"), Contains("image u8 ") && Contains(" of a batch is on the device alone"));
 }
 
-TEST_CASE("a corrupt JPEG is named, behind the batches before it", "[cuda][nvjpeg]") {
+TEST_CASE("a corrupt JPEG is named, after the batches before it", "[cuda][nvjpeg]") {
   MILLRACE_CUDA_SESSION();
   const auto spoilt = []() -> async_generator<photo> {
     for (int i = 0; i < 6; ++i) {
@@ -193,7 +193,7 @@ TEST_CASE("who reads pixels before they are decoded is caught", "[cuda][nvjpeg]"
     const device_batch b = block_on(loop, test::next_of(source));
     fake_cuda::kernel_read(work.get(), b.field("image").data(), b.field("image").bytes());
     REQUIRE_FALSE(fake_cuda::violations().empty());
-    CHECK_THAT(fake_cuda::violations()[0], Contains("race in device memory") && Contains("behind the kernel"));
+    CHECK_THAT(fake_cuda::violations()[0], Contains("race in device memory") && Contains("after the kernel"));
     work.synchronize();
   }
   fake_cuda::reset();

@@ -53,7 +53,7 @@ batch_pool pool_on(const cuda::stream& copies) {
   return batch_pool(batch_layout(samples, {{"id", dtype::i64}}), copies);
 }
 
-/// Where a batch's numbers are, and nobody is to wait for this batch any more.
+/// Where a batch's numbers are, without a further wait for this batch.
 tensor_view slot_of(device_batch& b) {
   b.synchronize();
   return b.field("id");
@@ -62,7 +62,7 @@ tensor_view slot_of(device_batch& b) {
 /// The stage goes on as far as it can: it asks its events fifty times and more.
 task<void> for_a_while() { co_await sleep_for(50ms); }
 
-/// A GPU whose memory somebody else writes to as soon as it is freed, as an allocator's next customer would. What was
+/// A GPU whose memory is written to as soon as it is freed, as an allocator's next customer would. What was
 /// freed is the runtime's again at the end. The gate opens when memory is taken over, or when the host has to wait.
 class shared_gpu {
  public:
@@ -80,7 +80,7 @@ class shared_gpu {
   void record(event_type& e, stream_ref s) const { gpu_.record(e, s); }
   void wait(stream_ref s, const event_type& e) const { gpu_.wait(s, e); }
   bool query(const event_type& e) const { return gpu_.query(e); }
-  /// Who waits for kernels that wait for the gate has gone on as far as it can.
+  /// Waits until the host has done all that it can without the kernels that wait for the gate.
   void synchronize(const event_type& e) const {
     if (!gpu_.query(e)) next_->told.open();
     gpu_.synchronize(e);
@@ -152,7 +152,7 @@ TEST_CASE("a slot is written again only when the kernels that read it are done",
   }
 }
 
-TEST_CASE("a kernel behind wait() finds the batch there", "[cuda][ordering]") {
+TEST_CASE("a kernel after wait() finds the batch there", "[cuda][ordering]") {
   MILLRACE_CUDA_SESSION();
   test::watch watch;
   testing::virtual_loop loop;
@@ -187,7 +187,7 @@ TEST_CASE("page-locked memory is written again only when the copy from it is don
     watch.close();
     watch.hold(copies.get());
     b = device_batch();
-    b = block_on(loop, next_of(stream));  // its copy is behind the gate
+    b = block_on(loop, next_of(stream));  // its copy is after the gate
     REQUIRE(b);
     watch.look(copies.get(), ids, first_of(i + 1), 0s);  // on the copies' own stream, which has that order by itself
     b = device_batch();
@@ -270,5 +270,28 @@ TEST_CASE("a training loop that only enqueues finds every batch complete", "[cud
     }
     CHECK(n == 40);
     watch.check();
+    free_device_slots();
+  }
+}
+
+TEST_CASE("leaving a training loop early leaves the GPU at work", "[cuda][ordering][run]") {
+  for (const std::size_t slots : {1, 2, 3}) {
+    INFO("slots " << slots);
+    MILLRACE_CUDA_SESSION();
+    test::watch watch;
+    const cuda::stream copies{cuda::device{0}};
+    const cuda::stream training{cuda::device{0}};
+    batch_pool pool = pool_on(copies);
+    for (device_batch& b : run(numbers(pool, 40) | to_device(copies, {.slots = slots}), {.prefetch = 1})) {
+      b.wait(training);
+      watch.close();
+      watch.hold(training.get());
+      watch.look(training.get(), b, first_of(0));
+      b.release(training);
+      break;
+    }
+    CHECK_FALSE(training.idle());
+    watch.check();
+    free_device_slots();
   }
 }

@@ -17,14 +17,14 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/write_image.hpp>
+#include <millrace/device/batch.hpp>
 #include <millrace/device/collate.hpp>
-#include <millrace/device/device_batch.hpp>
 #include <millrace/device/undecoded_image.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/cuda/session.hpp"
 
-/// Photos for the tests of images that are decoded behind their batch's copy.
+/// Photos for the tests of images that are decoded after their batch's copy.
 namespace millrace::test {
 
 /// The kinds that nvJPEG takes, and those that it does not.

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/millrace_cuda.hpp>
 

@@ -30,7 +30,7 @@ async_generator<host_batch> empty_batches(int n) {
   }
 }
 
-/// Whether releasing it behind the stream fails.
+/// Whether releasing it after the stream fails.
 bool release_fails(device_batch& b, cudaStream_t stream) {
   try {
     b.release(stream);

@@ -18,7 +18,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/cuda/nvjpeg.hpp>
-#include <millrace/device/image_part.hpp>
+#include <millrace/device/normalise_images.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -221,6 +221,35 @@ TEST_CASE("the same file is kept once, and another file under its key is another
   CHECK(*b.decoded == 1);
 }
 
+TEST_CASE("images are distinguished by all their bytes, their size and their kind", "[cuda][kept]") {
+  undecoded_image one;
+  std::string file(5000, 'x');
+  one.data = bytes::copy(file);
+  one.height = 20;
+  one.width = 30;
+  one.plain_jpeg = true;
+  const hash128 id = cuda::detail::image_store::id_of(one);
+  CHECK(cuda::detail::image_store::id_of(one) == id);
+  for (const std::size_t at :
+       {std::size_t(0), std::size_t(511), std::size_t(512), std::size_t(2500), file.size() - 1}) {
+    INFO(at);
+    std::string changed = file;
+    changed[at] = 'y';
+    undecoded_image other = one;
+    other.data = bytes::copy(changed);
+    CHECK_FALSE(cuda::detail::image_store::id_of(other) == id);
+  }
+  undecoded_image other = one;
+  other.data = bytes::copy(file + "x");
+  CHECK_FALSE(cuda::detail::image_store::id_of(other) == id);
+  other = one;
+  std::swap(other.height, other.width);
+  CHECK_FALSE(cuda::detail::image_store::id_of(other) == id);
+  other = one;
+  other.plain_jpeg = false;
+  CHECK_FALSE(cuda::detail::image_store::id_of(other) == id);
+}
+
 TEST_CASE("a corrupt image is named, and those of the batches before it are kept", "[cuda][kept]") {
   MILLRACE_CUDA_SESSION();
   const cuda::resident_images gpu(cuda::nvjpeg(cuda::stream()), {.bytes = MiB});
@@ -287,7 +316,7 @@ TEST_CASE("two runs at once share the images that a GPU keeps", "[cuda][kept]") 
   }
 }
 
-TEST_CASE("memory of images is freed behind the copies that use it", "[cuda][kept]") {
+TEST_CASE("memory of images is freed after the copies that use it", "[cuda][kept]") {
   MILLRACE_CUDA_SESSION();
   for (const bool page_locked : {false, true}) {
     album a(12);
@@ -341,7 +370,7 @@ TEST_CASE("memory that there is not is named", "[cuda][kept]") {
   }
 }
 
-TEST_CASE("behind the first epoch of images nothing is allocated or freed", "[cuda][kept]") {
+TEST_CASE("after the first epoch of images nothing is allocated or freed", "[cuda][kept]") {
   const test::cuda_session session;
   album a(105);  // batches of 35 are of one size
   const cuda::stream work;
@@ -378,8 +407,7 @@ TEST_CASE("whatever the order of the device's work, images that are kept are who
     const cuda::stream work{cuda::device{0}};
     album a(20);
     const std::size_t most = random.below(2) == 0 ? MiB : a.pixel_bytes / 2;
-    const cuda::resident_images gpu(cuda::nvjpeg(cuda::stream()),
-                                    {.bytes = most, .page_locked = random.below(2) == 0});
+    const cuda::resident_images gpu(cuda::nvjpeg(cuda::stream()), {.bytes = most, .page_locked = random.below(2) == 0});
     for (int epoch = 0; epoch < 3; ++epoch) {
       a.shuffle(random);
       const std::size_t of = 2 + random.below(4);

@@ -4,7 +4,7 @@
 // What the end of a run asks of the runtime: nothing that waits.
 
 #include <millrace/cuda/stream_device.hpp>
-#include <millrace/loader/runtime.hpp>
+#include <millrace/loader/run.hpp>
 
 #include <string>
 #include <utility>
@@ -51,6 +51,32 @@ TEST_CASE("the end of a run makes no call that waits for the device", "[cuda][ru
       CHECK(batches == (early ? 2 : 4));
       CHECK(calls_that_wait() == 0);
     }
+  }
+}
+
+TEST_CASE("leaving run() early makes no call that waits for the device", "[cuda][run]") {
+  for (const std::size_t slots : {1u, 2u, 3u}) {
+    INFO(slots << " slots");
+    const test::cuda_session session;
+    const cuda::stream copies{cuda::device{0}};
+    const cuda::stream training{cuda::device{0}};
+    for (int epoch = 0; epoch < 5; ++epoch) {
+      int batches = 0;
+      for (device_batch& b : run(points(20) | batch(5) | to_device(copies, {.slots = slots}), {.prefetch = 1})) {
+        b.wait(training);
+        fake_cuda::kernel_read(training.get(), b.field("id").data(), b.field("id").bytes());
+        b.release(training);
+        if (++batches == 2) break;
+      }
+      CHECK(batches == 2);
+      CHECK(fake_cuda::now().pending >= 1);
+      CHECK(calls_that_wait() == 0);
+    }
+    CHECK(fake_cuda::calls("cudaMalloc") == slots);  // each run takes over what the one before it has left
+    free_device_slots();
+    CHECK(calls_that_wait() >= 1);
+    CHECK(fake_cuda::now().device_blocks == 0);
+    CHECK(fake_cuda::now().pinned_blocks == 0);
   }
 }
 

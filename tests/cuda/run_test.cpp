@@ -9,7 +9,7 @@
 
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 
 #include "tests/cuda/session.hpp"
 
@@ -49,6 +49,7 @@ TEST_CASE("a training loop on its own thread gets every batch complete", "[cuda]
     }
     CHECK(next == 5000);
   }
+  free_device_slots();
 }
 
 TEST_CASE("a training loop may leave early and keep a batch", "[cuda][run]") {
@@ -71,4 +72,6 @@ TEST_CASE("a training loop may leave early and keep a batch", "[cuda][run]") {
     CHECK(got == std::string(static_cast<const char*>(here.data()), here.bytes()));
     CHECK(kept.keys()[0] == std::to_string((leave_at - 1) * 100));
   }
+  kept = device_batch();
+  free_device_slots();
 }

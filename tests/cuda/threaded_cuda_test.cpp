@@ -85,7 +85,7 @@ TEST_CASE("threads: page-locked memory is read when the stream gets there, ordin
   CHECK(threaded_cuda::violations().empty());
 }
 
-TEST_CASE("threads: a mark is reached behind the work before it, and no earlier", "[threads]") {
+TEST_CASE("threads: a mark is reached after the work before it, and no earlier", "[threads]") {
   bench b;
   CHECK(cudaEventQuery(b.event) == cudaSuccess);  // never recorded
   b.hold(b.copies);
@@ -386,7 +386,7 @@ TEST_CASE("race: a copy that the host was not told of", "[.race]") {
   std::memset(b.pinned, 'b', b.size);
 }
 
-TEST_CASE("race: a call behind the work is no order", "[.race]") {
+TEST_CASE("race: a call after the work is no order", "[.race]") {
   bench b;
   b.copy();
   CHECK(threaded_cuda::violations().empty());
@@ -404,7 +404,7 @@ TEST_CASE("race: a stream that waits for a mark before the copy", "[.race]") {
   CHECK(b.read(b.work) == "a");
 }
 
-TEST_CASE("race: memory freed behind work that is done and was not asked about", "[.race]") {
+TEST_CASE("race: memory freed after work that is done and was not asked about", "[.race]") {
   bench b;
   b.copy();
   CHECK(threaded_cuda::violations().empty());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -349,7 +349,7 @@ TEST_CASE("a stream of another GPU is refused before its first use", "[cuda][to_
   CHECK(batches == 20);
 }
 
-TEST_CASE("a new stream for every step leaves no events behind", "[cuda][to_device]") {
+TEST_CASE("a new stream for every step leaves no events", "[cuda][to_device]") {
   const test::cuda_session session;
   testing::virtual_loop loop;
   const cuda::stream copies{cuda::device{0}};

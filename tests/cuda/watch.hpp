@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include <millrace/device/device_batch.hpp>
+#include <millrace/device/batch.hpp>
 
 #include "tests/cuda/kernels.hpp"
 #include "tests/cuda/session.hpp"
@@ -15,7 +15,7 @@ namespace millrace::test {
 
 /// Looks at batches on the GPU, twice, while the host goes on; and says at the end what was found.
 ///
-/// Between the two looks a kernel waits for a gate that the host opens when it has gone on as far as it can: what
+/// Between the two looks a kernel waits for a gate that the host opens when it has done all that it can: what
 /// happens too early has happened then, on every machine. No kernel waits for more than two seconds.
 class watch {
  public:

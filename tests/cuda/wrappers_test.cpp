@@ -15,7 +15,7 @@
 using namespace millrace;
 using Catch::Matchers::Contains;
 
-TEST_CASE("a copy through the device concept arrives behind its event", "[cuda]") {
+TEST_CASE("a copy through the device concept arrives after its event", "[cuda]") {
   MILLRACE_CUDA_SESSION();
   const cuda::stream_device gpu{cuda::stream{cuda::device{0}}};
   constexpr std::size_t n = 100000;
@@ -37,7 +37,7 @@ TEST_CASE("a copy through the device concept arrives behind its event", "[cuda]"
   gpu.free_pinned(staging, n);
 }
 
-TEST_CASE("polling an event leaves no error behind for the user to find", "[cuda]") {
+TEST_CASE("polling an event leaves no error for the user to find", "[cuda]") {
   MILLRACE_CUDA_SESSION();
   const cuda::stream s;
   const cuda::stream_device gpu{s};

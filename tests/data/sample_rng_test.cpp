@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/data/sample_rng.hpp>
+#include <millrace/data/origin.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <set>
-
-#include <millrace/data/origin.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/device/late_device.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -56,7 +56,7 @@ const image_options small{.height = 16,
                           .layout = image_layout::chw,
                           .type = dtype::f16};
 
-/// The images of all batches, one behind the other.
+/// The images of all batches, one after the other.
 std::string contents(const std::vector<host_batch>& batches) {
   std::string all;
   for (const host_batch& b : batches) {
@@ -193,6 +193,30 @@ TEST_CASE("the image of a sample is known by its content, or named") {
   o.field = "png";
   CHECK_THROWS_WITH(decoded(samples, o, 1),
                     "s3://b/a.tar at byte 0, k0: the sample has no field \"png\" (it has: cls, bin)");
+}
+
+TEST_CASE("of several images of a sample the first is taken, and one line names a sample") {
+  std::vector<sample> samples = photos(3);
+  for (sample& s : samples) s.fields.emplace_back("depth.png", s.fields[1].data);
+  test::captured_stderr heard(test::captured_stderr::into::pipe);
+  CHECK(decoded(samples, small, 1).size() == 1);
+  CHECK(decoded(samples, small, 1).size() == 1);  // a pipeline for each epoch
+  const std::string said = heard.text();
+  CHECK(said ==
+        "millrace: s3://b/a.tar at byte 0, k0: several fields of the sample are images (jpg, depth.png): the first in "
+        "the archive, jpg, is taken here and in samples alike; image_options::field names another\n");
+}
+
+TEST_CASE("nothing is said of one image, nor where a field is named") {
+  std::vector<sample> samples = photos(2);
+  samples[0].fields.emplace_back("txt", bytes::copy("a picture"));
+  test::captured_stderr heard(test::captured_stderr::into::pipe);
+  CHECK(decoded(samples, small, 1).size() == 1);
+  samples[1].fields.emplace_back("depth.png", samples[1].fields[1].data);
+  image_options named = small;
+  named.field = "jpg";
+  CHECK(decoded(samples, named, 1).size() == 1);
+  CHECK(heard.text().empty());
 }
 
 TEST_CASE("an image that cannot be decoded is named by shard, offset and key") {

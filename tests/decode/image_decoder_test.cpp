@@ -15,8 +15,7 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/decode/detail/pixel_writer.hpp>
-#include <millrace/decode/image_format.hpp>
+#include <millrace/decode/image.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"
@@ -330,7 +329,7 @@ TEST_CASE("of an animation the first frame counts, where its canvas has it; a cu
 
   const std::string text(larger.view());
   std::string damaged = text;
-  const std::size_t pixels = text.find("VP8L") + 8 + 5;  // behind the chunk's head and the size of the frame
+  const std::size_t pixels = text.find("VP8L") + 8 + 5;  // after the chunk's head and the size of the frame
   REQUIRE(pixels < text.size());
   std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(pixels), 60, '\xff');
   CHECK(refusal(bytes::copy(damaged)) == "the WebP is corrupt: the first frame of the animation cannot be decoded");

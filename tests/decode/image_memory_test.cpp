@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/decode/jpeg_decoder.hpp>
-#include <millrace/decode/labelled_image.hpp>
+#include <millrace/decode/image_decoder.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"
@@ -27,6 +26,8 @@ bytes grey(int width, int height, unsigned char value) {
                                           value);
   return bytes::copy(examples::encode_jpeg(pixels, width, height, {.quality = 95, .subsampled = false}));
 }
+
+image_decoder whole_images() { return image_decoder({.height = 8, .width = 8}); }
 
 bool is_all(const image& i, unsigned char value) {
   return std::all_of(i.pixels.begin(), i.pixels.end(), [value](std::uint8_t p) { return p == value; });
@@ -46,22 +47,22 @@ TEST_CASE("an image without pixels, and one of a vector") {
   const image copy = of_mine;
   CHECK(copy.pixels == of_mine.pixels);
   CHECK(copy.pixels.data() != where);
-  const labelled_image labelled(sample("k", origin()), std::move(of_mine), 1);
-  CHECK(labelled.pixels.data() == where);
-  CHECK(byte_size(labelled) == 18);
+  const image moved = std::move(of_mine);
+  CHECK(moved.pixels.data() == where);
+  CHECK(byte_size(moved) == 18);
 }
 
 TEST_CASE("a decoder and its copies use the memory of images again that are gone") {
   const bytes dark = grey(100, 80, 10);
   const bytes light = grey(100, 80, 200);
-  const jpeg_decoder decode;
-  const jpeg_decoder copy = decode;
-  image kept = decode(dark);
+  const image_decoder decode = whole_images();
+  const image_decoder copy = decode;
+  image kept = decode.whole(dark);
   std::vector<const std::uint8_t*> seen;
   std::vector<pixel_buffer> heap;
   for (int i = 0; i < 4; ++i) {
     {
-      const image next = (i % 2 == 0 ? copy : decode)(light);
+      const image next = (i % 2 == 0 ? copy : decode).whole(light);
       CHECK(is_all(next, 200));
       seen.push_back(next.pixels.data());
     }
@@ -72,19 +73,19 @@ TEST_CASE("a decoder and its copies use the memory of images again that are gone
   CHECK(is_all(kept, 10));
   const std::uint8_t* const first = kept.pixels.data();
   kept = image();
-  CHECK(decode(dark).pixels.data() == first);
+  CHECK(decode.whole(dark).pixels.data() == first);
 }
 
 TEST_CASE("an image that failed gives its memory back") {
   const bytes jpeg = grey(100, 80, 10);
   const bytes cut = jpeg.slice(0, jpeg.size() - 2);
-  const jpeg_decoder decode;
-  const std::uint8_t* const where = decode(jpeg).pixels.data();
+  const image_decoder decode = whole_images();
+  const std::uint8_t* const where = decode.whole(jpeg).pixels.data();
   std::vector<pixel_buffer> heap;
   for (int i = 0; i < 3; ++i) {
-    CHECK_THROWS_AS(decode(cut), decode_error);
+    CHECK_THROWS_AS(decode.whole(cut), decode_error);
     heap.push_back(pixel_buffer::allocate(100 * 80 * 3));
-    CHECK(decode(jpeg).pixels.data() == where);
+    CHECK(decode.whole(jpeg).pixels.data() == where);
   }
 }
 
@@ -92,9 +93,9 @@ TEST_CASE("images outlive the decoder, whether it keeps memory or not") {
   for (const std::size_t idle : {std::size_t(0), std::size_t(1) << 20}) {
     std::vector<image> images;
     {
-      const jpeg_decoder decode({.idle_bytes = idle});
-      for (int i = 0; i < 3; ++i) images.push_back(decode(grey(100, 80, static_cast<unsigned char>(50 * i))));
-      decode(grey(100, 80, 1));
+      const image_decoder decode({.height = 8, .width = 8, .idle_bytes = idle});
+      for (int i = 0; i < 3; ++i) images.push_back(decode.whole(grey(100, 80, static_cast<unsigned char>(50 * i))));
+      decode.whole(grey(100, 80, 1));
     }
     for (int i = 0; i < 3; ++i) CHECK(is_all(images[static_cast<std::size_t>(i)], static_cast<unsigned char>(50 * i)));
   }
@@ -108,12 +109,13 @@ TEST_CASE("images of several threads are dropped on others") {
   std::vector<int> wrong(3, 0);
   std::vector<std::thread> threads;
   {
-    const jpeg_decoder decode({.idle_bytes = 60000});  // less than is in use at times
+    // Less than is in use at times.
+    const image_decoder decode({.height = 8, .width = 8, .idle_bytes = 60000});
     for (std::size_t t = 0; t < 3; ++t) {
       threads.emplace_back([&, decode, t] {
         for (int i = 0; i < 60; ++i) {
           const bool one = (i + static_cast<int>(t)) % 2 == 0;
-          image mine = decode(one ? small : large);
+          image mine = decode.whole(one ? small : large);
           if (!is_all(mine, one ? 40 : 90)) ++wrong[t];
           std::lock_guard lock(mutex);
           shared.push_back(std::move(mine));

@@ -17,11 +17,10 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/decode/write_image.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_jpeg.hpp"

@@ -70,7 +70,7 @@ std::vector<std::uint8_t> tensor_of(const image_options& options, const bytes& d
 
 }  // namespace
 
-TEST_CASE("a hundred images of all kinds become what Pillow makes of them, crops those of torchvision") {
+TEST_CASE("a hundred images of all kinds become what Pillow makes of them, crops those of torchvision", "[slow]") {
   const test::temporary_folder folder;
   const int made = make_images(folder.path());
   if (made == 77) MILLRACE_SKIP("Pillow is not installed (Debian: python3-pil)");

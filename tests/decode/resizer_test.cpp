@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/decode/detail/resizer.hpp>
+#include <millrace/decode/image_decoder.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/decode/labelled_image.hpp>
+#include <millrace/device/batch.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,12 +9,14 @@
 #include <thread>
 #include <vector>
 
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/labelled_image.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
+using millrace::test::labelled_image;
 
 namespace {
 
@@ -83,11 +85,11 @@ TEST_CASE("a tensor view knows its type", "[device]") {
   CHECK_THROWS_WITH(t.as<int>(), Contains("a tensor of f32 was read as i32"));
 }
 
-TEST_CASE("the fields of a batch lie aligned behind each other", "[device]") {
+TEST_CASE("the fields of a batch lie aligned after each other", "[device]") {
   const batch_layout l = images(100);
   CHECK(l.offset(0) == 0);
   CHECK(l.offset(1) == 1280);  // 1200 bytes of images
-  CHECK(l.offset(2) == 2304);  // 800 bytes of labels behind them
+  CHECK(l.offset(2) == 2304);  // 800 bytes of labels after them
   CHECK(l.bytes() == 2304 + 1792);
   CHECK(l.bytes_for(100) == 2304 + 1600);
   CHECK(l.bytes_for(1) == 2304 + 16);
@@ -187,7 +189,7 @@ TEST_CASE("a row beyond the batch is refused", "[device]") {
   CHECK_THROWS_AS(batch_builder().row(0), usage_error);
 }
 
-TEST_CASE("a row keeps its memory when everybody else has gone", "[device]") {
+TEST_CASE("a row keeps its memory when all other owners have gone", "[device]") {
   batch_row row;
   {
     batch_pool pool(images(2));
@@ -335,6 +337,19 @@ TEST_CASE("an origin given as a tag is what errors name", "[device]") {
   };
   CHECK_THROWS_WITH(collate_batch(items, pool, more),
                     Contains("s3://b/a.tar at byte 512, k1: field two is not a field"));
+  const auto foreign = [&](int n, sample_writer& out) {
+    out.key("k" + std::to_string(n));
+    out.tag(origin(from, 512u * static_cast<unsigned>(n), 0));
+    if (n == 2) static_cast<void>(std::stoi("cat"));
+    out.write("one", n);
+  };
+  try {
+    collate_batch(items, foreign);
+    FAIL("no error");
+  } catch (const item_error& e) {
+    CHECK(e.what() == std::string("s3://b/a.tar at byte 1024, k2: stoi"));
+    CHECK_THROWS_AS(std::rethrow_if_nested(e), std::invalid_argument);
+  }
 }
 
 TEST_CASE("labelled images are ready made", "[device]") {

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/decode/labelled_image.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 
 #include "tests/device/late_device.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/labelled_image.hpp"
 
 /// Sources and consumers that the tests of to_device() share.
 namespace millrace::test {

@@ -2,19 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/device/fill_batches.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <optional>
 #include <set>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/device/batch_rows.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/flow/collect.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -63,6 +72,132 @@ TEST_CASE("items are written into their batch, in order", "[fill_batches]") {
     }
   }
   CHECK(i == 1000);
+}
+
+TEST_CASE("what the function does not write is zeros, not another batch's row", "[fill_batches]") {
+  // Item i writes all for i < 8; then what `how` says. Memory of batches is used again.
+  for (const int how : {0, 1, 2, 3}) {
+    CAPTURE(how);
+    testing::virtual_loop loop;
+    cpu_pool cores(2);
+    const host_device device;
+    const batch_layout layout(4, {{"square", dtype::i64}, {"row", dtype::u8, {16}}, {"big", dtype::f32, {300, 100}}});
+    const batch_pool pool(layout);
+    const auto f = [how](int i, const batch_row& row) {
+      const auto big = [&] { return row.values<float>("big"); };
+      if (i < 8) {
+        square(i + 1, row);
+        std::fill(big().begin(), big().end(), 1.0f);
+      } else if (how == 1) {
+        row.set("square", std::int64_t(7));
+      } else if (how == 2) {  // in part
+        row.values<std::uint8_t>("row")[2] = 5;
+        big()[29999] = 2;
+      } else if (how == 3) {  // asked for, not written
+        static_cast<void>(row.field("row"));
+        static_cast<void>(big());
+      }
+      return i != 13;
+    };
+    auto stream = count(18) | fill_batches(pool, f, {.on = &cores, .limit = 1}) | map([](host_batch b) { return b; }) |
+                  to_device(device, {.slots = 1});
+    int batches = 0;
+    const auto drive = [&]() -> task<void> {
+      for (;;) {
+        std::optional<device_batch> b = co_await stream.next();
+        if (!b) co_return;
+        const auto squares = b->host_field("square").values<std::int64_t>();
+        const auto rows = b->host_field("row").values<std::uint8_t>();
+        const auto big = b->host_field("big").values<float>();
+        for (std::size_t r = 0; r < b->size() && batches >= 2; ++r) {
+          CHECK(squares[r] == (how == 1 ? 7 : 0));
+          for (std::size_t k = 0; k < 16; ++k) CHECK(int(rows[16 * r + k]) == (how == 2 && k == 2 ? 5 : 0));
+          CHECK(big[30000 * r] == 0);
+          CHECK(big[30000 * r + 29999] == (how == 2 ? 2 : 0));
+          CHECK(b->keys()[r] == "");
+          CHECK(b->weights()[r] == 1);
+        }
+        ++batches;
+      }
+    };
+    block_on(loop, drive());
+    CHECK(batches == 5);
+  }
+}
+
+TEST_CASE("a tensor without rows that nothing writes is zeros in every batch", "[fill_batches]") {
+  testing::virtual_loop loop;
+  cpu_pool cores(1);
+  const batch_layout layout(2, {{"x", dtype::i64}, batch_field::of_batch("all", dtype::i32, {3})});
+  const auto f = [](int i, const batch_row& row) {
+    row.set("x", std::int64_t(i));
+    if (i == 1) row.whole(1).values<std::int32_t>()[2] = 9;
+  };
+  auto stream = count(6) | fill_batches(batch_pool(layout), f, {.on = &cores, .limit = 1});
+  const auto drive = [&]() -> task<std::vector<std::int32_t>> {
+    std::vector<std::int32_t> seen;
+    for (;;) {
+      std::optional<host_batch> b = co_await stream.next();
+      if (!b) co_return seen;
+      seen.push_back(b->field("all").values<std::int32_t>()[2]);
+    }
+  };
+  CHECK(block_on(loop, drive()) == std::vector<std::int32_t>{9, 0, 0});
+}
+
+namespace {
+
+/// A row item and an item of collate() that write less than their row.
+class sparse {
+ public:
+  explicit sparse(int n) : value(n) {}
+  int value;
+  batch_layout layout(std::size_t samples) const { return batch_layout(samples, {{"row", dtype::u8, {8}}}); }
+  void write_to(const batch_row& row) const {
+    for (int i = 0; i < value; ++i) row.values<std::uint8_t>("row")[static_cast<std::size_t>(i)] = 1;
+  }
+};
+class placed_sparse {
+ public:
+  explicit placed_sparse(int n) : value(n) {}
+  int value;
+  friend void collate(const placed_sparse& s, sample_writer& out) {
+    const std::span<std::uint8_t> row = out.place<std::uint8_t>("row", {8});
+    for (int i = 0; i < s.value; ++i) row[static_cast<std::size_t>(i)] = 1;
+  }
+};
+
+template <class T>
+async_generator<T> falling() {
+  for (int i : {8, 8, 2, 0, 1, 0}) {
+    T item(i);
+    co_yield item;
+  }
+}
+
+std::vector<int> ones_of(testing::virtual_loop& loop, stream<device_batch> batches_of_two) {
+  std::vector<int> ones;
+  const auto drive = [&]() -> task<void> {
+    for (;;) {
+      std::optional<device_batch> b = co_await batches_of_two.next();
+      if (!b) co_return;
+      const auto all = b->host_field("row").values<std::uint8_t>();
+      for (std::size_t r = 0; r < b->size(); ++r) ones.push_back(std::accumulate(&all[8 * r], &all[8 * r] + 8, 0));
+    }
+  };
+  block_on(loop, drive());
+  return ones;
+}
+
+}  // namespace
+
+TEST_CASE("so are rows of items that write themselves, and what collate() places", "[fill_batches]") {
+  cpu_pool cores(1);
+  const host_device device;
+  testing::virtual_loop loop;
+  const std::vector<int> ones{8, 8, 2, 0, 1, 0};
+  CHECK(ones_of(loop, falling<sparse>() | batch(2, {.on = &cores}) | to_device(device, {.slots = 1})) == ones);
+  CHECK(ones_of(loop, falling<placed_sparse>() | batch(2) | to_device(device, {.slots = 1})) == ones);
 }
 
 TEST_CASE("a short last batch may be dropped", "[fill_batches]") {
@@ -137,6 +272,18 @@ TEST_CASE("an error names the item that the function was given", "[fill_batches]
   };
   auto stream = items() | fill_batches(batch_pool(numbers(4)), fails, {.on = cores});
   CHECK_THROWS_WITH(block_on(loop, collect(std::move(stream))), "s3://b/a.tar at byte 4608, k9: bad");
+  const auto foreign = [](located item, const batch_row& row) {
+    if (item.value == 9) static_cast<void>(std::stoi("cat"));
+    square(item.value, row);
+  };
+  auto other = items() | fill_batches(batch_pool(numbers(4)), foreign, {.on = cores});
+  try {
+    block_on(loop, collect(std::move(other)));
+    FAIL("no error");
+  } catch (const item_error& e) {
+    CHECK(e.what() == std::string("s3://b/a.tar at byte 4608, k9: stoi"));
+    CHECK_THROWS_AS(e.rethrow_nested(), std::invalid_argument);
+  }
 }
 
 TEST_CASE("without a pool of its own the function runs on the runtime's", "[fill_batches]") {

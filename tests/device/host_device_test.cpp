@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 
 #include <cstdint>
 #include <cstring>

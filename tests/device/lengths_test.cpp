@@ -9,7 +9,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/data/length_edges.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -81,7 +81,7 @@ TEST_CASE("samples are padded to the longest of their batch", "[lengths]") {
   CHECK(b.keys()[2] == "three");
 }
 
-TEST_CASE("samples lie one behind the other, with offsets", "[lengths]") {
+TEST_CASE("samples lie one after the other, with offsets", "[lengths]") {
   const host_batch b = collate_batch(three());
   CHECK(values<float>(b, "again") == std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(values<std::int64_t>(b, "again_offsets") == numbers{0, 3, 3, 8});
@@ -167,7 +167,7 @@ TEST_CASE("values of every type are padding, or are refused", "[lengths]") {
   CHECK_THROWS_AS(padded_with(dtype::u64, 18446744073709551616.0), configuration_error);
 }
 
-TEST_CASE("a function that writes more than it measured is told so", "[lengths]") {
+TEST_CASE("a function that writes more than it measured gets an error", "[lengths]") {
   for (const int form : {0, 1, 2}) {
     int calls = 0;
     const std::vector<float> data(64);

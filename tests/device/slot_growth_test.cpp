@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -35,7 +35,7 @@ class bytes_of {
     out.ragged("x", std::vector<std::uint8_t>(size, static_cast<std::uint8_t>(size)));
   }
 };
-constexpr std::size_t offsets = 16;  // behind the values, at a multiple of 256
+constexpr std::size_t offsets = 16;  // after the values, at a multiple of 256
 
 bool intact(const device_batch& b, std::size_t size) {
   b.synchronize();

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"
@@ -22,7 +21,7 @@ using Catch::Matchers::Contains;
 
 // Consumers that keep every slot and ask for one more.
 
-TEST_CASE("a consumer that keeps every slot is told so, not left to wait", "[to_device][slot_wait]") {
+TEST_CASE("a consumer that keeps every slot gets an error instead of waiting for ever", "[to_device][slot_wait]") {
   testing::virtual_loop loop;
   std::deque<device_batch> kept;
   SECTION("after half a minute") {
@@ -133,14 +132,13 @@ TEST_CASE("a slow source and a slow device are no fault of the consumer", "[to_d
   }
 }
 
-TEST_CASE("while the training thread is busy nobody counts the time", "[to_device][slot_wait]") {
+TEST_CASE("the time does not count while the training thread is busy", "[to_device][slot_wait]") {
   testing::virtual_loop loop;
-  stage_recorder recorder;
-  stage_record* const sink = recorder.find_or_add("(training loop)", nullptr);
-  sink->waits_since_ns = stage_record::never;
+  run_context run;
+  run.set_consumer_waits_since(run_context::not_waiting);
   auto stream = images(100) | batch(2) | to_device(host_device(), {.slots = 2});
   std::deque<device_batch> kept;
-  spawned<void> prefetch(loop, take(stream, kept), sink);  // asks ahead of the training thread
+  spawned<void> prefetch({loop, run, nullptr}, take(stream, kept));  // asks ahead of the training thread
   block_on(loop, [](duration d) -> task<void> { co_await sleep_for(d); }(1000s));
   REQUIRE_FALSE(prefetch.done());
   CHECK(kept.size() == 2);
@@ -151,7 +149,7 @@ TEST_CASE("while the training thread is busy nobody counts the time", "[to_devic
     CHECK_FALSE(prefetch.done());
   }
   SECTION("it asks, too") {
-    sink->waits_since_ns = loop.now_ns();
+    run.set_consumer_waits_since(loop.now_ns());
     const time_point asked = loop.now();
     loop.run_until([&] { return prefetch.done(); });
     CHECK(loop.now() - asked == 30s);

@@ -8,9 +8,8 @@
 #include <thread>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
-#include <millrace/loader/runtime.hpp>
-#include <millrace/testing/deadlock.hpp>
+#include <millrace/device/device.hpp>
+#include <millrace/loader/run.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"
@@ -137,6 +136,88 @@ TEST_CASE("the end of a run does not wait for the device, the end of the runtime
   }
 }
 
+TEST_CASE("the end of run(), with its runtime, waits for no device", "[to_device]") {
+  const auto one = [](const late_device& device, std::size_t slots, int leave_after, device_batch* keep = nullptr) {
+    int batches = 0;
+    for (device_batch& b : run(images(8) | batch(2) | to_device(device, {.slots = slots}), {.prefetch = 1})) {
+      b.wait(user);
+      if (++batches < leave_after) continue;
+      if (keep != nullptr) *keep = std::move(b);
+      break;
+    }
+    return batches;
+  };
+  for (const std::size_t slots : {1u, 2u, 3u}) {
+    INFO(slots << " slots");
+    const late_device device;  // nothing happens on it until the test says so
+    CHECK(one(device, slots, 1) == 1);
+    CHECK(device.control().waited == 0);
+    CHECK(device.control().pending.size() >= 1);  // nothing was freed under these, or check_unused() would tell
+    CHECK(device.control().wrong == "");
+    const std::size_t made = device.control().device_made;
+    CHECK(device.control().device.size() == made);
+
+    device.control().go();  // the next run takes the slots over, or has them freed
+    CHECK(one(device, slots, 1) == 1);
+    CHECK(device.control().waited == 0);
+    CHECK(device.control().device.size() <= slots);
+
+    device_batch kept;
+    device.control().go();
+    CHECK(one(device, slots, 1, &kept) == 1);
+    CHECK(device.control().waited == 0);
+    REQUIRE(kept);
+    CHECK(kept.host_field("label").values<const std::int64_t>()[0] == 0);
+    kept = device_batch();  // its run and its runtime have gone
+    CHECK(device.control().waited == 0);
+    CHECK(device.control().device.size() >= 1);
+
+    free_device_slots();  // this is the place to wait
+    CHECK(device.control().waited >= 1);
+    CHECK(device.control().device.empty());
+    CHECK(device.control().pinned.empty());
+    check_all_returned(device);
+  }
+}
+
+TEST_CASE("run() on a device that is done leaves no memory", "[to_device]") {
+  const late_device device;
+  device.control().after = 0;
+  for (const bool early : {true, false}) {
+    int batches = 0;
+    for (device_batch& b : run(images(8) | batch(2) | to_device(device, {.slots = 2}))) {
+      b.wait(user);
+      b.release(user);
+      ++batches;
+      if (early) break;
+    }
+    CHECK(batches == (early ? 1 : 4));
+    CHECK(device.control().waited == 0);
+    CHECK(device.control().device.empty());
+    CHECK(device.control().pinned.empty());
+  }
+  check_all_returned(device);
+}
+
+TEST_CASE("runs by run() side by side share a device's memory", "[to_device]") {
+  const late_device device;
+  {
+    auto left = run(images(8) | batch(2) | to_device(device, {.slots = 1}), {.prefetch = 1});
+    auto right = run(images(8) | batch(2) | to_device(device, {.slots = 1}), {.prefetch = 1});
+    std::optional<device_batch> a = left.next();
+    std::optional<device_batch> b = right.next();
+    REQUIRE((a && b));
+    left.stop();
+    free_device_slots();  // what the other one uses stays
+    CHECK(b->field("label").dims() == shape{2});
+    CHECK(device.control().device.size() >= 1);
+    a.reset();
+  }
+  CHECK(device.control().device.size() >= 1);
+  free_device_slots();
+  check_all_returned(device);
+}
+
 TEST_CASE("epochs on a runtime allocate no device memory and no page-locked memory", "[to_device]") {
   const late_device one;
   const late_device other;
@@ -225,7 +306,7 @@ TEST_CASE("the batch that a consumer keeps beyond the stage goes back to the nex
     }
   }
   CHECK(device.control().device.size() == 2);  // theirs alone
-  kept.clear();  // nobody is left to keep it
+  kept.clear();  // it has no owner left
   check_all_returned(device);
 }
 

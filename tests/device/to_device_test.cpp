@@ -9,8 +9,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
-#include <millrace/testing/deadlock.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"
@@ -245,7 +244,7 @@ TEST_CASE("errors of the device end the stream and lose no memory", "[to_device]
       device.control().fail_copies = 2;
       CHECK_THROWS_WITH(block_on(loop, take(stream, got)), Contains("the copy failed"));
     }
-    SECTION("the record behind it") {
+    SECTION("the record after it") {
       device.control().fail_records = 2;
       CHECK_THROWS_WITH(block_on(loop, take(stream, got)), Contains("the record failed"));
     }

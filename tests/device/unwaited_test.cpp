@@ -5,7 +5,7 @@
 #include <deque>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/device/batches.hpp"
@@ -61,7 +61,82 @@ TEST_CASE("a batch that is used without waiting for its copy is misuse, in debug
   }
 }
 
+TEST_CASE("whatever gives the address of a field is a use of it, in debug builds", "[to_device]") {
+  one_batch o(3);
+  const tensor_view kept = o.first().field("label");
+  const tensor_view copy = kept;
+  REQUIRE(kept.dims() == shape{2});
+  SECTION("as()") { CHECK(o.first().field("label").as<std::int64_t>() != nullptr); }
+  SECTION("values()") { CHECK(o.first().field(1).values<const std::int64_t>().size() == 2); }
+  SECTION("data() of a copy") { CHECK(copy.data() != nullptr); }
+  SECTION("a view that was kept while the batch moved") {
+    device_batch moved = std::move(o.first());
+    o.got.front() = std::move(moved);
+    CHECK(kept.data() != nullptr);
+  }
+  CHECK_THROWS_WITH(o.first().release(user), Contains("used without waiting for its copy"));
+  o.first().wait(user);
+}
+
+TEST_CASE("the address of a batch that has gone says nothing of the one in its slot", "[to_device]") {
+  one_batch o(3);
+  const tensor_view old = o.first().field("label");
+  o.first().wait(user);
+  o.first().release(user);
+  o.got.clear();
+  block_on(o.loop, take(o.source, o.got, 1));
+  REQUIRE(o.got.size() == 1);
+  CHECK(old.data() == o.first().field("label").data());  // the same slot
+  o.first().wait(user);
+  o.got.clear();
+  block_on(o.loop, take(o.source, o.got, 1));
+  CHECK(old.data() != nullptr);
+  o.got.clear();
+  CHECK(o.rest() == 1);
+}
+
 #endif
+
+TEST_CASE("what is known of a batch before its copy may be asked without waiting", "[to_device]") {
+  one_batch o(3);
+  device_batch& b = o.first();
+  SECTION("of a field") {
+    CHECK(b.field("label").dims() == shape{2});
+    CHECK(b.field("label").dims().rank() == 1);
+    CHECK(b.field(0).elements() != 0);
+    CHECK(b.field("label").bytes() == 16);
+    CHECK(b.field("label").type() == dtype::i64);
+    CHECK(b.field("label").strides() == shape{1});
+  }
+  SECTION("of a field that is kept") {
+    const tensor_view kept = b.field("label");
+    const tensor_view copy = kept;
+    CHECK(copy.dims() == shape{2});
+    CHECK_THROWS_AS(kept.as<float>(), configuration_error);  // no address was given
+    CHECK_THROWS_AS(kept.values<float>(), configuration_error);
+  }
+  SECTION("of the batch") {
+    CHECK(b.size() == 2);
+    CHECK(b.layout().fields().size() == 2);
+    CHECK(b.layout().find("label") < 2);
+    CHECK(b.bytes() != 0);
+    CHECK(b.device() == "late");
+    CHECK_FALSE(b.mark().known);
+    CHECK(b.keys().size() == 2);
+    CHECK(b.weights().size() == 2);
+    CHECK(b.tags<int>().empty());
+    CHECK(byte_size(b) != 0);
+    CHECK(b.host_field("label").values<const std::int64_t>().size() == 2);
+  }
+  SECTION("and a field that there is not") { CHECK_THROWS_AS(b.field("labels"), configuration_error); }
+  SECTION("by a batch that moves") {
+    device_batch other = std::move(b);
+    CHECK(other.field("label").dims() == shape{2});
+    b = std::move(other);
+  }
+  o.got.clear();
+  CHECK(o.rest() == 3);
+}
 
 TEST_CASE("no wait is missed where the host waited, or nothing was looked at", "[to_device]") {
   one_batch o(3);
@@ -74,7 +149,7 @@ TEST_CASE("no wait is missed where the host waited, or nothing was looked at", "
     }
     CHECK(o.first().field("label").data() != nullptr);
   }
-  SECTION("a wait behind it") {
+  SECTION("a wait after it") {
     CHECK(o.first().field("label").data() != nullptr);
     o.first().wait(user);
   }

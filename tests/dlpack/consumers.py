@@ -45,7 +45,7 @@ class Field:
 
     def __dlpack__(self, **_):
         tensor = library.take_field(self.name)
-        check(tensor is not None, f"{self.name} was not handed over")
+        check(tensor is not None, f"{self.name} was not passed")
         return api.PyCapsule_New(tensor, b"dltensor", None)
 
     def __dlpack_device__(self):
@@ -93,7 +93,7 @@ def gives_tensors():
     tensor = api.PyCapsule_GetPointer(capsule, b"dltensor")
     api.PyCapsule_SetName(capsule, USED)
     check(library.keep_foreign(tensor) == taken, "it was copied: " + library.last_refusal().decode())
-    # NumPy's tensor keeps the array, PyTorch's what is behind it.
+    # NumPy's tensor keeps the array, PyTorch's its memory.
     array[1, 2] = 100
     del array, capsule
     gc.collect()

@@ -37,7 +37,7 @@ TEST_CASE("NumPy takes tensors and gives some without a copy", "[dlpack]") {
   CHECK(status == 0);
 }
 
-TEST_CASE("PyTorch takes tensors and gives some without a copy", "[dlpack]") {
+TEST_CASE("PyTorch takes tensors and gives some without a copy", "[dlpack][slow]") {
   if (sanitized) MILLRACE_SKIP("Python does not load libraries with sanitizers");
   const int status = consume("torch");
   if (status == 77) MILLRACE_SKIP("PyTorch is not installed (Debian: python3-torch)");

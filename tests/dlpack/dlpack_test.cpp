@@ -44,7 +44,7 @@ class late_gpu : public late_device {
 };
 static_assert(device<late_gpu>);
 
-/// What another library hands over, which counts how often it is let go of.
+/// A tensor of another library, which counts how often it is freed.
 class foreign {
  public:
   foreign() {
@@ -80,7 +80,7 @@ static_assert(!can_be_viewed<dlpack_tensor>);  // it would be gone with the stat
 
 }  // namespace
 
-TEST_CASE("a field is handed over where it lies, with its type and shape", "[dlpack]") {
+TEST_CASE("a field is exported without a copy, with its type and shape", "[dlpack]") {
   const std::shared_ptr<host_batch> b = made_by(every_dtype());
   const struct {
     const char* field;
@@ -141,7 +141,7 @@ TEST_CASE("tensors are dropped on other threads, all at once", "[dlpack]") {
   CHECK(pool.live() == 0);
 }
 
-TEST_CASE("a slot comes back behind the streams that waited, when the last tensor of its batch has gone", "[dlpack]") {
+TEST_CASE("a slot comes back after the streams that waited, when the last tensor of its batch has gone", "[dlpack]") {
   const late_gpu gpu;
   {
     testing::virtual_loop loop;
@@ -180,7 +180,7 @@ TEST_CASE("a slot comes back behind the streams that waited, when the last tenso
   check_all_returned(gpu);
 }
 
-TEST_CASE("memory of anybody's is handed over, on devices that DLPack knows", "[dlpack]") {
+TEST_CASE("any memory is exported, on devices that DLPack knows", "[dlpack]") {
   auto numbers = std::make_shared<std::vector<float>>(6);
   const std::weak_ptr<std::vector<float>> alive = numbers;
   const tensor_view t(numbers->data(), dtype::f32, {2, 3});
@@ -251,7 +251,7 @@ TEST_CASE("a tensor that cannot be taken is refused with a sentence, and stays i
     }
     SECTION("complex numbers") {
       t.dtype = {kDLComplex, 64, 1};
-      CHECK_THROWS_WITH(from_dlpack(owner), Contains("elements of type 5 with 64 bits, which is none of millrace's"));
+      CHECK_THROWS_WITH(from_dlpack(owner), Contains("elements of type 5 with 64 bits, which millrace does not have"));
     }
     SECTION("four bits") {
       t.dtype = {kDLInt, 4, 1};

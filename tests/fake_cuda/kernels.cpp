@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The tests' kernels on this model, in which a kernel runs in one go, as late as it can: the host has gone on before,
+// The tests' kernels on this model, in which a kernel runs in one go, as late as it can: the host has continued before,
 // and what is not ordered is found by its clocks. So nothing is waited for between two looks.
 
 #include "tests/cuda/kernels.hpp"

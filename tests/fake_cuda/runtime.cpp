@@ -401,7 +401,7 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 threads, void
     if (!found) return cudaSuccess;  // it has been said what is wrong
     const std::size_t wrong = w.wrong.size();
     w.enqueue(s, std::move(op), "kernel");
-    // Its table of offsets, say, may not be there yet: what a kernel makes of anything else, nobody wants to see.
+    // Its table of offsets, say, may not be there yet: the result of a kernel is then not checked.
     if (w.wrong.size() != wrong) s.queue.back().launch = [] {};
     return cudaSuccess;
   });

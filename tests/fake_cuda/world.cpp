@@ -101,7 +101,7 @@ block* world::allocate(bool on_device, std::size_t size, int device) {
   b->on_device = on_device;
   b->device = device;
   b->size = size;
-  b->mapped = (size + 2 * page - 1) / page * page;  // at least one page behind, so that ranges never touch
+  b->mapped = (size + 2 * page - 1) / page * page;  // at least one page after, so that ranges never touch
   b->address = map_pages(b->mapped, on_device ? PROT_NONE : PROT_READ | PROT_WRITE);
   b->bytes = on_device ? static_cast<char*>(std::malloc(size)) : b->address;
   std::memset(b->bytes, unset, size);
@@ -235,7 +235,7 @@ void world::note_use(stream& s, const place& p, std::size_t n, bool write, const
   for (const access& a : b.accesses) {
     const bool apart = a.offset + a.size <= now.offset || now.offset + now.size <= a.offset;
     if (apart || (!a.write && !write) || s.known.covers(a.stream, a.seq)) continue;
-    complain("race in " + on(b) + ": " + what + " on stream " + std::to_string(s.id) + " is not ordered behind the " +
+    complain("race in " + on(b) + ": " + what + " on stream " + std::to_string(s.id) + " is not ordered after the " +
              a.what + " on stream " + std::to_string(a.stream));
   }
   b.accesses.push_back(now);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/flow/batch.hpp>
@@ -22,7 +22,7 @@ using namespace millrace;
 using Catch::Matchers::Contains;
 using test::dataset;
 
-// Batches of about one length behind epochs(): what a resume goes on with.
+// Batches of about one length after epochs(), and their resume.
 namespace {
 
 class length {
@@ -73,7 +73,7 @@ TEST_CASE("a resume goes on with the very next batch of a window", "[bucket][res
     const training whole = trained(rt, data, options, how);
     REQUIRE(whole.batches.size() >= 8);
     for (std::size_t n = 0; n < whole.states.size(); ++n) {
-      INFO("rank " << r << " of " << world << ", behind batch " << n << ": " << whole.states[n]);
+      INFO("rank " << r << " of " << world << ", after batch " << n << ": " << whole.states[n]);
       options.resume = whole.states[n];
       const training rest = trained(rt, data, options, how);
       CHECK(rest.batches == behind(whole.batches, n));

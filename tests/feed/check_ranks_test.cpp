@@ -19,7 +19,7 @@ using sentences = std::vector<std::string>;
 
 rank of(std::uint32_t index, std::uint32_t world) { return {.index = index, .world_size = world}; }
 
-/// What ranks are told that believe these things of themselves, with a seed each.
+/// The errors of ranks with these settings, with a seed each.
 sentences told(const std::vector<rank>& ranks, const std::vector<std::uint64_t>& seeds) {
   test::thread_sum sum(ranks.size());
   return test::on_ranks(ranks.size(), [&](std::size_t r) {
@@ -30,7 +30,7 @@ sentences told(const std::vector<rank>& ranks, const std::vector<std::uint64_t>&
 
 }  // namespace
 
-TEST_CASE("ranks that believe the same are told nothing") {
+TEST_CASE("ranks with equal settings get no error") {
   CHECK(told({of(0, 1)}, {7}) == sentences{""});
   CHECK(told({of(1, 3), of(2, 3), of(0, 3)}, {7, 7, 7}) == sentences{"", "", ""});
 }
@@ -46,7 +46,7 @@ TEST_CASE("a rank that was not told of its launcher, or two with one number, are
                   "3 processes take part, and 1 of them believe in another number: they were not given their rank"});
   CHECK(told({of(0, 3), of(2, 3), of(2, 3)}, {7, 7, 7}) ==
         sentences(3, "3 processes take part, and 0 of them say that they are rank 1"));
-  // Numbers that are none: the others are told, too.
+  // Invalid numbers: the other ranks get an error, too.
   CHECK(told({of(5, 2), of(1, 2)}, {7, 7})[1] ==
         "2 processes take part, and 1 of them believe in another number: they were not given their rank");
 }

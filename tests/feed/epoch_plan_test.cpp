@@ -196,7 +196,7 @@ TEST_CASE("a plan counts the batches that are taken, and what a small budget cos
   CHECK_THAT(little.advice.back(), Catch::Matchers::Contains("holds 4 of the 32 samples of each slice"));
 }
 
-TEST_CASE("memory that holds little of the slices that are open is told what it costs, and what would fit") {
+TEST_CASE("the plan says what too little memory for the open slices costs, and what would fit") {
   std::vector<shard_index> all;
   for (int i = 0; i < 60; ++i) {
     all.push_back(index_of(std::to_string(100 + i) + ".tar", std::vector<std::uint64_t>(1000, 29500)));
@@ -231,7 +231,7 @@ TEST_CASE("memory that holds little of the slices that are open is told what it 
                          Catch::Matchers::Contains("; with 32 tracks ") &&
                          Catch::Matchers::Contains("and it would shuffle less."));
   CHECK(plan.advice.back() == advice);
-  // Eight ranks have room, and so has one with as much as it was told, or as many tracks.
+  // Eight ranks have room, and so has one with as much memory as the plan asked for, or as many tracks.
   CHECK(bytes_advice(set, order, 8, o).empty());
   CHECK(bytes_advice(set, {.tracks = 32, .slice = 128}, 1, o).empty());
   o.bytes = 1800 * MiB;

@@ -10,16 +10,15 @@
 #include <vector>
 
 #include <millrace/device/collate.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/fill_batches.hpp>
-#include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -76,7 +75,7 @@ std::string sentence(const Run& run) {
 
 }  // namespace
 
-TEST_CASE("a run's state is behind the batch in hand, whatever was prefetched, and a resume goes on there") {
+TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, and a resume goes on there") {
   const dataset data({17, 20, 1}, 400);  // 38: ten batches of four
   runtime rt;
   const std::vector<keys> wanted = batches_of(data, 3, 2, 4);
@@ -111,7 +110,7 @@ TEST_CASE("a run's state is behind the batch in hand, whatever was prefetched, a
   }
 }
 
-TEST_CASE("batches on a device know their epoch, their weights and the state behind them") {
+TEST_CASE("batches on a device know their epoch, their weights and the state after them") {
   const dataset data({17, 20, 1}, 400);
   const batch_layout layout(4, {{"size", dtype::i64}, {"weight", dtype::f32}});
   const batch_pool pool(layout);
@@ -184,7 +183,7 @@ TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuff
   CHECK(filled == sizes);
 }
 
-TEST_CASE("behind epochs a shuffle has the order of each epoch's seed and number, as if the epoch stood alone") {
+TEST_CASE("after epochs a shuffle has the order of each epoch's seed and number, as if the epoch stood alone") {
   const dataset data({17, 20, 1}, 100);
   epochs_options o = small(8, 3, 4);
   o.pad = false;
@@ -219,7 +218,7 @@ TEST_CASE("where there is no state, a sentence says why") {
 
   auto shuffled = rt.run(data.open(small(1, 1, 4)) | shuffle({.window = 30}) | batch(8));
   CHECK(shuffled.next());
-  CHECK_THAT(sentence(shuffled), Contains("changed the order"));
+  CHECK_THAT(sentence(shuffled), Contains("has changed the order"));
 
   epochs_options two = small(1, 1, 4);
   two.rank = {.index = 0, .world_size = 2};

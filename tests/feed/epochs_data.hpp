@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/epochs.hpp>
@@ -29,8 +30,8 @@ namespace millrace::test {
 /// What is wrong with an object.
 enum class harm { missing, cut, denied, changed, broken };
 
-/// Objects in memory, whose answers take random virtual time; it notes what is under way, and does harm where it is
-/// told to.
+/// Objects in memory, whose answers take random virtual time; it notes what is under way, and does harm where it should
+/// to.
 class dataset_store final : public storage {
  public:
   explicit dataset_store(std::uint64_t seed = 0) : random_(seed) {}
@@ -38,6 +39,8 @@ class dataset_store final : public storage {
   std::map<std::string, std::string> objects;  // by URL
   std::string etag = "\"v1\"";
   std::uint64_t delay_us = 0;  // the longest
+  std::string host_name;       // empty: none
+  duration first_byte{0};      // beside that delay
   std::string missing;         // this one is not there
   std::string cut;             // answers for this one are a byte short
   std::map<std::string, harm> bad;  // by URL
@@ -48,6 +51,8 @@ class dataset_store final : public storage {
   mutable std::uint64_t held = 0;  // bytes of requests under way
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
+  std::string host(std::string_view) const override { return host_name; }
+  bool over_network(std::string_view) const noexcept override { return false; }  // damage is its own: damaging_storage
   task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     class one_busy {
@@ -60,6 +65,7 @@ class dataset_store final : public storage {
     } now(*this);
     ++requests;
     if (delay_us != 0) co_await sleep_for(std::chrono::microseconds(random_.below(delay_us)));
+    if (first_byte.count() != 0) co_await sleep_for(first_byte);
     const where at{object.shown(), offset, {}};
     if (object.url == missing) throw io_error(2, "there is no such object", at);
     if (!wanted.empty() && wanted != etag) throw changed_error("it is no longer the version " + wanted, at);
@@ -75,6 +81,7 @@ class dataset_store final : public storage {
     read_bytes += asked.size();
     part p;
     p.etag = etag;
+    p.first_byte = first_byte;
     p.total = all.size();
     if (length > slabs.slab_bytes() / 8) {
       writable_bytes slab = slabs.acquire();
@@ -179,7 +186,7 @@ class delivered {
   std::vector<std::uint64_t> empty;  // where that stands, as in `samples`
   std::vector<lost_shard> lost;
   std::vector<std::uint64_t> batches;  // by epoch
-  std::string state;                   // behind the last one
+  std::string state;                   // after the last one
 };
 
 /// Takes batches of `batch` entries, at most `most` of them.
@@ -213,6 +220,13 @@ inline delivered delivered_by(stream<sample> in, std::size_t batch, std::size_t 
   delivered out;
   block_on(loop, take_batches_of(std::move(in), batch, most, out));
   return out;
+}
+
+/// A state as version 1 wrote it: without a check word, so that a test can change a member of it.
+inline std::string without_check_word(std::string state) {
+  state.erase(state.find(",\"check\""), 19);
+  state.replace(state.find("\"version\":2"), 11, "\"version\":1");
+  return state;
 }
 
 }  // namespace millrace::test

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/feed/detail/slice_piece.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/index_builder.hpp>
 
 #include "tests/feed/epochs_data.hpp"
@@ -161,11 +165,15 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
   CHECK(refusal(data, changed, state) == "resume: the state is of another order: its slice was 4 and is 8");
   CHECK_THAT(refusal(other, o, state), Catch::Matchers::Contains("its index (digest) was"));
   std::string newer = state;
-  newer.replace(newer.find("\"version\":1"), 11, "\"version\":2");
-  CHECK(refusal(data, o, newer) == "resume: the state has version 2; this program reads version 1");
+  newer.replace(newer.find("\"version\":2"), 11, "\"version\":3");
+  CHECK(refusal(data, o, newer) == "resume: the state has version 3; this program reads versions 1 to 2");
   CHECK(refusal(data, o, state.substr(0, 40)) == "resume: the state is not one intact JSON document");
   CHECK(refusal(data, o, "{}") == "resume: the state is not one of epochs()");
+  CHECK(refusal(data, o, test::without_check_word(state)) == "not refused");
   std::string beyond = state;
+  beyond.replace(beyond.find("\"position\":12"), 13, "\"position\":13");
+  CHECK(refusal(data, o, beyond) == "resume: the state is damaged: its check word is not that of its members");
+  beyond = test::without_check_word(state);
   beyond.replace(beyond.find("\"position\":12"), 13, "\"position\":123");
   CHECK_THAT(refusal(data, o, beyond), Catch::Matchers::Contains("at sample 123 of an epoch of 123"));
   changed = o;
@@ -234,7 +242,7 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
     o.verify = false;
     CHECK(failure(data) == "no error");
     o.verify = true;
-    // A header that is none.
+    // An invalid header.
     std::string& object = data.store->objects["mem:102.tar"];
     object[static_cast<std::size_t>((*data.indexes)[2].offset(number))] ^= 1;
     CHECK_THAT(failure(data), Catch::Matchers::StartsWith(before + " mem:102.tar at byte "));
@@ -272,7 +280,7 @@ TEST_CASE("options that contradict each other are refused before anything is rea
                   configuration_error);
 }
 
-TEST_CASE("samples know their epoch's random numbers; padding knows that it is none") {
+TEST_CASE("samples know their epoch's random numbers; padding has none") {
   const dataset data({5}, 100);
   testing::virtual_loop loop;
   auto all = [](stream<sample> in) -> task<std::vector<sample>> {
@@ -325,4 +333,127 @@ TEST_CASE("the members of a group of ranks get the same samples, whatever their 
   all.insert(other.samples.begin(), other.samples.end());
   CHECK(first.samples.size() + other.samples.size() == 2 * 62);
   CHECK(all.size() == 2 * 62);
+}
+
+namespace {
+
+/// A store whose every answer is of another version, whatever version is asked for.
+class changing_store final : public storage {
+ public:
+  explicit changing_store(std::shared_ptr<const storage> of) : of_(std::move(of)) {}
+  bool serves(std::string_view url) const noexcept override { return of_->serves(url); }
+  bool over_network(std::string_view) const noexcept override { return false; }
+  task<part> read(shard object, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
+    std::string any;
+    part p = co_await of_->read(std::move(object), std::move(any), offset, length, std::move(slabs));
+    p.etag = "\"v" + std::to_string(++answers_) + '"';
+    co_return std::move(p);
+  }
+
+ private:
+  std::shared_ptr<const storage> of_;
+  mutable int answers_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("where the index has no ETag, parts of two versions of an object are an error") {
+  auto store = std::make_shared<test::dataset_store>(1);
+  store->etag.clear();
+  const dataset data({64}, 500, 1, {}, store);
+  REQUIRE((*data.indexes)[0].etag().empty());
+  epochs_options o{.batch = 4};
+  o.tracks = 4;
+  o.slice = 4;
+  o.prefix = data.prefix;
+  stream<sample> in = epochs(data.indexes, std::make_shared<const changing_store>(store), o);
+  CHECK_THROWS_WITH(delivered_by(std::move(in), 4), Catch::Matchers::Contains("the object changed while it was read"));
+}
+
+TEST_CASE("of the ranks that go on from one state, the first alone takes over its losses") {
+  const dataset data(uneven_counts, 300);
+  epoch_state at;
+  at.seed = 5;
+  at.position = 40;
+  at.tracks = 12;
+  at.slice = 8;
+  at.index = data.indexes->digest();
+  at.holes = {{3, 2}};
+  at.other_holes = 1;
+  const std::string text = at.text();
+  for (const std::uint32_t r : {0U, 1U, 2U}) {
+    INFO(r);
+    epochs_options o{.seed = 5, .batch = 4, .rank = {.index = r, .world_size = 3}};
+    o.tracks = 12;
+    o.slice = 8;
+    o.resume = text;
+    const delivered out = delivered_by(data.open(o), 4);
+    CHECK((out.state.find("holes") != std::string::npos) == (r == 0));
+    CHECK(out.lost.empty() == (r != 0));
+  }
+}
+
+TEST_CASE("a request spans no gap that is larger than .gap says") {
+  const dataset data({40, 41, 42}, 3000);
+  for (const std::size_t gap : {std::size_t(0), 2 * KiB, 6 * KiB, 64 * KiB}) {
+    const sample_order order(data.indexes->counts(), 7, 0, {.tracks = 1, .slice = 123});
+    std::size_t ranges = 0;
+    for (std::uint64_t first = 0; first + 12 <= 123; first += 12) {
+      const std::uint64_t count = std::min<std::uint64_t>(12, detail::left_of_slice(order, 0, first));
+      detail::slice_piece piece(*data.indexes, order, 0, first, count, MiB, gap);
+      ranges += piece.ranges().size();
+      for (std::size_t k = 0; k < piece.ranges().size(); ++k) {
+        std::map<std::uint64_t, std::uint64_t> samples;  // of the request, by their begin
+        for (std::uint64_t i = first; i < first + count; ++i) {
+          const auto& w = piece.at(i);
+          if (w.range != k) continue;
+          const auto n = static_cast<std::size_t>(w.place.ordinal);
+          const shard_index& index = (*data.indexes)[static_cast<std::size_t>(w.place.shard)];
+          samples.emplace(index.offset(n), index.end(n));
+        }
+        REQUIRE_FALSE(samples.empty());
+        std::uint64_t end = samples.begin()->first;
+        for (const auto& [begin, its_end] : samples) {
+          CHECK(begin - end <= gap);
+          end = its_end;
+        }
+      }
+    }
+    CHECK(ranges > 0);
+  }
+}
+
+TEST_CASE("where ranks share tracks, what another rank has taken of a piece is let go") {
+  const dataset data({3000}, 300);
+  epochs_options o{.seed = 3, .batch = 2, .rank = {.index = 1, .world_size = 4}};
+  o.tracks = 7;
+  o.slice = 64;
+  o.bytes = 256 * KiB;
+  o.ahead = 64;
+  delivered_by(data.open(o), 2);
+  // 160 requests. Pieces that were kept would take the room for others, which were then read sample by sample: 258.
+  CHECK(data.store->requests <= 200);
+}
+
+TEST_CASE("a state of an epoch that the training does not have is refused; after the last one nothing comes") {
+  const dataset data(uneven_counts, 300);
+  epoch_state at;
+  at.seed = 5;
+  at.index = data.indexes->digest();
+  epochs_options o{.seed = 5, .epochs = 2, .first_epoch = 3, .batch = 4};
+  at.tracks = o.tracks;
+  at.slice = data.indexes->slice();
+  const auto resumed = [&](std::uint64_t epoch) {
+    at.epoch = epoch;
+    const std::string text = at.text();
+    o.resume = text;
+    return delivered_by(data.open(o), 4).samples.size();
+  };
+  CHECK(resumed(3) == 246);
+  CHECK(resumed(4) == 123);
+  CHECK(resumed(5) == 0);
+  for (const std::uint64_t epoch : {2U, 6U}) {
+    CHECK_THROWS_WITH(resumed(epoch), Catch::Matchers::Contains("is in epoch " + std::to_string(epoch) +
+                                                                ", which is not one of this training"));
+  }
 }

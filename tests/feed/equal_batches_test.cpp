@@ -15,10 +15,10 @@
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -121,7 +121,7 @@ TEST_CASE("drawn lists give all ranks equally many batches, of the samples that 
       virtual_run run(samples_of(data, o) | equal.fill() | batch(size), loop_seed + r);
       auto together = equal.of(run);
       taken[r] = taken_by(together, size, 3);
-      if (together.next()) throw std::runtime_error("a batch behind the end");
+      if (together.next()) throw std::runtime_error("a batch after the end");
     });
     REQUIRE(errors == std::vector<std::string>(world));
     for (std::size_t e = 0; e < 3; ++e) {
@@ -223,13 +223,13 @@ TEST_CASE("an error of one rank is an error of all, in the same step") {
     virtual_run run(samples_of(data, o) | equal.fill() | batch(4));
     for (const batch_of_samples& b : equal.of(run)) batches[r] += b.size() / 4;
   });
-  CHECK(errors[0] == "another rank has failed: this one cannot go on alone");
+  CHECK(errors[0] == "another rank has failed: this one cannot continue alone");
   CHECK_THAT(errors[1], Contains("mem:10"));
   CHECK(errors[2] == errors[0]);
   CHECK(batches == std::vector<std::size_t>(3, batches[0]));
 }
 
-TEST_CASE("ranks with other lists, seeds or numbers are told so before the first batch") {
+TEST_CASE("ranks with other lists, seeds or numbers get an error before the first batch") {
   const auto told = [](const std::function<void(shard_epochs_options&, dataset&)>& change) {
     test::thread_sum sum(2);
     return test::on_ranks(2, [&](std::size_t r) {
@@ -254,7 +254,7 @@ TEST_CASE("ranks with other lists, seeds or numbers are told so before the first
   CHECK_THAT(ranks[0], Contains("2 processes take part, and 1 of them believe in another number"));
   CHECK_THAT(ranks[1], Contains("this process is rank 0 of 1 (explicit), but 2 processes take part"));
   const std::vector<std::string> empty = told([](shard_epochs_options&, dataset& d) { d.store->objects.clear(); });
-  CHECK(empty[0] == "another rank has failed: this one cannot go on alone");
+  CHECK(empty[0] == "another rank has failed: this one cannot continue alone");
   CHECK(empty[1] == "epochs: the list has no shards");
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("what would hang, or give ranks other samples than it seems, is refuse
                equal.of(run).next();
              }),
              Contains("a batch has another size"));
-  // Batches that nobody takes through of() would never end.
+  // Batches that are not taken through of() would never end.
   CHECK_THAT(failure([&](const equal_batches& equal, shard_epochs_options& o) {
                o.equal = &equal;
                virtual_run run(samples_of(data, o) | equal.fill() | batch(4));

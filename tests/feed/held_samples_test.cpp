@@ -53,12 +53,12 @@ TEST_CASE("a sample that is read again is that which ends where the state says")
 
 TEST_CASE("another sample at the place of one that is read again is an error that says where") {
   const char* const gone = "resume: the sample that the window had from here is not there any more";
-  // It ends before: two samples, a shorter one with another or the shard's end behind it.
+  // It ends before: two samples, a shorter one with another or the shard's end after it.
   CHECK_THROWS_WITH(read_again(tar_member("a.jpg", 100) + tar_member("b.jpg", 100)), Contains(gone));
   CHECK_THROWS_WITH(read_again(tar_member("a.jpg", 100) + test::end_block()), Contains(gone));
   CHECK_THROWS_WITH(read_again(tar_member("a.jpg", 100) + tar_member("README", 100)), Contains(gone));
   CHECK_THROWS_AS(read_again(tar_member("a.jpg", 100) + tar_member("b.jpg", 100)), changed_error);
-  // It ends behind: its last member is cut.
+  // It ends after: its last member is cut.
   CHECK_THROWS_WITH(read_again(tar_member("a.jpg", 100) + tar_member("a.cls", 2000).substr(0, 1024)), Contains(gone));
   // There is none.
   CHECK_THROWS_WITH(read_again(test::end_block()), Contains(gone));

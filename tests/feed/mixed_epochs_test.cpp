@@ -52,7 +52,7 @@ class seen {
   std::map<std::uint64_t, std::uint64_t> batches;
   std::uint64_t padding = 0;
   std::map<std::pair<std::uint32_t, std::uint64_t>, epoch_fingerprint> rounds;
-  std::vector<std::string> states;  // behind each batch
+  std::vector<std::string> states;  // after each batch
 };
 
 /// `sets`: the members' data.
@@ -146,6 +146,31 @@ TEST_CASE("a mix of indexed data sets has one order, whose weights are exact, fo
   }
 }
 
+TEST_CASE("a member's seed changes the order of that member, and of no other") {
+  const corpora data;
+  const epochs_options o{.seed = 7, .epochs = 1, .batch = 4, .tracks = 20, .slice = 4};
+  const dataset_mix plain = data.mixed({6, 3, 1}, mix_until::last_end);
+  dataset_mix seeded = plain;
+  seeded.members[1].seed = 5;
+  const auto keys = [&](const dataset_mix& mix) {
+    names got;
+    for (const auto& [at, text] : all_of(data, mix, o).samples) got.push_back(text);
+    return got;
+  };
+  const names before = keys(plain);
+  const names after = keys(seeded);
+  CHECK(after == test::order_of_mix(seeded, data.all, o, 0));
+  REQUIRE(before.size() == after.size());
+  std::size_t others = 0;
+  std::size_t moved = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    others += before[i] != after[i] && before[i][0] != '1';
+    moved += before[i] != after[i] && before[i][0] == '1';
+  }
+  CHECK(others == 0);
+  CHECK(moved > 5);
+}
+
 TEST_CASE("an epoch of a mix ends with the first data set, with the last one, or at a length") {
   const corpora data;
   epochs_options o{.seed = 3, .epochs = 4, .batch = 5, .tracks = 10, .slice = 4};
@@ -183,7 +208,7 @@ TEST_CASE("every sample comes once in each round of its data set, and the finger
   CHECK(complete == std::map<std::uint32_t, std::uint64_t>{{0, 6}, {1, 7}, {2, 9}});  // of 390, 195 and 65 samples
 }
 
-TEST_CASE("a training over a mix goes on behind any batch, in another world, with the states of one that was not") {
+TEST_CASE("a training over a mix resumes after any batch, in another world, with the states of one that was not") {
   const corpora data;
   const dataset_mix mix = data.mixed({5, 2, 2}, mix_until::last_end);
   epochs_options o{.seed = 5, .epochs = 3, .batch = 6, .tracks = 18, .slice = 3};

@@ -84,7 +84,7 @@ TEST_CASE("a resume goes on with the very next sequence, wherever in a document 
   REQUIRE(whole.batches.size() >= 5);
   std::size_t inside = 0;
   for (std::size_t n = 0; n < whole.states.size(); ++n) {
-    INFO("behind batch " << n << ": " << whole.states[n]);
+    INFO("after batch " << n << ": " << whole.states[n]);
     inside += whole.states[n].find("\"taken\"") != std::string::npos;
     epochs_options options = alone;
     options.resume = whole.states[n];
@@ -124,7 +124,7 @@ TEST_CASE("of several ranks each goes on from its own state, wherever in its doc
     REQUIRE(whole.batches.size() >= 3);
     std::size_t inside = 0;
     for (std::size_t n = 0; n < whole.states.size(); ++n) {
-      INFO("rank " << r << " behind batch " << n << ": " << whole.states[n]);
+      INFO("rank " << r << " after batch " << n << ": " << whole.states[n]);
       inside += whole.states[n].find("\"taken\":0") == std::string::npos;
       options.resume = whole.states[n];
       const training rest = trained(rt, data, options, length, how);
@@ -142,8 +142,8 @@ TEST_CASE("of several ranks each goes on from its own state, wherever in its doc
     return options;
   };
   CHECK_THROWS_WITH(trained(rt, data, with(1, 3, ends[0]), length, how),
-                    Contains("the state is that of rank 0 of 3 behind pack(), and this is rank 1 of 3"));
-  CHECK_THROWS_WITH(trained(rt, data, with(0, 2, ends[0]), length, how), Contains("each goes on from its own"));
+                    Contains("the state is that of rank 0 of 3 after pack(), and this is rank 1 of 3"));
+  CHECK_THROWS_WITH(trained(rt, data, with(0, 2, ends[0]), length, how), Contains("each resumes from its own"));
   CHECK_THROWS_WITH(rt.run(data.open(with(0, 3, ends[0])) | batch(4)), Contains("pack()"));
   // They agree to that, and not to one of them without.
   const auto told = [&](const std::string& last) {

@@ -13,7 +13,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/hedged_storage.hpp>
@@ -28,13 +28,13 @@ using namespace millrace;
 using Catch::Matchers::Contains;
 using test::dataset;
 
-// Data that stays in memory behind its first epoch.
+// Data that stays in memory after its first epoch.
 namespace {
 
 class training {
  public:
   std::vector<std::string> samples, states;
-  std::vector<std::uint64_t> requests;  // of the store, behind each epoch
+  std::vector<std::uint64_t> requests;  // of the store, after each epoch
 };
 
 const std::vector<std::size_t> shards{17, 3, 30, 8};
@@ -80,7 +80,7 @@ TEST_CASE("what the first epoch has read is not read again, and nothing else cha
           std::vector<std::string>(without.samples.end() - std::ptrdiff_t(rest.samples.size()), without.samples.end()));
     CHECK(rest.states.size() == without.states.size() - without.states.size() / 2 - 1);
   }
-  SECTION("unless it is told to forget") {
+  SECTION("unless forget() is called") {
     store->forget();
     CHECK(store->kept() == 0);
     trained(rt, data, store, options);

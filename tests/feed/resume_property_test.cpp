@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Drawn trainings on virtual time: data, seeds, orders, ranks, batches, bounds, delays, faults of the store, shards
-// that are not there and are borne, and where they are stopped, again and again. MILLRACE_PROPERTY_CASES draws more of
+// that are missing and tolerated, and where they are stopped, again and again. MILLRACE_PROPERTY_CASES draws more of
 // them (6000), MILLRACE_PROPERTY_SEED others (1), MILLRACE_PROPERTY_FIRST begins with another case (0): a case depends
-// on the seed and its number alone.
+// on the seed and its number alone. One that fails is run once more, tells what was drawn and where it was stopped, and
+// says how to run it alone: with MILLRACE_PROPERTY_CASES=1, which tells as it runs.
 
 #include <millrace/feed/epochs.hpp>
 
@@ -14,13 +15,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,10 +35,10 @@
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/shards.hpp>
@@ -59,6 +63,51 @@ void require(bool good, const std::string& what) {
   if (!good) throw std::runtime_error(what);
 }
 
+std::string shown(const std::string& key) { return key; }
+std::string shown(const std::pair<std::uint64_t, std::string>& entry) {  // of a batch
+  return std::to_string(entry.first >> 32) + ":" + std::to_string(entry.first & UINT32_MAX) + " " + entry.second;
+}
+
+/// Of equal sequences; else says where the first difference is, and what stands around it.
+template <class T>
+void require_same(const std::vector<T>& got, const std::vector<T>& expected, const std::string& what) {
+  if (got == expected) return;
+  std::size_t at = 0;
+  while (at < got.size() && at < expected.size() && got[at] == expected[at]) ++at;
+  const auto around = [&](const std::vector<T>& all) {
+    std::string text = at > 3 ? " ..." : "";
+    for (std::size_t i = at - std::min<std::size_t>(at, 3); i < std::min(at + 4, all.size()); ++i) {
+      text += (i == at ? " [" : " ") + shown(all[i]) + (i == at ? "]" : "");
+    }
+    return text + (all.size() > at + 4 ? " ..." : all.size() <= at ? " [end]" : " end");
+  };
+  throw std::runtime_error(what + ": the first difference is at " + std::to_string(at) + "\n    expected:" +
+                           around(expected) + "\n    got:     " + around(got));
+}
+
+/// What a case does, line by line, where it is asked for. The text is made only then.
+class story {
+ public:
+  enum class to { nowhere, text, standard_output };
+  explicit story(to where = to::nowhere) : where_(where) {}
+
+  template <class Text>
+  void tell(Text line) {
+    if (where_ == to::nowhere) return;
+    const std::string said = "  " + line() + "\n";
+    if (where_ == to::text) text_ += said;
+    if (where_ == to::standard_output) {
+      std::fputs(said.c_str(), stdout);
+      std::fflush(stdout);  // also where the next step ends the process
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  to where_;
+  std::string text_;
+};
+
 /// A store of which one request fails, or answers with a byte too few.
 class faulty_store final : public storage {
  public:
@@ -82,7 +131,7 @@ class faulty_store final : public storage {
   mutable std::uint64_t requests_ = 0;
 };
 
-/// What a rank was trained on: batch by batch, and the state behind each of them, that of the beginning first.
+/// What a rank was trained on: batch by batch, and the state after each of them, that of the beginning first.
 class trained {
  public:
   std::vector<std::vector<std::pair<std::uint64_t, std::string>>> batches;  // epoch * 2^32 + position, key
@@ -193,7 +242,52 @@ class tally {
   std::uint64_t samples = 0;
   std::uint64_t window_stops = 0;  // without an index
   std::uint64_t mix_states = 0;    // of mixes
+  story what;                      // of the case that runs
 };
+
+/// What is drawn once for a training.
+std::string text_of(const dataset& data) {
+  std::ostringstream out;
+  out << data.indexes->size() << (data.indexes->size() == 1 ? " shard" : " shards") << " of";
+  for (std::size_t i = 0; i < data.indexes->size(); ++i) out << (i == 0 ? " " : ", ") << (*data.indexes)[i].samples();
+  out << " samples";
+  return out.str();
+}
+std::string text_of(const epochs_options& o) {
+  std::ostringstream out;
+  out << "seed " << o.seed << ", epochs " << o.first_epoch << " to " << o.first_epoch + o.epochs - 1;
+  if (o.index == index_use::none) {
+    out << ", no index, " << o.rank.world_size << " ranks, batches of " << o.batch << ", shards " << o.shards
+        << ", window " << o.window << " samples and " << o.window_bytes << " bytes";
+  } else {
+    out << ", tracks " << o.tracks << ", slice " << o.slice;
+  }
+  if (o.take_batches != 0) out << ", take_batches " << o.take_batches;
+  return out.str();
+}
+/// Of a state: its epoch, and the position or batch there.
+std::string place_of(std::string_view state) {
+  if (state.empty()) return "the beginning";
+  std::string out;
+  for (const char* const name : {"epoch", "position", "batch"}) {
+    const std::string quoted = std::string("\"") + name + "\":";
+    const std::size_t at = state.find(quoted);
+    if (at == std::string::npos) continue;
+    const std::size_t digits = at + quoted.size();
+    out += (out.empty() ? "" : ", ") + std::string(name) + " " +
+           std::string(state.substr(digits, state.find_first_not_of("0123456789", digits) - digits));
+  }
+  return out.empty() ? std::string(state) : out;
+}
+/// What is drawn for each part of it between two stops.
+std::string part_text(const epochs_options& o, std::size_t most, bool concurrent) {
+  std::ostringstream out;
+  out << "ahead " << o.ahead << ", bytes " << o.bytes << ", requests " << o.requests << ", part " << o.part << ", gap "
+      << o.gap << (concurrent ? ", with map_concurrent()" : "") << ", ";
+  out << (most == SIZE_MAX ? "to its end" : "stopped after " + std::to_string(most) + " batches");
+  out << ", from " << place_of(o.resume);
+  return out.str();
+}
 
 /// What an indexed case reads: one data set, or a mix.
 class training {
@@ -265,12 +359,17 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
   o.prefix = "mem:";
   o.take_batches = random.below(6) == 0 ? 1 + random.below(6) : 0;
   const training data = many != nullptr ? of_several(*many, o, random) : of_one(one, random);
+  seen.what.tell([&] {
+    return "indexed: " + text_of(o) + "; " + (many == nullptr ? text_of(one) : "a mix: " + data.mix) + ", " +
+           std::to_string(data.samples) + " in an epoch";
+  });
   data.store->delay_us = random.below(3) * 500;
   const std::uint64_t n = data.samples;
   const bool bears = random.below(6) == 0;
   if (bears) {
     o.failures = {.then = on_failure::skip, .report = false};
     data.store->bad[data.lost] = test::harm::missing;
+    seen.what.tell([&] { return "missing, and tolerated: " + data.lost; });
   }
   std::map<std::uint64_t, std::string> got;
   epoch_state at;  // computed beside, by counting
@@ -297,6 +396,14 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
     const std::uint64_t bad_rank = !bears && random.below(2) == 0 ? random.below(o.rank.world_size) : UINT64_MAX;
     const std::uint64_t step_samples = o.batch * o.rank.world_size;
     const std::uint64_t end = o.take_batches == 0 ? n : std::min(n, o.take_batches * step_samples);
+    const std::uint64_t bad_request = random.below(20);
+    const bool cut = random.below(2) == 0;
+    seen.what.tell([&] {
+      return std::to_string(o.rank.world_size) + " ranks, batches of " + std::to_string(o.batch) + ", " +
+             part_text(o, most, concurrent) +
+             (bad_rank == UINT64_MAX ? "" : ", request " + std::to_string(bad_request) + " of rank " +
+                                                std::to_string(bad_rank) + (cut ? " is answered short" : " fails"));
+    });
     std::vector<trained> ranks(o.rank.world_size);
     std::size_t common = SIZE_MAX;  // batches that all have taken
     bool failed = false;
@@ -304,7 +411,7 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
       trained& mine = ranks[o.rank.index];
       std::shared_ptr<const storage> store = data.store;
       if (o.rank.index == bad_rank) {
-        store = std::make_shared<faulty_store>(store, random.below(20), random.below(2) == 0);
+        store = std::make_shared<faulty_store>(store, bad_request, cut);
       }
       stream<sample> samples = data.open(store, o);
       if (concurrent) {
@@ -321,6 +428,11 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
       common = std::min(common, mine.batches.size());
     }
     ++(failed ? seen.faults : seen.stops);
+    seen.what.tell([&] {
+      std::string text = "-> batches of each rank:";
+      for (const trained& mine : ranks) text += " " + std::to_string(mine.batches.size());
+      return text + (failed ? "; one met its fault" : "") + "; all have " + place_of(ranks.front().states[common]);
+    });
     // Batch by batch: all ranks' states are what counting says, and every position comes once, in one epoch's order.
     for (std::size_t b = 0; b <= common; ++b) {
       if (b > 0) {
@@ -332,13 +444,22 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
         std::uint64_t delivered = 0;
         for (const trained& mine : ranks) {
           for (const auto& [position, key] : mine.batches[b - 1]) {
-            require(position >> 32 == at.epoch, "a sample of another epoch");
-            require((position & UINT32_MAX) - step.begin < step.count, "a sample of another step");
+            const auto wrong = [&, p = position] {
+              return " in batch " + std::to_string(b - 1) + ": position " + std::to_string(p & UINT32_MAX) +
+                     " of epoch " + std::to_string(p >> 32) + ", expected " + std::to_string(step.begin) + " and " +
+                     std::to_string(step.count - 1) + " more of epoch " + std::to_string(at.epoch);
+            };
+            if (position >> 32 != at.epoch) throw std::runtime_error("a sample of another epoch" + wrong());
+            if ((position & UINT32_MAX) - step.begin >= step.count) {
+              throw std::runtime_error("a sample of another step" + wrong());
+            }
             require(got.emplace(position, key).second, "position " + std::to_string(position) + " came twice");
             ++delivered;
           }
         }
-        require(delivered == step.count, "a step lacks samples");
+        require(delivered == step.count, "the step of batch " + std::to_string(b - 1) + " has " +
+                                             std::to_string(delivered) + " of " + std::to_string(step.count) +
+                                             " samples");
         seen.samples += delivered;
         at.position += step.count;
         if (at.position == end) {
@@ -349,7 +470,8 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
       for (const trained& mine : ranks) {
         epoch_state says = epoch_state::parse(mine.states[b]);
         says.holes.clear();  // each rank knows its own
-        require(says == at, mine.states[b] + " is not " + at.text());
+        require(says == at, "another state after " + std::to_string(b) + " batches\n    expected: " + at.text() +
+                                "\n    got:      " + mine.states[b]);
         require(bears || mine.states[b] == at.text(), "a state of losses where there were none");
       }
       ++seen.states;
@@ -364,15 +486,22 @@ void indexed_case(const dataset& one, const several* many, rng& random, tally& s
     break;
   }
   for (std::uint64_t e = o.first_epoch; e < o.first_epoch + o.epochs; ++e) {
-    const names keys = data.order(o, e);
-    std::size_t g = 0;
-    for (auto found = got.find(e << 32); found != got.end() && found->first == (e << 32 | g); ++g) {
-      const bool hole = bears && keys[g].find(data.lost_keys) != std::string::npos;
-      require(found->second == (hole ? "-" : keys[g]), "the order is not the canonical one");
-      seen.holes += hole ? 1 : 0;
+    names keys = data.order(o, e);
+    names delivered;
+    for (auto found = got.find(e << 32); found != got.end() && found->first == (e << 32 | delivered.size());) {
+      delivered.push_back(std::move(found->second));
       found = got.erase(found);
     }
-    require(g == keys.size() || o.take_batches != 0, "an epoch lacks samples");
+    require(delivered.size() == keys.size() || (o.take_batches != 0 && delivered.size() < keys.size()),
+            "epoch " + std::to_string(e) + " has " + std::to_string(delivered.size()) + " samples, not " +
+                std::to_string(keys.size()));
+    keys.resize(delivered.size());
+    for (std::string& key : keys) {
+      if (!bears || key.find(data.lost_keys) == std::string::npos) continue;
+      key = "-";
+      ++seen.holes;
+    }
+    require_same(delivered, keys, "epoch " + std::to_string(e) + " is not in the canonical order");
   }
   require(got.empty(), "there are more samples than the epochs have");
   data.store->delay_us = 0;
@@ -390,11 +519,22 @@ void formula_case(rng& random, tally& seen) {
   const mix_until ends[] = {mix_until::first_end, mix_until::last_end, mix_until::forever};
   const sample_mix whole(weights, sizes, tracks, ends[random.below(3)]);
   const std::uint64_t n = std::min<std::uint64_t>(whole.size(), 400);
+  seen.what.tell([&] {
+    std::string text = "the formula of a mix: " + std::to_string(tracks) + " tracks, weights and sizes";
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      text += " " + std::to_string(weights[i]) + "/" + std::to_string(sizes[i]);
+    }
+    return text;
+  });
   std::vector<std::uint64_t> next(sizes.size(), 0);  // of each dataset
   for (std::uint64_t g = 0; g < n;) {
     const std::uint64_t world = 1 + random.below(5);
     const std::uint64_t size = 1 + random.below(7);
     const sample_mix again(weights, sizes, tracks, mix_until::forever);  // what a resumed process makes
+    seen.what.tell([&] {
+      return "from position " + std::to_string(g) + " on: " + std::to_string(world) + " ranks, batches of " +
+             std::to_string(size);
+    });
     for (std::uint64_t steps = 1 + random.below(9); steps > 0 && g < n; --steps) {
       const order_step step = step_at(n, g, size, world);
       std::map<std::uint64_t, sample_mix::place> taken;
@@ -405,7 +545,7 @@ void formula_case(rng& random, tally& seen) {
       }
       require(taken.size() == step.count, "positions of the mix are left out");
       for (const auto& [position, place] : taken) {
-        require(position == g++ && place == whole.at(position), "the mix has another order behind a resume");
+        require(position == g++ && place == whole.at(position), "the mix has another order after a resume");
         require(place.epoch * sizes[place.dataset] + place.position == next[place.dataset]++,
                 "a dataset of the mix loses its place");
       }
@@ -430,6 +570,11 @@ void listed_case(const dataset& data, rng& random, tally& seen) {
   o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(shards_there, 2)));
   o.uneven = true;
   const std::size_t window = 1 + random.below(20);
+  seen.what.tell([&] {
+    return "shards dealt: " + text_of(data) + ", seed " + std::to_string(o.seed) + ", 3 epochs from " +
+           std::to_string(o.first_epoch) + " on, " + std::to_string(o.rank.world_size) + " ranks, a window of " +
+           std::to_string(window);
+  });
   const auto keys_of = [&](shard_epochs_options part) {
     std::vector<shard> list;
     for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
@@ -446,13 +591,20 @@ void listed_case(const dataset& data, rng& random, tally& seen) {
   for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
     const std::vector<names> whole = keys_of(o);
     const std::uint64_t split = random.below(4);  // epochs before the stop
+    seen.what.tell([&] {
+      return "rank " + std::to_string(o.rank.index) + " is stopped after " + std::to_string(split) + " epochs";
+    });
     shard_epochs_options part = o;
     part.epochs = split;
     std::vector<names> both = keys_of(part);
     part.epochs = 3 - split;
     part.first_epoch = o.first_epoch + split;
     for (names& later : keys_of(part)) both.push_back(std::move(later));
-    require(both == whole, "an epoch without an index has another order behind a stop");
+    require(both.size() == whole.size(), "there are more epochs after a stop");
+    for (std::size_t e = 0; e < whole.size(); ++e) {
+      require_same(both[e], whole[e], "epoch " + std::to_string(o.first_epoch + e) + " of rank " +
+                                          std::to_string(o.rank.index) + " has another order after a stop");
+    }
     for (std::size_t e = 0; e < 3; ++e) {
       for (const std::string& key : whole[e]) require(++times[e][key] == 1, key + " came twice");
     }
@@ -551,6 +703,10 @@ void window_case(const dataset& data, rng& random, tally& seen) {
     data.store->objects[broken_url][static_cast<std::size_t>(of_broken.offset(static_cast<std::size_t>(at))) + 3] ^= 1;
     whole[broken] = at == 0 ? 0 : at - 1;  // the one before may not have been whole
   }
+  seen.what.tell([&] {
+    return text_of(o) + "; " + text_of(data) + (says_sizes ? ", with sizes" : "") + (says_etags ? ", with ETags" : "") +
+           (whole.empty() ? "" : ", " + broken_url + " is broken and tolerated");
+  });
   std::vector<shard> list;
   for (const auto& [url, content] : data.store->objects) {
     list.emplace_back(url, says_sizes ? std::optional<std::uint64_t>(content.size()) : std::nullopt,
@@ -585,7 +741,7 @@ void window_case(const dataset& data, rng& random, tally& seen) {
     for (const auto& b : all.batches) {
       for (const auto& [at, key] : b) got.push_back(key == "-" ? key : std::to_string(at >> 32) + ":" + key);
     }
-    require(got == keys, "the order is not that of the rule");
+    require_same(got, keys, "rank " + std::to_string(o.rank.index) + ": the order is not that of the rule");
     for (const std::string& key : got) require(key == "-" || ++times[key] == 1, key + " came twice");
     seen.samples += got.size();
     std::size_t done = 0;  // batches
@@ -598,23 +754,40 @@ void window_case(const dataset& data, rng& random, tally& seen) {
       how.gap = random.below(3000);
       how.resume = state;
       std::shared_ptr<const storage> store = data.store;
+      std::string fault;
       if (random.below(3) == 0) {
-        store = std::make_shared<faulty_store>(store, random.below(30), random.below(2) == 0);
+        const std::uint64_t bad_request = random.below(30);
+        const bool cut = random.below(2) == 0;
+        store = std::make_shared<faulty_store>(store, bad_request, cut);
+        fault = ", request " + std::to_string(bad_request) + (cut ? " is answered short" : " fails");
         how.failures = {};
-        if (!whole.empty()) store = data.store;
-        if (!whole.empty()) how.failures = o.failures;
+        if (!whole.empty()) {
+          store = data.store;
+          how.failures = o.failures;
+          fault = "";
+        }
       }
       const std::size_t most = random.below(4) == 0 ? SIZE_MAX : 1 + random.below(12);
-      const trained part = run(how, most, store, random.below(3) == 0);
-      require(done + part.batches.size() <= all.batches.size(), "there is more behind a resume");
+      const bool slow = random.below(3) == 0;
+      seen.what.tell([&] {
+        return "rank " + std::to_string(o.rank.index) + ", batch " + std::to_string(done) + " and on: " +
+               part_text(how, most, slow) + fault;
+      });
+      const trained part = run(how, most, store, slow);
+      seen.what.tell([&] {
+        return "-> " + std::to_string(part.batches.size()) + " batches, " + place_of(part.states.back());
+      });
+      require(done + part.batches.size() <= all.batches.size(), "there is more after a resume");
       for (std::size_t b = 0; b <= part.batches.size(); ++b) {
-        if (b > 0) require(part.batches[b - 1] == all.batches[done + b - 1], "another batch behind a resume");
-        require(part.states[b] == all.states[done + b], part.states[b] + " is not " + all.states[done + b]);
+        const std::string which = std::to_string(done + b);
+        if (b > 0) require_same(part.batches[b - 1], all.batches[done + b - 1], "batch " + which + " after a resume");
+        require(part.states[b] == all.states[done + b], "another state after " + which + " batches\n    expected: " +
+                                                            all.states[done + b] + "\n    got:      " + part.states[b]);
         ++seen.states;
       }
       done += part.batches.size();
       state = part.states.back();
-      require(state.size() < 900 + 16 * o.window, "a state is too long");
+      require(state.size() < 900 + 16 * o.window, "a state is too long: " + state);
       ++seen.stops;
       ++seen.window_stops;
     }
@@ -624,34 +797,62 @@ void window_case(const dataset& data, rng& random, tally& seen) {
   require(data.store->busy == 0, "requests were left behind");
 }
 
+void run_case(std::uint64_t seed, std::uint64_t c, world_of_data& all, tally& seen) {
+  rng random(seed, 0, c);
+  const dataset& data = all.of(seed, c / 64);
+  if (c % 16 == 7) {
+    formula_case(random, seen);
+  } else if (c % 16 == 6) {
+    listed_case(data, random, seen);
+  } else if (c % 8 == 1) {
+    window_case(data, random, seen);
+  } else {
+    const bool mix = c % 8 == 4 || c % 16 == 13;
+    const std::uint64_t before = seen.states;
+    indexed_case(data, mix ? &all.several_of(seed, c / 64) : nullptr, random, seen);
+    if (mix) seen.mix_states += seen.states - before;
+  }
+}
+
+/// What is said of a case that has failed. It is run once more, from the beginning, and tells what it does.
+std::string report(std::uint64_t seed, std::uint64_t c, const std::string& what) {
+  world_of_data fresh;
+  tally seen;
+  seen.what = story(story::to::text);
+  std::string again = "nothing: it passed";
+  try {
+    run_case(seed, c, fresh, seen);
+  } catch (const std::exception& e) {
+    again = e.what();
+  }
+  const std::string number = std::to_string(c);
+  std::error_code unknown;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+  return "case " + number + " of seed " + std::to_string(seed) + ": " + what + "\n" + seen.what.text() +
+         (again == what ? "" : "  run once more it said: " + again + "\n") +
+         "alone: MILLRACE_PROPERTY_SEED=" + std::to_string(seed) + " MILLRACE_PROPERTY_FIRST=" + number +
+         " MILLRACE_PROPERTY_CASES=1 " + (program.empty() ? "test_feed" : program) + " \"a training that is stopped*\"";
+}
+
 }  // namespace
 
 TEST_CASE(
-    "a training that is stopped anywhere goes on with the very next sample, in any world, and says the same states") {
+    "a training that is stopped anywhere goes on with the very next sample, in any world, and says the same states",
+    "[slow]") {
   // Sanitizers look for other things, and take ten times as long.
   const std::uint64_t cases = setting("MILLRACE_PROPERTY_CASES", MILLRACE_ASAN || MILLRACE_TSAN ? 600 : 6000);
   const std::uint64_t seed = setting("MILLRACE_PROPERTY_SEED", 1);
   const std::uint64_t first = setting("MILLRACE_PROPERTY_FIRST", 0);
   world_of_data all;
   tally seen;
+  if (cases == 1) seen.what = story(story::to::standard_output);
   for (std::uint64_t c = first; c < first + cases; ++c) {
-    rng random(seed, 0, c);
-    const dataset& data = all.of(seed, c / 64);
     try {
-      if (c % 16 == 7) {
-        formula_case(random, seen);
-      } else if (c % 16 == 6) {
-        listed_case(data, random, seen);
-      } else if (c % 8 == 1) {
-        window_case(data, random, seen);
-      } else {
-        const bool mix = c % 8 == 4 || c % 16 == 13;
-        const std::uint64_t before = seen.states;
-        indexed_case(data, mix ? &all.several_of(seed, c / 64) : nullptr, random, seen);
-        if (mix) seen.mix_states += seen.states - before;
-      }
+      run_case(seed, c, all, seen);
     } catch (const std::exception& e) {
-      FAIL("case " << c << " of seed " << seed << ": " << e.what());
+      // Not by Catch2, which breaks lines.
+      std::fprintf(stderr, "\n%s\n\n", report(seed, c, e.what()).c_str());
+      FAIL("case " << c << " of seed " << seed << " (see above): " << e.what());
     }
   }
   if (cases >= 1000) {

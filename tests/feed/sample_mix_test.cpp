@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/rng.hpp>
 
 #include "tests/support/catch.hpp"

@@ -34,6 +34,7 @@ class memory_store final : public storage {
   explicit memory_store(std::string content) : content_(std::move(content)) {}
 
   bool serves(std::string_view) const noexcept override { return true; }
+  bool over_network(std::string_view) const noexcept override { return false; }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool) const override {
     ++requests;
     if (!etag.empty() && etag != "\"v1\"") throw changed_error("the ETag differs", where{object.shown(), {}, {}});
@@ -346,6 +347,42 @@ TEST_CASE("an index that is cut, or has a bit that is wrong, is refused") {
   }
 }
 
+TEST_CASE("a file of several indexes that is cut anywhere is refused") {
+  std::vector<shard_index> some;
+  for (int i = 0; i < 3; ++i) some.push_back(indexed(plain_archive()));
+  some.push_back(indexed(test::end_block()));
+  std::string text;
+  write_indexes(some, text);
+  CHECK(read_indexes(text, "all.index") == some);
+  CHECK(read_indexes(text + text, "twice.index").size() == 8);  // appended to one another
+  CHECK(read_indexes(some[0].text() + text, "both.index").size() == 5);
+  for (const std::string& before : {std::string(), text, some[0].text()}) {
+    for (std::size_t n = 1; n < text.size(); ++n) {
+      try {
+        read_indexes(before + text.substr(0, n), "cut.index");
+        FAIL("cut after " << n << " bytes, it was read");
+      } catch (const index_error& e) {
+        REQUIRE(e.object() == "cut.index");
+        REQUIRE(e.offset().value_or(0) >= before.size());
+      }
+    }
+  }
+  // Every bit of the head counts.
+  for (std::size_t bit = 0; bit < 8 * index_file_head::bytes; ++bit) {
+    std::string changed = text;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    CHECK_THROWS_AS(read_indexes(changed, "broken.index"), index_error);
+  }
+  // One index less, in a file whose length was kept.
+  std::string fewer = index_file_head(some).text();
+  CHECK_THROWS_AS(read_indexes(fewer + some[0].text(), "fewer.index"), index_error);
+}
+
+TEST_CASE("files of indexes without a head, as they were written before, are read") {
+  const std::string both = indexed(plain_archive()).text() + indexed(test::end_block()).text();
+  CHECK(read_indexes(both, "old.index").size() == 2);
+}
+
 TEST_CASE("an index whose checksum was made right again is refused, or means what it says") {
   rng random(37);
   const std::string text = indexed(plain_archive()).text();
@@ -448,7 +485,7 @@ TEST_CASE("large members are hopped over, small ones are streamed") {
 }
 
 TEST_CASE("a store without ranges, or one that does not say sizes, is read as a stream") {
-  const std::string archive = plain_archive() + std::string(5000, 'j');  // something behind the end
+  const std::string archive = plain_archive() + std::string(5000, 'j');  // something after the end
   auto store = std::make_shared<memory_store>(archive);
   store->ranges = false;
   const shard_index sequential = indexed(store, {.way = index_way::headers});

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include <millrace/coro/block_on.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/loader/budget.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/loader/pipeline_run.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/flow/support.hpp"
 #include "tests/support/catch.hpp"
@@ -60,6 +63,41 @@ TEST_CASE("a statement of bytes is for the budget, and cuts no batch short") {
   REQUIRE(all.size() == 3);
   CHECK(all[0].size() == 2);
   CHECK(all[2].size() == 1);
+}
+
+/// An item that knows its epoch.
+struct of_epoch {
+  explicit of_epoch(int i) : number(i) {
+    mark.known = true;
+    mark.epoch = static_cast<std::uint64_t>(i / 3);
+    mark.last = i % 3 == 2;
+  }
+  int number;
+  mill::epoch_mark mark;
+  friend mill::epoch_mark mark_of(const of_epoch& i) noexcept { return i.mark; }
+};
+mill::async_generator<of_epoch> of_two_epochs(int& made) {
+  for (int i = 0; i < 6; ++i) {
+    made = i + 1;
+    of_epoch item(i);
+    co_yield item;
+  }
+}
+
+TEST_CASE("the last batch of an epoch comes before an item of the next epoch is asked for") {
+  mill::testing::virtual_loop loop;
+  int made = 0;
+  auto batches = of_two_epochs(made) | mill::batch(2);
+  const auto next = [&]() -> mill::task<std::size_t> {
+    auto b = co_await batches.next();
+    co_return b ? b->size() : 0;
+  };
+  CHECK(mill::block_on(loop, next()) == 2);
+  CHECK(mill::block_on(loop, next()) == 1);
+  CHECK(made == 3);
+  CHECK(mill::block_on(loop, next()) == 2);
+  CHECK(mill::block_on(loop, next()) == 1);
+  CHECK(mill::block_on(loop, next()) == 0);
 }
 
 TEST_CASE("a budget counts batches, and refuses one that states nothing, by name") {

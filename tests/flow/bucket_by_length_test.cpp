@@ -112,7 +112,7 @@ TEST_CASE("a window is of one epoch", "[bucket]") {
   CHECK(sorted(batched(lengths, {.batch = 2, .window = 4}, true)) == batches{{1, 4}, {5}, {1002, 1003}, {2001}});
 }
 
-TEST_CASE("the next window is filled while this one is handed on", "[bucket]") {
+TEST_CASE("the next window is filled while this one is delivered", "[bucket]") {
   testing::virtual_loop loop;
   std::size_t made = 0;
   auto stream = millrace::stream<text>(texts(std::vector<std::size_t>(1000, 1), false, &made)) |

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>
@@ -53,7 +53,7 @@ TEST_CASE("a buffer pulls without being asked, up to its bound, once it has been
   mill::block_on(loop, body());
 }
 
-TEST_CASE("an item that nobody takes counts against the bound") {
+TEST_CASE("an item that is not taken counts against the bound") {
   virtual_loop loop;
   scripted_source<int> script;
   for (int i = 0; i < 20; ++i) script.item(i, 1ms);
@@ -98,7 +98,7 @@ TEST_CASE("an item larger than the bound in bytes passes alone") {
   CHECK(run_some(loop, source, 100).size() == 5);
 }
 
-TEST_CASE("what came before an error is handed on first") {
+TEST_CASE("what came before an error is delivered first") {
   virtual_loop loop;
   scripted_source<int> script;
   script.item(0).item(1).fail(std::make_exception_ptr(std::runtime_error("source")));

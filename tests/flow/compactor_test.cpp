@@ -14,8 +14,8 @@
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/memory/writable_bytes.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -117,7 +117,7 @@ TEST_CASE("a stream that becomes sparse is compacted, and not any more when it i
 TEST_CASE("slices that share their slabs are not copied in whatever order they come") {
   testing::virtual_loop loop;
   const slab_pool pool(slab);
-  // Results are compacted as their tasks end, which is not the order in which they are handed on.
+  // Results are compacted as their tasks end, which is not the order in which they are delivered.
   const auto late = [n = 0](bytes b) mutable -> task<bytes> {
     const int turns = ++n % 3 == 0 ? 6 : 2;
     return [](bytes same, int left) -> task<bytes> {

@@ -13,13 +13,11 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/filter.hpp>
 #include <millrace/flow/flat_map.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/shuffle.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/sources.hpp>
 
 #include "tests/flow/support.hpp"
 #include "tests/support/catch.hpp"
@@ -86,7 +84,7 @@ TEST_CASE("map, filter, take and iota allocate nothing per item, batch once per 
   CHECK(b.allocated <= 81);  // one more is begun before the end is known
 }
 
-TEST_CASE("a million items through ten stages need no deeper stack than one") {
+TEST_CASE("a million items through ten stages need no deeper stack than one", "[slow]") {
   auto ten = mill::map(plus_one) | mill::filter([](int) { return true; }) | mill::map(plus_one) |
              mill::filter([](int) { return true; }) | mill::map(plus_one) | mill::take(1000000) | mill::map(plus_one) |
              mill::filter([](int) { return true; }) | mill::map(plus_one) | mill::map(plus_one);

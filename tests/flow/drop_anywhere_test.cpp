@@ -15,18 +15,14 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/filter.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/interleave.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/merge.hpp>
 #include <millrace/flow/shuffle.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
-#include <millrace/testing/deadlock.hpp>
-#include <millrace/testing/lifetime.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/flow/support.hpp"
 #include "tests/support/catch.hpp"

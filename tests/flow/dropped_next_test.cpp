@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/flow/buffer.hpp>
 
-// A next() that waits may be dropped, and loses nothing: the item that then comes lies in the stage until somebody asks
-// again. A stage with room for one must go on behind it: a task that found the item still there must be woken once it
-// has been taken.
+// A next() that waits may be dropped, and loses nothing: the item that then comes stays in the stage until the next
+// call. A stage with room for one must go on after it: a task that found the item still there must be woken once it has
+// been taken.
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,6 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map_concurrent.hpp>
-#include <millrace/flow/merge.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/testing/census.hpp>
@@ -79,7 +78,7 @@ mill::task<void> ask_and_drop(mill::stream<int>& source, drop how, int& answers)
 mill::task<void> drop_one_and_take_all(mill::stream<int>& source, drop how, ints& all) {
   int answers = 0;
   co_await ask_and_drop(source, how, answers);
-  co_await mill::sleep_for(50ms);  // the item comes, and nobody waits
+  co_await mill::sleep_for(50ms);  // the item comes, and no consumer waits
   CHECK(answers == 0);
   while (std::optional<int> item = co_await source.next()) all.push_back(*item);
 }

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <millrace/coro/stage_record.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -94,7 +94,7 @@ TEST_CASE("a stream of bad items only is empty, and its bound holds") {
   CHECK(script.given() == 50);
 }
 
-TEST_CASE("failures that nobody has taken hold their place in the bound") {
+TEST_CASE("failures that were not taken count against the bound") {
   virtual_loop loop;
   scripted_source<int> script;
   for (int i = 1; i < 50; ++i) script.item(i == 1 ? 1 : 7);
@@ -166,8 +166,8 @@ TEST_CASE("what is not about data is never forgiven") {
 TEST_CASE("failures are counted for the stage") {
   virtual_loop loop;
   mill::stage_recorder recorder;
-  mill::block_on(loop, mill::collect(mill::iota(1, 30) | mill::map(no_sevens, quiet)),
-                 recorder.find_or_add("sink", nullptr));
+  mill::block_on({loop, recorder.find_or_add("sink", nullptr)},
+                 mill::collect(mill::iota(1, 30) | mill::map(no_sevens, quiet)));
   std::int64_t failed = 0;
   std::int64_t items = 0;
   recorder.for_each([&](const mill::stage_record& r) {

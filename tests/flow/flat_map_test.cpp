@@ -6,12 +6,11 @@
 #include <string>
 
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/testing/lifetime.hpp>
+#include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
 #include "tests/flow/support.hpp"
@@ -38,14 +37,14 @@ mill::async_generator<int> count_slowly(const int& n) {
   }
 }
 
-TEST_CASE("flat_map hands on generators one after the other; they may refer to the item") {
+TEST_CASE("flat_map yields generators one after the other; they may refer to the item") {
   virtual_loop loop;
   auto source = mill::iota(4) | mill::flat_map(count_slowly);
   CHECK(mill::block_on(loop, mill::collect(std::move(source))) == ints{10, 20, 21, 30, 31, 32});
   CHECK(loop.elapsed() == 6ms);
 }
 
-TEST_CASE("the item lives until everything made of it has been handed on, and no longer") {
+TEST_CASE("the item lives until everything made of it has been delivered, and no longer") {
   virtual_loop loop;
   mill::testing::lifetime life;
   auto count_to = [](const mill::testing::tracked& t) -> mill::async_generator<std::int64_t> {

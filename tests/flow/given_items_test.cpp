@@ -3,14 +3,12 @@
 
 // Stages that look at items where they lie in the generator before them: what they must leave there, and what not.
 
-#include <millrace/flow/filter.hpp>
+#include <millrace/flow/map.hpp>
 
 #include "tests/support/catch.hpp"
 
 #include <array>
 #include <vector>
-
-#include <millrace/flow/map.hpp>
 
 #include "tests/flow/support.hpp"
 

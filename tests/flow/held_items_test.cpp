@@ -3,12 +3,11 @@
 
 // What map() and filter() hold of their items while their consumer works or their source waits.
 
-#include <millrace/flow/filter.hpp>
+#include <millrace/flow/map.hpp>
 
 #include <utility>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/map.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/coro/support.hpp"

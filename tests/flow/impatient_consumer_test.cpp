@@ -13,14 +13,12 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/concat.hpp>
+#include <millrace/flow/combine.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
-#include <millrace/flow/merge.hpp>
 #include <millrace/flow/shuffle.hpp>
-#include <millrace/flow/take.hpp>
 #include <millrace/io/sleep.hpp>
 
 #include "tests/flow/support.hpp"

@@ -3,13 +3,12 @@
 
 // Chains of stages that are longer than the inline budget.
 
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 
 #include <utility>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/flow/filter.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/merge.hpp>
-#include <millrace/flow/named.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>

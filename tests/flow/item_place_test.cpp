@@ -1,22 +1,24 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/flow/detail/item_place.hpp>
+#include <millrace/flow/failure_policy.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/decode/parse_label.hpp>
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/bucket_by_length.hpp>
+#include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/shards/member.hpp>
 #include <millrace/shards/sample.hpp>
 
 #include "tests/flow/support.hpp"
@@ -104,7 +106,7 @@ TEST_CASE("what a filter's predicate throws names its item") {
   CHECK(error_of(mill::from_range(samples(3)) | mill::filter(slow_odd)).what() == second + no_number);
 }
 
-TEST_CASE("a policy's list names the items, whoever's the exceptions are") {
+TEST_CASE("a policy's list names the items, for exceptions of any type") {
   mill::cpu_pool cores(2);
   const mill::failure_policy one{.then = mill::on_failure::skip, .limit = 1, .report = false};
   const auto foreign = [](mill::sample s) -> std::int64_t {
@@ -135,7 +137,7 @@ TEST_CASE("a policy's list names the items, whoever's the exceptions are") {
   CHECK(run(mill::from_range(samples(4)) | mill::map(label, skip)) == labels{0, 2, 3});
 }
 
-TEST_CASE("an error that has a place keeps its own, and options are nobody's item") {
+TEST_CASE("an error that has a place keeps its own, and errors about options have none") {
   const auto elsewhere = [](const mill::sample& s) {
     return mill::parse_label(s["cls"], mill::where{"labels.csv", 7, ""});
   };
@@ -186,6 +188,134 @@ TEST_CASE("members are named by their entry, and types of users by what they hav
   const auto refuse = [](located taken) -> int { throw mill::decode_error("no " + std::to_string(taken.value)); };
   CHECK(error_of(mill::from_range(std::vector<located>{mine}) | mill::map(refuse)).what() ==
         std::string("s3://b/a.tar at byte 512: no 0"));
+}
+
+// ---- exceptions that are not the library's
+
+/// A type of a user that derives from nothing.
+struct refusal {
+  int code;
+};
+
+/// What the stream ends with: the place, and the type and text of what is nested in it.
+template <class T>
+std::string foreign_of(mill::stream<T> stream) {
+  virtual_loop loop;
+  try {
+    mill::block_on(loop, mill::collect(std::move(stream)));
+  } catch (const mill::item_error& e) {
+    CHECK(e.object() == "s3://b/a.tar");
+    CHECK(e.offset() == 1024u);
+    CHECK(e.key() == "train/a-key-that-needs-memory-of-its-own-1");
+    CHECK(e.what() == second + e.reason());
+    try {
+      std::rethrow_if_nested(e);
+    } catch (const std::invalid_argument& inner) {
+      return std::string("invalid_argument: ") + inner.what();
+    } catch (const std::runtime_error& inner) {
+      return std::string("runtime_error: ") + inner.what();
+    } catch (const refusal& inner) {
+      CHECK(e.reason() == "an exception that is no std::exception");
+      return "refusal " + std::to_string(inner.code);
+    } catch (int inner) {
+      CHECK(e.reason() == "an exception that is no std::exception");
+      return "int " + std::to_string(inner);
+    }
+    return "nothing nested";
+  } catch (const std::bad_alloc& e) {
+    CHECK(e.what() == second + std::bad_alloc().what());
+    try {
+      std::rethrow_if_nested(e);
+    } catch (const std::bad_array_new_length&) {
+      return "bad_array_new_length";
+    } catch (const std::bad_alloc&) {
+      return "bad_alloc";
+    }
+    return "a bad_alloc, nothing nested";
+  }
+  return "no error";
+}
+
+int refuse(const mill::sample& s, int how) {
+  if (s.from.ordinal != 1) return 0;
+  if (how == 0) return std::stoi(std::string(s["cls"].view()));  // "cat"
+  if (how == 1) throw std::runtime_error("of another library");
+  if (how == 2) throw refusal{5};
+  if (how == 3) throw 42;
+  throw std::bad_alloc();
+}
+const std::vector<std::string> refusals = {"invalid_argument: stoi", "runtime_error: of another library", "refusal 5",
+                                           "int 42", "bad_alloc"};
+
+/// Every stage that calls a function of the program, with that function.
+template <class Check>
+void each_stage(Check check) {
+  mill::cpu_pool cores(2);
+  for (int how = 0; how < 5; ++how) {
+    const auto in = [] { return mill::from_range(samples(3)); };
+    const auto f = [how](const mill::sample& s) { return refuse(s, how); };
+    const auto slow = [how](mill::sample s) -> mill::task<int> {
+      co_await mill::sleep_for(1ms);
+      co_return refuse(s, how);
+    };
+    const auto member = [how](mill::sample s) -> std::vector<int> { return {refuse(s, how)}; };
+    const auto lazily = [](mill::sample s, int h) -> mill::async_generator<int> {
+      int made = refuse(s, h);
+      co_yield mill::give(made);
+    };
+    const auto opened = [how, lazily](mill::sample s) { return lazily(std::move(s), how); };
+    const auto length = [f](const mill::sample& s) { return static_cast<std::size_t>(f(s) + 1); };
+    const std::string& expected = refusals[static_cast<std::size_t>(how)];
+    check("map", foreign_of(in() | mill::map(f)), expected);
+    check("map by task", foreign_of(in() | mill::map(slow)), expected);
+    check("filter", foreign_of(in() | mill::filter([f](const mill::sample& s) { return f(s) == 0; })), expected);
+    check("filter by task", foreign_of(in() | mill::filter([how](const mill::sample& s) -> mill::task<bool> {
+                                         co_return refuse(s, how) == 0;
+                                       })),
+          expected);
+    check("map_concurrent", foreign_of(in() | mill::map_concurrent(f, {.limit = 2, .on = cores})), expected);
+    check("by tasks", foreign_of(in() | mill::map_concurrent(slow, {.limit = 2})), expected);
+    check("flat_map", foreign_of(in() | mill::flat_map(member)), expected);
+    check("flat_map of a generator", foreign_of(in() | mill::flat_map(opened)), expected);
+    check("bucket_by_length",
+          foreign_of(in() | mill::bucket_by_length(length, {.batch = 2})), expected);
+  }
+}
+
+TEST_CASE("exceptions of any type that a function throws say shard, byte and key, and are nested") {
+  each_stage([](const char* stage, const std::string& got, const std::string& expected) {
+    INFO(stage);
+    CHECK(got == expected);
+  });
+}
+
+TEST_CASE("an exception about an item that has no place stays what it is") {
+  const auto f = [](int i) -> int { throw refusal{i}; };
+  virtual_loop loop;
+  CHECK_THROWS_AS(mill::block_on(loop, mill::collect(mill::from_range(std::vector<int>{1}) | mill::map(f))), refusal);
+  const auto full = [](int) -> int { throw std::bad_array_new_length(); };
+  CHECK_THROWS_AS(mill::block_on(loop, mill::collect(mill::from_range(std::vector<int>{1}) | mill::map(full))),
+                  std::bad_array_new_length);
+}
+
+TEST_CASE("an exception is given a place once, by the stage that it comes from") {
+  const auto later = [](mill::stream<int> in) { return std::move(in) | mill::map([](int x) { return x; }); };
+  const auto first = mill::map([](const mill::sample& s) { return refuse(s, 0); });
+  CHECK(foreign_of(later(mill::from_range(samples(3)) | first)) == "invalid_argument: stoi");
+  const auto twice = mill::map([](const mill::sample& s) -> mill::sample {
+    refuse(s, 0);
+    return s;
+  });
+  const auto last = mill::map([](const mill::sample& s) { return refuse(s, 3); });
+  CHECK(foreign_of(mill::from_range(samples(3)) | twice | last) == "invalid_argument: stoi");
+}
+
+TEST_CASE("lack of memory is never forgiven, and says its item") {
+  const auto none = [](const mill::sample& s) { return refuse(s, 4); };
+  CHECK(foreign_of(mill::from_range(samples(3)) | mill::map(none, skip)) == "bad_alloc");
+  CHECK(foreign_of(mill::from_range(samples(3)) | mill::map_concurrent([](mill::sample s) -> mill::task<int> {
+          co_return refuse(s, 4);
+        }, {.failures = skip})) == "bad_alloc");
 }
 
 }  // namespace

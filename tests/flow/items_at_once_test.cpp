@@ -13,8 +13,7 @@
 
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 
 #include "tests/coro/support.hpp"
@@ -81,7 +80,7 @@ TEST_CASE("a filter that leaves everything out lets others run") {
   };
   mill::spawned<void> beside(loop, others());
   auto filtered = mill::iota(INT_MAX) | mill::map([](int x) { return x; }) | mill::filter([&](int x) {
-                    if (++tested > 10'000) throw std::logic_error("nobody else had a turn");
+                    if (++tested > 10'000) throw std::logic_error("no other coroutine had a turn");
                     return enough || x == 0;
                   });
   CHECK(run_some(loop, filtered, 2).size() == 2);
@@ -115,7 +114,7 @@ TEST_CASE("every stage that an item passes costs the inline budget a hop") {
   CHECK(most <= mill::executor::inline_budget / 10 + 1);
 }
 
-TEST_CASE("a result that nobody takes is gone when the next one is asked for") {
+TEST_CASE("a result that is not taken is gone when the next one is asked for") {
   using test_item = mill::test::tracked;
   test_item::reset();
   const bool on_account = GENERATE(false, true);
@@ -141,7 +140,7 @@ TEST_CASE("a result that nobody takes is gone when the next one is asked for") {
       }
     };
     {
-      mill::spawned<void> looking(loop, look(), on_account ? recorder.find_or_add("sink", nullptr) : nullptr);
+      mill::spawned<void> looking({loop, on_account ? recorder.find_or_add("sink", nullptr) : nullptr}, look());
       mill::test::run_until_idle(loop);
       CHECK(never.waited_for());
       CHECK(seen == 4);

@@ -12,13 +12,10 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
-#include <millrace/testing/lifetime.hpp>
 #include <millrace/testing/scripted_source.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -98,7 +95,7 @@ TEST_CASE("work goes on while the consumer does not ask") {
   CHECK(script.given() == 5);  // one taken, four held
 }
 
-TEST_CASE("a result that nobody takes counts against the limit") {
+TEST_CASE("a result that is not taken counts against the limit") {
   virtual_loop loop;
   scripted_source<int> script;
   for (int i = 0; i < 20; ++i) script.item(i);

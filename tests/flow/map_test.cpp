@@ -5,13 +5,9 @@
 #include <memory>
 #include <string>
 
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/generate.hpp>
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/testing/lifetime.hpp>
+#include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
 #include "tests/flow/support.hpp"

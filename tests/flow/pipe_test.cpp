@@ -11,13 +11,8 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/filter.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/named.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -106,7 +101,7 @@ TEST_CASE("named() gives a stage a line in the stage table and renames the stage
   mill::stage_recorder recorder;
   auto source = mill::iota(5) | mill::named("double", user::twice) |
                 mill::named("odd", mill::filter([](int x) { return x % 2 == 1; })) | mill::batch(2);
-  const auto all = mill::block_on(loop, mill::collect(std::move(source)), recorder.find_or_add("sink", nullptr));
+  const auto all = mill::block_on({loop, recorder.find_or_add("sink", nullptr)}, mill::collect(std::move(source)));
   CHECK(all == std::vector<ints>{{1, 1}, {3, 3}});
   std::vector<std::string> lines;
   recorder.for_each([&](const mill::stage_record& r) { lines.push_back(r.name + (" " + std::to_string(r.items))); });

@@ -13,16 +13,12 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/concat.hpp>
+#include <millrace/flow/combine.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/interleave.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/merge.hpp>
-#include <millrace/flow/mix.hpp>
-#include <millrace/flow/named.hpp>
-#include <millrace/flow/take.hpp>
-#include <millrace/flow/zip.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/testing/scripted_source.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -97,7 +93,7 @@ mill::async_generator<int> with_stone(grave::stone, int n) {
   }
 }
 
-TEST_CASE("a generator of one's own is a stream where one is expected") {
+TEST_CASE("a generator of your own is a stream where one is expected") {
   const auto promised = []() -> mill::stream<int> { return up_to(3); };
   CHECK(run(promised()) == ints{0, 1, 2});
   CHECK(run(up_to(3) | mill::take(2)) == ints{0, 1});
@@ -122,11 +118,11 @@ TEST_CASE("a stream becomes a generator only where that is written") {
   CHECK_FALSE(given);
   mill::stream<int> again = std::move(bare);
   CHECK(again.bounds().empty());
-  mill::block_on(loop, mill::collect(std::move(again)), recorder.find_or_add("sink", nullptr));
+  mill::block_on({loop, recorder.find_or_add("sink", nullptr)}, mill::collect(std::move(again)));
   CHECK(lines(recorder) == "sink 0; held 3; iota 3; ");  // names are not lost
 }
 
-TEST_CASE("what is said before a stage goes on after it, whoever wrote the stage") {
+TEST_CASE("declarations before a stage are kept after it, for any stage") {
   const auto source = [] { return mill::iota(4) | mill::buffer({.items = 9}); };
   CHECK(said_by(source()) == "buffer 9; ");
   CHECK(said_by(source() | mill::take(2)) == "buffer 9; ");

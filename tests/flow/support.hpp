@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/collect.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 namespace flow_tests {

@@ -1,17 +1,14 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/flow/zip.hpp>
+#include <millrace/flow/combine.hpp>
 
 #include <memory>
 #include <string>
 #include <tuple>
 
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/concat.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/mix.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/testing/scripted_source.hpp>
 
 #include "tests/flow/support.hpp"

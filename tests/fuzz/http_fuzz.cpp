@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/http/detail/head_parser.hpp>
-#include <millrace/testing/s3_server/detail/parse_head.hpp>
+#include <millrace/http/message.hpp>
+#include <millrace/testing/s3_server/detail/body_check.hpp>
 
 namespace {
 

@@ -17,23 +17,17 @@
 #include <string_view>
 
 #include <millrace/base/error.hpp>
-#include <millrace/s3/arn.hpp>
-#include <millrace/s3/auth/detail/container_source.hpp>
-#include <millrace/s3/auth/detail/json_credentials.hpp>
-#include <millrace/s3/auth/detail/profile_chain.hpp>
-#include <millrace/s3/auth/detail/sts.hpp>
-#include <millrace/s3/config/detail/partition.hpp>
+#include <millrace/s3/auth/detail/credential_requests.hpp>
+#include <millrace/s3/auth/detail/metadata_sources.hpp>
+#include <millrace/s3/auth/detail/profile_sources.hpp>
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/config/profile_file.hpp>
 #include <millrace/s3/url.hpp>
-#include <millrace/s3/wire/detail/upload_documents.hpp>
-#include <millrace/s3/wire/detail/xml_legal.hpp>
-#include <millrace/s3/wire/error_document.hpp>
-#include <millrace/s3/wire/list_page.hpp>
-#include <millrace/text/ascii.hpp>
+#include <millrace/s3/wire/detail/xml.hpp>
+#include <millrace/s3/wire/documents.hpp>
 #include <millrace/text/dates.hpp>
 #include <millrace/text/json_leaves.hpp>
-#include <millrace/text/percent.hpp>
+#include <millrace/text/text.hpp>
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 // How connections are made: time, certificates, and to what at all.
 
-#include <millrace/http/response.hpp>
+#include <millrace/http/exchange.hpp>
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -91,7 +91,7 @@ TEST_CASE("a time-out for connecting below a millisecond is the shortest one, no
   }
 }
 
-TEST_CASE("a time-out for connecting may be as long as time can be told") {
+TEST_CASE("a time-out for connecting may be as long as the clock allows") {
   testing::jumping_loop loop;
   s3_server::server server;
   const spawned<void> serving(loop, server.serve());

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/http/response_head.hpp>
+#include <millrace/http/message.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/http/detail/copy_past_caches.hpp>
+#include <millrace/http/engine.hpp>
 
 #include <cstddef>
 #include <cstring>

@@ -12,7 +12,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/http/response.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -39,9 +39,9 @@ TEST_CASE("what libcurl does after a transfer is not charged to the stage that w
   const auto loop = make_event_loop();
   stage_recorder first;  // of two pipelines on one loop: the records of either may end at any time
   stage_recorder second;
-  spawned<std::string> waiting(*loop, fetch(later.url), first.find_or_add("first", nullptr));
+  spawned<std::string> waiting({*loop, first.find_or_add("first", nullptr)}, fetch(later.url));
   stage_record* const ended = second.find_or_add("second", nullptr);
-  CHECK(block_on(*loop, fetch(quick.url()), ended) == "200 ok");
+  CHECK(block_on({*loop, ended}, fetch(quick.url())) == "200 ok");
   REQUIRE(http::engine::of(*loop).transfers() == 1);
   const std::int64_t busy = ended->busy_ns;
   CHECK(busy > 0);
@@ -121,7 +121,7 @@ task<std::size_t> last_before_first(std::string url, std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("bodies that nobody reads do not keep others from their turn, however many connections they hold") {
+TEST_CASE("bodies that are not read do not keep others from their turn, however many connections they hold") {
   testing::jumping_loop loop;
   s3_server::options open_to_all;
   open_to_all.anonymous = s3_server::anonymous_access::read;
@@ -173,7 +173,7 @@ TEST_CASE("a loop that cannot watch a socket fails its transfer by the time-outs
   loop.full = true;
   try {
     block_on(loop, fetch(silent.url(), t));
-    FAIL("an answer came through a socket that nobody watches");
+    FAIL("an answer came through a socket that is not watched");
   } catch (const http::error& e) {
     CHECK(e.kind() == http::failure::timeout);
   }

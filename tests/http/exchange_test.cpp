@@ -8,7 +8,6 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/http/proxy.hpp>
-#include <millrace/http/response.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -78,7 +77,7 @@ TEST_CASE("an exchange gives status, fields and body") {
                 true) == "206 01");
 }
 
-TEST_CASE("a redirect is handed on and not followed") {
+TEST_CASE("a redirect is returned and not followed") {
   CHECK(outcome("HTTP/1.1 307 T\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n") == "307 ");
 }
 
@@ -114,17 +113,17 @@ TEST_CASE("a range from another offset is an error") {
                    then::keep, true);
   };
   begins(answered("5-19/100", 15), "protocol: asked for bytes 10-19, was sent 5-19");   // from before
-  begins(answered("12-19/100", 8), "protocol: asked for bytes 10-19, was sent 12-19");  // from behind
+  begins(answered("12-19/100", 8), "protocol: asked for bytes 10-19, was sent 12-19");  // from the end
   begins(answered("0-11/12", 12), "protocol: asked for bytes 10-19, was sent 0-11");    // to the end, from elsewhere
   begins(answered("10-18/100", 9), "protocol: asked for bytes 10-19, was sent 10-18");  // ends before the end
-  begins(answered("10-18/*", 9), "protocol: asked for bytes 10-19, was sent 10-18");    // an end that nobody knows
+  begins(answered("10-18/*", 9), "protocol: asked for bytes 10-19, was sent 10-18");    // an unknown end
   begins(outcome(std::string(head) + "nonsense\r\n\r\n0123456789", then::keep, true), "protocol");
   begins(outcome("HTTP/1.1 206 Partial\r\nContent-Length: 10\r\n\r\n0123456789", then::keep, true), "protocol");
   begins(outcome("HTTP/1.1 206 Partial\r\nContent-Length: 9\r\nContent-Range: bytes 10-19/100\r\n\r\n012345678",
                  then::keep, true),
          "protocol");
 }
-TEST_CASE("206 that nobody asked for is an error, an ignored range shows in the status") {
+TEST_CASE("206 without a range is an error, an ignored range shows in the status") {
   begins(outcome("HTTP/1.1 206 Partial\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/9\r\n\r\nx"), "protocol");
   CHECK(outcome("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nall", then::keep, true) == "200 all");
 }
@@ -159,7 +158,7 @@ TEST_CASE("connections are kept and used again") {
   CHECK(server.connections() == 1);
 }
 
-TEST_CASE("a request says what it was told to say and no more") {
+TEST_CASE("a request has the given fields and no others") {
   scripted_server server({scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", then::keep}});
   http::request r(server.url("/a//b/../c%20d?x=%2F"));
   r.fields.add("x-amz-date", "now");

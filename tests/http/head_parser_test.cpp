@@ -3,7 +3,7 @@
 
 // What is counted here as well as by libcurl: that a version of it which counts otherwise lets nothing short through.
 
-#include <millrace/http/detail/head_parser.hpp>
+#include <millrace/http/message.hpp>
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ using namespace millrace;
 
 namespace {
 
-/// Whether a body of so many bytes is one behind such a head.
+/// Whether a body of so many bytes is valid after such a head.
 bool whole(const std::string& method, const std::string& field, std::uint64_t received) {
   const http::request asked(method, "http://h/object");
   http::detail::head_parser parser(asked);

@@ -3,7 +3,7 @@
 
 // Answers and time-outs without a bound of their own.
 
-#include <millrace/http/response.hpp>
+#include <millrace/http/exchange.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -78,7 +78,7 @@ TEST_CASE("a head longer than 256 KiB is an error, interim ones included") {
   CHECK_THROWS_WITH(block_on(*real, fetch(hinting.url())), Catch::Matchers::Contains("the head is too long"));
 }
 
-TEST_CASE("time-outs as long as time can be told are never reached, and cost no turns of the loop") {
+TEST_CASE("time-outs as long as the clock allows are never reached, and cost no turns of the loop") {
   for (const duration d : {duration::max(), duration::max() - 1h}) {
     for (const fault& f : {fault::delay_head(10s), fault::delay_body(3, 10s)}) {
       testing::jumping_loop loop;

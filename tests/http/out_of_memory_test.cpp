@@ -3,7 +3,7 @@
 
 // The end of a transfer comes inside of libcurl's turn, where nothing may be thrown: it asks for no memory.
 
-#include <millrace/http/detail/transfer.hpp>
+#include <millrace/http/engine.hpp>
 
 #include <cstdlib>
 #include <memory>

@@ -13,7 +13,7 @@
 
 namespace millrace::test {
 
-/// A server that does not answer before it is told to.
+/// A server that answers only on request of the test.
 class patient_server {
  public:
   patient_server() {

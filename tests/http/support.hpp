@@ -8,7 +8,7 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/http/response.hpp>
+#include <millrace/http/exchange.hpp>
 
 namespace millrace::test {
 

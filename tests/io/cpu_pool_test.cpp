@@ -97,7 +97,7 @@ TEST_CASE("time on the pool goes to the awaiting stage", "[io]") {
       });
     }
   };
-  block_on(loop, work(), stage);
+  block_on({loop, stage}, work());
   CHECK(stage->pool_ns >= 2000000);
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("a job that was not begun when it was dropped is never called", "[io]"
   CHECK(counts.called == 0);
 }
 
-TEST_CASE("a job that runs when it is dropped ends with nobody waiting, and the executor waits for it", "[io]") {
+TEST_CASE("a job that runs when it is dropped ends without a waiter, and the executor waits for it", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   counted_job::counts counts;
   cpu_pool pool(1);

@@ -14,7 +14,6 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/io/detail/file_job.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
 #include "tests/io/temporary_folder.hpp"

@@ -120,7 +120,7 @@ TEST_CASE("dropping a command kills it", "[io][process]") {
   }
 }
 
-// A killed process that waits for a disk has not ended yet. Here every one is taken for such: whoever waits for its end
+// A killed process that waits for a disk has not ended yet. Here every one is taken for such: a wait for its end
 // is refused, and has reaped nothing.
 TEST_CASE("a process that is killed is reaped without a wait for its end", "[io][process]") {
   for (const bool ring : {true, false}) {

@@ -222,7 +222,7 @@ task<int> stay_in_broken_loop(resident::counts& counts, std::atomic<bool>& filte
   co_return 7;
 }
 
-TEST_CASE("a loop thread whose kernel side fails tells everybody who waits for it, and who comes later", "[io]") {
+TEST_CASE("a loop thread that fails in the kernel notifies all waiters, and later ones", "[io]") {
   MILLRACE_EACH_LOOP(loop);
   resident::counts counts;
   std::atomic<bool> filtered{false};

@@ -5,8 +5,8 @@
 //
 //   killed_training ENDPOINT INDEX FOLDER SEED TRACKS EPOCHS BATCH RANK WORLD EVERY [late]
 //
-// It goes on behind the state in FOLDER/state, if there is one. Before each batch it reads a byte from its standard
-// input, behind each it writes one. Behind every EVERY-th batch, and at the end, it saves FOLDER/RANK.N, N the batches
+// It goes on after the state in FOLDER/state, if there is one. Before each batch it reads a byte from its standard
+// input, after each it writes one. After every EVERY-th batch, and at the end, it saves FOLDER/RANK.N, N the batches
 // since it was started: the loader's state, and beside it its model, which is what it was trained on. With "late" it
 // makes the mistake that the test must notice: the state is that of the batch before.
 

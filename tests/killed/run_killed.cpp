@@ -5,7 +5,7 @@
 //
 // The store is a server in this process. A training of one to three ranks, each a process, is killed (SIGKILL) at a
 // random batch, one rank first; it goes on, on a random number of ranks with batches of a random size, from the last
-// state that all of its ranks had saved; until it ends. What was trained on behind those states, one after the other,
+// state that all of its ranks had saved; until it ends. What was trained on after those states, one after the other,
 // must be what a training trains on that is never killed: the same samples, bytes and random numbers in the same order.
 // And the fingerprints of all parts must add up to each epoch's.
 
@@ -238,7 +238,7 @@ class driver {
     return all;
   }
 
-  /// What it was trained on behind the states that it went on from.
+  /// What it was trained on after the states that it went on from.
   std::vector<std::string> killed(const drawn_training& t, std::uint64_t kills, bool late) {
     std::vector<std::string> all;
     std::map<std::uint64_t, mill::epoch_fingerprint> seen;
@@ -307,7 +307,7 @@ class driver {
     return well;
   }
 
-  /// Takes what all ranks had saved last behind the same number of batches, and makes its state the one to go on from.
+  /// Takes what all ranks had saved last after the same number of batches, and makes its state the one to go on from.
   void collect(const drawn_training& t, std::uint64_t world, std::vector<std::string>& all,
                std::map<std::uint64_t, mill::epoch_fingerprint>& seen) {
     std::vector<std::uint64_t> last(static_cast<std::size_t>(world), 0);
@@ -327,7 +327,7 @@ class driver {
       std::string state;
       for (std::uint64_t r = 0; r < world; ++r) {
         const checkpoint saved(t.folder + "/" + std::to_string(r) + "." + std::to_string(common));
-        if (r != 0 && saved.state != state) fail("ranks have other states behind as many batches");
+        if (r != 0 && saved.state != state) fail("ranks have other states after as many batches");
         state = saved.state;
         samples.insert(samples.end(), saved.samples.begin(), saved.samples.end());
         for (const auto& [epoch, print] : saved.seen) seen[epoch] += print;

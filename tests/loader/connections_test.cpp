@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The limits of HTTP connections, which run() hands on to loops that nobody else sees.
+// The limits of HTTP connections, which run() gives to its loops.
 
 #include <millrace/loader/run.hpp>
 
@@ -17,8 +17,8 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/http_storage.hpp>
@@ -105,7 +105,7 @@ TEST_CASE("run() opens as many connections as it may while there is something to
       CAPTURE(s3_urls, loops);
       // Every loop has a share of what is known to come by ranges; the rest stays on the first one.
       const std::uint64_t all = s3_urls ? 2 * loops : 2;
-      slow_origin server(fault::stall_head());  // nobody is helped on by an answer
+      slow_origin server(fault::stall_head());  // no request is answered
       const auto reading = run(server.chunks(s3_urls), {}, {.loops = loops, .http = {.connections_per_host = 2}});
       server.wait_for_peak(all);
       REQUIRE(server.peak() == all);  // before the end, when others may take the places of those that are dropped

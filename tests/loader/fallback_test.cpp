@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <string>
 
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 
 #include "tests/loop/refuse_call.hpp"
 #include "tests/support/catch.hpp"

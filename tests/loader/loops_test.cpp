@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The threads of a run: transfers go to all of its loops, and none of them does anything while nobody reads.
+// The threads of a run: transfers go to all of its loops, and none of them does anything while the run is not read.
 
 #include <millrace/loader/run.hpp>
 
@@ -20,8 +20,8 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -97,7 +97,7 @@ TEST_CASE("a run over three loops reads on three threads, in turn; one over one 
   }
 }
 
-TEST_CASE("a pipeline that nobody reads from uses under one percent of a core once it has read ahead") {
+TEST_CASE("a pipeline that is not read uses under one percent of a core once it has read ahead") {
   s3_server::background server;
   const bytes content = bytes::copy(std::string(MiB, 'x'));
   for (int i = 0; i < 8; ++i) server.put("corpus", std::to_string(i), content);
@@ -111,7 +111,7 @@ TEST_CASE("a pipeline that nobody reads from uses under one percent of a core on
       CAPTURE(loops, epoll);
       const auto store = std::make_shared<noting_storage>(s3::as_storage(c));
       const std::shared_ptr<const storage> s = store;
-      // A bound of 16 parts of the 64 that there are. Nobody waits for more than the first ones, so it is not
+      // A bound of 16 parts of the 64 that there are. The test does not wait for more than the first ones, so it is not
       // exhausted: two parts are prefetched, and one is read ahead.
       auto chunks = c.list("s3://corpus/") | fetch(s, {.shards = 4, .window = 512 * KiB, .part = 128 * KiB});
       auto r = run(std::move(chunks), {}, {.loops = loops, .force_epoll = epoll});

@@ -9,11 +9,10 @@
 #include <string>
 #include <utility>
 
-#include <millrace/flow/concat.hpp>
+#include <millrace/flow/combine.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/shards/shards.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
@@ -64,7 +63,7 @@ TEST_CASE("on a terminal the process whose share of the shards is the first show
   CHECK(shown(into::terminal, names_of(1)) == "millrace: rank 1 of 2 (test) reads 4 of 9 shards\n");
 }
 
-TEST_CASE("nobody shows it where standard error is no terminal") {
+TEST_CASE("it is not shown where standard error is no terminal") {
   CHECK(shown(into::pipe, names_of(0)) == "millrace: rank 0 of 2 (test) reads 5 of 9 shards\n");
   CHECK(shown(into::pipe, names_of(1)) == "millrace: rank 1 of 2 (test) reads 4 of 9 shards\n");
 }

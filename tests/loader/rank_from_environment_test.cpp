@@ -9,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/loader/detail/forgotten_launcher.hpp>
 #include <millrace/loader/runtime.hpp>
 
 #include "tests/support/catch.hpp"
@@ -83,7 +82,7 @@ TEST_CASE("Slurm's tasks may be torchrun's agents, one a machine") {
                   configuration_error);
 }
 
-TEST_CASE("so may those of any launcher behind torchrun") {
+TEST_CASE("so may those of any launcher after torchrun") {
   const variables hydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
   const variables slurm{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}};
   const variables open_mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
@@ -97,7 +96,7 @@ TEST_CASE("so may those of any launcher behind torchrun") {
   // Of another number of machines: it is not known what they count.
   CHECK_THAT(refusal(variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}} + torchrun),
              Contains("torchrun says rank 3 of 8, Hydra says rank 1 of 2"));
-  // Half of what agents were told is no reason to doubt torchrun.
+  // Half of the agents' variables is no reason to doubt torchrun.
   CHECK(from(variables{{"PMI_RANK", "1"}} + torchrun).index == 3);
 }
 
@@ -175,7 +174,7 @@ TEST_CASE("what cannot be trusted is refused") {
   CHECK_THROWS_AS(from({{"PMI_RANK", "99999999999"}, {"PMI_SIZE", "4"}}), configuration_error);
 }
 
-TEST_CASE("a process that believes to be alone is told of the launcher that started several") {
+TEST_CASE("a process that believes to be alone reports the launcher that started several") {
   const auto told = [](const rank& said, variables table) { return detail::forgotten_launcher(said, in(table)); };
   const rank alone;
   CHECK(told(alone, {}).empty());
@@ -206,7 +205,7 @@ TEST_CASE("a run says once that its process was started by a launcher of several
   ::setenv("OMPI_COMM_WORLD_SIZE", "977", 1);
   const rank alone;
   const rank one_of_them{.index = 2, .world_size = 977};
-  begin(nullptr);  // nobody speaks of ranks
+  begin(nullptr);  // no launcher is set
   begin(&one_of_them);
   CHECK(lines.empty());
   begin(&alone);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Ends of a run that nobody has planned: the loop itself fails, an item cannot be moved.
+// Unexpected ends of a run: the loop itself fails, an item cannot be moved.
 
 #include <millrace/loader/run.hpp>
 
@@ -13,14 +13,19 @@
 #include <new>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <millrace/flow/map.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
 #include <millrace/io/sleep.hpp>
 
 #include "tests/support/catch.hpp"
@@ -123,7 +128,7 @@ TEST_CASE("when the loop fails, the items that wait are dropped before the pipel
 
 TEST_CASE("a loop that fails takes its runs with it, and fails those that come") {
   stage_life life;
-  runtime rt({.force_epoll = true});
+  runtime rt({.loops = 1, .force_epoll = true});
   auto other = rt.run(sleeping());
   auto breaks = rt.run(two_and_a_broken_loop(life), {.prefetch = 4});
   life.ended.get_future().wait();
@@ -250,3 +255,73 @@ TEST_CASE("an item whose move throws is thrown by next() and ends the run") {
 }
 
 }  // namespace
+
+namespace {
+
+struct own_type {
+  int code;
+};
+async_generator<int> numbers_up_to(int n) {
+  for (int i = 0; i < n; ++i) {
+    int value = i;
+    co_yield give(value);
+  }
+}
+async_generator<int> picky(async_generator<int> in, int how) {
+  while (int* i = co_await in.next_in_place()) {
+    if (*i == 2 && how == 0) throw std::out_of_range("vector::at");
+    if (*i == 2 && how == 1) throw own_type{7};
+    if (*i == 2 && how == 2) throw decode_error("no place");
+    int value = *i;
+    co_yield give(value);
+  }
+}
+void keep_line(void* lines, const char* line) { static_cast<std::vector<std::string>*>(lines)->push_back(line); }
+
+/// The lines that a run of the pipeline says, which must end with an exception of that type.
+template <class Exception, class Pipeline>
+std::vector<std::string> lines_of(Pipeline pipeline) {
+  std::vector<std::string> lines;
+  {
+    runtime_options o;
+    o.log = &keep_line;
+    o.log_context = &lines;
+    runtime rt(o);
+    auto r = rt.run(std::move(pipeline), {.show = progress::off});
+    CHECK_THROWS_AS(
+        [&] {
+          while (r.next()) continue;
+        }(),
+        Exception);
+  }
+  std::vector<std::string> about;
+  for (const std::string& line : lines) {
+    if (line.find("exception") != std::string::npos) about.push_back(line);
+  }
+  return about;
+}
+
+}  // namespace
+
+TEST_CASE("an exception that has no place keeps its type, and the log names the stage that it came from") {
+  using lines = std::vector<std::string>;
+  const std::string of = "millrace: the run is ended by an exception of the stage ";
+  const auto with = [](int how) {
+    return [how](async_generator<int> in) { return picky(std::move(in), how); };
+  };
+  const auto same = map([](int i) { return i; });
+  CHECK(lines_of<std::out_of_range>(numbers_up_to(5) | named("mine", with(0)) | same) ==
+        lines{of + "mine: vector::at"});
+  CHECK(lines_of<own_type>(numbers_up_to(5) | named("mine", with(1)) | same) ==
+        lines{of + "mine: an exception that is no std::exception"});
+  CHECK(lines_of<decode_error>(numbers_up_to(5) | named("mine", with(2))) == lines{});
+  CHECK(lines_of<std::out_of_range>(numbers_up_to(5) | same | with(0) | same) == lines{of + "stage 3: vector::at"});
+  const auto picks = [](int i) { return std::stoi(i == 3 ? "x" : "1"); };
+  CHECK(lines_of<std::invalid_argument>(numbers_up_to(5) | same | map(picks) | same) == lines{of + "map #2: stoi"});
+  CHECK(lines_of<std::invalid_argument>(numbers_up_to(5) | same | map_concurrent(picks) | same) ==
+        lines{of + "map_concurrent: stoi"});
+  CHECK(lines_of<std::bad_alloc>(numbers_up_to(5) | map([](int i) -> int {
+                                   if (i == 3) throw std::bad_alloc();
+                                   return i;
+                                 })) == lines{of + "map: std::bad_alloc"});
+}

@@ -15,7 +15,6 @@
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
-#include <millrace/flow/named.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/io/cpu_pool.hpp>
@@ -23,7 +22,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
 
@@ -119,7 +118,7 @@ TEST_CASE("loops one after the other, and next() between them, meet every item o
     if (i == 3) break;
   }
   seen.push_back(r.next().value_or(-1));
-  r.begin();  // nobody looks
+  r.begin();  // does not look
   r.begin();
   seen.push_back(r.next().value_or(-1));
   r.begin();
@@ -145,7 +144,7 @@ TEST_CASE("the prefetch bound holds, however slow the training thread is") {
   }
 }
 
-TEST_CASE("an exception of the pipeline is thrown once, behind the items before it") {
+TEST_CASE("an exception of the pipeline is thrown once, after the items before it") {
   auto r = run(fail_after(3));
   CHECK(r.next() == 0);
   CHECK(r.next() == 1);

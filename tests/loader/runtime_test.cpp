@@ -21,10 +21,9 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/http/exchange.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -41,7 +40,7 @@ using namespace millrace;
 
 namespace {
 
-/// Whether nobody else owns the object. What the others did with it before they left is seen then, which use_count()
+/// Whether the object has no other owner. What the others did with it before they left is seen then, which use_count()
 /// alone does not promise: letting go of a copy is what meets their letting go.
 template <class T>
 bool only_owner(const std::shared_ptr<T>& object) noexcept {
@@ -119,7 +118,8 @@ async_generator<counted> census() {
 async_generator<int> never() { co_await sleep_for(std::chrono::hours(1)); }
 
 async_generator<int> where_it_runs(std::atomic<runtime_parts*>& parts) {
-  parts = co_await this_runtime();
+  const coroutine_context here = co_await this_context();
+  parts = &here.runtime();
   int one = 1;
   co_yield give(one);
 }
@@ -304,7 +304,46 @@ TEST_CASE("the pool of a runtime has the threads it was asked for, or a rank's s
   CHECK(&rt.pool() == &rt.pool());
 }
 
-TEST_CASE("stages see the runtime they run on, and none on a bare loop") {
+TEST_CASE("a runtime has the loops it was asked for, or as many as its share of the cores can feed") {
+  CHECK(detail::runtime_core::loops_for(1) == 1);
+  CHECK(detail::runtime_core::loops_for(15) == 1);
+  CHECK(detail::runtime_core::loops_for(16) == 2);
+  CHECK(detail::runtime_core::loops_for(31) == 2);
+  CHECK(detail::runtime_core::loops_for(32) == 4);
+  CHECK(detail::runtime_core::loops_for(1000) == 4);
+  const auto loops = [](const runtime_options& o) {
+    std::atomic<runtime_parts*> parts{nullptr};
+    runtime rt(o);
+    CHECK(rt.run(where_it_runs(parts)).next() == 1);
+    return parts.load()->loops();
+  };
+  CHECK(loops({.loops = 1}) == 1);
+  CHECK(loops({.loops = 3}) == 3);
+  CHECK(loops({}) == detail::runtime_core::loops_for(cpu_pool::usable_cores()));
+  rank many;
+  many.local_world_size = 100'000;
+  CHECK(loops({.rank = many}) == 1);
+}
+
+TEST_CASE("a pool that is smaller than the machine is one log line, a pool of a given size is not") {
+  std::vector<std::string> lines;
+  const auto add = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  rank many;
+  many.local_world_size = 7919;
+  const unsigned all = detail::limits_of_process().machine;
+  runtime({.threads = 1, .rank = many, .log = add, .log_context = &lines}).pool();
+  CHECK(lines.empty());
+  for (int i = 0; i < 2; ++i) {
+    runtime rt({.rank = many, .log = add, .log_context = &lines});
+    CHECK(rt.pool().threads() == 1);
+  }
+  if (all == 1) return;
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("millrace: 1 pool thread: of " + std::to_string(all) + " CPUs") == 0);
+  CHECK(lines[0].find(", shared by 7919 ranks") != std::string::npos);
+}
+
+TEST_CASE("stages see the runtime they run on, and on a bare loop the defaults") {
   std::atomic<runtime_parts*> parts{nullptr};
   runtime rt;
   CHECK(rt.run(where_it_runs(parts)).next() == 1);
@@ -317,7 +356,7 @@ TEST_CASE("stages see the runtime they run on, and none on a bare loop") {
   stream<int> there = where_it_runs(parts);
   const auto ask = [&]() -> task<std::optional<int>> { co_return co_await there.next(); };
   CHECK(block_on(bare, ask()) == 1);
-  CHECK(parts == nullptr);
+  CHECK(parts.load() == &bare.runtime());
   there = stream<int>();
 }
 

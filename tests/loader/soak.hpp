@@ -13,9 +13,9 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/s3/client.hpp>
-#include <millrace/shards/member.hpp>
+#include <millrace/shards/sample.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/tar/writer.hpp>
 
@@ -81,8 +81,8 @@ class reading {
  public:
   explicit reading(const data_set& d) : data_(d), missing_(d.expected) {}
 
-  /// Reads everything; after a reported error, what lies behind the shard that it names. `deliver(source)` runs a
-  /// pipeline behind `source` and calls take() for every member.
+  /// Reads everything; after a reported error, what follows the shard that it names. `deliver(source)` runs a
+  /// pipeline after `source` and calls take() for every member.
   template <class Deliver>
   void read_all(const s3::client& c, bool sizes_known, Deliver deliver) {
     bool listed = false;

@@ -73,7 +73,7 @@ std::uint64_t requests_of(Server& server) {
 
 }  // namespace
 
-TEST_CASE("soak: transfers under random faults deliver every member as it was stored, or say which not") {
+TEST_CASE("soak: transfers under random faults deliver every member as it was stored, or say which not", "[slow]") {
   const std::uint64_t seed = announced_seed();
   INFO("MILLRACE_SEED=" << seed);
   s3_server::background server(small_pages());
@@ -143,7 +143,8 @@ class one_loop {
 
 }  // namespace
 
-TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and pauses of every day, and none hangs") {
+TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and pauses of every day, and none hangs",
+          "[slow]") {
   const std::uint64_t seed = announced_seed();
   INFO("MILLRACE_SEED=" << seed);
   one_loop world(seed, 200us);
@@ -160,7 +161,7 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
     world.server.faults().randomize(h.faults);
     std::shared_ptr<const storage> store = s3::as_storage(c);
     if (h.hedge) store = hedged(store);
-    // A fault costs a minute or two at most (a slow drip before a time-out, the pause behind it).
+    // A fault costs a minute or two at most (a slow drip before a time-out, the pause after it).
     const time_point deadline = world.loop.now() + data.expected.size() * 1h;
     reading r(data);
     r.read_all(c, h.sizes_known, [&](stream<shard> source) {

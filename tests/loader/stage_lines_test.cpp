@@ -12,14 +12,12 @@
 #include <vector>
 
 #include <millrace/flow/batch.hpp>
+#include <millrace/flow/combine.hpp>
 #include <millrace/flow/flat_map.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/interleave.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/merge.hpp>
-#include <millrace/flow/named.hpp>
-#include <millrace/flow/zip.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/shards/fetch.hpp>
 
 #include "tests/support/captured_stderr.hpp"

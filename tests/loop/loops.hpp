@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <millrace/coro/spawned.hpp>
-#include <millrace/loop/detail/owned_fd.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
 #include "tests/support/catch.hpp"

@@ -104,7 +104,7 @@ TEST_CASE("a watch for which there is no descriptor left is refused alone: the l
     }
     for (const counting_watch& w : polled.watches) seen.others += w.calls;
 
-    // Those that found room are told as ever.
+    // Those that found room are notified as before.
     ::eventfd_write(polled.events[7].get(), 1);
     loop->run_until([&] { return polled.watches[7].calls > 0; });
     seen.told = polled.watches[7].calls;

@@ -58,8 +58,8 @@ inline bool break_loop_of_this_thread() {
   return all;
 }
 
-/// Runs `body()` where the kernel refuses the call, on a thread of its own: nobody else notices, and nothing has to be
-/// put back. No CHECK in it, since Catch2 is for one thread. False, and nothing has run, where there are no filters.
+/// Runs `body()` where the kernel refuses the call, on a separate thread: others are not affected, and nothing has to
+/// be put back. No CHECK in it, since Catch2 is for one thread. False, and nothing has run, where there are no filters.
 template <class Body>
 bool where_refused(const refused_call& call, Body body) {
   bool filtered = false;

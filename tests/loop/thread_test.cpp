@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loop/detail/thread.hpp>
 
+#include <cerrno>
 #include <future>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include <signal.h>
 
 #include "tests/coro/support.hpp"
+#include "tests/loop/refuse_call.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -112,5 +114,23 @@ TEST_CASE("thread: one that waits for its own end says so and aborts") {
     made.set_value(&thread);
     joined.get_future().wait();  // never: the process ends
   });
-  CHECK_THAT(message, Catch::Matchers::Contains("a thread was to wait for its own end"));
+  CHECK_THAT(message, Catch::Matchers::Contains("a thread would wait for its own end"));
+}
+
+TEST_CASE("thread: one that cannot be started is an error of the library, with the system's words") {
+  std::string said;
+  int code = 0;
+  const bool filtered = millrace::test::where_refused({SYS_clone3, EAGAIN}, [&] {
+    if (!millrace::test::refuse({SYS_clone, EAGAIN})) return;
+    try {
+      millrace::detail::thread thread("millrace-test", [] {});
+      thread.join();
+    } catch (const millrace::io_error& e) {
+      said = e.what();
+      code = e.code();
+    }
+  });
+  if (!filtered) MILLRACE_SKIP("no seccomp here");
+  CHECK(said == "no thread could be started: Resource temporarily unavailable");
+  CHECK(code == EAGAIN);
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/loop/make_event_loop.hpp>
-#include <millrace/loop/detail/owned_fd.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
 #include <millrace/loop/detail/thread.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 
 #include <memory>
 #include <thread>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
+#include <millrace/loop/detail/descriptors.hpp>
 #include <millrace/loop/event_loop.hpp>
-#include <millrace/loop/detail/owned_fd.hpp>
 #include <millrace/loop/ring_loop.hpp>
 
 #include <cstdint>
@@ -54,7 +54,7 @@ int read_one(int fd) {
   return ::read(fd, &c, 1) == 1 ? c : -1;
 }
 
-TEST_CASE("a watch is told once per turn for as long as there is something", "[loop]") {
+TEST_CASE("a watch is notified once per turn for as long as there is something", "[loop]") {
   MILLRACE_EACH_LOOP(loop);
   const two_ends p;
   probe w;

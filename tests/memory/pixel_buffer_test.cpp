@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/memory/pixel_buffer.hpp>
+#include <millrace/memory/pixel_pool.hpp>
 
 #include <cstdint>
 #include <cstring>

@@ -5,6 +5,7 @@
 #include "tests/support/catch.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -12,11 +13,13 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 
 using millrace::bytes;
@@ -227,4 +230,94 @@ TEST_CASE("slabs are filled on one thread and dropped on another") {
   }
   CHECK(source->out() == 0);
   CHECK(source->wrong == 0);
+}
+
+TEST_CASE("halves of slabs are lent one by one, and the slab is whole again when both are back") {
+  const auto source = std::make_shared<counting_source>();
+  slab_pool wholes(4096, source);
+  const slab_pool halves = wholes.halves();
+  slab_pool pool = halves;  // the same pool
+  CHECK(pool.slab_bytes() == 2048);
+  {
+    writable_bytes first = pool.acquire();
+    CHECK(wholes.live() == 1);
+    CHECK(pool.has_free());
+    writable_bytes second = pool.acquire();
+    CHECK(wholes.live() == 1);
+    CHECK_FALSE(pool.has_free());
+    CHECK(first.capacity() == 2048);
+    CHECK(second.data() == first.data() + 2048);
+    writable_bytes third = pool.acquire();
+    CHECK(wholes.live() == 2);
+    second = writable_bytes();
+    CHECK(wholes.live() == 2);
+    writable_bytes again = pool.acquire();  // a half that is free, before a whole slab is cut
+    CHECK(wholes.live() == 2);
+    CHECK(pool.live() == 3);
+  }
+  CHECK(pool.live() == 0);
+  CHECK(pool.peak() == 3);
+  CHECK_FALSE(pool.has_free());
+  CHECK(wholes.live() == 0);
+  CHECK(source->allocated == 2);
+  // Of a slab that was cut and is whole again.
+  CHECK(wholes.acquire().capacity() == 4096);
+  CHECK(source->allocated == 2);
+}
+
+TEST_CASE("two halves that are lent at one address, one after the other, differ by use()") {
+  slab_pool pool = slab_pool(4096).halves();
+  std::vector<std::uint32_t> uses;
+  for (int i = 0; i < 10; ++i) uses.push_back(pool.acquire().share(0, 1).use());
+  std::sort(uses.begin(), uses.end());
+  CHECK(std::unique(uses.begin(), uses.end()) == uses.end());
+}
+
+TEST_CASE("halves, quarters and whole slabs of one pool never share memory, and all of it comes back") {
+  const auto source = std::make_shared<counting_source>();
+  {
+    std::vector<slab_pool> pools{slab_pool(4096, source)};
+    for (int i = 0; i < 3; ++i) pools.push_back(pools.back().halves());
+    millrace::rng random(3);
+    std::vector<writable_bytes> held;
+    for (int i = 0; i < 4000; ++i) {
+      if (held.size() < 40 && random.next() % 2 == 0) {
+        held.push_back(pools[random.next() % pools.size()].acquire());
+      } else if (!held.empty()) {
+        std::swap(held[random.next() % held.size()], held.back());
+        held.pop_back();
+      }
+      std::map<const char*, std::size_t> places;
+      for (const writable_bytes& w : held) places[w.data()] = w.capacity();
+      REQUIRE(places.size() == held.size());
+      const char* end = nullptr;
+      for (const auto& [data, size] : places) {
+        REQUIRE(data >= end);
+        end = data + size;
+      }
+    }
+    held.clear();
+    for (const slab_pool& pool : pools) CHECK(pool.live() == 0);
+    CHECK(static_cast<std::size_t>(source->allocated) == pools[0].peak());
+  }
+  CHECK(source->out() == 0);
+  CHECK(source->wrong == 0);
+}
+
+TEST_CASE("halves may be dropped on any thread, after their pool") {
+  const auto source = std::make_shared<counting_source>();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([pool = slab_pool(4096, source).halves()]() mutable {
+      std::vector<bytes> kept;
+      for (int i = 0; i < 1000; ++i) {
+        kept.push_back(pool.acquire().share(0, 100));
+        if (kept.size() == 7) std::thread([gone = std::move(kept)] {}).join();
+        if (kept.size() == 7) kept.clear();
+      }
+      pool = slab_pool(64);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(source->out() == 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/memory/writable_bytes.hpp>
+#include <millrace/memory/bytes.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -23,7 +23,7 @@ TEST_CASE("an empty buffer has no memory") {
   CHECK(none.share(0, 0).empty());
 }
 
-TEST_CASE("what is shared outlives the buffer, and the owner writes behind it") {
+TEST_CASE("what is shared outlives the buffer, and the owner writes after it") {
   bytes first;
   bytes second;
   {

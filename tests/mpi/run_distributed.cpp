@@ -38,7 +38,7 @@ class said {
   bool well = false;
 };
 
-/// Runs it to its end; `seen` is told the number of each step.
+/// Runs it to its end; `seen` is called with the number of each step.
 said run(const std::string& command, const std::function<void(const said&, int)>& seen = {}) {
   said out;
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
@@ -104,7 +104,7 @@ int run_distributed(const std::string& mpirun, const std::string& program) {
   if (!two.well) fail("two ranks");
   require_same(two.losses, three.losses, "two ranks");
 
-  // Stopped behind step 7 and 22: what was not saved is done again.
+  // Stopped after step 7 and 22: what was not saved is done again.
   std::map<int, double> parts;
   std::vector<double> validations;
   for (const auto& [ranks, steps] : std::vector<std::pair<int, int>>{{2, 7}, {3, 17}, {1, 0}}) {
@@ -127,8 +127,8 @@ int run_distributed(const std::string& mpirun, const std::string& program) {
   if (before.well || !killed) fail("a training without one of its ranks");
   server.faults().clear();
   const said after = run(on(2, " killed"));
-  if (!after.well) fail("two ranks behind a kill");
-  if (after.losses.begin()->first == 1 || after.losses.begin()->first % 5 != 1) fail("it begins behind no checkpoint");
+  if (!after.well) fail("two ranks after a kill");
+  if (after.losses.begin()->first == 1 || after.losses.begin()->first % 5 != 1) fail("it begins after no checkpoint");
   std::map<int, double> both = before.losses;
   for (const auto& [step, loss] : after.losses) both[step] = loss;
   require_same(both, three.losses, "a rank killed, and on two");

@@ -3,16 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library as its users get it: check_package.py CASE --cmake ... (see CMakeLists.txt for the options).
 
-install          what is installed: every header, the package files, documents and examples, nothing else
+install          what is installed: every header, the package files, the tools, documents and examples, nothing else
 find_package     a program against the installed package, every component found here
 compiled         the same program with millrace::compiled; and of the core alone, installed and as a subfolder
 pkg_config       the same program with pkg-config alone, and an installed example
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
+half_found       the same where a find module leaves targets and finds nothing, or the other way round, where files are
+                 gone that a build folder remembers, and where there is no MPI (whose target exists all the same)
 optional         the same component, optional: the rest works and its target does not exist
 add_subdirectory a program with the library as a subfolder, which adds no tests, options, downloads or install rules; its
                  headers are precompiled
 required         MILLRACE_REQUIRE_<COMPONENT> fails with the same message
+recipes          the shell commands of the README's "Use it" and of docs/guide/compiling.md, typed as they stand there
 """
 
 import argparse
@@ -25,6 +28,10 @@ import sys
 
 
 class failure(Exception):
+    pass
+
+
+class skipped(Exception):
     pass
 
 
@@ -65,7 +72,7 @@ class package:
         said = self.run(str(folder / "consumer"))
         expect(said == f"millrace {self.o.version}: slice 1\n", f"the consumer said {said!r}")
 
-    # A machine without libjpeg-turbo: pkg-config sees liburing alone.
+    # A machine without libjpeg-turbo or MPI: pkg-config sees liburing and libzstd alone.
     def without_jpeg(self):
         folder = pathlib.Path(self.o.work, "pkgconfig_" + self.o.case)  # cases run side by side
         shutil.rmtree(folder, ignore_errors=True)
@@ -89,10 +96,17 @@ class package:
         others.add("share/millrace/millrace.cpp")
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
-        documents |= {p for p in root.glob("docs/**/*") if p.is_file() and "tools" not in p.parts}
+        documents |= {p for p in root.glob("docs/**/*") if p.is_file() and root / "docs/tools" not in p.parents}
         documents |= {p for p in root.glob("examples/**/*") if p.suffix in (".cpp", ".hpp", ".cu")}
         others |= {"share/doc/millrace/" + p.relative_to(root).as_posix() for p in documents}
-        expect(files - headers == others, f"beside the headers: {sorted((files - headers) ^ others)}")
+        tools = [name for name in self.o.tools.split(",") if name]
+        programs = {"bin/" + name for name in tools}
+        rest = files - headers - programs
+        expect(programs <= files, f"not installed: {sorted(programs - files)}")
+        expect(rest == others, f"beside headers and tools: {sorted(rest ^ others)}")
+        for name in tools:
+            said = self.run(str(self.prefix / "bin" / name), "--version")
+            expect(said == f"{name} {self.o.version}\n", f"{name} --version said {said!r}")
         for name in others:
             text = pathlib.Path(self.prefix, name).read_text()
             expect(self.o.source not in text and self.o.build not in text, f"{name} holds a path of this machine")
@@ -185,6 +199,68 @@ class package:
             _, output = self.configure("missing", *definitions, environment=environment, succeeds=False)
             expect(re.search(pattern, output), f"{definitions}: no '{pattern}' in: {output}")
 
+    def case_half_found(self):
+        # What each package's find module gives, and which component says what when that is not all there.
+        packages = [
+            ("Threads", "Threads_FOUND", ["Threads::Threads"], "core", "POSIX threads"),
+            ("CURL", "CURL_FOUND", ["CURL::libcurl"], "http", r"libcurl 7\.88"),
+            ("OpenSSL", "OPENSSL_FOUND", ["OpenSSL::Crypto", "OpenSSL::SSL"], "s3_server", r"OpenSSL 3\.0"),
+            ("EXPAT", "EXPAT_FOUND", ["EXPAT::EXPAT"], "s3", r".*expat"),
+            ("LibArchive", "LibArchive_FOUND", ["LibArchive::LibArchive"], "tar", r"libarchive 3\.6"),
+            ("ZLIB", "ZLIB_FOUND", ["ZLIB::ZLIB"], "tar", r".*zlib 1\.2\.11"),
+            ("dlpack", "dlpack_FOUND", ["dlpack::dlpack"], "dlpack", "the header of DLPack"),
+            ("MPI", "MPI_CXX_FOUND", ["MPI::MPI_CXX"], "mpi", "MPI"),
+            ("CUDAToolkit", "CUDAToolkit_FOUND", ["CUDA::cudart"], "cuda", r"the CUDA Toolkit 12\.0"),
+        ]
+        wanted = f"-DCOMPONENTS={';'.join(dict.fromkeys(component for *_, component, _ in packages))}"
+        modules = pathlib.Path(self.o.work, "half_found_modules")
+        shutil.rmtree(modules, ignore_errors=True)
+        modules.mkdir(parents=True)
+        # As FindMPI where there is no MPI; as a module that is older than targets; as with a cache of what was removed.
+        for found, made, inside, why in (("FALSE", True, "", ""), ("TRUE", False, "", ""),
+                                         ("TRUE", True, "INTERFACE_INCLUDE_DIRECTORIES /gone/include", "/gone/include"),
+                                         ("TRUE", True, "IMPORTED_LOCATION /gone/libx.so", "/gone/libx.so"),
+                                         ("TRUE", True, 'INTERFACE_LINK_LIBRARIES "m;/gone/liby.so"', "/gone/liby.so")):
+            for module, variable, targets, *_ in packages:
+                text = f"set({variable} {found})\n"
+                for target in targets if made else []:
+                    text += f"if(NOT TARGET {target})\n  add_library({target} UNKNOWN IMPORTED)\nendif()\n"
+                    if inside:
+                        text += f'set_target_properties({target} PROPERTIES {inside})\n'
+                (modules / f"Find{module}.cmake").write_text(text)
+            _, output = self.configure("half_found", wanted, f"-DCMAKE_MODULE_PATH={modules}", succeeds=False)
+            for *_, component, what in packages:
+                pattern = rf"millrace::{component} needs {what} \(Debian: [^)]*{re.escape(why)}[^)]*\)"
+                expect(re.search(pattern, output), f"found {found}, {inside}: no '{pattern}' in: {output}")
+        # MPI's own module, where nothing is installed.
+        no_mpi = "-DMPI_EXECUTABLE_SUFFIX=.absent"
+        needs_mpi = r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"
+        _, output = self.configure("half_found", "-DCOMPONENTS=mpi", no_mpi, environment=self.without_jpeg(), succeeds=False)
+        expect(re.search(needs_mpi, output), output)
+        _, output = self.configure("half_found", f"-DSUBDIRECTORY={self.o.source}", "-DMILLRACE_REQUIRE_MPI=ON", no_mpi,
+                                   environment=self.without_jpeg(), succeeds=False)
+        expect(re.search(needs_mpi, output), output)
+        self.forgotten_library()
+
+    # A library of pkg-config's that is removed, and comes back, between two runs in one build folder.
+    def forgotten_library(self):
+        modules = self.without_jpeg()
+        prefix = pathlib.Path(self.o.work, "forgotten")
+        shutil.rmtree(prefix, ignore_errors=True)
+        (prefix / "lib").mkdir(parents=True)
+        library = prefix / "lib/libsimdjson.so"
+        pathlib.Path(modules["PKG_CONFIG_LIBDIR"], "simdjson.pc").write_text(
+            f"Name: simdjson\nDescription: none\nVersion: 3.1\nLibs: -L{prefix}/lib -lsimdjson\n")
+        library.write_text("")
+        folder, _ = self.configure("forgotten_build", "-DCOMPONENTS=json", environment=modules)
+        library.unlink()
+        again = (self.o.cmake, "-S", f"{self.o.source}/tests/package/consumer", "-B", str(folder))
+        output = re.sub(r"\s+", " ", self.run(*again, environment=modules, succeeds=False))
+        pattern = rf"millrace::json needs simdjson 3\.0 \(Debian: libsimdjson-dev, of which {library} is gone\)"
+        expect(re.search(pattern, output), f"no '{pattern}' in: {output}")
+        library.write_text("")
+        self.run(*again, environment=modules)
+
     def case_optional(self):
         folder, _ = self.configure("optional", "-DCOMPONENTS=core", "-DOPTIONAL_COMPONENTS=jpeg",
                                    environment=self.without_jpeg())
@@ -198,7 +274,7 @@ class package:
         for word in ("MILLRACE_WERROR", "MILLRACE_SANITIZE", "Catch2_DIR", "FETCHCONTENT"):
             expect(word not in cache, f"the consumer's cache holds {word}")
         targets = self.run(self.o.cmake, "--build", str(folder), "--target", "help")
-        expect(not re.search(r"\b(test_|example_|bench_|millrace_headers)", targets), f"targets of ours: {targets}")
+        expect(not re.search(r"\b(test_|example_|bench_|millrace_headers|millrace-(index|plan|verify))", targets), f"targets of ours: {targets}")
         tests = self.run(str(pathlib.Path(self.o.cmake).with_name("ctest")), "--test-dir", str(folder), "-N", succeeds=None)
         expect(not re.search(r"Total Tests: [1-9]", tests), f"tests of ours: {tests}")
         self.build_and_run(folder)
@@ -213,6 +289,72 @@ class package:
         _, output = self.configure("required", f"-DSUBDIRECTORY={self.o.source}", "-DMILLRACE_USE_TAR_IF_AVAILABLE=OFF")
         expect("millrace::tar is switched off" in output, output)
 
+    # What a machine has on which a reader types recipes: the compiler as c++, sudo, and a root that gets /usr/local.
+    def machine_of_a_reader(self, folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "bin").mkdir(parents=True)
+        root = pathlib.Path(folder, "root")
+        for name, does in (("c++", f'{self.o.launcher.replace(";", " ")} {self.o.compiler} "$@"'),
+                           ("cmake", f'{self.o.cmake} "$@"'), ("sudo", '"$@"'),
+                           ("apt-get", f'printf "%s\\n" "$@" > {folder}/apt-get.txt')):
+            (folder / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+            (folder / "bin" / name).chmod(0o755)
+        paths = [str(root / "usr/local/share/pkgconfig"), os.environ.get("PKG_CONFIG_PATH", "")]
+        return {"PATH": f"{folder}/bin:{os.environ['PATH']}", "DESTDIR": str(root), "CXX": self.o.compiler,
+                "CMAKE_GENERATOR": self.o.generator, "PKG_CONFIG_PATH": ":".join(filter(None, paths))}
+
+    # The shell recipes of a page, by the heading that each stands under.
+    def recipes_of(self, page):
+        found, heading = {}, ""
+        text = pathlib.Path(self.o.source, page).read_text()
+        for title, recipe in re.findall(r"^##+ ([^\n]+)$|^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            heading = title or heading
+            if recipe:
+                found.setdefault(heading, []).append(recipe)
+        return found
+
+    def case_recipes(self):
+        absent = {"s3", "tar", "jpeg", "png", "webp", "audio"} - set(self.components)
+        if absent:
+            raise skipped(f"the recipes name components that are not here: {', '.join(sorted(absent))}")
+        folder = pathlib.Path(self.o.work, "recipes")
+        reader = self.machine_of_a_reader(folder)
+        source = pathlib.Path(self.o.source)
+        for name in ("CMakeLists.txt", "LICENSE", "README.md", "cmake", "docs", "examples", "include", "src"):
+            copy = shutil.copytree if (source / name).is_dir() else shutil.copy
+            copy(source / name, folder / name)
+        for program in (source / "tests/package/recipes").glob("*.cpp"):
+            shutil.copy(program, folder)
+
+        def type_in(recipe, said=None):
+            script = f"cd {folder}\n{recipe}"
+            self.run("bash", "-euo", "pipefail", "-c", script, environment=reader)
+            if said is not None:
+                heard = self.run(str(folder / "train"))
+                expect(heard == said, f"the program of\n{recipe}said {heard!r} and not {said!r}")
+                (folder / "train").unlink()
+
+        readme = self.recipes_of("README.md")
+        # Those of the other headings build the whole project; "Use it" is what a user of the library types.
+        expect(set(readme) == {"Try it", "Use it"}, f"recipes under {sorted(readme)}")
+        debian, installed, linked = readme["Use it"]
+        type_in(debian)
+        packages = (folder / "apt-get.txt").read_text().split()
+        needed = re.findall(r'_millrace_lacks\(".*" "(\S+)"\)|_millrace_pkg_config\(.* "(\S+)"\)',
+                            (source / "cmake/millrace-dependencies.cmake").read_text())
+        lacking = {a or b for a, b in needed} - set(packages) - {"${package}", "libc6-dev", "libopenmpi-dev"}
+        expect(not lacking, f"the README does not install {sorted(lacking)}")
+        type_in(installed)
+        type_in(linked, "jpeg: broken; png: absent; webp: absent; alone\n")
+
+        guide = self.recipes_of("docs/guide/compiling.md")
+        expect([(heading, len(found)) for heading, found in guide.items()]
+               == [("Header-only", 1), ("Compiled", 1), ("Precompiled", 1)], f"recipes of the guide: {guide}")
+        type_in(guide["Header-only"][0], "jpeg: broken; png: absent; webp: absent; alone\n")
+        type_in(guide["Compiled"][0], "jpeg: broken; png: broken; webp: broken; audio: broken; evaluated\n")
+        type_in(guide["Precompiled"][0])
+        expect((folder / "train.o").is_file() and (folder / "all.hpp.gch").is_file(), "nothing was precompiled")
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -220,6 +362,7 @@ def main():
     for name in ("cmake", "generator", "compiler", "launcher", "source", "build", "work", "everything", "version",
                  "components"):
         parser.add_argument("--" + name, required=True)
+    parser.add_argument("--tools", default="", help="the programs that are built")
     parser.add_argument("--nvjpeg", default="", help="the folder with include/ and lib/ of nvJPEG, where it was found")
     options = parser.parse_args()
     try:
@@ -227,6 +370,9 @@ def main():
     except failure as error:
         print(f"package.{options.case}: {error}")
         return 1
+    except skipped as error:
+        print(f"package.{options.case}: skipped: {error}")
+        return 77
     print(f"package.{options.case}: as expected")
     return 0
 

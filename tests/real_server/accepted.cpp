@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <vector>
 
 #include <millrace/base/units.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
-#include <millrace/text/percent.hpp>
+#include <millrace/text/text.hpp>
 
 #include "tests/real_server/checks.hpp"
 
@@ -77,6 +78,10 @@ std::vector<std::string> difficult_names() {
   std::string encoded_long;  // three times as long when encoded
   for (int i = 0; i < 400; ++i) encoded_long += "\xc3\xa4";
   names.push_back(encoded_long);
+  // A server that is built on a router which takes no line feeds in paths (moto).
+  if (std::getenv("MILLRACE_TEST_NO_LINE_FEEDS") != nullptr) {
+    std::erase_if(names, [](const std::string& name) { return name.find('\n') != std::string::npos; });
+  }
   return names;
 }
 

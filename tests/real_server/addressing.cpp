@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
-#include <millrace/flow/from_range.hpp>
-#include <millrace/http/response.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/presign.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -43,15 +43,15 @@ mill::task<void> presigned(const place& p) {
   const std::string key = "presigned/a b+c%20\xc3\xa4.tar";
   co_await p.s3.put(p.url(key), mill::bytes::copy(body));
   const std::string url = co_await p.s3.presign(p.url(key), 600);
-  expect((co_await read_url(url, mill::MiB)) == body, "the object behind a presigned URL, in one part");
-  expect((co_await read_url(url, 100'000)) == body, "the object behind a presigned URL, in four parts");
+  expect((co_await read_url(url, mill::MiB)) == body, "the object of a presigned URL, in one part");
+  expect((co_await read_url(url, 100'000)) == body, "the object of a presigned URL, in four parts");
 
   // A signer whose clock says that it is twenty minutes ago: what it signs for ten is over.
   const auto earlier = p.session();
   earlier->learn_time(static_cast<std::int64_t>(std::time(nullptr)) - 1200);
   const std::string expired = co_await mill::s3::presign(earlier, p.bucket, key, "GET", 600);
   const std::string lasting = co_await mill::s3::presign(earlier, p.bucket, key, "GET", 3600);
-  expect((co_await read_url(lasting, mill::MiB)) == body, "the object behind a URL that is not over yet");
+  expect((co_await read_url(lasting, mill::MiB)) == body, "the object of a URL that is not over yet");
 
   std::string forged = url;
   forged.back() = forged.back() == '0' ? '1' : '0';
@@ -88,7 +88,7 @@ mill::task<void> presigned(const place& p) {
   // And one that another tool has made, where the driver of the tests names one.
   if (const char* other = std::getenv("MILLRACE_TEST_PRESIGNED_URL")) {
     const std::string text = co_await read_url(other, 64 * mill::KiB);
-    expect(text == "made by another tool", "the object behind another tool's URL");
+    expect(text == "made by another tool", "the object of another tool's URL");
   }
 }
 
@@ -111,7 +111,7 @@ mill::task<void> virtual_hosts(const place& p) {
     const mill::s3::object_part part = co_await s3.get(url, 0, mill::MiB, std::string(), slabs);
     expect(part.data.view() == url, "the object " + url);
     const std::string signed_url = co_await s3.presign(url, 600);
-    expect((co_await read_url(signed_url, mill::MiB)) == url, "the object behind the presigned URL of " + url);
+    expect((co_await read_url(signed_url, mill::MiB)) == url, "the object of the presigned URL of " + url);
     stored.push_back(url);
   }
   mill::stream<mill::shard> list = s3.list(bucket + "/");

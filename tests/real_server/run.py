@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starts Ceph's S3 gateway and holds the library against it: a server that nobody of this project has written, which
-judges every signature by itself.
+"""Starts an S3 server of another project and tests the library with it: Ceph's gateway, which
+judges every signature by itself, or moto, which spells many an answer in its own way.
 
   conformance     keys, listings, ranges, conditions, refusals, uploads: test_real_server_conformance
   role            a part of it once more with temporary credentials from the server's STS; those shards read with
                   credentials that the library asks STS for, as a profile says
   shards          shards made by other tools, uploaded by another client, read by test_real_server_reader with parts of
                   several sizes and compared with what Python reads, byte for byte
+  parts           a shard that boto3 has uploaded in parts, with each kind of checksum, the same way
   quickstart      examples/quickstart.cpp, unchanged
 
-Ends with 77 where the programs of the server are missing.
+Ends with 77 where the server cannot be had.
 """
 
 import argparse
@@ -39,13 +40,21 @@ TIME_LIMIT = 270  # seconds
 PARTS = [(None, None, None), (64 * KiB, 128 * KiB, 3), (64 * KiB + 1, MiB, 1), (100001, 500000, 8)]
 
 
+# What each server is asked to show. moto looks at no signature, answers for buckets in the path alone, and routes no
+# keys with line feeds (MILLRACE_TEST_NO_LINE_FEEDS).
+CHECKS = {"radosgw": [],  # all
+          "moto": ["hostile_keys", "listing_rules", "long_listing", "ranges", "changed_objects", "missing_things",
+                   "streams", "broken_streams", "new_objects_only"]}
+
+
 class Failure(Exception):
     pass
 
 
-def server(what, folder):
-    return subprocess.run(["bash", str(HERE / "radosgw.sh"), what, str(folder)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True)
+def server(name, what, folder, packages):
+    environment = {**os.environ, "MILLRACE_TEST_PYTHON": sys.executable, "MILLRACE_TEST_PACKAGES": packages}
+    return subprocess.run(["bash", str(HERE / f"{name}.sh"), what, str(folder)], stdin=subprocess.DEVNULL,
+                          env=environment, capture_output=True, text=True)
 
 
 def clean_environment(server_folder):
@@ -58,11 +67,11 @@ def clean_environment(server_folder):
     return kept
 
 
-def check_conformance(program, environment, store):
+def check_conformance(program, environment, store, checks):
     store.create_bucket("presigned")
     store.put("presigned", "by another tool/a+b c%.txt", b"made by another tool")
     url = store.presign("presigned", "by another tool/a+b c%.txt")
-    done = subprocess.run([program, "conformance"], env={**environment, "MILLRACE_TEST_PRESIGNED_URL": url},
+    done = subprocess.run([program, "conformance", *checks], env={**environment, "MILLRACE_TEST_PRESIGNED_URL": url},
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150)
     print(done.stdout + done.stderr, end="")
     if done.returncode != 0:
@@ -153,6 +162,30 @@ def check_shards(program, environment, store, work):
           "times: all equal")
 
 
+def check_parts(program, environment, store, work):
+    """Three parts of 5 MiB, of which the last is shorter: each checksum that boto3 can compute here."""
+    if not hasattr(store, "put_in_parts"):
+        print("skipped: uploads in parts by boto3, which is not installed")
+        return
+    path = work / "large.tar"
+    shards_by_other_tools.with_python(path, shards_by_other_tools.tarfile.PAX_FORMAT,
+                                      [(f"{n:03}.bin", bytes([n]) * (4 * MiB + n)) for n in range(3)], "w")
+    store.create_bucket("parts")
+    names = []
+    for algorithm in (None, "CRC32", "SHA1", "SHA256", "CRC32C", "CRC64NVME"):
+        name = f"{algorithm}.tar"
+        why_not = store.put_in_parts("parts", f"large/{name}", path, algorithm)
+        if why_not:
+            print(f"skipped: an upload in parts with {algorithm}: {why_not}")
+        else:
+            names.append(name)
+    manifest = dict.fromkeys(names, shards_by_other_tools.manifest_of(path))
+    for sizes in (PARTS[0], (MiB, 4 * MiB, 3), (16 * MiB, 64 * MiB, 2)):
+        found = read(program, environment, "s3://parts/large/", *sizes)
+        compare("s3://parts/large/", names, manifest, found, f"uploaded in parts; parts, window, shards: {sizes}")
+    print(f"uploaded in parts, read in three ways: {', '.join(names)}")
+
+
 def check_quickstart(program, environment):
     done = subprocess.run([program, "quickstart"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=150)
@@ -163,20 +196,24 @@ def check_quickstart(program, environment):
 
 def run(arguments, work):
     began = time.monotonic()
+    packages = arguments.packages or str(work / "packages")
     try:
-        started = server("start", work / "server")
+        started = server(arguments.server, "start", work / "server", packages)
         if started.returncode == 77:
             print(f"skipped: real_server: {started.stderr.strip()}")
             return 77
         if started.returncode != 0:
             print(f"the server did not start: {started.stderr}")
             return 1
-        print(f"radosgw at {started.stdout.strip()} after {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{arguments.server} at {started.stdout.strip()} after {time.monotonic() - began:.0f} s", flush=True)
         environment = clean_environment(work / "server")
+        if os.path.isdir(packages):
+            sys.path.insert(0, packages)  # boto3 has come with moto
         store = upload.open_store(environment)
-        parts = [lambda: check_conformance(arguments.conformance, environment, store),
+        parts = [lambda: check_conformance(arguments.conformance, environment, store, CHECKS[arguments.server]),
                  lambda: check_role(arguments.conformance, environment, store),
-                 lambda: check_shards(arguments.reader, environment, store, work)]
+                 lambda: check_shards(arguments.reader, environment, store, work),
+                 lambda: check_parts(arguments.reader, environment, store, work)]
         if arguments.quickstart:
             parts.append(lambda: check_quickstart(arguments.quickstart, environment))
         else:
@@ -192,16 +229,18 @@ def run(arguments, work):
             print(f"-- {time.monotonic() - begin:.0f} s", flush=True)
         return status
     finally:
-        server("stop", work / "server")
+        server(arguments.server, "stop", work / "server", packages)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--server", choices=CHECKS, default="radosgw")
+    parser.add_argument("--packages", default="", help="where pip may leave what the server needs")
     parser.add_argument("--conformance", required=True)
     parser.add_argument("--reader", required=True)
     parser.add_argument("--quickstart", default="")
     arguments = parser.parse_args()
-    # No end may leave servers behind: CTest's time-out, which kills without asking, is forestalled.
+    # No server may outlive this script: CTest's time-out, which kills without asking, is forestalled.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"not done within {TIME_LIMIT} s"))
     signal.alarm(TIME_LIMIT)

@@ -203,8 +203,12 @@ def make_shards(folder):
         samples = samples_of(path)
         if why_not is None and samples_by_webdataset(path) != samples:
             raise AssertionError(f"webdataset reads {name} otherwise than this program")
-        manifest[name] = [
-            {"ordinal": n, "key": raw(key).hex(),
-             "fields": [[raw(e).hex(), len(body), hashlib.sha256(body).hexdigest()] for e, body in fields]}
-            for n, (key, fields) in enumerate(samples)]
+        manifest[name] = manifest_of(path)
     return paths, manifest, notes
+
+
+def manifest_of(path):
+    """The samples of a shard as the reader's program shows them."""
+    return [{"ordinal": n, "key": raw(key).hex(),
+             "fields": [[raw(e).hex(), len(body), hashlib.sha256(body).hexdigest()] for e, body in fields]}
+            for n, (key, fields) in enumerate(samples_of(path))]

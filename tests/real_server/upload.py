@@ -29,6 +29,18 @@ class Boto3Store:
     def put(self, bucket, key, body):
         self.s3.put_object(Bucket=bucket, Key=key, Body=body)
 
+    def put_in_parts(self, bucket, key, path, algorithm):
+        """As boto3's upload_file does with large files; why that cannot be done, else None."""
+        from boto3.s3.transfer import TransferConfig
+        from botocore.exceptions import BotoCoreError
+        how = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20, use_threads=False)
+        try:
+            self.s3.upload_file(str(path), bucket, key, Config=how,
+                                ExtraArgs={"ChecksumAlgorithm": algorithm} if algorithm else {})
+        except (BotoCoreError, ValueError) as fault:  # an algorithm that this version does not have
+            return str(fault)
+        return None
+
     def presign(self, bucket, key):
         return self.s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=600)
 

@@ -13,7 +13,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -169,6 +169,17 @@ TEST_CASE("an error of a tokenizer names the line") {
     CHECK(e.offset() == 5);
     CHECK(e.key() == "line 2");
   }
+  const auto foreign = [](std::string_view line) -> std::vector<std::int32_t> {
+    if (line == "bad") static_cast<void>(std::stoi("x"));
+    return {1};
+  };
+  try {
+    block_on(loop, all(shards_of({"good\n", "good\nbad\n"}) | lines() | tokens(foreign, {.on = pool})));
+    FAIL("no error");
+  } catch (const item_error& e) {
+    CHECK(e.what() == std::string("s1 at byte 5, line 2: stoi"));
+    CHECK_THROWS_AS(e.rethrow_nested(), std::invalid_argument);
+  }
 }
 
 TEST_CASE("a line that cannot be tokenized is judged alone, not with its batch") {
@@ -200,7 +211,7 @@ TEST_CASE("a line that cannot be tokenized is judged alone, not with its batch")
                                        tokens(good_letters, {.on = pool, .failures = policy})));
   };
   CHECK(later({.then = on_failure::stop}) == texts{"a0", "a1"});
-  // Only data is forgiven; what came before is handed on.
+  // Only errors about data are tolerated; what came before is delivered.
   const auto misled = [](std::string_view line) {
     if (line[0] == 'b') throw configuration_error("no vocabulary");
     return letters(line);

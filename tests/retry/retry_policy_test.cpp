@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/retry/retry_policy.hpp>
-
-#include <millrace/retry/retry_class.hpp>
+#include <millrace/retry/retry.hpp>
 
 #include <cstdlib>
 #include <optional>

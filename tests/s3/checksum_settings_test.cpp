@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/ops/put_options.hpp>
+#include <millrace/s3/ops/objects.hpp>
 
 #include <chrono>
 #include <optional>

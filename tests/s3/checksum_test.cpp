@@ -51,7 +51,7 @@ bool matches(const field& sum, const std::string& body) {
   return c->matches();
 }
 
-/// An object with checksums, behind faults.
+/// An object with checksums, with faults.
 class checked {
  public:
   checked(std::string content, std::vector<field> checksums, bool validate = true,
@@ -190,13 +190,39 @@ TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {
   o.server.faults().clear();
   o.server.log().clear();
   o.server.faults().add({.key = "k"}, fault::flipped_bit(1234));
-  CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32c"));
+  CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32c") &&
+                          Contains("read twice, and both times the same: it is so in the store"));
   CHECK(o.ranges().size() == 2);
-  // Without the check nobody would know.
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k", .nth = 1}, fault::flipped_bit(1234));
+  o.server.faults().add({.key = "k", .nth = 2}, fault::flipped_bit(1235));
+  CHECK_THAT(o.get(), Contains("read twice, and not the same: data are damaged on their way"));
+  // Without the check it would not be noticed.
   checked blind(body_text, sums, false);
   blind.server.faults().add({.key = "k"}, fault::flipped_bit(1234));
   CHECK(blind.get() == "wrong");
   CHECK(blind.ranges() == ranges{"bytes=0-65535"});
+}
+
+TEST_CASE("what came damaged is read over another connection than that it came over", "[s3][checksum]") {
+  checked o(body_text, sums);
+  o.server.faults().add({.key = "k", .nth = 2}, fault::flipped_bit(1234));
+  const auto loop = make_event_loop();
+  const slab_pool slabs(256 * KiB);
+  s3::client client = test::checking_client(o.server);
+  const auto got = [&](bool new_connection) {
+    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", slabs, body_text.size(), new_connection));
+  };
+  CHECK_FALSE(got(false).again);
+  CHECK(got(false).again);
+  CHECK_FALSE(got(false).again);
+  CHECK_FALSE(got(true).again);  // asked for by who has other means to tell
+  std::vector<std::uint64_t> connections;
+  for (const auto& r : o.server.log().entries()) connections.push_back(r.connection);
+  REQUIRE(connections.size() == 5);
+  CHECK(connections[1] == connections[0]);
+  CHECK(connections[2] != connections[1]);
+  CHECK(connections[4] > connections[3]);
 }
 
 TEST_CASE("a whole object that breaks off is resumed, and its checksum covers both pieces", "[s3][checksum]") {
@@ -224,7 +250,7 @@ TEST_CASE("an object of one part that was uploaded in several is compared with t
   o.server.faults().add({.method = "GET", .key = "k"}, fault::flipped_bit(1234));
   CHECK_THAT(o.get(), Contains("checksum: s3://b/k: ") && Contains("crc32"));
   checked uneven(body_text, {{"x-amz-checksum-crc32", "2nAzBQ==-3"}}, true, {1024, 1000, 976});
-  CHECK(uneven.get() == "right");  // it cannot be told
+  CHECK(uneven.get() == "right");  // it cannot be known
 }
 
 TEST_CASE("an object that is not as long as it was listed has changed", "[s3][checksum]") {

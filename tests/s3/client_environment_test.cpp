@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/http/request.hpp>
+#include <millrace/http/message.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/s3/auth/detail/surroundings.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 
 #include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
@@ -68,7 +68,7 @@ TEST_CASE("a client takes endpoint and keys from a profile, and nothing is asked
       f.file("config", "[profile p]\nregion = us-east-1\nendpoint_url = " + server.endpoint() +
                            "\ncredential_process = touch " + ran + "; echo \"{\\\"Version\\\":1," + keys + "}\"\n");
   v["AWS_PROFILE"] = "p";
-  v["http_proxy"] = "http://127.0.0.1:1";  // nobody is there, and nobody is asked
+  v["http_proxy"] = "http://127.0.0.1:1";  // there is no server, and it is not used
   CHECK(head(s3::client::from_environment(environment_of(v))) == "5");
   ::unlink(ran.c_str());
   const s3::client c = s3::client::from_environment(environment_of(v));
@@ -114,7 +114,8 @@ TEST_CASE("instance credentials and the instance's region are the last resort, a
   for (const char* name : {"http_proxy", "https_proxy", "all_proxy"}) v[name] = proxy.url("");
   const s3::client c = s3::client::from_environment(environment_of(v), {.max_attempts = 1});
   CHECK(metadata.connections() == 0);
-  CHECK_THAT(head(c, "s3://bucket/key"), Contains("https://bucket.s3.eu-west-7.amazonaws.com/key"));
+  const std::string said = head(c, "s3://bucket/key");
+  CHECK_THAT(said, Contains("s3://bucket/key: ") && Contains("(https://bucket.s3.eu-west-7.amazonaws.com)"));
   const std::vector<std::string> asked = metadata.requests();
   REQUIRE(asked.size() == 5);
   CHECK_THAT(asked[0], Catch::Matchers::StartsWith("PUT /latest/api/token HTTP/1.1"));

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/http/response.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/presign.hpp>
 

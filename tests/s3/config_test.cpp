@@ -108,7 +108,7 @@ TEST_CASE("options keep their texts: what they were made of may end first", "[s3
   CHECK_THROWS_AS(s3::config({.endpoint = std::string(5000, 'x')}), millrace::configuration_error);
 }
 
-TEST_CASE("checksums of answers are validated unless somebody says otherwise", "[s3][config]") {
+TEST_CASE("checksums of answers are validated by default", "[s3][config]") {
   const auto validates = [](variables v, s3::config_options given = {}) {
     return s3::config::from_environment(environment_of(v), given).validate_checksums;
   };
@@ -123,7 +123,7 @@ TEST_CASE("checksums of answers are validated unless somebody says otherwise", "
   CHECK(validates({{"AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"}}));
 }
 
-TEST_CASE("uploads carry checksums unless somebody says otherwise", "[s3][config]") {
+TEST_CASE("uploads carry checksums by default", "[s3][config]") {
   const auto sends = [](variables v, s3::config_options given = {}) {
     return s3::config::from_environment(environment_of(v), given).send_checksums;
   };

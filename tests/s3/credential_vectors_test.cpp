@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/auth/detail/default_chain.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/testing/virtual_loop.hpp>
-#include <millrace/text/percent.hpp>
+#include <millrace/text/text.hpp>
 
 #include <algorithm>
 #include <map>

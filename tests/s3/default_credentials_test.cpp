@@ -109,7 +109,7 @@ TEST_CASE("half a key pair is an error at once, and the variables are those of t
   CHECK_FALSE(provider->refused(who));  // the environment has no others
 }
 
-TEST_CASE("files that cannot be read are errors where somebody names them", "[s3][credentials]") {
+TEST_CASE("files that cannot be read are errors if a variable names them", "[s3][credentials]") {
   class unreadable_world : public recorded_world {
    public:
     s3::detail::file_text read_file(const std::string&) const { return s3::detail::file_text(EACCES); }
@@ -117,7 +117,7 @@ TEST_CASE("files that cannot be read are errors where somebody names them", "[s3
   millrace::testing::virtual_loop loop;
   auto world = std::make_shared<unreadable_world>();
   world->exchanges = {exchange("GET", "http://169.254.170.2/x", 200, json_keys)};
-  // The home of somebody else: passed over.
+  // The home of another user: skipped.
   variables v = {{"HOME", "/root"}, {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/x"}};
   s3::detail::default_chain<unreadable_world> chain(world, environment_of(v));
   CHECK(millrace::block_on(loop, chain.resolve()).source == "the container");

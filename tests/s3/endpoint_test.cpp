@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/config/endpoint.hpp>
-#include <millrace/s3/arn.hpp>
-#include <millrace/s3/config/detail/endpoint_url.hpp>
-#include <millrace/s3/config/detail/host_name.hpp>
+#include <millrace/s3/url.hpp>
 
 #include <string>
 

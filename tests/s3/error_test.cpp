@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
+#include <millrace/retry/retry.hpp>
 #include <millrace/s3/error.hpp>
-#include <millrace/retry/retry_class.hpp>
-#include <millrace/s3/wire/detail/xml_legal.hpp>
-#include <millrace/s3/wire/error_document.hpp>
+#include <millrace/s3/wire/detail/xml.hpp>
+#include <millrace/s3/wire/documents.hpp>
 
 #include <string>
 
@@ -76,7 +76,7 @@ TEST_CASE("keys in error documents may hold bytes that are no text", "[s3][xml]"
   CHECK(legal("\xc0\x80 \xc1\xbf \xe0\x9f\xbf") == "[?? ?? ???]");  // longer than need be
   CHECK(legal("\xf0\x8f\xbf\xbf") == "[????]");
   CHECK(legal("\xed\xa0\x80 \xed\xbf\xbf") == "[??? ???]");                   // surrogates
-  CHECK(legal("\xf4\x90\x80\x80 \xf5\x80\x80\x80 \xff") == "[???? ???? ?]");  // behind the last character
+  CHECK(legal("\xf4\x90\x80\x80 \xf5\x80\x80\x80 \xff") == "[???? ???? ?]");  // after the last character
   CHECK(legal("\xef\xbf\xbe \xef\xbf\xbf") == "[??? ???]");                   // U+FFFE and U+FFFF are UTF-8, but no XML
   CHECK(legal("&#xfffe;&#xFFFF;&#65534;&#65535;") == "[????]");
   CHECK(legal("&#xfffd;&#x10000;&#xd7ff;&#xe000;") == "[&#xfffd;&#x10000;&#xd7ff;&#xe000;]");
@@ -123,7 +123,7 @@ TEST_CASE("a body that is no error document is nothing, whatever it holds", "[s3
   CHECK(d->message.size() == 1024);
 }
 
-TEST_CASE("failures are told apart", "[s3][retry]") {
+TEST_CASE("failures are distinguished", "[s3][retry]") {
   CHECK(millrace::classify(0, "") == millrace::retry_class::transient);
   for (int status : {408, 500, 502, 503, 504})
     CHECK(millrace::classify(status, "") == millrace::retry_class::transient);

@@ -24,12 +24,12 @@ std::string explained(variables v, const s3::config_options& given = {}) {
 
 TEST_CASE("nothing is set: every place is named", "[s3][explain]") {
   CHECK(explained({}) ==
-        "credentials: instance metadata: http://169.254.169.254 (if anybody answers there)\n"
+        "credentials: instance metadata: http://169.254.169.254 (if there is an answer)\n"
         "  environment: AWS_ACCESS_KEY_ID is not set\n"
         "  profile: HOME is not set\n"
         "  web identity: AWS_WEB_IDENTITY_TOKEN_FILE is not set\n"
         "  container: no AWS_CONTAINER_CREDENTIALS_..._URI is set\n"
-        "  instance metadata: http://169.254.169.254 (if anybody answers there): used\n"
+        "  instance metadata: http://169.254.169.254 (if there is an answer): used\n"
         "region: asked of the instance's metadata with the first request (by default)\n"
         "  the program: not given\n"
         "  AWS_REGION: not set\n"

@@ -13,6 +13,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/scripted_server.hpp"
 
@@ -57,6 +58,15 @@ TEST_CASE("a server that does not understand continuation tokens lists nothing t
   const test::scripted_server server({page("first", "next")});
   CHECK(listed(server) == names{"s3://b/first", repeats});
   CHECK(server.requests().size() == 2);
+}
+
+TEST_CASE("an index that lies among the shards is not listed as one of them, and that is said", "[s3][list]") {
+  const test::scripted_server server({page("millrace.index", "1"), page("a/millrace.index", "2"), page("x.index", "")});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  CHECK(listed(server) == names{"s3://b/x.index"});
+  CHECK(said.text() ==
+        "millrace: the listing leaves out an index: s3://b/millrace.index\n"
+        "millrace: the listing leaves out an index: s3://b/a/millrace.index\n");
 }
 
 TEST_CASE("a prefix that no object has is a mistake of the configuration, not an answer of the store", "[s3][list]") {

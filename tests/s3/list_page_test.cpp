@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/wire/list_page.hpp>
 #include <millrace/s3/error.hpp>
+#include <millrace/s3/wire/documents.hpp>
 #include <millrace/text/dates.hpp>
 
 #include <string>
@@ -81,7 +81,7 @@ TEST_CASE("a page carries objects, prefixes and the token of the next one", "[s3
 TEST_CASE("names are decoded exactly when the listing says that they are encoded", "[s3][xml]") {
   const std::string names = object("a+b%2Bc%2Fd/%01%ff%25") + "<CommonPrefixes><Prefix>p+%2f</Prefix></CommonPrefixes>";
   CHECK(parse(listing(names)).objects[0].key == "a+b%2Bc%2Fd/%01%ff%25");
-  for (const bool first : {true, false}) {  // the element may come before the names or behind them
+  for (const bool first : {true, false}) {  // the element may come before the names or after them
     const std::string says = "<EncodingType>url</EncodingType>";
     const s3::list_page page = parse(listing(first ? says + names : names + says));
     CHECK(page.objects[0].key == "a b+c/d/\x01\xff%");
@@ -91,7 +91,7 @@ TEST_CASE("names are decoded exactly when the listing says that they are encoded
   CHECK_THAT(problem(listing("<EncodingType>rot13</EncodingType>")), Contains("encoding type"));
 }
 
-TEST_CASE("an error document behind a 200 is an error", "[s3][xml]") {
+TEST_CASE("an error document with status 200 is an error", "[s3][xml]") {
   try {
     parse(
         "<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message>"
@@ -112,14 +112,14 @@ TEST_CASE("a listing that is not whole is never taken for a short one", "[s3][xm
   }
   CHECK_THAT(problem(good.substr(0, 200)), Contains("not intact XML") && Contains("byte"));
   CHECK_THAT(problem(good + good), Contains("not intact XML"));
-  CHECK_THAT(problem(listing("", "true")), Contains("names no token"));
+  CHECK_THAT(problem(listing("", "true")), Contains("has no continuation token"));
   CHECK_THAT(problem(listing("", "maybe")), Contains("whether it is complete"));
   CHECK_THAT(problem("<ListBucketResult/>"), Contains("whether it is complete"));
   CHECK_THAT(problem("<html><body>busy</body></html>"), Contains("not a listing"));
   CHECK_THAT(problem("<ListBucketResultX><IsTruncated>false</IsTruncated></ListBucketResultX>"),
              Contains("not a listing"));
   CHECK_THAT(problem(listing("<Contents><Size>1</Size></Contents>")), Contains("without a key"));
-  for (const char* size : {"", "-1", "1e3", "0x10", "99999999999999999999", " 1"}) {
+  for (const char* size : {"", "-1", "1e3", "0x10", "99999999999999999999", "1 1", "+1"}) {
     INFO(size);
     CHECK_THAT(problem(listing(object("k", size))), Contains("valid size") && Contains("k"));
   }

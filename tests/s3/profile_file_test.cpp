@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
@@ -128,5 +129,56 @@ TEST_CASE("an error names file and line and keeps the secret", "[s3][profile]") 
     FAIL("taken");
   } catch (const millrace::configuration_error& e) {
     CHECK(std::string(e.what()) == "/home/u/creds: line 4: Expected an '=' sign defining a property");
+  }
+}
+
+TEST_CASE("names of profiles may be quoted, as botocore reads them", "[s3][profile]") {
+  // What botocore 1.44 makes of each title of the config file (botocore.configloader: shlex.split, two words).
+  const std::pair<const char*, const char*> titles[] = {{"profile \"my team\"", "my team"},
+                                                        {"profile 'my team'", "my team"},
+                                                        {"profile my\" \"team", "my team"},
+                                                        {"profile my\\ team", "my team"},
+                                                        {"\"profile\" 'my team'", "my team"},
+                                                        {"  profile\t\"my team\"  ", "my team"},
+                                                        {"profile \"plain\"", "plain"},
+                                                        {"profile 'it is \"it\"'", "it is \"it\""},
+                                                        {"profile \"a \\\"b\\\" \\c\"", "a \"b\" \\c"},
+                                                        {"profile 'a\\b'", "a\\b"},
+                                                        {"profile \" a \"", " a "},
+                                                        {"profile \"a#b;c\"", "a#b;c"},
+                                                        {"profile \"a]b\"", "a]b"},
+                                                        {"profile \"m\xc3\xa4x m\"", "m\xc3\xa4x m"}};
+  for (const auto& [title, name] : titles) {
+    for (const char* end : {"]", "] # a comment with ] and \"quotes\"", "]\r"}) {
+      INFO(title << end);
+      const s3::profile_file file = s3::profile_file::parse("[" + std::string(title) + end + "\nregion = r\n", "");
+      CHECK(plain(file.profiles()) == plain_table{{name, {{"region", "r"}}}});
+    }
+  }
+  for (const char* none : {"profile my team", "profile \"open", "profile 'open", "profile \"\"", "profile \"a\" b",
+                           "\"profile my team\"", "profile", "profile o'brien"}) {
+    INFO(none);
+    CHECK(s3::profile_file::parse("[" + std::string(none) + "]\nregion = r\n", "").profiles().empty());
+  }
+  CHECK_THROWS_WITH(s3::profile_file::parse("[profile \"a\" # b\nregion = r\n", ""), Contains("must end with ']'"));
+  // Both spellings of one name are one profile; so are those of the default one, of sessions and of services.
+  const s3::profile_file file = s3::profile_file::parse(
+      "[profile \"a\"]\nregion = r\n[profile a]\noutput = o\n[profile 'default']\nregion = d\n[default]\nregion = e\n"
+      "[sso-session \"our sso\"]\nsso_region = s\n",
+      "");
+  CHECK(plain(file.profiles()) ==
+        plain_table{{"a", {{"region", "r"}, {"output", "o"}}}, {"default", {{"region", "d"}}}});
+  CHECK(plain(file.sso_sessions()) == plain_table{{"our sso", {{"sso_region", "s"}}}});
+  // The credentials file has names as they stand: what `aws configure --profile "my team"` writes into both, or into
+  // this one alone.
+  for (const char* title : {"my team", "\"my team\"", "'my team'"}) {
+    for (const char* config : {"[profile 'my team']\nregion = r\n", ""}) {
+      const s3::profile_file both =
+          s3::profile_file::parse(config, "[" + std::string(title) + "]\naws_access_key_id = k\n");
+      const s3::profile* found = both.find("my team");
+      REQUIRE(found != nullptr);
+      CHECK(found->find("aws_access_key_id") == "k");
+      CHECK(found->find("region").value_or("") == std::string(*config == 0 ? "" : "r"));
+    }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/ops/put_stream.hpp>
+#include <millrace/s3/ops/put_object.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -104,7 +104,7 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
                           fault::refuse(400, "RequestTimeout")};
   for (std::size_t i = 0; i < std::size(methods); ++i) {
     for (const fault& f : faults) {
-      // A lost answer to the creation leaves an upload that nobody can know.
+      // A lost answer to the creation leaves an upload that cannot be found.
       const bool lost = f.what != fault::kind::refuse && f.what != fault::kind::error_in_success &&
                         f.what != fault::kind::page && f.what != fault::kind::no_etag;
       if (i == 0 && lost) continue;
@@ -216,7 +216,7 @@ TEST_CASE("an answer to the completion that is lost is looked for") {
   for (const bool other : {false, true}) {
     s3_server::background server(small_part_server());
     server.faults().add({.method = "POST", .nth = 2}, fault::reset_in_body(10));
-    // Somebody else stores an object of that name at once: ours is not there, although it was.
+    // Another client stores an object of that name at once: ours is not there, although it was.
     if (other) server.faults().add({.method = "HEAD"}, fault::replace_object());
     if (other) {
       CHECK(refused(client_of(server), pieces_of(body, 700)).code() == "NoSuchUpload");
@@ -247,7 +247,7 @@ TEST_CASE("a store that tells another checksum than was sent has not stored it")
   }
 }
 
-TEST_CASE("a store that knows no checksums is told none when an upload is completed") {
+TEST_CASE("a store that knows no checksums gets none when an upload is completed") {
   s3_server::options o = small_part_server();
   o.checksums = false;
   s3_server::background server(o);

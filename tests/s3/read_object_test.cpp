@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/ops/read_object.hpp>
+#include <millrace/s3/ops/get_object.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/http/response.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/io/process.hpp>
-#include <millrace/s3/auth/detail/default_chain.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 
 #include "tests/s3/vectors.hpp"
 

@@ -8,12 +8,15 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/http/exchange.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/auth/credentials_provider.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
 using s3_server::fault;
@@ -165,4 +168,114 @@ TEST_CASE("no way to the store: the failure is named, after all attempts", "[s3]
   const s3::client c(config_of(server.endpoint()), std::make_shared<s3::fixed_credentials>(right()), t);
   CHECK_THAT(ask(c), Contains("certificate"));
   CHECK(server.stats().connections == 1);  // asking again would not help
+}
+
+namespace {
+
+/// What an s3::error says and its code, or another error and its object.
+std::string refused_with(const std::string& head, const std::string& body, const std::string& verb = "GET") {
+  test::scripted_server store({{"HTTP/1.1 " + head + "\r\nContent-Length: " + std::to_string(body.size()) +
+                                    "\r\n\r\n" + (verb == "HEAD" ? std::string() : body),
+                                test::scripted_answer::then::keep}});
+  const s3::client c(config_of(store.url("")), std::make_shared<s3::fixed_credentials>(right()));
+  const auto loop = make_event_loop();
+  try {
+    if (verb == "HEAD") {
+      block_on(*loop, c.head("s3://b/k"));
+    } else {
+      block_on(*loop, c.get("s3://b/k", 0, 10, "", slab_pool(64 * KiB)));
+    }
+    return "an answer";
+  } catch (const s3::error& e) {
+    std::string said = e.what();
+    const std::string server = store.url("");
+    if (const std::size_t at = said.find(server); at != std::string::npos) said.replace(at, server.size(), "SERVER");
+    return "[" + e.code() + "] " + said;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a code is S3's only where S3 has said it; else the first line of what came is shown", "[s3][recovery]") {
+  const std::string at = "s3://b/k at byte 0: ";
+  CHECK(refused_with("403 F", "<html><body><h1>Blocked by policy</h1></body></html>\nmore") ==
+        "[] " + at + "403: the answer is not S3's (SERVER): <html><body><h1>Blocked by policy</h1></body></html>");
+  CHECK(refused_with("403 F", "<!DOCTYPE html>\r\n<html>\r\n  <title>No way</title>\r\n") ==
+        "[] " + at + "403: the answer is not S3's (SERVER): <!DOCTYPE html> <html> <title>No way</title>");
+  CHECK(refused_with("404 N", "{\"error\": \"no such route\"}") ==
+        "[] " + at + "404: the answer is not S3's (SERVER): {\"error\": \"no such route\"}");
+  CHECK(refused_with("407 P", "log in first") ==
+        "[] " + at + "407: the answer is not S3's (SERVER): log in first");
+  CHECK(refused_with("412 P", "\n\n  what?  \n") == "[] " + at + "412: the answer is not S3's (SERVER): what?");
+  CHECK(refused_with("403 F", "") == "[] " + at + "403: Forbidden");
+  CHECK(refused_with("404 N", "x", "HEAD") == "[] s3://b/k: 404: Not Found");
+  CHECK(refused_with("404 N\r\nx-amz-request-id: R", "x", "HEAD") ==
+        "[NoSuchKey] s3://b/k: 404 NoSuchKey (request id R)");
+  CHECK(refused_with("418 T", "") == "[] " + at + "418: the store refused the request");
+  CHECK(refused_with("403 F", "<Error><Code>AccessDenied</Code><Message>no</Message></Error>") ==
+        "[AccessDenied] " + at + "403 AccessDenied: no");
+  CHECK(refused_with("403 F", "<Error><Code>Acc") ==
+        "[] " + at + "403: the answer is not S3's (SERVER): <Error><Code>Acc");
+  CHECK(refused_with("403 F", std::string(300, 'x')) ==
+        "[] " + at + "403: the answer is not S3's (SERVER): " + std::string(200, 'x') + "...");
+  CHECK(refused_with("403 F", std::string("a\0\x1b[31mb", 8)) ==
+        "[] " + at + "403: the answer is not S3's (SERVER): a\\x00\\x1b[31mb");
+  CHECK(refused_with("403 F", std::string(100 * KiB, 'y')) ==
+        "[] " + at + "403: the answer is not S3's (SERVER): " + std::string(200, 'y') + "...");
+}
+
+TEST_CASE("what a page repeats of the request is shown without its secrets", "[s3][recovery]") {
+  http::request asked("https://h/b/k?X-Amz-Signature=0123456789abcdef");
+  asked.fields.add("authorization", "AWS4-HMAC-SHA256 Credential=AK/2026, Signature=beefbeef");
+  asked.fields.add("x-amz-security-token", "SESSION+TOKEN==");
+  const char* const pages[] = {
+      "denied: AWS4-HMAC-SHA256 Credential=AK/2026, Signature=beefbeef",
+      "denied: SESSION+TOKEN==",
+      "GET /b/k?X-Amz-Signature=0123456789abcdef refused",
+      "<a href=\"https://user:pw@h/b?X-Amz-Credential=AK&sig=beefbeef\">denied</a>",
+      "{\"authorization\": \"Basic beefbeef\", \"token\": \"SESSION+TOKEN==\"}",
+      "Authorization: Bearer beefbeef",
+      "X-Amz-Signature%3Dbeefbeef&password=pw",
+  };
+  for (const char* page : pages) {
+    const std::string shown = http::first_words(page, asked);
+    INFO(shown);
+    for (const char* secret : {"beefbeef", "SESSION", "0123456789abcdef", ":pw", "=pw", "AK/2026"}) {
+      CHECK(shown.find(secret) == std::string::npos);
+    }
+    CHECK(shown.find("...") != std::string::npos);
+  }
+  CHECK(http::first_words("The security token included in the request is invalid: try again", asked) ==
+        "The security token included in the request is invalid: try again");
+}
+
+TEST_CASE("an error of the way is about the object, and names the endpoint in its text", "[s3][recovery]") {
+  const auto loop = make_event_loop();
+  const s3::client nowhere(config_of("http://127.0.0.1:1"), std::make_shared<s3::fixed_credentials>(right()));
+  try {
+    block_on(*loop, nowhere.get("s3://b/k", 7, 10, "", slab_pool(64 * KiB)));
+    FAIL("an answer");
+  } catch (const http::error& e) {
+    CHECK(e.object() == "s3://b/k");
+    CHECK(e.offset() == std::uint64_t(7));
+    CHECK_THAT(e.reason(), Catch::Matchers::Contains("(http://127.0.0.1:1)"));
+  }
+  using then = test::scripted_answer::then;
+  for (const test::scripted_answer& answer :
+       {test::scripted_answer{"", then::fin}, test::scripted_answer{"SSH-2.0\r\n\r\n", then::fin},
+        test::scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", then::fin},
+        test::scripted_answer{"HTTP/1.1 206 OK\r\nContent-Range: bytes 7-16/99\r\nContent-Length: 10\r\n\r\nx",
+                              then::fin}}) {
+    test::scripted_server store({answer});
+    const s3::client c(config_of(store.url("")), std::make_shared<s3::fixed_credentials>(right()));
+    try {
+      block_on(*loop, c.get("s3://b/k", 7, 10, "", slab_pool(64 * KiB)));
+      FAIL("an answer");
+    } catch (const http::error& e) {
+      INFO(e.what());
+      CHECK(e.object() == "s3://b/k");
+      CHECK_THAT(e.reason(), Catch::Matchers::Contains("(" + store.url("") + ")") ||
+                                 Catch::Matchers::Contains("sent no ETag"));
+    }
+  }
 }

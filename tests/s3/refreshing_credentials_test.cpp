@@ -7,7 +7,7 @@
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/s3/auth/detail/default_chain.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <atomic>
@@ -107,7 +107,7 @@ class patient_source {
   double random() const noexcept { return 0.5; }
   task<s3::detail::sourced_credentials> resolve() {
     asked.fetch_add(1);
-    while (looked.load() < 8) co_await millrace::yield_now();  // until everybody has come
+    while (looked.load() < 8) co_await millrace::yield_now();  // until all wait
     s3::detail::sourced_credentials out(s3::credentials("key", "secret"), "the test");
     co_return std::move(out);
   }
@@ -146,7 +146,7 @@ TEST_CASE("a run of twelve hours outlives its credentials and waits for none but
   CHECK(f.provider.source() == "the test");
 }
 
-TEST_CASE("a refresh that fails while the old credentials are good hurts nobody", "[s3][credentials]") {
+TEST_CASE("a refresh that fails while the old credentials are good has no effect", "[s3][credentials]") {
   fixture f;
   f.source->latency = duration(20'000'000);  // a drain waits so long
   CHECK(f.get() == "key1");

@@ -4,7 +4,7 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/s3/auth/detail/default_chain.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/sign/detail/signing_key_cache.hpp>
+#include <millrace/s3/sign/signer.hpp>
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 using Catch::Matchers::Contains;
 using millrace::s3::url;
 
-TEST_CASE("an S3 URL is a bucket and the raw bytes behind its slash", "[s3][url]") {
+TEST_CASE("an S3 URL is a bucket and the raw bytes after its slash", "[s3][url]") {
   const auto check = [](const char* text, const char* bucket, const char* key) {
     INFO(text);
     const url u = url::parse(text);

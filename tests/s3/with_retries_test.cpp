@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/ops/with_retries.hpp>
+#include <millrace/s3/ops/send.hpp>
 
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/retry/retry_class.hpp>
+#include <millrace/retry/retry.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -22,7 +22,7 @@ using testing::virtual_loop;
 
 namespace {
 
-/// A session of `attempts` per request that talks to nobody.
+/// A session of `attempts` per request without a server.
 std::shared_ptr<const s3::session> session_of(int attempts, retry_options retry = {}) {
   s3::config_options o;
   o.max_attempts = attempts;
@@ -31,7 +31,7 @@ std::shared_ptr<const s3::session> session_of(int attempts, retry_options retry 
       s3::config(o), std::make_shared<s3::fixed_credentials>(s3::credentials("k", "s")), http::transport_options());
 }
 
-using script = std::vector<std::function<void()>>;  // what each attempt throws; behind the end: success
+using script = std::vector<std::function<void()>>;  // what each attempt throws; after the end: success
 
 std::function<void()> refused(int status, std::string code, std::optional<duration> hint = std::nullopt) {
   return [=] { throw s3::error(status, code, "no", "id", where(), hint); };
@@ -106,8 +106,14 @@ TEST_CASE("what the way may mend by itself is tried again, what it cannot is not
   for (k kind : {k::resolve, k::connect, k::timeout, k::broken, k::protocol}) CHECK(run(*s, {failed(kind)}).calls == 2);
   for (k kind : {k::tls, k::too_large, k::status}) CHECK(run(*s, {failed(kind)}).calls == 1);
   for (int status : {400, 403, 404, 412, 416}) CHECK(run(*s, {refused(status, "")}).calls == 1);
+  // One answer that contradicts what is known may have a wrong bit: once more, whatever attempts are left.
   const auto foreign = [] { throw changed_error("changed"); };
-  CHECK(run(*s, {foreign}).calls == 1);
+  const auto damaged = [] { throw s3::checksum_error("damaged"); };
+  for (const auto& alone : {session_of(1), session_of(3)}) {
+    CHECK(run(*alone, {foreign}).calls == 2);
+    CHECK(run(*alone, {damaged}).calls == 2);
+    CHECK(run(*alone, {foreign, damaged}).calls == 2);
+  }
 }
 
 TEST_CASE("the pause that the store names is kept, within five seconds of ours", "[s3][retry]") {

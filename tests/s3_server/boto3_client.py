@@ -75,7 +75,7 @@ only_new.meta.events.register("before-sign.s3.PutObject",
                               lambda request, **_: request.headers.add_header("If-None-Match", "*"))
 expect(code_of(only_new.put_object, Bucket="boto", Key="plain", Body=b""), "PreconditionFailed")
 expect(code_of(client(secret_key="wrong").list_objects_v2, Bucket="boto"), "SignatureDoesNotMatch")
-expect(code_of(client(access_key="nobody").list_objects_v2, Bucket="boto"), "InvalidAccessKeyId")
+expect(code_of(client(access_key="unknown").list_objects_v2, Bucket="boto"), "InvalidAccessKeyId")
 
 big = bytes(range(256)) * 4096 * 12  # 12 MiB, uploaded in parts by threads
 transfer = boto3.s3.transfer.TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20)
@@ -106,6 +106,6 @@ if ca_file is None:
 for name in keys:
     s3.delete_object(Bucket="boto", Key=name)
 expect(sorted(o["Key"] for o in s3.list_objects_v2(Bucket="boto")["Contents"]), ["big"] if ca_file else ["big", "up"])
-# A client with the wrong region is told the right one.
+# A client with the wrong region gets the right one.
 expect(client(region="eu-west-1").head_bucket(Bucket="boto")["ResponseMetadata"]["HTTPStatusCode"], 200)
 print("boto3", boto3.__version__)

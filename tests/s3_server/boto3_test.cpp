@@ -24,7 +24,7 @@ int run_boto3(const s3_server::background& server) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_CASE("boto3 lists, reads, writes, uploads in parts and presigns") {
+TEST_CASE("boto3 lists, reads, writes, uploads in parts and presigns", "[slow]") {
   s3_server::background server;
   const int status = run_boto3(server);
   if (status == 77 || status == 127) MILLRACE_SKIP("boto3 is not installed");
@@ -32,7 +32,7 @@ TEST_CASE("boto3 lists, reads, writes, uploads in parts and presigns") {
   CHECK(server.objects().open_uploads() == 0);
 }
 
-TEST_CASE("boto3 over TLS, with checksums in the trailer") {
+TEST_CASE("boto3 over TLS, with checksums in the trailer", "[slow]") {
   s3_server::options o;
   o.tls.enabled = true;
   s3_server::background server(o);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/testing/s3_server/detail/conditions.hpp>
-#include <millrace/testing/s3_server/refusal.hpp>
+#include <millrace/testing/s3_server/detail/requests.hpp>
+#include <millrace/testing/s3_server/message.hpp>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/testing/s3_server/detail/listing.hpp>
+#include <millrace/testing/s3_server/store.hpp>
 
 #include <algorithm>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/testing/s3_server/detail/parse_head.hpp>
+#include <millrace/testing/s3_server/detail/body_check.hpp>
 
 #include <string>
 

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include <millrace/testing/s3_server/detail/parse_head.hpp>
-#include <millrace/testing/s3_server/request.hpp>
+#include <millrace/testing/s3_server/detail/body_check.hpp>
+#include <millrace/testing/s3_server/message.hpp>
 
 namespace millrace::test {
 

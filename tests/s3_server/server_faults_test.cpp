@@ -54,7 +54,7 @@ raw_client::answer under(fault f, const std::string& fields = std::string()) {
   return a;
 }
 
-TEST_CASE("connections end before, in and behind the head, by FIN and by RST") {
+TEST_CASE("connections end before, in and after the head, by FIN and by RST") {
   CHECK(under(fault::close_before_head()).end == "FIN");
   CHECK(under(fault::reset_before_head()).end == "RST");
   CHECK(under(fault::close_in_head(20)).head.size() == 20);

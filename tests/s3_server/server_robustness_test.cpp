@@ -101,7 +101,7 @@ TEST_CASE("random faults in every answer leave nothing behind") {
   }
 }
 
-TEST_CASE("a connection ends behind its last request") {
+TEST_CASE("a connection ends after its last request") {
   s3_server::options o = open_to_all();
   o.max_requests_per_connection = 2;
   o.log_limit = 1;

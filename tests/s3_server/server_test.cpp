@@ -323,7 +323,7 @@ TEST_CASE("virtual-hosted style, foreign hosts, HTTP/1.0") {
   CHECK(old.read_to_end().end == "FIN");
 }
 
-TEST_CASE("requests one behind the other in one packet; heads that are wrong or too long") {
+TEST_CASE("requests one after the other in one packet; heads that are wrong or too long") {
   s3_server::background server(open_to_all());
   server.put("b", "k", std::string_view("x"));
   raw_client client(server.port());

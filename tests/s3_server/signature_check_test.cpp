@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/testing/s3_server/signature_check.hpp>
-#include <millrace/testing/s3_server/detail/date.hpp>
-#include <millrace/testing/s3_server/detail/digest.hpp>
 #include <millrace/testing/s3_server/detail/text.hpp>
+#include <millrace/testing/s3_server/signature_check.hpp>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -126,7 +124,7 @@ TEST_CASE("every part of a signed request is covered by the signature") {
   CHECK(verdict(other, parsed(head("GET /test.txt", example_fields())), may_2013) == "SignatureDoesNotMatch");
 }
 
-TEST_CASE("headers that S3 wants, and x-amz-* headers that nobody signed") {
+TEST_CASE("headers that S3 wants, and x-amz-* headers that were not signed") {
   for (const char* removed : {"x-amz-content-sha256", "x-amz-date"}) {
     auto fields = example_fields();
     std::erase_if(fields, [&](const auto& f) { return f.first == removed; });

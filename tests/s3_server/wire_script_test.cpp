@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/testing/s3_server/detail/wire_script.hpp>
-#include <millrace/testing/s3_server/detail/alter_reply.hpp>
+#include <millrace/testing/s3_server/detail/connection.hpp>
 
 #include <string>
 #include <vector>

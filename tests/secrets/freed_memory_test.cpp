@@ -66,7 +66,7 @@ void __libc_free(void*);
 
 namespace {
 
-/// Frees a block. A secret in it counts when it is `ours`, and goes in any case: what others leave behind (the test's
+/// Frees a block. A secret in it counts when it is `ours`, and goes in any case: what others leave (the test's
 /// own strings, the buffers of libraries) must not turn up in memory that the library gets later.
 void let_go(void* p, bool ours) noexcept {
   if (p != nullptr) {

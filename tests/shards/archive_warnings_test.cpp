@@ -14,14 +14,16 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/tar/archives.hpp"
 #include "tests/tar/packers.hpp"
 
 using namespace millrace;
@@ -43,7 +45,7 @@ std::string tar_of(std::size_t members) {
   w.finish();
   return out;
 }
-/// Cut behind its n-th member.
+/// Cut after its n-th member.
 std::string cut_behind(std::size_t n) { return tar_of(4).substr(0, n * 1024); }
 
 async_generator<chunk> chunks_of(std::vector<object> objects) {
@@ -58,12 +60,12 @@ struct outcome {
   std::string said;
 };
 
-template <class Stage>
+template <class Item = member, class Stage>
 outcome read(std::vector<object> objects, Stage stage) {
   testing::virtual_loop loop;
-  const auto count = [](stream<member> in) -> task<std::size_t> {
+  const auto count = [](stream<Item> in) -> task<std::size_t> {
     std::size_t n = 0;
-    while (std::optional<member> m = co_await in.next()) ++n;
+    while (std::optional<Item> m = co_await in.next()) ++n;
     co_return n;
   };
   outcome result;
@@ -94,7 +96,7 @@ TEST_CASE("a tar that may have been cut between two members is reported by name,
   CHECK(plain.said == wanted);
 }
 
-TEST_CASE("what is said of an archive comes before its last member is handed on") {
+TEST_CASE("what is said of an archive comes before its last member is delivered") {
   const std::vector<object> objects = {object("cut.tar", cut_behind(3))};
   CHECK(read(objects, untar() | take(3)).said == std::string("millrace: untar: cut.tar") + cut_off);
 }
@@ -133,4 +135,72 @@ TEST_CASE("nothing is said of an object that may be empty and is") {
   const outcome empty = read({object("empty.tar", std::string())}, untar({.members = {.allow_empty = true}}));
   CHECK(empty.members == 0);
   CHECK(empty.said.empty());
+}
+
+namespace {
+
+/// Files with these names.
+std::string tar_with(const std::vector<std::string>& names) {
+  std::string out;
+  tar::writer<tar::string_sink> w{tar::string_sink(out)};
+  for (const std::string& name : names) w.add(name, "text");
+  w.finish();
+  return out;
+}
+std::string odd_members(char type, std::size_t n) {
+  std::string out;
+  for (std::size_t i = 0; i < n; ++i) {
+    test::header_block h;
+    h.name = "k" + std::to_string(i) + ".jpg";
+    h.type = type;
+    out += h.text();
+  }
+  return out + test::end_block();
+}
+
+}  // namespace
+
+TEST_CASE("a shard that has members and gives no sample is named, with the reason") {
+  const auto links = read<sample>({object("links.tar", odd_members('2', 3))}, untar() | group_samples());
+  CHECK(links.members == 0);
+  CHECK(links.said ==
+        "millrace: untar: links.tar: no sample: none of its 3 members is a regular file (the first is a symbolic "
+        "link)\n");
+  const auto epochs = read<sample>({object("l.tar", odd_members('2', 1)), object("l.tar", odd_members('2', 1))},
+                                   untar() | group_samples());
+  CHECK(std::count(epochs.said.begin(), epochs.said.end(), '\n') == 1);
+  CHECK(read({object("hard.tar", odd_members('1', 1))}, untar_plain()).said ==
+        "millrace: untar: hard.tar: no sample: none of its 1 members is a regular file (the first is a hard "
+        "link)\n");
+  const std::string folders = read({object("d.tar", odd_members('5', 2))}, untar()).said;
+  CHECK(folders.find("the first is a directory") != std::string::npos);
+  const auto nameless =
+      read<sample>({object("a.tar", tar_with({"a.jpg"})), object("readme.tar", tar_with({"README", "__meta__/x.json"})),
+                    object("b.tar", tar_with({"README", "b.jpg"}))},
+                   untar() | group_samples());
+  CHECK(nameless.members == 2);
+  CHECK(nameless.said ==
+        "millrace: group_samples: readme.tar: no sample: none of its 2 files has a name of key, dot and extension "
+        "outside of \"__...__\" (the first is \"README\")\n");
+  CHECK(read<sample>({object("none.tar", tar_with({}))}, untar() | group_samples()).said.empty());
+  CHECK(read<sample>({object("a.tar", odd_members('2', 1).substr(0, 512) + tar_with({"a.jpg"}))},
+                     untar() | group_samples())
+            .said.empty());
+}
+
+TEST_CASE("images that come together because their keys have dots are said once, with a sample") {
+  const std::string wanted =
+      "millrace: a.tar at byte 0, clip_1: the images 100.png and 101.png are fields of one sample, as a key ends at "
+      "the first dot of the name (WebDataset's rule): if they are to be samples of their own, their names need other "
+      "characters in place of dots\n";
+  const std::vector<std::string> clips = {"clip_1.100.png", "clip_1.101.png", "clip_2.100.png", "clip_2.101.png"};
+  const auto merged = read<sample>({object("a.tar", tar_with(clips))}, untar() | group_samples());
+  CHECK(merged.members == 2);  // as webdataset groups them
+  CHECK(merged.said == wanted);
+  // One image with others' data, and names with dots in the directory alone.
+  const std::vector<std::vector<std::string>> all_fine = {
+      {"a.jpg", "a.depth.png", "a.cls"}, {"v1.2/a.png", "v1.2/b.png"}, {"a.seg.json", "a.box.json"}};
+  for (const auto& fine : all_fine) {
+    CHECK(read<sample>({object("a.tar", tar_with(fine))}, untar() | group_samples()).said.empty());
+  }
 }

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <millrace/coro/spawned.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/jumping_loop.hpp>

@@ -12,8 +12,8 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -193,7 +193,7 @@ TEST_CASE("nothing is read beyond the bound while the consumer waits") {
   CHECK(store->reads <= 6);
 }
 
-TEST_CASE("a part that fails is an error at its place, behind everything before it") {
+TEST_CASE("a part that fails is an error at its place, after everything before it") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     auto store = store_of(seed);
     store->fail_at["mem:5"] = 2 * part_bytes;
@@ -251,7 +251,7 @@ TEST_CASE("an object without ranges is read on in order") {
   CHECK(got[5] == "mem:5=" + store->objects["mem:5"]);
 }
 
-TEST_CASE("an error of the source comes behind the objects that it gave") {
+TEST_CASE("an error of the source comes after the objects that it gave") {
   auto failing = [](std::vector<shard> some) -> async_generator<shard> {
     for (shard& s : some) co_yield give(s);
     throw configuration_error("the listing broke");

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 

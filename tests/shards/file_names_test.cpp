@@ -23,6 +23,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/io/temporary_folder.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -89,6 +90,20 @@ TEST_CASE("glob() gives names in the order of their bytes", "[glob]") {
   const names sorted = unordered_names(folder);
   CHECK(below(folder.path(), "/*") == sorted);
   CHECK(below(folder.path(), "/a[-_]*") == names{"/a-1", "/a_2"});
+}
+
+TEST_CASE("glob() leaves out an index that lies among the shards, and says so", "[glob]") {
+  test::temporary_folder folder;
+  for (const char* name : {"a.tar", "millrace.index", "millrace.index.part", "other.index", "zmillrace.index"}) {
+    make_file(folder.file(name));
+  }
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  CHECK(below(folder.path(), "/*") == names{"/a.tar", "/other.index", "/zmillrace.index"});
+  CHECK(below(folder.path(), "/*") == names{"/a.tar", "/other.index", "/zmillrace.index"});
+  CHECK(below(folder.path(), "/millrace.index") == names{"/millrace.index"});  // asked for by name
+  const std::string text = said.text();
+  CHECK(text == "millrace: the listing leaves out an index: " + folder.file("millrace.index") + "\n" +
+                    "millrace: the listing leaves out an index: " + folder.file("millrace.index.part") + "\n");
 }
 
 TEST_CASE("glob() gives names in the same order under every locale", "[glob]") {

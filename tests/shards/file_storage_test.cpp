@@ -20,8 +20,8 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/shards/fetch.hpp>
 
@@ -59,7 +59,7 @@ stream<chunk> chunks_of(std::string url, file_storage_options how = {}) {
   return from_range(std::move(one)) | fetch(files(how), {.shards = 2, .window = 4 * part_bytes, .part = part_bytes});
 }
 
-/// All of the content; each chunk must follow the one before and none come behind the last.
+/// All of the content; each chunk must follow the one before and none come after the last.
 task<std::string> content_of(stream<chunk> in) {
   std::string text;
   bool ended = false;
@@ -109,7 +109,7 @@ class watching_loop final : public epoll_loop {
 
 }  // namespace
 
-TEST_CASE("a file of many parts is read whole and in order", "[files]") {
+TEST_CASE("a file of many parts is read whole and in order", "[files][slow]") {
   MILLRACE_EACH_LOOP(loop);
   test::temporary_folder folder;
   const std::string path = folder.file("20 MiB.bin");
@@ -170,7 +170,7 @@ TEST_CASE("a file that shrinks between the question for its size and the reading
   CHECK(loop.cut_done);
 }
 
-TEST_CASE("a file that the kernel cannot read is an error that names it, behind the files before it", "[files]") {
+TEST_CASE("a file that the kernel cannot read is an error that names it, after the files before it", "[files]") {
   MILLRACE_EACH_LOOP(loop);
   test::temporary_folder folder;
   const std::string content = noise(3 * part_bytes + 5);

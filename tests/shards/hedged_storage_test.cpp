@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -24,7 +24,7 @@ using testing::virtual_loop;
 
 namespace {
 
-/// A store whose n-th read takes the n-th time, the usual 10 ms behind the last, and fails where told to. Every byte of
+/// A store whose n-th read takes the n-th time, the usual 10 ms after the last, and fails where told to. Every byte of
 /// a part is the number of its read.
 class timed_store final : public storage {
  public:

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +14,11 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/records/lines.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -37,12 +42,12 @@ std::string content() {
   return text;
 }
 
-/// A server that anybody may read, with one object behind faults.
+/// A public server with faults and one object.
 class web {
  public:
   web() : storage_(http::transport_options(), quick()) { etag = server.put("b", "k", text); }
 
-  /// The part, what is left of an object sent in one go behind it, or what went wrong.
+  /// The part, what is left of an object sent in one go after it, or what went wrong.
   std::string get(std::uint64_t offset, std::size_t length, const std::string& if_match = std::string()) {
     return read_from(server.endpoint() + "/b/k", offset, length, if_match);
   }
@@ -283,4 +288,222 @@ TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_stor
     CHECK(read(url, 1) == "ont");  // asked for three times, with the signature
     CHECK_THROWS_AS(read(url.substr(0, url.find('?')), 0), http::error);
   }
+}
+
+namespace {
+
+/// The 206 that has bytes `first` to `last` of thirty.
+scripted_answer bytes_of_thirty(int first, int last, const std::string& fields = "ETag: \"e\"\r\n") {
+  const std::string all = "abcdefghijklmnopqrstuvwxyz0123";
+  const auto size = static_cast<std::size_t>(last - first + 1);
+  return scripted_answer{"HTTP/1.1 206 Partial\r\n" + fields + "Content-Length: " + std::to_string(size) +
+                             "\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) +
+                             "/30\r\n\r\n" + all.substr(static_cast<std::size_t>(first), size),
+                         then::keep};
+}
+ranges asked_of(const test::scripted_server& server) {
+  ranges all;
+  for (const std::string& head : server.requests()) {
+    const std::size_t at = head.find("bytes=");
+    all.push_back(at == std::string::npos ? "none" : head.substr(at + 6, head.find('\r', at) - at - 6));
+  }
+  return all;
+}
+
+}  // namespace
+
+// RFC 9110, 15.3.7: "A server that is asked for a range may send less".
+TEST_CASE("an answer that has only the beginning of the range goes on at the next byte", "[http_storage]") {
+  const web w;
+  const std::string thirty = "abcdefghijklmnopqrstuvwxyz0123";
+  for (const std::string fields : {"ETag: \"e\"\r\n", "ETag: W/\"e\"\r\n", ""}) {
+    INFO(fields);
+    test::scripted_server server({bytes_of_thirty(2, 9, fields), bytes_of_thirty(10, 10, fields),
+                                  bytes_of_thirty(11, 24, fields), bytes_of_thirty(25, 29, fields)});
+    CHECK(web().read_from(server.url(), 2, 100) == thirty.substr(2));
+    CHECK(asked_of(server) == ranges{"2-101", "10-101", "11-101", "25-101"});
+  }
+  {
+    std::vector<scripted_answer> one_by_one;
+    for (int i = 0; i < 30; ++i) one_by_one.push_back(bytes_of_thirty(i, i));
+    test::scripted_server server(one_by_one);
+    CHECK(web().read_from(server.url(), 0, 30) == thirty);
+  }
+  // What does not belong together.
+  {
+    test::scripted_server server({bytes_of_thirty(0, 9), bytes_of_thirty(10, 29, "ETag: \"f\"\r\n")});
+    CHECK_THAT(web().read_from(server.url(), 0, 30), Contains("changed: ") && Contains("\"e\" became \"f\""));
+  }
+  {
+    scripted_answer longer = bytes_of_thirty(10, 19, "");
+    longer.text.replace(longer.text.find("/30"), 3, "/31");
+    test::scripted_server server({bytes_of_thirty(0, 9, ""), longer});
+    CHECK_THAT(web().read_from(server.url(), 0, 30), Contains("changed: ") && Contains("30 bytes became 31"));
+  }
+  {
+    test::scripted_server server({bytes_of_thirty(0, 9), bytes_of_thirty(11, 29)});
+    CHECK_THAT(web().read_from(server.url(), 0, 30), Contains("asked for bytes 10-29, was sent 11-29"));
+  }
+}
+
+TEST_CASE("an empty object is empty, whatever the answer to a range of it", "[http_storage]") {
+  for (const char* head : {"200 OK\r\n", "206 Partial\r\nContent-Range: bytes */0\r\n",
+                           "416 Range\r\nContent-Range: bytes */0\r\n"}) {
+    INFO(head);
+    test::scripted_server server({{std::string("HTTP/1.1 ") + head + "Content-Length: 0\r\n\r\n", then::keep}});
+    const http_storage storage;
+    const auto loop = make_event_loop();
+    auto reading = storage.read(shard(server.url()), std::string(), 0, 100, slab_pool(64 * KiB));
+    const storage::part p = block_on(*loop, std::move(reading));
+    CHECK(p.data.empty());
+    CHECK(p.total == std::uint64_t(0));
+    CHECK(p.rest == nullptr);
+  }
+  test::scripted_server wrong(
+      {{"HTTP/1.1 206 Partial\r\nContent-Range: bytes */0\r\nContent-Length: 2\r\n\r\nab", then::keep}});
+  CHECK_THAT(web().read_from(wrong.url(), 0, 100), Contains("Content-Range cannot be read"));
+  test::scripted_server longer({{"HTTP/1.1 206 Partial\r\nContent-Range: bytes */0\r\nTransfer-Encoding: "
+                                 "chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+                                 then::keep}});
+  CHECK_THAT(web().read_from(longer.url(), 0, 100), Contains("the body has 2 bytes instead of 0"));
+}
+
+TEST_CASE("schemes are written in either case", "[http_storage]") {
+  const http_storage storage;
+  for (const char* url : {"http://h/x", "HTTP://h/x", "https://h/x", "Https://h/x", "HTTPS://H/x"}) {
+    CHECK(storage.serves(url));
+  }
+  for (const char* url : {"httpx://h/x", "s3://b/k", "http:/h", "", "HTTP"}) CHECK(!storage.serves(url));
+  web w;
+  std::string url = w.server.endpoint() + "/b/k";
+  url.replace(0, 4, "HTTP");
+  CHECK(w.read_from(url, 10, 100) == w.text.substr(10, 100));
+}
+
+namespace {
+
+scripted_answer redirect_to(const std::string& location, int status = 302) {
+  return {"HTTP/1.1 " + std::to_string(status) + " R\r\nContent-Length: 0\r\nLocation: " + location + "\r\n\r\n",
+          then::keep};
+}
+scripted_answer refusal(int status, const std::string& body) {
+  return {"HTTP/1.1 " + std::to_string(status) + " E\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+              body,
+          then::keep};
+}
+
+}  // namespace
+
+TEST_CASE("Location is any reference to a URI", "[http_storage]") {
+  const std::pair<const char*, const char*> table[] = {{"real.tar", "/data/real.tar"},
+                                                       {"../x", "/x"},
+                                                       {"?v=2", "/data/shard.tar?v=2"},
+                                                       {"./a b", "/data/a%20b"},
+                                                       {"/y#part", "/y"}};
+  for (const int status : {301, 302, 303, 307, 308}) {
+    for (const auto& [location, path] : table) {
+      INFO(location);
+      test::scripted_server server({redirect_to(location, status), bytes_of_thirty(0, 29)});
+      CHECK(web().read_from(server.url("/data/shard.tar?sig=secret"), 0, 30).size() == 30);
+      REQUIRE(server.requests().size() == 2);
+      CHECK_THAT(server.requests()[1], Catch::Matchers::StartsWith(std::string("GET ") + path + " HTTP/1.1\r\n"));
+    }
+  }
+  test::scripted_server target({bytes_of_thirty(0, 29)});
+  const std::string host = target.url("").substr(5);
+  test::scripted_server other({redirect_to(host + "/x")});
+  CHECK(web().read_from(other.url(), 0, 30).size() == 30);
+  test::scripted_server loud({redirect_to("HTTP:" + host + "/x")});
+  CHECK(web().read_from(loud.url(), 0, 30).size() == 30);
+}
+
+TEST_CASE("the redirecting server is asked once for an object, and again when the target has ended", "[http_storage]") {
+  const std::string thirty = "abcdefghijklmnopqrstuvwxyz0123";
+  const scripted_answer parts[] = {bytes_of_thirty(0, 9), bytes_of_thirty(10, 19), bytes_of_thirty(20, 29)};
+  const auto read_all = [](const std::string& url) {
+    web w;
+    std::string all = w.read_from(url, 0, 10);
+    all += w.read_from(url, 10, 10);
+    return all + w.read_from(url, 20, 10);
+  };
+  {
+    test::scripted_server target({parts[0], parts[1], parts[2]});
+    test::scripted_server first({redirect_to(target.url("/x?X-Amz-Signature=secret"))});
+    CHECK(read_all(first.url()) == thirty);
+    CHECK(first.requests().size() == 1);
+    CHECK(target.requests().size() == 3);
+  }
+  for (const int status : {400, 401, 403, 404, 410, 500, 503}) {
+    INFO(status);
+    test::scripted_server target({parts[0], refusal(status, "expired"), parts[1], parts[2]});
+    test::scripted_server first({redirect_to(target.url("/1")), redirect_to(target.url("/2"))});
+    CHECK(read_all(first.url()) == thirty);
+    CHECK(first.requests().size() == 2);
+    CHECK_THAT(target.requests()[3], Catch::Matchers::StartsWith("GET /2 "));
+  }
+  {
+    auto gone = std::make_unique<test::scripted_server>(std::vector<scripted_answer>{parts[0]});
+    test::scripted_server target({parts[1], parts[2]});
+    test::scripted_server first({redirect_to(gone->url()), redirect_to(target.url())});
+    web w;
+    CHECK(w.read_from(first.url(), 0, 10) == thirty.substr(0, 10));
+    gone.reset();
+    CHECK(w.read_from(first.url(), 10, 10) == thirty.substr(10, 10));
+    CHECK(w.read_from(first.url(), 20, 10) == thirty.substr(20, 10));
+    CHECK(first.requests().size() == 2);
+  }
+  {
+    test::scripted_server target({parts[0], refusal(403, "<h1>Request has expired</h1>")});
+    test::scripted_server first({redirect_to(target.url("/x?X-Amz-Signature=secret"))});
+    web w;
+    w.read_from(first.url(), 0, 10);
+    const std::string said = w.read_from(first.url(), 10, 10);
+    CHECK(said == first.url() + " at byte 10: the server answered 403 at " + target.url("/x") +
+                      ": <h1>Request has expired</h1>");
+    CHECK(first.requests().size() == 2);
+    CHECK(target.requests().size() == 3);
+  }
+}
+
+TEST_CASE("an error at the target of a redirect is of the shard, and names the server", "[http_storage]") {
+  std::string nowhere;
+  {
+    const test::scripted_server gone({bytes_of_thirty(0, 29)});
+    nowhere = gone.url("");
+  }
+  test::scripted_server first({redirect_to(nowhere + "/x?sig=secret")});
+  CHECK_THAT(web().read_from(first.url(), 5, 10), Catch::Matchers::StartsWith(first.url() + " at byte 5: ") &&
+                                                      Contains("(" + nowhere + ")") && !Contains("secret"));
+}
+
+TEST_CASE("a Content-Encoding reaches the stage that reads lines, from a web server and from S3", "[http_storage]") {
+  const std::string brotli = "\x0b\x02\x80hello\n\x03";
+  const auto answer = [](const std::string& encoding, const std::string& body) {
+    const std::string size = std::to_string(body.size());
+    return scripted_answer{"HTTP/1.1 206 Partial Content\r\nETag: \"e\"\r\nContent-Encoding: " + encoding +
+                           "\r\nContent-Range: bytes 0-" + std::to_string(body.size() - 1) + "/" + size +
+                           "\r\nContent-Length: " + size + "\r\n\r\n" + body};
+  };
+  const auto read = [](stream<line_batch> in) -> task<std::string> {
+    std::string all;
+    while (std::optional<line_batch> b = co_await in.next()) {
+      for (const std::string_view line : *b) all += std::string(line) + '|';
+    }
+    co_return all;
+  };
+  const auto loop = make_event_loop();
+  for (const char* encoding : {"br", "gzip, br"}) {
+    const test::scripted_server server({answer(encoding, brotli)});
+    const auto web = std::make_shared<const http_storage>();
+    CHECK_THROWS_WITH(block_on(*loop, read(shards(server.url("/x.txt")) | fetch(web) | lines())),
+                      Contains("its Content-Encoding is " + std::string(encoding)));
+    const std::string endpoint = server.url("");
+    const s3::client c(s3::config({.region = "us-east-1", .endpoint = endpoint, .validate_checksums = false}),
+                       s3::credentials("key", "secret"));
+    CHECK_THROWS_WITH(block_on(*loop, read(shards("s3://b/x.txt") | fetch(c) | lines())),
+                      Contains("its Content-Encoding is " + std::string(encoding)));
+  }
+  const test::scripted_server plain({answer("identity", "a\nb\n")});
+  CHECK(block_on(*loop, read(shards(plain.url("/x.txt")) | fetch(std::make_shared<const http_storage>()) | lines())) ==
+        "a|b|");
 }

@@ -20,7 +20,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/shards/group_samples.hpp>

@@ -16,7 +16,6 @@
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/shards/shards.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
 #include <millrace/shards/storage_set.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>

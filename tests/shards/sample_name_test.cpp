@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <millrace/shards/sample_name.hpp>
+#include <millrace/shards/sample.hpp>
 
 #include <sstream>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Samples at the ends of shards, and what the shard behind them may do to them: nothing.
+// Samples at the ends of shards, and what the shard after them may do to them: nothing.
 
 #include <millrace/shards/group_samples.hpp>
 
@@ -16,9 +16,8 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/filter.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/flow/take.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -98,7 +97,7 @@ TEST_CASE("the samples of a whole shard come before the error of the next one") 
   }
 }
 
-TEST_CASE("a sample leaves with the end of its shard: what is behind it is not even asked for") {
+TEST_CASE("a sample leaves with the end of its shard: what is after it is not even asked for") {
   testing::virtual_loop loop;
   std::vector<source> objects = {source("one", tar_of({"a.jpg", "b.jpg"}), 512), source("none", "", 1)};
   const std::vector<std::string> got =
@@ -106,7 +105,7 @@ TEST_CASE("a sample leaves with the end of its shard: what is behind it is not e
   CHECK(got == std::vector<std::string>{"one/a:jpg@0#0", "one/b:jpg@1024#1"});
 }
 
-TEST_CASE("what came whole of a cut archive is handed on, but no sample that may lack members") {
+TEST_CASE("what came whole of a cut archive is delivered, but no sample that may lack members") {
   std::string cut = tar_of({"a.jpg", "b.jpg", "b.cls"});
   cut.resize(2048 + 512 + 2);  // inside the last member's content
   const std::vector<std::string> got = samples_of({source("cut", cut, 512)});
@@ -180,13 +179,14 @@ TEST_CASE("the error that breaks a shard off says how many members and samples o
   REQUIRE(got.size() == 5);
   CHECK(got[4] ==
         "cut at byte 4610, c.cls: the archive is cut inside a member: 2 of 5 bytes are there (after 4 members of this "
-        "shard were handed on; after 2 samples of this shard were handed on)");
+        "shard were delivered; after 2 samples of this shard were delivered)");
   // A fault of grouping, which members have nothing to do with, and a shard of which nothing came.
   CHECK_THAT(
       samples_of({source("s", tar_of({"a.jpg", "b.jpg", "b.jpg"}), 512)}).back(),
-      Catch::Matchers::EndsWith("two members with the extension \"jpg\" (after 1 sample of this shard was handed on)"));
+      Catch::Matchers::EndsWith("two members with the extension \"jpg\" (after 1 sample of this shard was delivered)"));
   CHECK_THAT(samples_of({source("good", good, 512), source("bad", std::string(600, '<'), 512)}).back(),
-             Catch::Matchers::EndsWith("wrong checksum (after 0 members of this shard were handed on)"));
+             Catch::Matchers::EndsWith("(after 0 members of this shard were delivered)") &&
+                 Catch::Matchers::Contains("not a tar archive, but XML or HTML"));
   // One that could not be opened: there is nothing to add.
   CHECK(samples_of({source("good", good, 512), source("none", "", 1)}).back() == "none: cannot be read");
 }
@@ -224,11 +224,11 @@ TEST_CASE("an error that is completed keeps its type and all that it knew") {
   CHECK(same.reason() == "broke off");
   CHECK(same.offset() == 2048u);
   CHECK(same.what() ==
-        "s3://b/x.tar at byte 2048: broke off (after 2 members of this shard were handed on; after 1 sample of this "
-        "shard was handed on)"s);
+        "s3://b/x.tar at byte 2048: broke off (after 2 members of this shard were delivered; after 1 sample of this "
+        "shard was delivered)"s);
   // An error about something else, as of a connection or of credentials, has the shard's name added.
   const io_error other = block_on(loop, error_of(broken_off(content, "https://b/x") | untar_plain() | group_samples()));
   CHECK(other.what() ==
-        "https://b/x at byte 2048: broke off (after 2 members of s3://b/x.tar were handed on; after 1 sample of "
-        "s3://b/x.tar was handed on)"s);
+        "https://b/x at byte 2048: broke off (after 2 members of s3://b/x.tar were delivered; after 1 sample of "
+        "s3://b/x.tar was delivered)"s);
 }

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -101,7 +101,7 @@ TEST_CASE("no signature and no password of a URL comes into a message about what
   check_hidden(problem(chunks_of(presigned, wrong::ranges)), "stopped serving ranges");
 }
 
-TEST_CASE("nor into one about a URL that nobody serves, or that is no name") {
+TEST_CASE("nor into one about a URL that no store serves, or that is no name") {
   const std::shared_ptr<const storage> local = stores(files());
   check_hidden(problem(shards(presigned) | fetch(local)), "no store");
   testing::virtual_loop loop;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/shards.hpp>
 
 #include <cstdint>
 #include <set>
@@ -9,7 +9,6 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/shards/shards.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/captured_stderr.hpp"

@@ -29,7 +29,7 @@ async_generator<chunk> chunk_of(std::string content) {
   co_yield give(c);
 }
 
-/// "name=content@offset " of every member, "!" behind the last one's.
+/// "name=content@offset " of every member, "!" after the last one's.
 task<std::string> told(stream<member> in) {
   std::string text;
   while (std::optional<member> m = co_await in.next()) {
@@ -81,12 +81,12 @@ std::string regular(const std::string& name, const std::string& body) {
 
 }  // namespace
 
-TEST_CASE("untar hands on regular files only: no links, folders or devices") {
+TEST_CASE("untar yields regular files only: no links, folders or devices") {
   const std::string archive = special('5', "train/") + regular("train/a.txt", "one") +
                               special('1', "train/hard.txt", "train/a.txt") + special('2', "train/soft.txt", "a.txt") +
                               regular("train/b.txt", "two") + special('3', "train/null") + special('4', "train/disk") +
                               special('6', "train/fifo") + special('2', "train/last.txt", "b.txt") + test::end_block();
-  // The last file is the last member, whatever comes behind it.
+  // The last file is the last member, whatever comes after it.
   const std::string wanted = "train/a.txt=one@512 train/b.txt=two@2560! ";
   CHECK(members(archive, untar()) == wanted);
   CHECK(members(archive, untar_plain()) == wanted);

@@ -3,7 +3,7 @@
 
 // Names of members as WebDataset's own expressions split them, evaluated by Python.
 
-#include <millrace/shards/sample_name.hpp>
+#include <millrace/shards/sample.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,8 +5,8 @@
 #include <cstddef>
 
 #include <millrace/coro/executor.hpp>
-#include <millrace/device/sample_tags.hpp>
-#include <millrace/device/stream_ref.hpp>
+#include <millrace/device/batch.hpp>
+#include <millrace/device/device.hpp>
 
 /// A runtime's stream: no object needs to know more of it.
 struct plugin_stream;

@@ -5,8 +5,8 @@
 
 g++ emits in every translation unit that includes it: a coroutine that is no template, used or not; every virtual function
 of a class, and its tables, whose first virtual function is not declared inline in the class (see MILLRACE_COROUTINE and
-MILLRACE_INLINE in base/compiler.hpp, and docs/decisions/); a function that somebody forgot to declare inline; a variable
-that is made at run time. A program of many files pays for each of them in all its files. Nothing is excepted: g++ 12 and
+MILLRACE_INLINE in base/compiler.hpp, and docs/design/compiling.md); a function that is not declared inline by mistake; a
+variable that is made at run time. A program of many files pays for each of them in all its files. Nothing is excepted: g++ 12 and
 newer must emit nothing of ours.
 """
 

@@ -4,8 +4,8 @@
 """Fails when including millrace.hpp takes the compiler too much memory: check_memory.py MB COMPILER [OPTION...]
 
 Memory stands for time, of which it is nearly proportional here, since it is the same on every machine and in every run:
-what a new header costs shows before it adds up to seconds (docs/decisions/, the stand-ins). Above some 256 MB of its own
-g++ begins to collect garbage, which takes 0.2 s; for the measurement it is told not to.
+what a new header costs shows before it adds up to seconds (docs/design/compiling.md). Above some 256 MB of its own
+g++ begins to collect garbage, which takes 0.2 s; for the measurement that is turned off.
 """
 
 import os

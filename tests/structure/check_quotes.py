@@ -6,11 +6,11 @@
     check_quotes.py ROOT           leaves with 1 when something is not
     check_quotes.py --write ROOT   first puts the programs' present text into the pages of docs/
 
-README.md quotes the examples: a quote is a block of C++ whose first line names its file. The other lines follow each
-other in that file, at one indentation, and every example is quoted. The first block of the README is a program of its
-own (examples/CMakeLists.txt builds it).
+The one block of C++ in README.md is a program of its own (examples/CMakeLists.txt builds it). docs/guide/examples.md
+quotes the examples: a quote is a block of C++ whose first line names its file. The other lines follow each other in that
+file, at one indentation, and every example is quoted.
 
-The pages of docs/ quote regions of programs that the tests build and run (docs/guide/code): before a block of C++ stands
+The other pages of docs/ quote regions of programs that the tests build and run (docs/guide/code): before a block of C++ stands
 
     <!-- code/stages.cpp: warn -->
 
@@ -26,11 +26,11 @@ import textwrap
 QUOTE = re.compile(r"^(?:<!-- (\S+\.\w+): (\S+) -->\n)?```cpp\n(.*?)^```$", re.M | re.S)
 
 
-def findings(readme, files):
-    """What is wrong with the quotes of the README; `files` maps the names of the examples to their texts."""
+def findings(page, files):
+    """What is wrong with the quotes of the page of examples; `files` maps their names to their texts."""
     wrong = []
     quoted = set()
-    for block in re.findall(r"^```cpp\n(.*?)^```$", readme, re.M | re.S)[1:]:
+    for block in re.findall(r"^```cpp\n(.*?)^```$", page, re.M | re.S):
         named = re.match(r"// (examples/\S+)\n", block)
         if named is None or named.group(1) not in files:
             wrong.append(f"names no example in its first line: {block.splitlines()[0]}")
@@ -89,32 +89,60 @@ def rewritten(page, regions):
     return QUOTE.sub(now, page)
 
 
+def has_member(root, owner, member):
+    """Whether a header declares both, as far as a glance can tell, or a body defines OWNER::MEMBER."""
+    for path in sorted((root / "include/millrace").rglob("*.[hi]pp")):
+        text = path.read_text(encoding="utf-8")
+        if re.search(rf"\b{owner}(<\w*>)?::~?{member}\b", text):
+            return True
+        declared = re.search(rf"\b(class|struct|namespace|enum)\s+(class\s+)?([\w:]+::)?{owner}\b", text)
+        if declared and re.search(rf"\b{member}\b", text):
+            return True
+    return owner in ("std", "mill")  # not the library's, and an alias of it
+
+
+def prose_of(page):
+    return re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
+
+
+def link_findings(page, folder):
+    """Links of a page in `folder` that lead nowhere."""
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose_of(page))
+    return [f"a link to what is not there: {t}" for t in targets if "://" not in t and not (folder / t).exists()]
+
+
 def name_findings(page, folder, root, words):
-    """Links and names of a page in `folder` that lead nowhere."""
-    wrong = []
-    prose = re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
-        if "://" not in target and not (folder / target).exists():
-            wrong.append(f"a link to what is not there: {target}")
-    for name in re.findall(r"`([^`\n]+)`", prose):
+    """Links and names of a page in `folder` that lead nowhere; in changes.md old names are wanted."""
+    wrong = link_findings(page, folder)
+    prose = prose_of(page)
+    for name in re.findall(r"`([^`\n]+)`", "" if page.startswith("# Renamed and removed\n") else prose):
         if re.fullmatch(r"(millrace/)?\w+(/\w+)*\.hpp", name):
             if not (root / "include/millrace" / re.sub("^millrace/", "", name)).exists() and not (root / name).exists():
                 wrong.append(f"a header that is not there: {name}")
         elif re.fullmatch(r"\w+(::\w+)*(<>)?(\(\))?", name):
             wrong += [f"a name that nothing has: {name}" for w in re.findall(r"\w+", name) if w not in words]
+            owned = re.fullmatch(r"(\w+)::(\w+)(\(\))?", name)
+            if owned and not has_member(root, owned.group(1), owned.group(2)):
+                wrong.append(f"a member that its class does not have: {name}")
     return wrong
+
+
+def head_findings(page):
+    """A page of docs/design names the headers that it explains, in the paragraph after its title."""
+    if re.match(r"# .+\n\nExplains [^\n]*`[\w/]+\.hpp`", page) is None:
+        return ["its first paragraph names no header: Explains `room/topic.hpp`"]
+    return []
 
 
 def check_itself():
     files = {"examples/a.cpp": "void f() {\n  one();\n  two();\n}\n", "examples/common/b.hpp": "int b;\n"}
-    program = "```cpp\nint main() {}\n```\n"
 
     def quote(name, lines):
         return f"```cpp\n// {name}\n{lines}\n```\n"
 
-    good = program + quote("examples/a.cpp", "one();\ntwo();")
+    good = quote("examples/a.cpp", "one();\ntwo();")
     assert findings(good, files) == []
-    assert findings(program, files) == ["not quoted: examples/a.cpp"]
+    assert findings("", files) == ["not quoted: examples/a.cpp"]
     assert findings(good + quote("examples/a.cpp", "two();\none();"), files) == ["not in examples/a.cpp: two();"]
     assert findings(good + quote("examples/b.cpp", "int b;"), files) != []
     assert findings(good + "```cpp\none();\n```\n", files) == ["names no example in its first line: one();"]
@@ -130,10 +158,13 @@ def check_itself():
     assert len(page_findings("```cpp\ng();\n```\n", regions, set())) == 1
     here = pathlib.Path(__file__)
     root = here.parents[2]
-    known = f"[x]({here.name}) [y](https://x.y/z) [z](#there) `version.hpp` `a::b()` `a | b`\n"
-    assert name_findings(known, here.parent, root, {"a", "b"}) == []
-    for unknown in ("[x](gone.py)", "`gone/gone.hpp`", "`a::gone()`"):
-        assert len(name_findings(unknown, here.parent, root, {"a", "b"})) == 1, unknown
+    known = f"[x]({here.name}) [y](https://x.y/z) [z](#there) `version.hpp` `shard::url` `a | b`\n"
+    assert name_findings(known, here.parent, root, {"shard", "url"}) == []
+    words = {"shard", "url", "executor", "read_indexes"}
+    for unknown in ("[x](gone.py)", "`gone/gone.hpp`", "`gone()`", "`executor::read_indexes()`"):
+        assert len(name_findings(unknown, here.parent, root, words)) == 1, unknown
+    assert head_findings("# Loop\n\nExplains `loop/event_loop.hpp`.\n") == []
+    assert len(head_findings("# Loop\n\nA loop is one thread.\n")) == 1
 
 
 def main():
@@ -141,14 +172,20 @@ def main():
     root = pathlib.Path(sys.argv[-1])
     names = sorted(p for p in (root / "examples").rglob("*") if p.suffix in (".cpp", ".hpp"))
     files = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in names}
-    wrong = [("README.md", what) for what in findings((root / "README.md").read_text(encoding="utf-8"), files)]
+    wrong = []
+    if (root / "README.md").read_text(encoding="utf-8").count("```cpp\n") != 1:
+        wrong.append(("README.md", "its one block of C++ is the program that is built"))
 
     code = {p: p.read_text(encoding="utf-8") for p in sorted((root / "docs/guide/code").glob("*.c*"))}
-    tree = [p for top in ("include", "tests", "examples", "docs/guide/code") for p in sorted((root / top).rglob("*"))
-            if p.suffix in (".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake")]
+    tree = [p for top in ("include", "tests", "examples", "bench", "cmake", "docs/guide/code")
+            for p in sorted((root / top).rglob("*")) if p.suffix in (".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake")]
+    tree.append(root / "CMakeLists.txt")
     words = set(re.findall(r"\w+", "\n".join(p.read_text(encoding="utf-8") for p in tree)))
     unquoted = {(p, region) for p in code for region in regions_of(code[p])}
-    for page in sorted((root / "docs").glob("*.md")) + sorted((root / "docs/guide").glob("*.md")):
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "bench/README.md"):
+        page = root / name
+        wrong += [(name, what) for what in link_findings(page.read_text(encoding="utf-8"), page.parent)]
+    for page in [p for folder in ("docs", "docs/design", "docs/guide") for p in sorted((root / folder).glob("*.md"))]:
         shown = page.relative_to(root).as_posix()
         text = page.read_text(encoding="utf-8")
         if shown == "docs/reference.md":
@@ -161,8 +198,13 @@ def main():
             text = rewritten(text, by_name)
             page.write_text(text, encoding="utf-8")
         quoted = set()
-        wrong += [(shown, what) for what in page_findings(text, by_name, quoted)]
+        if shown == "docs/guide/examples.md":
+            wrong += [(shown, what) for what in findings(text, files)]
+        else:
+            wrong += [(shown, what) for what in page_findings(text, by_name, quoted)]
         wrong += [(shown, what) for what in name_findings(text, page.parent, root, words)]
+        if page.parent.name == "design" and page.name != "README.md":
+            wrong += [(shown, what) for what in head_findings(text)]
         unquoted -= {(root / "docs/guide/code" / file.split("/")[-1], region) for file, region in quoted}
     wrong += [(p.relative_to(root).as_posix(), f"a region that no page quotes: {r}") for p, r in sorted(unquoted)]
     for name, what in wrong:

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/device/host_batch.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/batch.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/shards/sample.hpp>

@@ -55,7 +55,7 @@ class captured_stderr {
       char buffer[4096];
       for (;;) {
         const ssize_t n = ::read(read_end_, buffer, sizeof buffer);
-        if (n <= 0) return;  // a terminal that nobody writes to any more reads as an error
+        if (n <= 0) return;  // a terminal whose writers have closed it reads as an error
         text_.append(buffer, static_cast<std::size_t>(n));
       }
     });

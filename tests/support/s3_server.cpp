@@ -4,5 +4,5 @@
 #include <millrace/testing/s3_server/server.hpp>
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-template class millrace::s3_server::basic_server<>;
+template millrace::task<void> millrace::s3_server::server::serve<>();
 #endif

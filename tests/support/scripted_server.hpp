@@ -10,10 +10,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace millrace::test {
@@ -26,23 +28,36 @@ struct scripted_answer {
 };
 
 /// A server on a free loopback port that answers request n (over all connections, in order of arrival) with answer n,
-/// and repeats the last one. It understands nothing: it reads to the empty line that ends a head and sends what it was
-/// told. One connection at a time is served; a stalled one is held open until the server ends.
+/// and repeats the last one. It understands nothing: it reads to the empty line that ends a head and sends its script.
+/// One connection at a time is served; a stalled one is held open until the server ends.
 class scripted_server {
  public:
-  explicit scripted_server(std::vector<scripted_answer> answers) : answers_(std::move(answers)) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
+  explicit scripted_server(std::vector<scripted_answer> answers) : scripted_server(std::move(answers), AF_INET) {}
+  /// `family` AF_INET6: at ::1.
+  scripted_server(std::vector<scripted_answer> answers, int family) : answers_(std::move(answers)) {
+    listener_ = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in6 address{};
+    auto& four = reinterpret_cast<sockaddr_in&>(address);
+    if (family == AF_INET) {
+      four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    } else {
+      address.sin6_addr = in6addr_loopback;
+    }
+    address.sin6_family = static_cast<sa_family_t>(family);
+    socklen_t size = family == AF_INET ? sizeof four : sizeof address;
     if (listener_ < 0 || ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
         ::listen(listener_, 64) != 0 || ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
       throw std::runtime_error("no loopback socket");
     }
-    port_ = ntohs(address.sin_port);
+    port_ = ntohs(address.sin6_port);  // at the same place in both
     if (::pipe(stop_) != 0) throw std::runtime_error("no pipe");
     thread_ = std::thread([this] { serve(); });
+  }
+  /// Each answer is what `answer` makes of the head of its request; it is called on the server's thread.
+  explicit scripted_server(std::function<scripted_answer(const std::string&)> answer)
+      : scripted_server(std::vector<scripted_answer>()) {
+    std::lock_guard lock(mutex_);
+    answer_ = std::move(answer);
   }
   ~scripted_server() {
     static_cast<void>(!::write(stop_[1], "x", 1));
@@ -56,6 +71,7 @@ class scripted_server {
   std::string url(const std::string& path = "/object") const {
     return "http://127.0.0.1:" + std::to_string(port_) + path;
   }
+  std::uint16_t port() const { return port_; }
   int connections() const { return connections_; }
   /// The heads of the requests so far.
   std::vector<std::string> requests() const {
@@ -98,7 +114,7 @@ class scripted_server {
       {
         std::lock_guard lock(mutex_);
         requests_.push_back(in.substr(0, end));
-        a = answers_[std::min(requests_.size(), answers_.size()) - 1];
+        a = answer_ ? answer_(requests_.back()) : answers_[std::min(requests_.size(), answers_.size()) - 1];
       }
       in.erase(0, end);
       ::send(fd, a.text.data(), a.text.size(), MSG_NOSIGNAL);
@@ -121,6 +137,7 @@ class scripted_server {
   }
 
   std::vector<scripted_answer> answers_;
+  std::function<scripted_answer(const std::string&)> answer_;
   int listener_ = -1;
   int stop_[2] = {-1, -1};
   std::uint16_t port_ = 0;

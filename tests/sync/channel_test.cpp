@@ -71,7 +71,7 @@ class waiters {
   void start(Make make) {
     for (int i = 0; i < 5; ++i) {
       stage_record& own = stages_.emplace_back("waiter", nullptr, nullptr, nullptr);
-      running_.push_back(spawned<void>(loop_, make(i), &own));
+      running_.push_back(spawned<void>({loop_, &own}, make(i)));
     }
     woken();
   }
@@ -204,7 +204,7 @@ TEST_CASE("an item wakes one receiver, and a place one sender") {
   CHECK(senders.woken() == 2);
 }
 
-TEST_CASE("nobody overtakes a receiver or a sender that waits") {
+TEST_CASE("a receiver or a sender that waits is not overtaken") {
   testing::virtual_loop loop;
   channel<int> c(1);
   {
@@ -232,7 +232,7 @@ TEST_CASE("nobody overtakes a receiver or a sender that waits") {
   CHECK(c.try_receive() == std::optional<int>(2));
 }
 
-TEST_CASE("who is behind two that were woken takes the item or the place that is left") {
+TEST_CASE("the waiter after two that were woken takes the item or the room that is left") {
   testing::virtual_loop loop;
   channel<int> c(2);
   spawned<std::string> first(loop, receive_one(c));
@@ -336,7 +336,7 @@ TEST_CASE("what was kept for a waiter whose item cannot be moved is the next one
   CHECK(c.try_send(heavy(9, throws)));
 }
 
-TEST_CASE("nobody waits in vain, whatever is dropped") {
+TEST_CASE("no waiter is forgotten, whatever is dropped") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     testing::virtual_loop loop(seed);
     INFO(loop.seed_text());

@@ -21,7 +21,7 @@ task<void> wait_for(event& e, std::string& log, char name) {
 
 }  // namespace
 
-TEST_CASE("an event that is set holds nobody up") {
+TEST_CASE("an event that is set does not wait") {
   testing::virtual_loop loop;
   event e;
   CHECK_FALSE(e.is_set());
@@ -33,7 +33,7 @@ TEST_CASE("an event that is set holds nobody up") {
   CHECK(log == "ab");
 }
 
-TEST_CASE("setting wakes everybody, in order, also when the event is reset before they run") {
+TEST_CASE("setting wakes all waiters, in order, also when the event is reset before they run") {
   testing::virtual_loop loop;
   event e;
   std::string log;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/sync/notifier.hpp>
+#include <millrace/sync/event.hpp>
 
 #include "tests/support/catch.hpp"
 

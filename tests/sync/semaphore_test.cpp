@@ -101,7 +101,7 @@ TEST_CASE("an oversized request passes alone") {
   CHECK(s.try_acquire(1));
 }
 
-TEST_CASE("dropped waiters give their place to those behind them") {
+TEST_CASE("dropped waiters give their place to those after them") {
   testing::virtual_loop loop;
   semaphore s(4);
   std::string log;
@@ -137,7 +137,7 @@ TEST_CASE("permits in dropped frames go back") {
   CHECK(log == "abB");
 }
 
-TEST_CASE("a semaphore never lends more than it has, and everybody who stays is served, in order") {
+TEST_CASE("a semaphore never lends more than it has, and all that stay are served, in order") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     testing::virtual_loop loop(seed);
     INFO(loop.seed_text());

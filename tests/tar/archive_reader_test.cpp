@@ -89,7 +89,7 @@ TEST_CASE("zip members with a flipped bit in their bodies are errors") {
   for (const char* options : {"compression=store", "compression=deflate"}) {
     CAPTURE(options);
     const std::string text = test::pack("zip", {{"a.txt", std::string(100, 'a') + "0123456789abcdefghij"}}, options);
-    // Behind the local header, the name and the extra fields (APPNOTE.TXT, 4.3.7): libarchive's versions differ there.
+    // After the local header, the name and the extra fields (APPNOTE.TXT, 4.3.7): libarchive's versions differ there.
     const auto short_at = [&](std::size_t at) {
       return static_cast<unsigned char>(text[at]) + 256u * static_cast<unsigned char>(text[at + 1]);
     };
@@ -186,7 +186,7 @@ TEST_CASE("zip and cpio members respect the limits") {
         "the object unpacks to more than max_ratio times its size");
 }
 
-TEST_CASE("cpio links are told from files") {
+TEST_CASE("cpio links are distinguished from files") {
   const std::string text = test::pack("newc", {{"link", "target", AE_IFLNK}, {"file", "body"}});
   const outcome got = read_any(text);
   REQUIRE(got.members.size() == 2);
@@ -232,12 +232,13 @@ TEST_CASE("archive_reader says what it cannot read") {
   const outcome xml = read_any("<?xml version=\"1.0\"?><Error><Code>SlowDown</Code></Error>");
   CHECK(xml.error.find("not an archive of a known kind, but XML or HTML") == 0);
   CHECK(xml.error_offset == 0u);
-  CHECK(read_any(std::string(2000, 'x')).error.find("not an archive of a known kind: it begins with \"xxx") == 0);
+  const outcome text = read_any(std::string(2000, 'x'));
+  CHECK(text.error.find("not an archive of a known kind, but text: it begins with \"xxx") == 0);
   CHECK(read_any("7z\xbc\xaf\x27\x1c" + std::string(600, '\0')).error.find("7z archives are not supported") == 0);
   CHECK(read_any("\x1f\x8b").error.find("the gzip data is broken or cut") == 0);
 }
 
-TEST_CASE("archive formats are told by their first bytes") {
+TEST_CASE("archive formats are detected from their first bytes") {
   using tar::detect;
   using tar::format;
   CHECK(detect("") == format::unknown);

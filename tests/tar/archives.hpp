@@ -140,7 +140,7 @@ inline std::string octal_size(std::uint64_t size) {
   return std::string(digits, 12);
 }
 
-/// A body with the zeros behind it.
+/// A body with the zeros after it.
 inline std::string padded(std::string body) {
   body.append((512 - body.size() % 512) % 512, '\0');
   return body;

@@ -64,7 +64,7 @@ bool is_prefix(const std::vector<test::member>& some, const std::vector<test::me
 
 }  // namespace
 
-TEST_CASE("compressed tars give what the plain tar gives, however they are cut") {
+TEST_CASE("compressed tars give what the plain tar gives, however they are cut", "[slow]") {
   const std::string plain = sample_tar(60, 20000);
   const outcome wanted = test::read_tar(plain);
   REQUIRE(wanted.members.size() == 60);
@@ -126,7 +126,7 @@ TEST_CASE("compressed tars may be followed by zeros and by nothing else") {
   for (const std::string& filter : filters()) {
     const std::string packed = compress(filter, plain);
     for (const std::string& rest :
-         {std::string("x"), std::string("garbage behind the end"), packed.substr(0, 5), std::string(600, '\0') + "x"}) {
+         {std::string("x"), std::string("garbage after the end"), packed.substr(0, 5), std::string(600, '\0') + "x"}) {
       CAPTURE(filter, rest);
       for (const test::split& how : {test::split{0, 0}, test::split{1, 0}, test::split{packed.size(), 0}}) {
         const outcome got = read_any(packed + rest, {}, how);
@@ -142,7 +142,7 @@ TEST_CASE("compressed tars may be followed by zeros and by nothing else") {
   }
 }
 
-TEST_CASE("several streams, one behind the other, are one: verified, and an error where one is cut or damaged") {
+TEST_CASE("several streams, one after the other, are one: verified, and an error where one is cut or damaged") {
   const std::string plain = sample_tar(3, 600);
   const outcome wanted = test::read_tar(plain);
   rng random(8);
@@ -202,9 +202,10 @@ TEST_CASE("zstd frames that are skipped give nothing, and are errors where they 
 }
 
 TEST_CASE("compressed things that are no tar are errors") {
-  CHECK(read_any(compress("gzip", "just text")).error == "the archive is cut inside a header");
+  CHECK(read_any(compress("gzip", "just text")).error ==
+        "the archive is cut inside a header, or no tar, but text: it begins with \"just text\"");
   CHECK(read_any(compress("zstd", std::string(600, 'x'))).error ==
-        "not a tar archive: the first header has a wrong checksum");
+        "not a tar archive, but text: it begins with \"xxxxxxxxxxxxxxxxxxxxxxxx\"");
   CHECK(read_any(compress("gzip", "")).error == "the object is empty, not an archive");
   CHECK(read_any(compress("xz", ""), {.members = {.allow_empty = true}}).error.empty());
   CHECK(read_any(compress("gzip", compress("gzip", sample_tar(3, 600)))).error ==

@@ -42,7 +42,7 @@ const std::map<std::string, difference>& differences() {
       {"cpython/testtar.tar", {difference::sparse, no_sparse}},
       {"go/pax-path-hdr.tar", {difference::refused, "an extended header without a member is a cut archive"}},
       {"go/writer-big.tar",
-       {difference::refused, "a member is handed on whole or not at all: 16 GiB are over the cap"}},
+       {difference::refused, "a member is delivered whole or not at all: 16 GiB are over the cap"}},
       {"go/writer-big-long.tar", {difference::refused, "as writer-big.tar"}},
       {"go/pax-bad-mtime-file.tar", {difference::accepted, "times are not read"}},
   };
@@ -193,7 +193,7 @@ TEST_CASE("tar reader refuses the pax records that CPython refuses") {
   CHECK(records == 10);
 }
 
-TEST_CASE("tar reader reads WebDataset's own shards") {
+TEST_CASE("tar reader reads WebDataset's own shards", "[slow]") {
   const std::string folder = test::test_data_folder();
   if (folder.empty()) MILLRACE_SKIP("no test data folder");
   for (const auto& row : test::read_table(folder + "/tar/webdataset/EXPECTED.tsv")) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <millrace/tar/detail/header.hpp>
+#include <millrace/tar/format.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/tar/detail/pax.hpp>
+#include <millrace/tar/reader.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"
@@ -40,7 +40,7 @@ std::string number_by_rules(const std::string& field) {
   std::size_t i = std::min(field.find_first_not_of(' '), field.size());
   if (i < field.size() && field[i] == '\0') {
     const bool empty = field.find_first_not_of(std::string_view(" \0", 2)) == std::string::npos;
-    return empty ? "0" : "has something behind a NUL and no number before it";
+    return empty ? "0" : "has something after a NUL and no number before it";
   }
   for (; i < field.size() && field[i] >= '0' && field[i] <= '7'; ++i) {
     value = value * 8 + static_cast<std::uint64_t>(field[i] - '0');
@@ -206,7 +206,7 @@ TEST_CASE("tar names end at their first NUL, whatever the name before was") {
       block.replace(length + 1, 99 - length, 99 - length, '\xff');  // an old writer's buffer
       CHECK(name_in(block, std::string(length, 'b')) == name);
     }
-    // Bytes in place of a prefix that are none: neither POSIX nor GNU.
+    // Bytes in place of a prefix that are not one: neither POSIX nor GNU.
     block[345] = 'p';
     CHECK(name_in(block, "before") == name);
   }

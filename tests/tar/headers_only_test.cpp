@@ -78,7 +78,7 @@ TEST_CASE("an archive's headers tell its members without their bodies") {
   for (const std::size_t n : {1512u, 1513u, 1511u, 600u, 512u, 300u, 0u}) check_same(cut.substr(0, n));
 }
 
-TEST_CASE("broken archives are refused by their headers as they are by all their bytes") {
+TEST_CASE("broken archives are refused by their headers as they are by all their bytes", "[slow]") {
   rng random(5);
   const std::string text = test::raw_member({.name = "a"}, std::string(700, 'a')) +
                            test::raw_member({.type = 'L'}, std::string(120, 'l') + '\0') + test::raw_member({}, "x") +

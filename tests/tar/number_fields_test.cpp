@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Numbers of headers, written in every way that occurs and in many that do not, as four readers read them: what we read
-// as a number nobody reads as another one. A reader that takes a length for another one than its neighbour finds
-// members where that one sees a body.
+// as a number that no other tool reads differently. A reader that takes a length for another one than its neighbour
+// finds members where that one sees a body.
 
-#include <millrace/tar/detail/header.hpp>
+#include <millrace/tar/format.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -115,13 +115,13 @@ std::vector<std::string> odd_sizes() {
                                   field("\0"s),
                                   "16\0        "s,
                                   "16 \0garbage!"s,
-                                  "16\0garbage!!"s,  // no digits; a rest behind a NUL
+                                  "16\0garbage!!"s,  // no digits; something after a NUL
                                   "\00000000000016"s,
                                   "\0\0\0\0\0\0\0\0\0\00016"s,
                                   "\0\0\0\0\0\0     16"s,
                                   "  \0\0\0\0\0\0\0\00016"s,
                                   "     \0    16"s,
-                                  "16         7"s,  // digits behind NULs and blanks
+                                  "16         7"s,  // digits after NULs and blanks
                                   field("18"),
                                   field("8"),
                                   field("16x"),
@@ -234,7 +234,7 @@ std::string shown(const std::string& header) {
   return text;
 }
 
-/// Checks that whoever reads a length reads ours. How many of the headers we read.
+/// Checks that tools that read a length read ours. How many of the headers we read.
 int compare(const std::vector<std::string>& headers, const std::vector<reading>& theirs) {
   REQUIRE(theirs.size() == headers.size());
   int read = 0;
@@ -273,13 +273,13 @@ TEST_CASE("numbers of headers: what writers have written is read by libarchive a
   }
 }
 
-TEST_CASE("numbers of headers: digits behind a NUL are refused with the header's offset") {
+TEST_CASE("numbers of headers: digits after a NUL are refused with the header's offset") {
   test::header_block h;
   h.size = "\0\0\0\0\0\0\0\0\0\00016"s;
   const std::string first = test::raw_member({}, "x");
   const test::outcome got = test::read_tar(first + h.text() + test::padded("fourteen bytes") + test::end_block());
   CHECK(got.members.size() == 1);
-  CHECK(got.error == "a header's size field has something behind a NUL and no number before it");
+  CHECK(got.error == "a header's size field has something after a NUL and no number before it");
   CHECK(got.error_offset == first.size());
 }
 
@@ -290,7 +290,7 @@ TEST_CASE("numbers of headers: libarchive reads no length as another than ours")
   CHECK(compare(headers, theirs) > 90);
 }
 
-TEST_CASE("numbers of headers: GNU tar reads no length as another than ours") {
+TEST_CASE("numbers of headers: GNU tar reads no length as another than ours", "[slow]") {
   if (!test::shell("tar --version | grep -q 'GNU tar'")) MILLRACE_SKIP("no GNU tar");
   const std::vector<std::string> headers = all_headers();
   const test::temporary_folder folder;

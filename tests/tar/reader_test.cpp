@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <millrace/memory/writable_bytes.hpp>
+#include <millrace/memory/bytes.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"
@@ -159,7 +159,7 @@ TEST_CASE("tar sizes are octal in many shapes, or binary") {
   CHECK(bad(std::string("\x80\0\0\0", 4) + std::string(8, '\xff')) == "a header's size field is beyond 2^63 @0");
   CHECK(bad("0000000009\0\0") == "a header's size field is not an octal number @0");
   CHECK(bad(std::string("\0\0\0\0\0\0\0\0\00010\0", 12)) ==
-        "a header's size field has something behind a NUL and no number before it @0");
+        "a header's size field has something after a NUL and no number before it @0");
   CHECK(bad("12 34       ") == "a header's size field is not an octal number @0");
   CHECK(bad("-0000000010\0") == "a header's size field is not an octal number @0");
   CHECK(bad(std::string("\x80\0\0\0\x7f", 5) + std::string(7, '\xff')) == "the member reaches beyond byte 2^63 @0");
@@ -234,7 +234,6 @@ TEST_CASE("tar long names come from GNU and pax headers") {
         "file");
   CHECK(only_member(pax_header(pax_record("path", "one"), 'X') + raw_member({}, "x")).name == "one");
   CHECK(only_member(pax_header(pax_record("path", "all"), 'g') + raw_member({}, "x")).name == "file");
-  CHECK(only_member(header_block{.name = ""}.text()).name.empty());
   // One member's extended headers do not reach the next one.
   const outcome two =
       test::read_tar(l1 + raw_member({}, "x") + x1 + raw_member({}, "y") + raw_member({}, "z") + end_block());
@@ -282,7 +281,7 @@ TEST_CASE("tar pax records follow their grammar") {
   CHECK(only_member(pax_header("") + raw_member({}, "x")).name == "file");
 }
 
-TEST_CASE("tar extended headers need a member behind them") {
+TEST_CASE("tar extended headers need a member after them") {
   const std::string x = pax_header(pax_record("path", "p"));
   CHECK(error_of(x) == "the archive ends between an extended header and its member @1024");
   const outcome cut = test::read_tar(x);

@@ -62,14 +62,14 @@ TEST_CASE("tar reader ends where Go's reader ends on cut archives") {
     }
     if ((row[0] == "pax-path-hdr.tar" && row[1] == "all") ||
         (row[0] == "sparse-formats.tar" && (row[1] == "9200" || row[1] == "9216"))) {
-      // Go ends quietly when an extended header has no member behind it; that is a cut archive.
+      // Go ends quietly when an extended header has no member after it; that is a cut archive.
       CHECK(row[3] == "end");
       CHECK(result_of(got, text.size()) == "truncated");
       ++differing;
       continue;
     }
     CHECK(result_of(got, text.size()) == row[3]);
-    // The table counts headers; this reader hands on whole members only.
+    // The table counts headers; this reader yields whole members only.
     const std::size_t headers = std::stoul(row[2]);
     if (row[3] == "truncated") {
       CHECK(got.members.size() + 1 >= headers);

@@ -14,10 +14,10 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/file.hpp>
-#include <millrace/io/stream_socket.hpp>
+#include <millrace/testing/s3_server/stream_socket.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/sync/event.hpp>
-#include <millrace/testing/deadlock.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -34,16 +34,16 @@ class connected {
   connected() {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    here = mill::stream_socket(ends[0]);
-    there = mill::stream_socket(ends[1]);
+    here = mill::s3_server::stream_socket(ends[0]);
+    there = mill::s3_server::stream_socket(ends[1]);
   }
-  mill::stream_socket here;
-  mill::stream_socket there;
+  mill::s3_server::stream_socket here;
+  mill::s3_server::stream_socket there;
 };
 
 mill::task<void> sleep_long(mill::duration d) { co_await mill::sleep_for(d); }
 
-mill::task<std::string> read_all(mill::stream_socket& s) {
+mill::task<std::string> read_all(mill::s3_server::stream_socket& s) {
   std::string text;
   char memory[1000];
   for (;;) {
@@ -53,14 +53,14 @@ mill::task<std::string> read_all(mill::stream_socket& s) {
   }
 }
 
-mill::task<void> write_after(mill::stream_socket& s, mill::duration pause, const std::string& text) {
+mill::task<void> write_after(mill::s3_server::stream_socket& s, mill::duration pause, const std::string& text) {
   co_await mill::sleep_for(pause);
   const std::string_view pieces[] = {text};
   co_await s.write_all(pieces);
   s.shutdown_write();
 }
 
-TEST_CASE("time that nobody uses is jumped over") {
+TEST_CASE("unused time is skipped") {
   jumping_loop loop;
   CHECK(loop.elapsed() == 0s);
   mill::block_on(loop, sleep_long(30s));
@@ -166,7 +166,7 @@ TEST_CASE("a seed decides the order of what is ready") {
   CHECK(order_of(1u) != order_of(2u));
 }
 
-/// An operation announced to `ex` that ends when somebody sends it.
+/// An operation announced to `ex` that ends when it is sent.
 class announced final : public mill::remote_node {
  public:
   explicit announced(mill::executor& ex) : executor_(ex) { ex.operation_started(); }

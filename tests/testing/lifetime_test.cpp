@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/testing/lifetime.hpp>
+#include <millrace/testing/census.hpp>
 
 #include <new>
 #include <utility>

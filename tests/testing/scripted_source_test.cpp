@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Whoever sees a test fail finds the seed with which it fails again.
+// A failing test prints the seed with which it fails again.
 
 #include <millrace/testing/jumping_loop.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <stdexcept>
@@ -56,13 +55,13 @@ std::string said(Use&& use) {
 
 TEST_CASE("a deadlock names the seed of a shuffled loop, and none where there is none") {
   virtual_loop shuffled(42);
-  CHECK_THAT(reproach(shuffled), Contains("somebody still waits") && Contains("MILLRACE_SEED=42"));
+  CHECK_THAT(reproach(shuffled), Contains("a coroutine still waits") && Contains("MILLRACE_SEED=42"));
   virtual_loop plain;
-  CHECK_THAT(reproach(plain), Contains("somebody still waits") && !Contains("MILLRACE_SEED"));
+  CHECK_THAT(reproach(plain), Contains("a coroutine still waits") && !Contains("MILLRACE_SEED"));
   jumping_loop jumping(18446744073709551615u);
-  CHECK_THAT(reproach(jumping), Contains("somebody still waits") && Contains("MILLRACE_SEED=18446744073709551615"));
+  CHECK_THAT(reproach(jumping), Contains("a coroutine still waits") && Contains("MILLRACE_SEED=18446744073709551615"));
   jumping_loop orderly;
-  CHECK_THAT(reproach(orderly), Contains("somebody still waits") && !Contains("MILLRACE_SEED"));
+  CHECK_THAT(reproach(orderly), Contains("a coroutine still waits") && !Contains("MILLRACE_SEED"));
 }
 
 TEST_CASE("a test that an exception ends says the seed of its loop, once") {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/s3/sign/amz_date.hpp>
+#include <millrace/s3/sign/signer.hpp>
 #include <millrace/text/dates.hpp>
 
 #include <time.h>
@@ -69,6 +69,39 @@ TEST_CASE("ISO dates of listings and credentials", "[s3][date]") {
   CHECK(millrace::text::parse_iso8601("2013-01-10T21:45:09Z") == 1357854309);
   CHECK(millrace::text::parse_iso8601("2013-01-10T22:45:09+01:00") == 1357854309);
   CHECK(millrace::text::parse_iso8601("2013-01-10T16:15:09-0530") == 1357854309);
+  // What dateutil makes of them, which botocore reads expirations with: each is the same moment. "UTC" stands in SSO
+  // caches that older AWS CLIs have written.
+  for (const char* text : {"2013-01-10T21:45:09UTC",
+                           "2013-01-10T21:45:09utc",
+                           "2013-01-10T21:45:09 UTC",
+                           "2013-01-10T21:45:09GMT",
+                           "2013-01-10T21:45:09.123456UTC",
+                           "2013-01-10 21:45:09 UTC",
+                           "2013-01-10T21:45:09+00:00",
+                           "2013-01-10T21:45:09+0000",
+                           "2013-01-10T21:45:09-00:00",
+                           "2013-01-10T21:45:09+00",
+                           "2013-01-10t21:45:09z",
+                           "2013-01-10T21:45:09.1Z",
+                           "2013-01-10T21:45:09.123456789+00:00",
+                           "2013-01-10T21:45:09,5Z",
+                           "2013-01-10T21:45:09 +00:00",
+                           " 2013-01-10T21:45:09Z\n",
+                           "2013-01-10T22:45:09+01",
+                           "20130110T214509Z",
+                           "20130110T214509UTC",
+                           "20130110T214509.5+0000"}) {
+    INFO(text);
+    CHECK(millrace::text::parse_iso8601(text) == 1357854309);
+  }
+  // Without a zone botocore fails, too (it compares with a time that has one).
+  for (const char* text :
+       {"2013-01-10T21:45:09UTCx", "2013-01-10T21:45:09UT", "2013-01-10T21:45:09+", "20130110 214509Z",
+        "2013-0110T21:45:09Z", "20130110T21:45:09Z", "2013-01-10T21:45:09+00:", "20130110T214509",
+        "2013-01-10T21:45:09+001", "2013-01-10T21:45:09EST", "2013-01-10T21:45:09,Z"}) {
+    INFO(text);
+    CHECK_FALSE(millrace::text::parse_iso8601(text).has_value());
+  }
   for (const char* text : {"", "2013", "2013-01-10", "2013-01-10T21:45:09", "2013-13-10T21:45:09Z", "2013-01-10T21:45Z",
                            "2013-01-10T21:45:09.Z", "2013-01-10T21:45:09+1", "2013-01-10T21:45:09+99:00",
                            "2013-01-10T21:45:09Zx", "1369353600", "-013-01-10T21:45:09Z"}) {

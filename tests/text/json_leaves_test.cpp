@@ -91,7 +91,7 @@ TEST_CASE("what is no intact JSON document is refused, as by a large parser", "[
   };
   CHECK(json_leaves::parse(nested(16)));
   CHECK_FALSE(json_leaves::parse(nested(100000)));
-  // Cut anywhere it is none.
+  // Cut anywhere it is not valid.
   const std::string whole = "{\"a\":{\"b\":\"\\u0041\",\"c\":[1,2.5,true]}}";
   REQUIRE(json_leaves::parse(whole));
   for (std::size_t n = 0; n < whole.size(); ++n) CHECK_FALSE(json_leaves::parse(whole.substr(0, n)));

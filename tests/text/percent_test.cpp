@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/text/percent.hpp>
+#include <millrace/text/text.hpp>
 
 #include <string>
 

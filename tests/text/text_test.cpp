@@ -1,9 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/text/ascii.hpp>
-#include <millrace/text/hex.hpp>
-#include <millrace/text/numbers.hpp>
-#include <millrace/text/utf8.hpp>
+#include <millrace/text/text.hpp>
 
 #include <cstdint>
 #include <optional>

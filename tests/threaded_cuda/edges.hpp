@@ -20,7 +20,7 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 /// works unseen, and shows the orders that CUDA promises one by one. Without the sanitizer all this is nothing.
 namespace millrace::threaded_cuda {
 
-/// An order between two threads: what came before publish() happens before what comes behind learn().
+/// An order between two threads: what came before publish() happens before what comes after learn().
 class edge {
  public:
 #if MILLRACE_TSAN

@@ -195,12 +195,12 @@ bool machine::is_legacy(const stream& s) { return reinterpret_cast<const stream*
 
 cudaError_t machine::enqueue(stream& s, std::unique_ptr<piece> work) {
   if (s.into) return s.into->valid ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
-  if (is_legacy(s)) {  // behind all blocking streams
+  if (is_legacy(s)) {  // after all blocking streams
     if (const cudaError_t code = refuse_captured(s); code != cudaSuccess) return code;
     for (const auto& [handle, other] : streams_) {
       if (other->device == s.device && other->blocking && other->tail) work->after.push_back(other->tail);
     }
-  } else if (s.blocking) {  // and they are behind it
+  } else if (s.blocking) {  // and they are after it
     if (cudaStream_t const first = legacy(s.device); first != nullptr && streams_.at(first)->tail) {
       work->after.push_back(streams_.at(first)->tail);
     }

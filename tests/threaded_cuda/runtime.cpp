@@ -83,7 +83,7 @@ bool place_of(machine& m, const void* address, std::size_t n, const char* name, 
   if (at == nullptr) return true;
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - at->first);
   if (offset == at->second.size && n != 0) {
-    return true;  // just behind one: ordinary memory for all that is known
+    return true;  // just after one: ordinary memory for all that is known
   }
   if (at->second.freed || n > at->second.size - offset) {
     m.complain(std::string(name) + (at->second.freed ? " of memory that is freed" : " leaves its allocation"));
@@ -287,7 +287,7 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t size, cudaStream_t handle
   return call_on("cudaMallocAsync", handle, [&](machine& m, machine::lock&, stream& s) {
     const cudaError_t code = allocate(m, memory, kind::device, size);
     if (code != cudaSuccess) return code;
-    // It was somebody else's until the stream gets there.
+    // It had another owner until the stream gets there.
     return m.enqueue(s, work("an allocation", {}, [at = *memory, size](rng&) { std::memset(at, 0xce, size); }));
   });
 }

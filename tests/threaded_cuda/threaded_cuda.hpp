@@ -22,7 +22,7 @@
 /// - cudaFree and cudaFreeHost wait for nothing: the bytes are overwritten at once, and not used again. cudaFreeAsync
 ///   does it in its stream's order.
 /// - ThreadSanitizer sees the orders that CUDA gives, and no others: from the call that enqueues to the work, along a
-///   stream, from a mark to who waits for it or is told that it is reached; not from a call to the next one.
+///   stream, from a mark to a waiter, or to a query that finds it reached; not from a call to the next one.
 namespace millrace::threaded_cuda {
 
 /// How many devices the machine has.

@@ -92,11 +92,11 @@ auto training(const std::string& folder, std::uint64_t epoch) {
 // end training
 
 // begin speech
-/// A recording and what is said in it.
+/// A recording and its transcript.
 class utterance {
  public:
   explicit utterance(mill::audio_sample a) : heard(std::move(a)) {
-    if (!mark_of(heard).padding) text = heard.of["txt"].view();  // what fills up an epoch's last batch has no fields
+    if (!mark_of(heard).padding) text = heard.of["txt"].view();  // padding of an epoch's last batch has no fields
   }
   mill::audio_sample heard;
   std::string text;

@@ -13,14 +13,14 @@
 #include <millrace/base/units.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/shards/resident_storage.hpp>
 
@@ -55,7 +55,7 @@ void collate(const utterance& u, mill::sample_writer& out) {
   out.write("first", u.tokens[0]);                                // of one shape in all samples
   out.padded("waves", u.waves, {.multiple = 16});                 // to the longest of the batch
   out.padded("labels", u.tokens, {.value = -100, .mask = true});  // -100 where there is no token
-  out.ragged("tokens", u.tokens);                                 // one behind the other
+  out.ragged("tokens", u.tokens);                                 // one after the other
   out.ragged("words", u.words);                                   // a list of texts
 }
 // end collate

@@ -19,10 +19,10 @@ double train_epoch(millrace::runtime& rt);
 
 // begin parts
 #include <millrace/device/collate.hpp>
-#include <millrace/device/host_device.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 // end parts
 
@@ -57,7 +57,7 @@ double train_epoch(mill::runtime& rt) {
 }
 // end pipeline
 
-TEST_CASE("guide: a header of one's own declares what it passes on", "[guide]") {
+TEST_CASE("guide: a header of the program declares what it passes on", "[guide]") {
   mill::runtime rt;
   CHECK(train_epoch(rt) == 6);
 }

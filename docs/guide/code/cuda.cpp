@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <millrace/device/fill_batches.hpp>
-#include <millrace/flow/iota.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/millrace_cuda.hpp>
 
@@ -34,7 +34,7 @@ void train(mill::stream<std::int64_t> numbers) {
   for (mill::device_batch& b : mill::run(std::move(batches))) {
     b.wait(work.get());  // what is enqueued on work from now on starts after the copy
     enqueue_step(work.get(), b.field("n").as<std::int64_t>(), b.size());
-    b.release(work.get());  // the slot is free when the step is done; nobody waits for that here
+    b.release(work.get());  // the slot is free when the step is done; the host does not wait for that
   }
 }
 // end train
@@ -45,6 +45,7 @@ TEST_CASE("the guide's loop on CUDA waits and releases", "[guide]") {
   mill::fake_cuda::reset();
   train(mill::iota(std::int64_t(1000)));
   CHECK(steps == 16);
+  mill::free_device_slots();  // of run(), which leaves them to the process
   CHECK(mill::fake_cuda::violations().empty());
   mill::fake_cuda::reset();
 }

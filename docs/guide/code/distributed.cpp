@@ -62,7 +62,7 @@ void train(mill::runtime& rt, mill::stream<mill::shard> list, const std::shared_
 
 }  // namespace
 
-TEST_CASE("guide: ranks that disagree are told so") {
+TEST_CASE("guide: ranks that disagree get an error") {
   const mill::test::dataset data({7, 20, 1}, 100);
   for (const bool agree : {true, false}) {
     mill::test::thread_sum sum(2);

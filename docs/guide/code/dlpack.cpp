@@ -7,12 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include <millrace/device/device.hpp>
 #include <millrace/device/dlpack.hpp>
 #include <millrace/device/fill_batches.hpp>
-#include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 
 #include "tests/support/catch.hpp"
@@ -58,7 +58,7 @@ TEST_CASE("the guide's batches are handed to another library", "[guide]") {
     // end export
   }
   // begin import
-  const mill::dlpack_tensor owner(other.weights());            // a DLManagedTensor*, let go of with `owner`
+  const mill::dlpack_tensor owner(other.weights());            // a DLManagedTensor*, freed with `owner`
   const mill::tensor_view weights = mill::from_dlpack(owner);  // or from_dlpack(owner, "cuda:0")
   // end import
   CHECK(weights.values<const float>()[0] == 45);

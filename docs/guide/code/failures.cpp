@@ -14,11 +14,11 @@
 #include <millrace/decode/parse_label.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/shard_epochs.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -52,7 +52,7 @@ mill::s3::client client_of(const std::string& endpoint) {
   o.endpoint = endpoint;
   o.region = "us-east-1";
   o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
-  o.retries = mill::s3::retry_mode::adaptive;  // fewer requests a second while the store says "slow down"
+  o.retries = mill::s3::retry_mode::adaptive;  // "slow down" holds back all requests, not only reads
   return mill::s3::client(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
 }
 // end client
@@ -107,9 +107,9 @@ std::string train(mill::stream<std::int64_t> labels) {
     return std::to_string(steps) + " steps";
   } catch (const mill::too_many_failures& e) {  // the policy's limit; messages() are the first ten
     return "bad data: " + std::to_string(e.failed()) + " of " + std::to_string(e.items());
-  } catch (const mill::s3::error& e) {  // the store said no: status(), code(), after all attempts
+  } catch (const mill::s3::error& e) {  // the store refused: status(), code(), after all attempts
     return "store: " + e.code();
-  } catch (const mill::archive_error& e) {  // a shard that is cut, or no tar
+  } catch (const mill::archive_error& e) {  // a shard that is truncated, or no tar
     return "archive: " + e.object();
   } catch (const mill::error& e) {  // everything else about data, stores and configuration
     return e.what();

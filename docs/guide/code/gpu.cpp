@@ -12,14 +12,13 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/device/device.hpp>
 #include <millrace/device/fill_batches.hpp>
-#include <millrace/device/host_device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/iota.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -51,7 +50,7 @@ namespace mill = millrace;
 namespace {
 
 // begin own_device
-/// An accelerator of one's own: here its queue is the calling thread.
+/// A device of your own; its queue is the calling thread.
 class toy_device {
  public:
   struct event_type {};
@@ -62,14 +61,14 @@ class toy_device {
 
   event_type make_event() const { return event_type(); }
   void copy_to_device(void* to, const void* from, std::size_t n) const { std::memcpy(to, from, n); }
-  void record(event_type&) const {}                        // behind the copies so far
-  void record(event_type&, mill::stream_ref) const {}      // behind the user's work so far
+  void record(event_type&) const {}                        // after the copies so far
+  void record(event_type&, mill::stream_ref) const {}      // after the user's work so far
   void wait(mill::stream_ref, const event_type&) const {}  // the user's stream waits, the host does not
   bool query(const event_type&) const { return true; }
   void synchronize(const event_type&) const {}
   void synchronize(mill::stream_ref) const {}
   std::string name() const { return "toy:0"; }
-  friend bool operator==(const toy_device&, const toy_device&) = default;  // one serves as well as the other
+  friend bool operator==(const toy_device&, const toy_device&) = default;  // all are equal
 
  private:
   static std::size_t rounded(std::size_t n) { return (n + 255) / 256 * 256; }

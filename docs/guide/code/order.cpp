@@ -24,18 +24,16 @@
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/iota.hpp>
-#include <millrace/flow/mix.hpp>
+#include <millrace/flow/combine.hpp>
+#include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
-#include <millrace/flow/take.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/shards.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 

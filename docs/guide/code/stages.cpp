@@ -13,16 +13,12 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/buffer.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/filter.hpp>
 #include <millrace/flow/flat_map.hpp>
-#include <millrace/flow/from_range.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
-#include <millrace/flow/named.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/flow/take.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -38,7 +34,7 @@ mill::async_generator<std::string> joined(mill::async_generator<std::string> lin
   std::string whole;
   while (std::optional<std::string> line = co_await lines.next()) {
     whole += *line;
-    if (!whole.empty() && whole.back() == '\\') {  // goes on in the next line
+    if (!whole.empty() && whole.back() == '\\') {  // continues in the next line
       whole.pop_back();
       continue;
     }
@@ -89,7 +85,7 @@ std::vector<std::string> words_of(const std::string& line) {
 
 // begin look_up
 mill::task<std::string> look_up(std::string word) {
-  co_await mill::sleep_for(10ms);  // a request to somewhere
+  co_await mill::sleep_for(10ms);  // a request to a server
   co_return word + "!";
 }
 // end look_up

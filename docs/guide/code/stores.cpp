@@ -13,11 +13,10 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/flow/combine.hpp>
 #include <millrace/flow/map.hpp>
-#include <millrace/flow/mix.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>

@@ -5,11 +5,11 @@
 
 // begin includes
 #include <millrace/testing/census.hpp>
-#include <millrace/testing/deadlock.hpp>
 #include <millrace/testing/scripted_source.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 // end includes
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,8 +17,8 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/collect.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // begin stage
-/// Hands on what comes, at most one item in 10 ms.
+/// Yields each item of the source, at most one in 10 ms.
 mill::async_generator<int> paced(mill::async_generator<int> source) {
   while (std::optional<int> item = co_await source.next()) {
     co_await mill::sleep_for(10ms);
@@ -80,7 +80,7 @@ TEST_CASE("paced() leaves nothing behind when it is dropped", "[guide]") {
 // end census
 
 // begin server
-TEST_CASE("a part that breaks goes on where it broke", "[guide]") {
+TEST_CASE("a broken part continues where it broke", "[guide]") {
   using mill::s3_server::fault;
   mill::s3_server::background server;  // an S3 server in this process; it ends with the object
   server.put("corpus", "labels.txt", std::string(1000, 'x'));
@@ -110,4 +110,21 @@ TEST_CASE("the guide's random faults leave the data as it is", "[guide]") {
   server.faults().randomize({.seed = 42, .probability = 0.1});  // the same requests fail in every run
   // end random
   for (int i = 0; i < 20; ++i) CHECK(block_on(*loop, s3.read("s3://corpus/labels.txt")).size() == 1000);
+}
+
+TEST_CASE("the guide's store is some way off", "[guide]") {
+  // begin far
+  mill::s3_server::options far;
+  far.away.first_byte = std::chrono::milliseconds(30);
+  far.away.spread = 0.3;                  // of the logarithm
+  far.away.connection_rate = 85'000'000;  // bytes in a second
+  mill::s3_server::background server(far);
+  // end far
+  server.put("corpus", "labels.txt", std::string(1000, 'x'));
+  mill::s3::config_options o;
+  const std::string endpoint = server.endpoint();
+  o.endpoint = endpoint;
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
+  const auto loop = mill::make_event_loop();
+  CHECK(block_on(*loop, s3.read("s3://corpus/labels.txt")).size() == 1000);
 }

@@ -3,13 +3,17 @@
 
 // The code of docs/guide/writing.md.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -70,6 +74,16 @@ TEST_CASE("the guide's shards are stored", "[guide]") {
   auto stored = block_on(*loop, s3.put("s3://corpus/large.tar", archive_of(100), {.part = 5 * mill::MiB, .parts = 4}));
   // end put_stream
   CHECK(stored.size == 100 * (512 + 100352) + 1024);
+  std::vector<float> weights(3 * 1024 * 1024, 0.5f);
+  // begin checkpoint
+  const std::string url = "s3://corpus/step-1000";
+  const std::span<std::byte> memory = std::as_writable_bytes(std::span(weights));  // of a tensor, 300 MB say
+  block_on(*loop, s3.put(url, mill::bytes::copy({reinterpret_cast<const char*>(memory.data()), memory.size()})));
+  const std::size_t size = block_on(*loop, s3.read(url, memory));  // straight into it
+  block_on(*loop, s3.remove(url));
+  // end checkpoint
+  CHECK(size == memory.size());
+  CHECK(std::count(weights.begin(), weights.end(), 0.5f) == 3 * 1024 * 1024);
   CHECK(block_on(*loop, s3.head("s3://corpus/train-000.tar")).size == shard_of(0, 100).size());
 }
 

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file
+#include <cstdio>
+#include <cstdlib>
+
 /// Every compiler workaround of the library, named. Nothing else tests for a compiler.
 
-// Better one sentence than what would follow. Headers that include <coroutine> for others include this one before it.
+// One clear message instead of the errors that would follow. Headers that include <coroutine> for others include this
+// one before it.
 #if defined(__clang__) && __clang_major__ < 16
 #error millrace needs clang 16 or newer, or g++ 12 or newer
 #elif defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
@@ -80,7 +83,7 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define MILLRACE_NOINLINE __attribute__((noinline))
 
-/// The pointer, of which g++ knows nothing any more. For destructors and assignments that read members: g++ (seen in
+/// The pointer, hidden from g++'s flow analysis. For destructors and assignments that read members: g++ (seen in
 /// 12.2) takes the second look at a user's optional, after `b.reset()`, for one at a value that has ended, and warns
 /// about the user's code (-Wmaybe-uninitialized). Costs no instruction.
 #define MILLRACE_LAUNDER(pointer) __builtin_launder(pointer)
@@ -88,13 +91,26 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
-/// Two ways to compile the bodies of what is no template. Without MILLRACE_SEPARATE_COMPILATION (header-only) every
-/// header brings its bodies, impl/<name>.ipp. With it (the CMake target millrace::compiled, which says so to who links
-/// it), headers declare and src/millrace.cpp holds the bodies, once.
+/// Two ways to compile the bodies of functions that are no templates. Without MILLRACE_SEPARATE_COMPILATION
+/// (header-only) every header brings its bodies, <name>.ipp. With it (the CMake target millrace::compiled defines
+/// it for what links it), headers declare, and src/millrace.cpp, which lists the bodies,
+/// compiles them once.
 ///
 /// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a
 /// coroutine that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits
 /// every inline coroutine that it reads, used or not, except a template.
+///
+/// Neither a virtual function nor a destructor can be a template, and g++ emits what they name, too. So these classes
+/// have a parameter that nothing uses, in both modes, and no others do:
+///   s3/auth/credentials_provider.hpp    basic_fixed_credentials     get() is virtual, and a coroutine
+///   shards/file_storage.hpp             basic_file_storage          read() is virtual, and is a coroutine or names one
+///   shards/hedged_storage.hpp           basic_hedged_storage        the same
+///   shards/http_storage.hpp             basic_http_storage          the same
+///   shards/resident_storage.hpp         basic_resident_storage      the same
+///   shards/s3_storage.hpp               basic_s3_storage            the same, and check()
+///   io/process.hpp                      detail::shell_process       its destructor names a coroutine
+///   s3/ops/put_object.hpp               s3::detail::open_upload     the same
+/// Users write the names without basic_, which are aliases.
 #if defined(MILLRACE_SEPARATE_COMPILATION)
 #define MILLRACE_INLINE
 #define MILLRACE_COROUTINE
@@ -112,18 +128,29 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_HOST_DEVICE
 #endif
 
-/// A broken invariant of the library, or a misuse that only a destructor finds: says so and aborts, in every build.
-/// Other misuse is usage_error. Used only off the per-item paths.
+/// A broken invariant of the library, or a misuse that only a destructor finds: prints a message and aborts, in every
+/// build. Other misuse is usage_error. Used only off the per-item paths.
 #define MILLRACE_ASSERT(condition, message) \
   (MILLRACE_LIKELY(condition) ? void(0) : ::millrace::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
 
-#include <cstdio>
-#include <cstdlib>
-
 namespace millrace::detail {
+
 [[noreturn]] MILLRACE_NOINLINE inline void assertion_failed(const char* condition, const char* message,
                                                             const char* file, int line) noexcept {
   std::fprintf(stderr, "millrace: %s (%s) at %s:%d\n", message, condition, file, line);
   std::abort();
 }
+
+/// False for every type: `static_assert(never_v<T>, "...")` in a branch that only a mistake reaches.
+template <class...>
+inline constexpr bool never_v = false;
+
+/// What a refused composition returns, so that the compiler prints only the one message: stages, names and run() accept
+/// it without further errors.
+class [[maybe_unused]] refused {
+ public:
+  constexpr refused() noexcept = default;
+  constexpr refused named(const char*) const noexcept { return {}; }
+};
+
 }  // namespace millrace::detail

@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-/// Where environment variables are looked up: the process, or a table of a test.
+/// A source of environment variables: the process, or a table in a test.
 ///
 /// A pair of pointers, copied freely; `context` must outlive it. Nothing in the library reads the environment except
 /// through an `environment` that was passed in (process_environment() is the real one).
@@ -33,8 +33,16 @@ inline environment process_environment() noexcept {
   return environment([](void*, const char* name) -> const char* { return std::getenv(name); }, nullptr);
 }
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/base/impl/environment.ipp>
-#endif
+inline std::optional<std::string> environment::get(const char* name) const {
+  const char* value = get_(context_, name);
+  if (value == nullptr) return std::nullopt;
+  for (const char* c = value; *c != '\0'; ++c) {
+    if (*c != ' ' && *c != '\t' && *c != '\r' && *c != '\n' && *c != '\v' && *c != '\f') return std::string(value);
+  }
+  return std::nullopt;
+}
+
+}  // namespace millrace

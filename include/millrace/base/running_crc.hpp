@@ -10,8 +10,8 @@ namespace millrace {
 /// The CRCs that object stores keep.
 enum class crc_kind : unsigned char { none, crc32, crc32c, crc64nvme };
 
-/// The CRC of bytes that come piece by piece, on their way or in parts that are joined later. Of kind none, it adds
-/// nothing up.
+/// The CRC of bytes that come piece by piece, on their way or in parts that are joined later. With kind none it
+/// computes nothing.
 class running_crc {
  public:
   running_crc() = default;
@@ -34,5 +34,5 @@ class running_crc {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/base/impl/running_crc.ipp>
+#include <millrace/base/running_crc.ipp>
 #endif

@@ -7,10 +7,10 @@
 
 namespace millrace {
 
-/// Which type something is of, without run-time type information. Equal for one type also in two shared objects that
-/// hide their symbols from each other (-fvisibility=hidden): an address tells a type only inside of one, the name that
-/// the compiler gives it in both. Types of unnamed namespaces and of functions, lambdas among them, are told by address
-/// alone, since two of them may have one name.
+/// Identifies a type without run-time type information. Equal for one type also in two shared objects that hide their
+/// symbols from each other (-fvisibility=hidden): an address identifies a type only inside one of them, its name in
+/// both. Types of unnamed namespaces and of functions, lambdas among them, are identified by address alone, since two
+/// of them may have one name.
 class type_id {
  public:
   /// T may be incomplete.
@@ -39,8 +39,15 @@ class type_id {
   const char* name_;
 };
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/base/impl/type_id.ipp>
-#endif
+inline bool type_id::is_unique(const char* text) noexcept {
+  const char* const type = std::strstr(text, "T = ");
+  for (const char* const part : {"{anonymous}", "(anonymous", "<lambda", "(lambda", ")::"}) {
+    if (type == nullptr || std::strstr(type, part) != nullptr) return false;
+  }
+  return true;
+}
+
+}  // namespace millrace

@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-/// A place in a wait_list: lives in a coroutine's frame and unlinks itself when it is destroyed, so that dropping a
-/// coroutine that waits needs no search and leaves nothing behind.
+/// An entry of a wait_list: lives in a coroutine's frame and unlinks itself when it is destroyed, so that dropping a
+/// waiting coroutine needs no search.
 class waiter {
  public:
   waiter() noexcept = default;
@@ -55,7 +55,7 @@ class wait_list {
     head_.prev_->next_ = &node;
     head_.prev_ = &node;
   }
-  /// Unlinks and returns the first one, or the one behind the first `skip`, which must be there.
+  /// Unlinks and returns the first one, or the one after the first `skip`; there must be one.
   Waiter& pop(std::size_t skip = 0) noexcept {
     waiter* node = head_.next_;
     for (; skip > 0; --skip) node = node->next_;
@@ -67,8 +67,14 @@ class wait_list {
   waiter head_;
 };
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/base/impl/wait_list.ipp>
-#endif
+inline void waiter::unlink() noexcept {
+  if (next_ == nullptr) return;
+  prev_->next_ = next_;
+  next_->prev_ = prev_;
+  prev_ = next_ = nullptr;
+}
+
+}  // namespace millrace

@@ -9,11 +9,13 @@
 
 namespace millrace {
 
-/// Runs `t` to its end on `ex`, on the calling thread, and returns its result or throws its exception: the way from
-/// ordinary code into coroutines. What the task left behind (orphaned operations) is drained before it returns. Where
-/// the executor itself fails, that is thrown and the task dropped; usage_error when `ex` is running already.
+/// Runs `t` to its end on an executor, on the calling thread, and returns its result or throws its exception: the way
+/// from ordinary code into coroutines, `block_on(loop, f())`. Operations that the task has left in progress are drained
+/// before it returns. If the executor itself fails, that is thrown and the task dropped; usage_error if the executor is
+/// running already.
 template <class T>
-T block_on(executor& ex, task<T> t, stage_record* stage = nullptr) {
+T block_on(const coroutine_context& context, task<T> t) {
+  executor& ex = context.get_executor();
   class drained {
    public:
     explicit drained(executor& e) noexcept : executor_(e) {}
@@ -23,7 +25,7 @@ T block_on(executor& ex, task<T> t, stage_record* stage = nullptr) {
       if (over_) return;
       try {
         executor_.drain();
-      } catch (...) {  // the exception that is on its way says more
+      } catch (...) {  // the exception that is being thrown says more
       }
     }
     void drain() {
@@ -35,9 +37,9 @@ T block_on(executor& ex, task<T> t, stage_record* stage = nullptr) {
     executor& executor_;
     bool over_ = false;
   } left(ex);
-  spawned<T> running(ex, std::move(t), stage);
+  spawned<T> running(context, std::move(t));
   ex.run_until([&] { return running.done(); });
-  // The frame is destroyed before what it leaves behind is waited for.
+  // The frame is destroyed first, then the operations that it has left in progress are waited for.
   if constexpr (std::is_void_v<T>) {
     std::exchange(running, spawned<T>()).take();
     left.drain();

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <millrace/base/compiler.hpp>
+
 #include <atomic>
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,19 +15,124 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/own_process.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/base/type_id.hpp>
-#include <millrace/coro/account_clock.hpp>
-#include <millrace/coro/detail/orphan_count.hpp>
-#include <millrace/coro/run_queue.hpp>
+#include <millrace/base/wait_list.hpp>
+#include <millrace/coro/metrics_clock.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/coro/stage_record.hpp>
-#include <millrace/coro/timer_queue.hpp>
 
 namespace millrace {
 
+class stage_record;
+
+/// A suspended coroutine's place in a run queue: lives inside the awaitable, in the coroutine's frame.
+class ready_node : public waiter {
+ public:
+  /// What is resumed when the node is popped, and to which stage its time is charged.
+  void set(std::coroutine_handle<> handle, stage_record* stage) noexcept {
+    handle_ = handle;
+    stage_ = stage;
+  }
+
+ private:
+  friend class executor;
+
+  std::coroutine_handle<> handle_;
+  stage_record* stage_ = nullptr;
+};
+
+/// First-in first-out list of coroutines that are ready to run. Allocates nothing. One thread.
+///
+/// shuffle() makes pop() take a random node instead: for tests that must not depend on the order in which independent
+/// coroutines become ready.
+class run_queue {
+ public:
+  bool empty() const noexcept { return nodes_.empty(); }
+
+  /// Appends `node`; a node that is already queued stays where it is.
+  void push(ready_node& node) noexcept {
+    if (!node.linked()) nodes_.push(node);
+  }
+
+  /// Unlinks and returns the next node; the queue must not be empty.
+  ready_node& pop() noexcept { return nodes_.pop(shuffled_ ? random_.below(nodes_.count()) : 0); }
+
+  /// From now on pop() chooses at random, reproducibly from `seed`.
+  void shuffle(std::uint64_t seed) noexcept {
+    shuffled_ = true;
+    random_ = rng(seed);
+  }
+
+ private:
+  wait_list<ready_node> nodes_;
+  bool shuffled_ = false;
+  rng random_{0};
+};
+
+/// Something that happens at a time. Derive from it or hold one; fire() runs on the executor's thread between
+/// coroutines, and may add timers and post coroutines but never resumes one.
+class timer_node {
+ public:
+  timer_node() noexcept = default;
+  timer_node(const timer_node&) = delete;
+  timer_node& operator=(const timer_node&) = delete;
+
+  bool armed() const noexcept { return index_ != npos; }
+
+ protected:
+  virtual ~timer_node() { MILLRACE_ASSERT(!armed(), "a timer was destroyed while it was armed"); }
+  virtual void fire() noexcept = 0;
+
+ private:
+  friend class timer_queue;
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+  std::size_t index_ = npos;
+  time_point due_{};
+  std::uint64_t order_ = 0;
+};
+
+/// Binary heap of timers; equal times fire in the order of arming. O(log n) to arm and to remove. One thread.
+class timer_queue {
+ public:
+  timer_queue() noexcept = default;
+  timer_queue(const timer_queue&) = delete;
+  timer_queue& operator=(const timer_queue&) = delete;
+  ~timer_queue() {
+    for (timer_node* node : heap_) node->index_ = timer_node::npos;
+  }
+
+  bool empty() const noexcept { return heap_.empty(); }
+  std::size_t size() const noexcept { return heap_.size(); }
+  time_point next() const noexcept { return heap_.front()->due_; }
+
+  /// Arms `node` (moves it when it is armed already). It must be removed before it is destroyed.
+  void add(timer_node& node, time_point due);
+
+  void remove(timer_node& node) noexcept;
+
+  /// Fires everything due at `now` that was armed before the call; returns how many fired.
+  std::size_t fire_due(time_point now) noexcept;
+
+ private:
+  static bool before(const timer_node* a, const timer_node* b) noexcept {
+    return a->due_ != b->due_ ? a->due_ < b->due_ : a->order_ < b->order_;
+  }
+  void place(std::size_t i, timer_node* node) noexcept {
+    heap_[i] = node;
+    node->index_ = i;
+  }
+  void up(std::size_t i) noexcept;
+  void down(std::size_t i) noexcept;
+
+  std::vector<timer_node*> heap_;
+  std::uint64_t armed_ = 0;
+  time_point fired_{};  // when fire_due() was last called
+};
+
 class event_loop;
-class runtime_parts;
 
 /// A message to an executor from another thread. run() is called once on the executor's thread, between coroutines; it
 /// may post coroutines and must not resume one. The node belongs to its sender until post_remote() and to the
@@ -49,8 +157,8 @@ class remote_node {
 class executor_service {
  public:
   virtual ~executor_service() = default;
-  /// The executor has nothing left to wait for. True when the service is in the middle of something: it then counts
-  /// as background_started() until it has ended that or given it up, soon.
+  /// Called when the executor has nothing left to wait for. True if the service has work in progress: it then counts
+  /// as background_started() until it has ended that work or given it up, soon.
   virtual bool linger() noexcept { return false; }
 };
 
@@ -58,7 +166,7 @@ class executor_service {
 /// kernel ring, an epoll set, a virtual clock).
 ///
 /// Everything is for the executor's own thread except post_remote(). Coroutines bound to an executor must be destroyed
-/// before it and on its thread. Nothing here is global: executors know nothing of each other.
+/// before it and on its thread. Nothing here is global: executors are independent.
 class executor {
  public:
   /// How many coroutines may complete one into another before the next one goes through the queue, so that data that
@@ -75,7 +183,7 @@ class executor {
   /// Queues a suspended coroutine.
   void post(ready_node& node) noexcept { ready_.push(node); }
 
-  /// The trampoline: `handle` is resumed as soon as the coroutine that runs now suspends. Symmetric transfer without
+  /// The trampoline: resumes `handle` as soon as the coroutine that runs now suspends. Symmetric transfer without
   /// relying on tail calls, which g++ gives at -O2 only and never under its sanitizers.
   void transfer(std::coroutine_handle<> handle, stage_record* stage) noexcept {
     next_ = handle;
@@ -92,9 +200,9 @@ class executor {
     return false;
   }
 
-  // ---- the stages' account
+  // ---- the stages' metrics
 
-  /// Switches the account to `stage` and returns the one before.
+  /// Charges `stage` from now on. Returns the stage that was charged before.
   stage_record* enter(stage_record* stage) noexcept {
     stage_record* const before = current_;
     if (stage != before) {
@@ -103,26 +211,29 @@ class executor {
     }
     return before;
   }
-  /// Charges the stage that runs with what it has used so far. Returns the time of the accounts, nanoseconds.
+  /// Charges the stage that runs for the time until now. Returns the time of the metrics, nanoseconds.
   std::int64_t charge_current() noexcept {
-    if (!account_.stands()) charge(account_.read(now_ns()));
-    return account_.now_ns();
+    if (!clock_.stopped()) charge(clock_.read(now_ns()));
+    return clock_.now_ns();
   }
-  /// The same as of the last switch, without a reading.
-  std::int64_t charged_ns() const noexcept { return account_.now_ns(); }
-  /// Whether no time passes by the accounts before this turn has ended.
-  bool account_stands() const noexcept { return account_.stands(); }
+  /// The time of the metrics at the last switch, without reading the clock.
+  std::int64_t charged_ns() const noexcept { return clock_.now_ns(); }
+  /// Whether no time is charged before this turn has ended.
+  bool clock_stopped() const noexcept { return clock_.stopped(); }
 
-  /// How exactly the account is kept: one turn of `turns` is measured (see account_clock); with 1, every switch.
-  void sample_account(unsigned turns) noexcept { account_.sample(turns); }
+  /// How exactly time is measured: one turn in `turns` (see metrics_clock); with 1, every switch.
+  void sample_metrics(unsigned turns) noexcept { clock_.sample(turns); }
 
-  /// The loop that this is, or null: a question that needs no run-time type information.
+  /// This as an event loop, or null; needs no run-time type information.
   virtual event_loop* as_event_loop() noexcept { return nullptr; }
 
-  /// The runtime whose loop this is, or null; see this_runtime().
-  runtime_parts* runtime() const noexcept { return runtime_; }
-  /// Before anything runs here. The runtime outlives what does.
-  void set_runtime(runtime_parts* parts) noexcept { runtime_ = parts; }
+  /// What the runtime whose loop this is shares between its runs; the defaults of a loop that belongs to no runtime.
+  runtime_parts& runtime() const noexcept { return *runtime_; }
+  /// Before anything runs here. `parts` outlives all coroutines of the loop.
+  void set_runtime(runtime_parts& parts) noexcept { runtime_ = &parts; }
+
+  /// The context of coroutines that belong to no run.
+  run_context& own_run() noexcept { return own_run_; }
 
   // ---- time
 
@@ -133,8 +244,11 @@ class executor {
 
   // ---- other threads
 
-  /// Thread-safe: runs node.run() on the executor's thread soon. The executor must stay alive until then: whoever will
-  /// post has been announced by operation_started().
+  /// The process that made it: a child of fork() cannot use its copy.
+  const detail::own_process& process() const noexcept { return process_; }
+
+  /// Thread-safe: runs node.run() on the executor's thread soon. The executor must stay alive until then: senders are
+  /// announced by operation_started() before.
   void post_remote(remote_node& node) noexcept;
 
   /// Announces an operation that outlives its awaitable and that another thread or the kernel will end (a pool job, a
@@ -146,15 +260,13 @@ class executor {
   void background_started() noexcept { ++background_; }
   void background_finished() noexcept { --background_; }
 
-  /// Of coroutines that work for no stage: see orphan_count.
-  const std::shared_ptr<detail::orphan_count>& orphans() const noexcept { return orphans_; }
-
   // ---- running
 
   /// Turns until `done()`, which is asked after the coroutines of each turn and before the kernel is waited for. One
   /// turn: inbox, timers, the coroutines that were ready, then the kernel (blocking only when nothing is ready).
   template <class Done>
   void run_until(Done&& done) {
+    process_.check("an event loop");
     if (resuming_) detail::misused("an executor was run inside one of its coroutines: co_await there, no block_on()");
     while (!done()) {
       run_inbox();
@@ -179,17 +291,17 @@ class executor {
   void frame_bound() noexcept { ++frames_; }
   void frame_destroyed() noexcept { --frames_; }
 
-  /// The executor's service of type `Service`, made of `arguments` on first use. Services are destroyed in the reverse
-  /// order of their making, before the executor.
+  /// The executor's service of type `Service`, made from `arguments` on first use. Services are destroyed in the
+  /// reverse order of their construction, before the executor.
   template <class Service, class... Arguments>
   Service& service(Arguments&&... arguments) {
     if (Service* existing = find_service<Service>()) return *existing;
     Service* const made = new Service(std::forward<Arguments>(arguments)...);
-    keep(type_id::of<Service>(), std::unique_ptr<executor_service>(made));  // behind what its constructor asked for
+    keep(type_id::of<Service>(), std::unique_ptr<executor_service>(made));  // after those that it uses
     return *made;
   }
 
-  /// The same, null when there is none yet.
+  /// The same; null if there is none yet.
   template <class Service>
   Service* find_service() noexcept {
     for (held_service& s : services_) {
@@ -208,7 +320,7 @@ class executor {
     std::lock_guard lock(inbox_mutex_);
     return inbox_head_ == nullptr;
   }
-  /// How often this thread has had to make room for another one while it wanted to run.
+  /// How often this thread has been preempted.
   MILLRACE_INLINE virtual std::int64_t preemptions() const noexcept;
   bool ready_empty() const noexcept { return ready_.empty(); }
   run_queue& ready_queue() noexcept { return ready_; }
@@ -228,7 +340,7 @@ class executor {
     services_.push_back(held_service{key, std::move(made)});
   }
 
-  // drain() where nobody is there to catch what poll() throws: a kernel side that has failed, a deadlock of a test's
+  // drain() that catches what poll() throws: a kernel side that has failed, a deadlock of a test's
   // loop. Messages still come in, and with them what other threads were asked to do ends.
   void drain_or_give_up() noexcept;
 
@@ -236,7 +348,7 @@ class executor {
 
   void run_inbox();
 
-  // What every hop passes through stands here: it is inlined in both modes.
+  // Code of every hop is here, and not in the .ipp: it is inlined in both modes.
 
   void run_ready() {
     // Nodes queued from now on wait for the next turn: the mark bounds the turn.
@@ -271,16 +383,17 @@ class executor {
     if (current_ != nullptr) stage_record::add(current_->busy_ns, ns);
   }
   void begin_turn(stage_record* stage) noexcept {
-    account_.begin_turn(now_ns(), [this] { return preemptions(); });
+    clock_.begin_turn(now_ns(), [this] { return preemptions(); });
     current_ = stage;
   }
   void end_turn(stage_record* first) noexcept {
     const std::int64_t t = now_ns();
-    if (!account_.stands()) charge(account_.read(t));
-    stage_record::add(first->busy_ns, account_.end_turn(t, [this] { return preemptions(); }));
+    if (!clock_.stopped()) charge(clock_.read(t));
+    stage_record::add(first->busy_ns, clock_.end_turn(t, [this] { return preemptions(); }));
     current_ = nullptr;
   }
 
+  const detail::own_process process_;
   // the executor's thread
   run_queue ready_;
   ready_node turn_mark_;
@@ -288,7 +401,7 @@ class executor {
   std::coroutine_handle<> next_;
   stage_record* next_stage_ = nullptr;
   stage_record* current_ = nullptr;
-  account_clock account_;
+  metrics_clock clock_;
   int full_budget_ = inline_budget;
   int budget_ = inline_budget;
   bool resuming_ = false;
@@ -296,8 +409,9 @@ class executor {
   std::size_t operations_ = 0;
   std::size_t background_ = 0;
   std::vector<held_service> services_;
-  runtime_parts* runtime_ = nullptr;
-  const std::shared_ptr<detail::orphan_count> orphans_ = std::make_shared<detail::orphan_count>();
+  detail::loop_parts own_parts_{*this};
+  runtime_parts* runtime_ = &own_parts_;
+  run_context own_run_;
 
   // any thread, the list under the mutex
   std::atomic<unsigned> senders_{0};
@@ -309,5 +423,5 @@ class executor {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/coro/impl/executor.ipp>
+#include <millrace/coro/executor.ipp>
 #endif

@@ -7,10 +7,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace millrace::detail {
+#include <millrace/data/item.hpp>
 
-template <class T>
-concept has_byte_size = requires(const T& item) { static_cast<std::size_t>(byte_size(item)); };
+namespace millrace::detail {
 
 /// Whether item_bytes() knows anything about items of type T.
 template <class T>
@@ -24,7 +23,7 @@ inline constexpr bool counts_bytes_v<std::vector<T, A>> = counts_bytes_v<T> || s
 template <class T>
 inline constexpr bool declared_before_v = false;
 
-/// Bytes that an item holds, for bounds and for the stage table: `byte_size(item)` found by argument-dependent lookup;
+/// Bytes that an item holds, for bounds and for the stage table: `byte_size(item)` (see data/item.hpp);
 /// built in for strings and vectors; 0 for other types.
 template <class T>
 std::size_t item_bytes(const T& item) {

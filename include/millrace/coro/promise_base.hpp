@@ -14,12 +14,73 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 
+namespace millrace::detail {
+
+template <class T>
+inline constexpr bool by_rvalue_reference = false;
+template <class T>
+inline constexpr bool by_rvalue_reference<T&&> = true;
+template <class T>
+inline constexpr bool by_rvalue_reference<T&> = false;
+
+/// What a member function is called on comes first among the parameters, too. A function object whose operator() is for
+/// rvalues is a stage, which the pipe keeps.
+template <class Result, class First, class... Rest>
+constexpr bool refers_to_temporaries() {
+  if constexpr ((by_rvalue_reference<Rest> || ...)) return true;
+  if constexpr (by_rvalue_reference<First>) return !std::is_invocable_r_v<Result, First, Rest...>;
+  return false;
+}
+template <class Result>
+constexpr bool refers_to_temporaries() {
+  return false;
+}
+
+/// Base of our std::coroutine_traits, which see a coroutine's parameters as they are declared: refuses rvalue
+/// references. Such a parameter binds to temporaries, and these are gone when the coroutine, which has not even begun
+/// when its call returns, comes to use it.
+template <class Result, class... Parameters>
+struct coroutine_traits {
+  static_assert(!refers_to_temporaries<Result, Parameters...>(),
+                "a coroutine must not take a parameter by rvalue reference: what it refers to may be gone when the "
+                "coroutine runs. Take it by value");
+  using promise_type = typename Result::promise_type;
+};
+
+}  // namespace millrace::detail
+
 namespace millrace {
 
-/// What every coroutine of the library carries: the executor it runs on, the stage it works for, and who awaits it.
+/// What a coroutine works in: its executor, the context of its run, and the metrics of its stage. Flows down at the
+/// await: a coroutine that awaits another binds it to its own context before it runs. Nothing is thread-local.
 ///
-/// The context flows down at the await: a coroutine that awaits another binds it to its own executor and stage before
-/// it runs. Nothing is thread-local. Promises derive from this class.
+///     const coroutine_context here = co_await this_context();
+///     spawned<void> ahead(here, pull(source));   // works for the same run and stage
+///
+/// A value of three pointers. The executor and the run outlive all coroutines that are bound to them.
+class coroutine_context {
+ public:
+  /// Of coroutines that belong to no run. `metrics`: of the stage, null: none are kept.
+  coroutine_context(executor& ex, stage_record* metrics = nullptr) noexcept  // NOLINT: an executor is enough to run on
+      : coroutine_context(ex, ex.own_run(), metrics) {}
+  coroutine_context(executor& ex, run_context& run, stage_record* metrics) noexcept
+      : executor_(&ex), run_(&run), stage_(metrics) {}
+
+  class executor& get_executor() const noexcept { return *executor_; }
+  /// What the coroutines of the run decide by.
+  run_context& run() const noexcept { return *run_; }
+  /// What the runtime shares between its runs.
+  runtime_parts& runtime() const noexcept { return executor_->runtime(); }
+  /// The metrics of the stage; null if none are kept. Only written: nothing is decided by them.
+  stage_record* stage() const noexcept { return stage_; }
+
+ private:
+  class executor* executor_;
+  run_context* run_;
+  stage_record* stage_;
+};
+
+/// What every coroutine of the library carries: its context, and who awaits it. Promises derive from this class.
 class promise_base {
  public:
   promise_base() noexcept = default;  // also keeps the promise from being an aggregate initialised by parameters
@@ -29,24 +90,22 @@ class promise_base {
     if (executor_ != nullptr) executor_->frame_destroyed();
   }
 
-  /// Binds the coroutine to an executor, once, before it runs; usage_error the second time.
-  void bind(executor& ex, stage_record* stage) {
+  /// Binds the coroutine to its context, once, before it runs; usage_error the second time.
+  void bind(const coroutine_context& context) {
     if (MILLRACE_UNLIKELY(executor_ != nullptr)) detail::misused("a coroutine was started or awaited twice");
-    executor_ = &ex;
-    ex.frame_bound();
-    stage_ = stage;
+    executor_ = &context.get_executor();
+    executor_->frame_bound();
+    run_ = &context.run();
+    stage_ = context.stage();
   }
 
   class executor& get_executor() const noexcept { return *executor_; }
   bool bound() const noexcept { return executor_ != nullptr; }
   stage_record* stage() const noexcept { return stage_; }
+  run_context& run() const noexcept { return *run_; }
+  coroutine_context context() const noexcept { return coroutine_context(*executor_, *run_, stage_); }
 
-  /// What counts the work of the coroutine's pipeline that goes on elsewhere when the coroutine is dropped.
-  const std::shared_ptr<detail::orphan_count>& orphans() const noexcept {
-    return stage_ != nullptr && stage_->owner != nullptr ? stage_->owner->orphans() : executor_->orphans();
-  }
-
-  /// The coroutine to resume when this one has something; null when nobody waits.
+  /// The coroutine to resume when this one has something; null when none waits.
   void set_continuation(std::coroutine_handle<> handle, stage_record* stage) noexcept {
     continuation_ = handle;
     continuation_stage_ = stage;
@@ -57,7 +116,10 @@ class promise_base {
     if (continuation_) executor_->transfer(std::exchange(continuation_, nullptr), continuation_stage_);
   }
 
-  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+  void unhandled_exception() noexcept {
+    error_ = std::current_exception();
+    if (stage_ != nullptr && stage_->owner != nullptr) stage_->owner->failed(error_, *stage_);
+  }
   bool failed() const noexcept { return error_ != nullptr; }
   void rethrow_if_failed() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -92,6 +154,7 @@ class promise_base {
  private:
   class executor* executor_ = nullptr;
   stage_record* stage_ = nullptr;
+  run_context* run_ = nullptr;
   std::coroutine_handle<> continuation_;
   stage_record* continuation_stage_ = nullptr;
   std::exception_ptr error_;
@@ -141,21 +204,21 @@ class this_executor {
   awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise.get_executor()); }
 };
 
-/// `stage_record* s = co_await this_stage();` the account of the running stage, null when none is kept.
-class this_stage {
+/// `const coroutine_context here = co_await this_context();` never suspends.
+class this_context {
  public:
-  this_stage() noexcept = default;
+  this_context() noexcept = default;
   class awaiter {
    public:
-    explicit awaiter(stage_record* stage) noexcept : stage_(stage) {}
+    explicit awaiter(const coroutine_context& context) noexcept : context_(context) {}
     bool await_ready() const noexcept { return true; }
     void await_suspend(std::coroutine_handle<>) const noexcept {}
-    stage_record* await_resume() const noexcept { return stage_; }
+    coroutine_context await_resume() const noexcept { return context_; }
 
    private:
-    stage_record* stage_;
+    const coroutine_context context_;
   };
-  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise.stage()); }
+  awaiter awaited_by(promise_base& promise) const noexcept { return awaiter(promise.context()); }
 };
 
 namespace detail {
@@ -173,7 +236,8 @@ class waiting_awaiter {
 
   executor& home() const noexcept { return promise_.get_executor(); }
   stage_record* stage() const noexcept { return promise_.stage(); }
-  const std::shared_ptr<orphan_count>& orphans() const noexcept { return promise_.orphans(); }
+  run_context& run() const noexcept { return promise_.run(); }
+  coroutine_context context() const noexcept { return promise_.context(); }
   /// How await_suspend() begins.
   void suspend(std::coroutine_handle<> handle) noexcept { node_.set(handle, promise_.stage()); }
   /// Queues the suspended coroutine; while it is queued, nothing.

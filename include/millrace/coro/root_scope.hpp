@@ -12,10 +12,10 @@
 
 namespace millrace {
 
-/// Where tasks go that must outlive who started them. Clean-up when a stage is dropped (aborting an upload, say): a
-/// destructor cannot wait, so it hands a task to the executor's root scope, which runs it; executor::drain() and the
-/// executor's end wait for it. And work that is shared (fetching credentials): drain() waits `patience` for that, and
-/// drops it then. Nothing is ever detached and forgotten.
+/// The scope of tasks that must outlive the code that started them. Clean-up when a stage is dropped (aborting an
+/// upload, say): a destructor cannot wait, so it gives a task to the executor's root scope, which runs it;
+/// executor::drain() and the executor's destructor wait for it. And work that is shared (fetching credentials): drain()
+/// waits `patience` for that, then drops it. No task is detached.
 class root_scope final : public executor_service, private timer_node {
  public:
   /// How long drain() waits for what adopt_droppable() took, on the executor's clock.
@@ -29,16 +29,16 @@ class root_scope final : public executor_service, private timer_node {
   explicit root_scope(executor& ex) noexcept : executor_(ex), reaper_(*this) {}
   MILLRACE_INLINE ~root_scope() override;
 
-  /// Runs `t` to its end. What it throws is counted and dropped: clean-up has nobody to report to.
+  /// Runs `t` to its end. Exceptions are counted and dropped: clean-up has no caller to report them to.
   MILLRACE_COROUTINE void adopt(task<void> t);
 
-  /// The same for what can be begun again elsewhere: when the executor has nothing else to wait for, and `patience` has
-  /// passed since, `t` is dropped where it stands.
+  /// The same for work that can be started again elsewhere: `t` is dropped, finished or not, once the executor has had
+  /// nothing else to wait for during `patience`.
   MILLRACE_COROUTINE void adopt_droppable(task<void> t);
 
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
-  /// How often it has looked at a task so far, to let those go that had ended: what that costs.
+  /// How often it has checked a task so far in order to free those that had ended: what that costs.
   std::size_t looks() const noexcept { return looks_; }
 
  private:
@@ -46,7 +46,7 @@ class root_scope final : public executor_service, private timer_node {
     adopted(spawned<void> t, bool d) noexcept : running(std::move(t)), droppable(d) {}
     spawned<void> running;
     bool droppable;
-    std::unique_ptr<adopted> next;  // of those that are let go together
+    std::unique_ptr<adopted> next;  // of those that are freed together
   };
 
   // A task cannot free its own frame, nor a timer another coroutine's: this message is run between coroutines.
@@ -90,5 +90,5 @@ class root_scope final : public executor_service, private timer_node {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/coro/impl/root_scope.ipp>
+#include <millrace/coro/root_scope.ipp>
 #endif

@@ -12,7 +12,7 @@ namespace millrace {
 
 namespace detail {
 
-/// Where a spawned task reports its end to.
+/// Notified when a spawned task ends.
 struct spawned_state final : completion {
   void completed() noexcept override {
     done = true;
@@ -25,8 +25,8 @@ struct spawned_state final : completion {
 
 }  // namespace detail
 
-/// A task that runs by itself: started through the run queue, awaited or not, and owned by this object. Stages work
-/// ahead of their consumers with it.
+/// A task that runs in the background: started through the run queue, awaited or not, and owned by this object. Stages
+/// work ahead of their consumers with it.
 ///
 /// `T r = co_await s;` waits for the end and takes the result or the exception, once; one coroutine may wait, and may
 /// go on waiting while the object is moved, not when it is dropped or replaced. Dropping it stops the task at once,
@@ -39,14 +39,14 @@ class [[nodiscard("dropping a spawned task stops it")]] spawned {
 
   spawned() noexcept = default;
 
-  /// Queues `t` on `ex`, on the account of `stage`.
-  spawned(executor& ex, task<T> t, stage_record* stage = nullptr) : task_(std::move(t)) {
+  /// Queues `t` to run in `context`; an executor is enough for tasks that belong to no run.
+  spawned(const coroutine_context& context, task<T> t) : task_(std::move(t)) {
     if (!task_) detail::misused("an empty task was spawned: it was moved from, or never made");
     auto& p = task_.handle_.promise();
     state_ = std::make_unique<state>();
-    p.bind(ex, stage);
+    p.bind(context);
     p.set_completion(state_.get());
-    state_->ex = &ex;
+    state_->ex = &context.get_executor();
     p.post_self(task_.handle_);
   }
   spawned(spawned&& other) noexcept = default;

@@ -9,7 +9,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <millrace/coro/detail/parameters.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace {
@@ -22,7 +21,7 @@ namespace detail {
 template <class T>
 class branch;
 
-/// Told when a task is done; may post, must not resume.
+/// Notified when a task is done; may post, must not resume.
 class completion {
  public:
   virtual void completed() noexcept = 0;
@@ -150,7 +149,7 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
   /// Called by the awaiting coroutine's promise.
   awaiter awaited_by(promise_base& parent) && {
     if (MILLRACE_UNLIKELY(!handle_)) detail::misused("an empty task was awaited: it was moved from, or never made");
-    handle_.promise().bind(parent.get_executor(), parent.stage());
+    handle_.promise().bind(parent.context());
     return awaiter(handle_, parent.stage());
   }
 
@@ -160,7 +159,7 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
   template <class U>
   friend class detail::branch;
 
-  /// The coroutine, which this owner forgets. (std::exchange would be one more template for every type of result.)
+  /// Gives up ownership of the coroutine. (std::exchange would be one more template for every type of result.)
   std::coroutine_handle<promise_type> release() noexcept {
     const std::coroutine_handle<promise_type> given = handle_;
     handle_ = nullptr;

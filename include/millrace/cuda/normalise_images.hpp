@@ -8,9 +8,8 @@
 #include <millrace/cuda/stream.hpp>
 #include <millrace/device/normalise_images.hpp>
 
-/// \file
-/// For a .cu of the program's: what is here is a kernel, and for nvcc. Other compilers find nothing in it, but for the
-/// tests, which have words for what nvcc knows by itself.
+/// \file For .cu files: this is a kernel, for nvcc. For other compilers it is empty, except in tests, which define what
+/// nvcc has built in.
 
 #if defined(__CUDACC__) || defined(MILLRACE_KERNELS_ARE_FUNCTIONS)
 
@@ -30,15 +29,15 @@ __global__ void normalise(millrace::detail::pixel_work w) {
 
 }  // namespace detail
 
-/// millrace::normalise_images() on a GPU: one kernel on `work`, the training's stream. The host waits for nothing.
+/// millrace::normalise_images() on a GPU: one kernel on `work`, the training's stream. The host does not wait.
 ///
 ///     b.wait(work);
 ///     mill::cuda::normalise_images(b, "image", to, work, {.mean = {0.485f, 0.456f, 0.406f},
 ///                                                         .std = {0.229f, 0.224f, 0.225f}});
-///     b.release(work);  // or behind the step, if it reads the batch's labels
+///     b.release(work);  // or after the step, if it reads the batch's labels
 ///
-/// `to` is memory of that GPU, which nobody else uses until `work` is done with it. The batch is let go behind the
-/// kernel, by release(). Throws configuration_error also where batch and stream are of different GPUs, and cuda::error.
+/// `to` is memory of that GPU, not otherwise used until `work` is done with it. Release the batch after the kernel, by
+/// release(). Throws configuration_error also where batch and stream are of different GPUs, and cuda::error.
 MILLRACE_CUDA_DEFAULT_STREAM inline void normalise_images(const device_batch& b, std::string_view field,
                                                           const tensor_view& to, const stream& work,
                                                           const normalise_options& options = {}) {

@@ -13,7 +13,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/cuda/stream_device.hpp>
-#include <millrace/device/detail/decode_in_slot.hpp>
+#include <millrace/device/detail/slots.hpp>
 
 /// \file
 /// JPEGs decoded on a GPU (component millrace::nvjpeg). Including it, and nothing else of the library, needs nvJPEG.
@@ -87,8 +87,8 @@ class nvjpeg_library {
   nvjpegHandle_t handle_ = nullptr;
 };
 
-/// What the library works with while a batch is decoded: memory of its own, on both sides. One slot's, as it is the
-/// GPU's until the batch is decoded.
+/// The library's working memory for a batch, on both sides. Each slot has one, as the GPU uses it until the batch is
+/// decoded.
 class nvjpeg_state {
  public:
   nvjpeg_state() noexcept = default;
@@ -118,7 +118,7 @@ class nvjpeg_state {
   explicit operator bool() const noexcept { return state_ != nullptr; }
   nvjpegHandle_t library() const noexcept { return library_->get(); }
 
-  /// Enqueues the decoding of all, or says that one of them cannot be decoded.
+  /// Enqueues the decoding of all; false if one of them cannot be decoded.
   bool decode(const std::vector<const unsigned char*>& files, const std::vector<std::size_t>& sizes,
               std::vector<nvjpegImage_t>& to, cudaStream_t stream) {
     if (batch_ != files.size()) {
@@ -145,21 +145,21 @@ class nvjpeg_state {
 
 }  // namespace detail
 
-/// A GPU that decodes the JPEGs of its batches itself, with nvJPEG: what to_device() is given in place of a stream.
+/// A GPU that decodes the JPEGs of its batches itself, with nvJPEG: passed to to_device() in place of a stream.
 ///
 ///     const mill::image_decoder decoder({.height = 224, .width = 224});
 ///     ... p.pixels = decoder.undecoded(s["jpg"], s.from.at(s.key));              // in a map(): reads the header
 ///     ... mill::write_image(out, "image", p.pixels, p.box, p.flipped);           // in the collate()
 ///     ... | batch(256) | mill::to_device(mill::cuda::nvjpeg(copies))
 ///
-/// A batch's files go to nvjpegDecodeBatched() together, on the stream of the copies, behind its copy; wait() and
-/// release() are for both. b.field("image") has the pixels, u8, HWC, as they were in the file: normalise_images()
-/// crops, mirrors and resizes them. The host's part of the work is done on the stage's pool, one batch at a time.
+/// A batch's files go to nvjpegDecodeBatched() together, on the stream of the copies, after its copy; wait() and
+/// release() cover both. b.field("image") has the pixels, u8, HWC, as they were in the file: normalise_images() crops,
+/// mirrors and resizes them. The host's part of the work is done on the stage's pool, one batch at a time.
 ///
-/// On the host, by libjpeg-turbo, libspng or libwebp and into the same batch, is decoded what nvJPEG does not take so:
-/// other formats, grey images, CMYK, RGB and unusual samplings, images that are to be turned upright, and the whole
-/// batch when nvJPEG refuses it, since it does not say for which image. A corrupt file is then a decode_error that
-/// names its sample. Its pixels are not libjpeg-turbo's to the bit, and corrupt data that it reads over are no error.
+/// Images that nvJPEG does not support are decoded on the host, by libjpeg-turbo, libspng or libwebp, into the same
+/// batch: other formats, grey images, CMYK, RGB and unusual samplings, images that must be rotated, and the whole batch
+/// if nvJPEG refuses it, since it does not say for which image. A corrupt file is then a decode_error that names its
+/// sample. Its pixels differ slightly from libjpeg-turbo's, and corrupt data that it tolerates is no error.
 ///
 /// Memory: the pixels are in the slots of to_device(), which grow as images need it and are in the run's budget. nvJPEG
 /// has some more for each slot, on the device and page-locked: not in the budget, allocated by the library, kept with

@@ -17,21 +17,20 @@
 #include <millrace/base/units.hpp>
 #include <millrace/cuda/stream_device.hpp>
 #include <millrace/data/hash128.hpp>
-#include <millrace/device/detail/decode_in_slot.hpp>
-#include <millrace/device/detail/device_slot.hpp>
+#include <millrace/device/detail/slots.hpp>
 
 namespace millrace::cuda {
 
 /// See resident_images.
 struct resident_images_options {
-  std::size_t bytes = 0;     ///< the most memory that is taken for them; must be given
+  std::size_t bytes = 0;     ///< the most memory that is used for them; required
   bool page_locked = false;  ///< page-locked memory of the host, in place of the GPU's
 };
 
 namespace detail {
 
-/// Pixels of images, and what copies them. All its work is on the one stream of the copies, so a copy from here is
-/// behind the one that brought the pixels. Any thread.
+/// Pixels of images, and what copies them. All its work is on the one stream of the copies, so a copy from here comes
+/// after the one that brought the pixels. Any thread.
 class MILLRACE_CUDA_DEFAULT_STREAM image_store {
  public:
   using images = std::vector<millrace::detail::image_to_decode>;
@@ -166,28 +165,28 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 
 }  // namespace detail
 
-/// A GPU that keeps what is decoded for it: what to_device() is given in place of a stream or a cuda::nvjpeg. The first
-/// epoch of undecoded images is decoded, the others are copied from memory.
+/// A GPU that keeps decoded images: passed to to_device() in place of a stream or a cuda::nvjpeg. Images are decoded in
+/// the first epoch, and copied from memory in later ones.
 ///
 ///     const mill::cuda::resident_images gpu(mill::cuda::nvjpeg(copies), {.bytes = 40 * mill::GiB});
 ///     const mill::cuda::resident_images gpu(copies, {.bytes = 40 * mill::GiB});      // decoded on the host, once
 ///     ... | batch(256) | mill::to_device(gpu)
 ///
-/// What is kept are whole images, pixel for pixel: crops, mirrors, order and batches are each epoch's own, and states
-/// are the same as without. They are copied behind the decoding of their batch and found from then on, by that run and
-/// by every other one whose device is a copy of this one: keep one for all epochs, training and validation.
+/// It keeps whole images, pixel for pixel: crops, mirrors, order and batches may differ in each epoch, and states are
+/// the same as without it. Images are copied after the decoding of their batch and then found by that run and by every
+/// other one whose device is a copy of this one: keep one for all epochs, training and validation.
 ///
 /// An image is known by its bytes, its size and whether it is a plain JPEG: the same file in two places is kept once,
 /// and an object that changed is another image. So the bytes are read in each epoch, and hashed, on the pool, at about
-/// 2 GB/s: a resident() in front of the store spares the reading. Decoders that share it have the same .upright and
+/// 2 GB/s: a resident() around the store avoids the reading. Decoders that share it have the same .upright and
 /// .tolerate_corruption, which cannot be seen in the bytes.
 ///
 /// Memory: of the GPU, or with .page_locked of the host, from where later epochs are copied without decoding and
 /// without staging. It is taken in blocks of 64 MiB, or of what .bytes allows, as images come: in the first epoch,
 /// never more than .bytes, which run_options::budget counts in both cases as it does slots. What does not fit is
-/// decoded in every epoch: a line in the runtime's log says so, once, and kept() tells. Nothing that is kept goes
-/// before forget() or the last copy, and a runtime has one copy until it ends; both wait for the stream of the copies,
-/// and freeing may wait for the device.
+/// decoded in every epoch: one line in the runtime's log reports it, and kept() is the number of bytes. Images are kept
+/// until forget(), or until the last copy of this object is destroyed; a runtime has one copy until it ends. Both wait
+/// for the stream of the copies, and freeing may wait for the device.
 ///
 /// Concurrency: any threads; two runs that miss the same image at the same time both decode it. Errors: those of the
 /// device that it is made of; configuration_error where .bytes is 0; cuda::error, which says how much was wanted, where
@@ -225,7 +224,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
 
   /// Bytes of pixels that are kept now. Any thread.
   std::size_t kept() const { return store_->kept(); }
-  /// Lets all of them go, so that they are decoded anew, and frees their memory. Any thread; waits for the copies.
+  /// Drops all of them, so that they are decoded again, and frees their memory. Any thread; waits for the copies.
   void forget() const noexcept { store_->forget(); }
 
  private:

@@ -6,40 +6,42 @@
 #include <type_traits>
 #include <vector>
 
+#include <millrace/data/item.hpp>
+
 namespace millrace {
 
-/// Where an item stands in a training: what epochs() writes on every sample, and what a batch has of its last one.
-/// Empty (`known` is false) on items that were not dealt by epochs(). Without an index only seed and epoch are there.
+/// The position of an item in a training: epochs() sets it on every sample, and a batch has the mark of its last one.
+/// Empty (`known` is false) on items that do not come from epochs(). Without an index only seed and epoch are set.
 ///
-/// A stage, and a run, finds it by `mark_of(item)`, a function beside the item's type (by argument-dependent lookup). A
-/// type of your own that is made of samples hands on theirs, and its batches then know their epoch, keep to it, and can
-/// be resumed behind:
+/// Stages and runs find it by `mark_of(item)`, a function beside the item's type (see data/item.hpp). A type of your
+/// own that is made of samples returns theirs; its batches then know their epoch, do not cross it, and a training
+/// can be resumed after them:
 ///
 ///     mill::epoch_mark mark_of(const decoded& d) { return d.mark; }
 class epoch_mark {
  public:
   std::uint64_t seed = 0;  ///< of the training
   std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of what fills up: its end
-  std::uint64_t next = 0;      ///< where all ranks stand when they have taken up to here; means something where `whole`
-  std::uint64_t from = 0;      ///< where all ranks stood before its step
-  /// Batches of a window of bucket_by_length() that were taken; the window begins at `next`. On the first sample behind
-  /// a resume: that were taken before.
+  std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of padding: the order's end
+  std::uint64_t next = 0;      ///< position of all ranks after this item; only valid if `whole`
+  std::uint64_t from = 0;      ///< position of all ranks before its step
+  /// How many batches of a window of bucket_by_length() were taken; the window begins at `next`. On the first sample
+  /// after a resume: how many were taken before.
   std::uint32_t taken = 0;
-  /// What tells those windows from others; 0: not inside one. Odd: of all ranks together. Even: what `taken` counts is
-  /// this rank's own, tokens of its share of a step (pack()).
+  /// Identifies those windows; 0: not inside one. Odd: of all ranks together. Even: `taken` counts for this rank alone,
+  /// tokens of its share of a step (pack()).
   std::uint32_t window = 0;
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch
-  /// Not a sample, and of weight 0: it fills up the epoch's last batch, or stands in the place (position) of a sample
-  /// that could not be had.
+  /// Not a sample, and of weight 0: it pads the epoch's last batch, or has the position of a sample that could not be
+  /// read.
   bool padding = false;
-  bool disordered = false;  ///< of several: one came behind a later one
+  bool disordered = false;  ///< of several: one came after a later one
   bool counted = false;     ///< all ranks take steps of equal size, of which this is an entry: equal_batches::fill()
 
-  /// Whether it has a place that no other item takes, in the canonical order of an index or in a step of equal_batches:
-  /// then batches keep their sizes, whatever is left out.
+  /// Whether it has a position that no other item takes, in the canonical order of an index or in a step of
+  /// equal_batches: then batches keep their sizes, even where samples are left out.
   bool placed() const noexcept { return known && (next != 0 || counted); }
 
   /// Becomes the mark of all up to `later`.
@@ -56,17 +58,15 @@ class epoch_mark {
 
 namespace detail {
 
-template <class T>
-concept says_mark = requires(const T& item) { static_cast<epoch_mark>(mark_of(item)); };
 /// Whether mark_of_item() knows anything about items of type T.
 template <class T>
-inline constexpr bool has_mark_v = says_mark<T>;
+inline constexpr bool has_mark_v = has_mark<T>;
 template <class T, class A>
 inline constexpr bool has_mark_v<std::vector<T, A>> = has_mark_v<T>;
 
 template <class T>
 epoch_mark mark_of_item(const T& item) {
-  if constexpr (says_mark<T>) {
+  if constexpr (has_mark<T>) {
     return mark_of(item);
   } else {
     return epoch_mark();

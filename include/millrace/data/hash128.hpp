@@ -10,19 +10,19 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/base/detail/mix64.hpp>
-#include <millrace/text/hex.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
-/// 128 bits that stand for something larger. Not cryptographic: against accidents, not against forgers.
+/// A 128-bit hash. Not cryptographic: it detects accidents, not forgery.
 struct hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
   /// 32 hexadecimal digits, in lower case.
   std::string text() const;
-  /// What text() gave; nothing for anything else.
+  /// Parses the result of text(); nullopt for anything else.
   static std::optional<hash128> parse(std::string_view text) noexcept;
 
   friend bool operator==(const hash128&, const hash128&) = default;

@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-/// Lengths that stand between buckets, ascending: `{128, 256, 512}` are buckets of lengths up to 128, up to 256, up to
+/// Lengths that separate buckets, ascending: `{128, 256, 512}` are buckets of lengths up to 128, up to 256, up to
 /// 512, and one of longer ones. Up to 32, kept inline; none at all is one bucket.
 class length_edges {
  public:

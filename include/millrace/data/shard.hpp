@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include <millrace/base/detail/shown_url.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/text/entity_tag.hpp>
 
 namespace millrace {
 
@@ -21,11 +23,12 @@ class shard {
 
   std::string url;                    ///< s3://bucket/key (the key's raw bytes), http(s)://..., or a file's path
   std::optional<std::uint64_t> size;  ///< in bytes, when the source knows it
-  std::string etag;  ///< as the store sends it, quotes included; empty when the source does not know it
+  std::string etag;  ///< of the version, as the store spells it (see same_etag); empty when it is not known
+  std::string encoding;  ///< its Content-Encoding, as the store sent it with the first bytes; else empty
   std::uint64_t seed = 0;   ///< of the training that reads it
   std::uint64_t epoch = 0;  ///< in which it is read, of its data set; samples have them from their shard
   std::uint32_t dataset = 0;  ///< of a mix of data sets (dataset_mix): its number; samples have it from their shard
-  bool dealt = false;       ///< whether seed and epoch were said, by epochs()
+  bool dealt = false;       ///< whether epochs() has set seed and epoch
 
   /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
   /// objects in S3 and of files are shown whole: there `?` and `#` are part of the name.
@@ -33,10 +36,29 @@ class shard {
     return detail::shown_url(url);
   }
 
-  /// Whether they are the same version of the same object, whoever reads it and when.
+  /// Whether they are the same version of the same object; seed, epoch and the rest do not count.
   friend bool operator==(const shard& a, const shard& b) {
-    return a.url == b.url && a.size == b.size && a.etag == b.etag;
+    return a.url == b.url && a.size == b.size && millrace::detail::same_etag(a.etag, b.etag);
   }
+};
+
+namespace detail {
+
+/// Whether a listing of `wanted` (a prefix or a pattern) leaves out `name`, a key or a path: an index that
+/// millrace-index has written among the shards, or has not finished. An index that is named in full is not left out.
+inline bool is_index_beside(std::string_view wanted, std::string_view name) noexcept {
+  const std::string_view last = name.substr(name.rfind('/') + 1);
+  return (last == "millrace.index" || last == "millrace.index.part") && name != wanted;
+}
+
+}  // namespace detail
+
+/// What a training could not read of one shard, if a failure_policy tolerates it.
+class lost_shard {
+ public:
+  std::string shard;          ///< its URL, without secrets
+  std::uint64_t samples = 0;  ///< of this rank, epoch by epoch
+  std::string reason;         ///< of the first of them
 };
 
 }  // namespace millrace

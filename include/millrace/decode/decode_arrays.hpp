@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/units.hpp>
 #include <millrace/decode/array.hpp>
+#include <millrace/decode/npz.hpp>
 #include <millrace/device/collate.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/shards/sample.hpp>
@@ -23,9 +27,10 @@ class array_sample {
  public:
   sample of;
   std::vector<named_array> arrays;
+  std::vector<unread_array> unread;  ///< of archives: there is no tensor for them, and batches leave them out
   std::optional<std::int64_t> label;
 
-  /// The array of that name; a decode_error that names the sample where there is none.
+  /// The array of that name; a decode_error that names the sample where there is none, and why it was not read.
   const array& operator[](std::string_view name) const;
 
   friend const sample& place_of(const array_sample& a) noexcept { return a.of; }
@@ -42,25 +47,43 @@ void collate(const array_sample& a, sample_writer& out);
 
 /// The arrays of a sample: what decode_arrays() does for each. Fields "npy" become the array "npy", "x.npy" become "x",
 /// "npz" those of the archive under their names, "cls" the label; all of these leave the sample, other fields stay in
-/// it. Throws decode_error, as parse_npy(), parse_npz() and parse_label() do.
-array_sample read_arrays(sample s);
+/// it. With `names`, those arrays alone: the others are not looked at, and one that is not there is an error. Without,
+/// arrays of an archive that there is no tensor for are `unread`, and the log has one line of each.
+///
+/// Throws decode_error, as parse_npy(), read_npz() and parse_label() do. `most`: bytes of one "npz", unpacked.
+array_sample read_arrays(sample s, const std::vector<std::string>& names = {}, std::uint64_t most = GiB);
 
 /// read_arrays() as a function object, for map_concurrent().
 class array_reader {
  public:
-  array_sample operator()(sample s) const { return read_arrays(std::move(s)); }
+  explicit array_reader(std::vector<std::string> names = {}) : names_(std::move(names)) {}
+  array_sample operator()(sample s) const { return read_arrays(std::move(s), names_, most_); }
+  /// For map_concurrent(): the same in a run of so large a budget, which what is unpacked may not exceed.
+  array_reader within(std::size_t budget) const {
+    array_reader bounded(names_);
+    bounded.most_ = std::min<std::uint64_t>(most_, budget);
+    return bounded;
+  }
   /// A sample without arrays, of weight 0.
   array_sample in_place_of(const epoch_mark& mark) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::uint64_t most_ = GiB;
 };
 
 /// A stage from samples to their arrays, read on a pool: `samples | decode_arrays() | batch(256) | to_device(copies)`.
 ///
-/// A sample that is left out by `.failures`, of epochs() with an index or behind equal_batches::fill(), is a row of
+/// A sample that is left out by `.failures`, of epochs() with an index or after equal_batches::fill(), is a row of
 /// zeros and weight 0 in its place. Everything else is map_concurrent()'s: order, bound, `work`, cancellation, errors.
 inline auto decode_arrays(const map_concurrent_options& work = {}) { return map_concurrent(array_reader(), work); }
+/// Of the arrays those of these names: `decode_arrays(std::vector<std::string>{"x", "y"})`.
+inline auto decode_arrays(std::vector<std::string> names, const map_concurrent_options& work = {}) {
+  return map_concurrent(array_reader(std::move(names)), work);
+}
 
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/impl/decode_arrays.ipp>
+#include <millrace/decode/decode_arrays.ipp>
 #endif

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,11 +49,17 @@ void collate(const audio_sample& a, sample_writer& out);
 /// share memory. Errors: decode_error, for a sample without a recording or a label, and those of audio_decoder.
 class audio_reader {
  public:
-  /// Throws configuration_error for options that there are not.
+  /// Throws configuration_error for invalid options.
   explicit audio_reader(const audio_options& options)
       : decoder_(options), options_(std::make_shared<const audio_options>(options)) {}
 
   audio_sample operator()(sample s) const;
+  /// For map_concurrent(): the same in a run of so large a budget, which no recording's values may exceed.
+  audio_reader within(std::size_t budget) const {
+    audio_options bounded = *options_;
+    bounded.max_values = std::min<std::uint64_t>(bounded.max_values, budget / size_of(bounded.type));
+    return audio_reader(bounded);
+  }
   /// For map_concurrent(): a sample without a recording, of weight 0.
   audio_sample in_place_of(const epoch_mark& mark) const;
 
@@ -68,9 +75,9 @@ class audio_reader {
 ///     samples | decode_audio({.rate = 16000, .channels = 1, .seconds = 4, .crop = audio_crop::random}) | batch(32)
 ///             | to_device(copies)
 ///
-/// Random parts are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place in
-/// it), seed and epoch as epochs() or shuffle_shards() was given them. So they are the same for any number of threads
-/// and on any rank. A sample that is left out by `.failures`, of epochs() with an index or behind
+/// Random parts are drawn from each sample's random numbers, sample::random(): a function of (seed, epoch, shard, the
+/// sample's number in it), with the seed and epoch of epochs() or shuffle_shards(). So they are the same for any number
+/// of threads and on any rank. A sample that is left out by `.failures`, of epochs() with an index or after
 /// equal_batches::fill(), is a row of zeros and weight 0 in its place. Everything else is map_concurrent()'s: order,
 /// bound, `work`, cancellation, errors.
 inline auto decode_audio(const audio_options& options, const map_concurrent_options& work = {}) {
@@ -80,5 +87,5 @@ inline auto decode_audio(const audio_options& options, const map_concurrent_opti
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/impl/decode_audio.ipp>
+#include <millrace/decode/decode_audio.ipp>
 #endif

@@ -7,15 +7,23 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/device/batch_rows.hpp>
-#include <millrace/flow/purpose.hpp>
 #include <millrace/shards/sample.hpp>
 
 namespace millrace {
 
-/// Writes a sample's image, and its class number if it is to have one, into a row of a batch: what is done for each
-/// image of decode_images(), and a function for fill_batches(), alone or as a part of one's own. Copies share memory.
+namespace detail {
+/// Logs, once in a process, that a sample has several images and which one is taken.
+void say_several_images(const sample& s, const field& taken);
+}  // namespace detail
+
+/// Writes a sample's image, and its class number if it has one, into a row of a batch: what decode_images() does for
+/// each image, and a function for fill_batches(), alone or as a part of your own. Copies share memory.
+///
+/// If a sample has several images and image_options::field is not set, the first in the archive is taken; one line on
+/// standard error, once in a process, names such a sample.
 ///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without an
 /// image or a label, and those of image_decoder.
@@ -46,6 +54,7 @@ class encoded_image {
 
   sample encoded;
 
+  static constexpr bool writes_whole_rows = true;
   batch_layout layout(std::size_t samples) const { return how_->layout(samples); }
   void write_to(const batch_row& row) const { (*how_)(encoded, row); }
 
@@ -83,13 +92,13 @@ class decode_images_stage : public detail::library_stage {
 ///                              .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}})
 ///             | batch(256) | to_device(copies)
 ///
-/// Decoding takes place where a batch is made: batch() starts it on a pool, several images at once, and each value is
-/// stored once, in its place in the batch. Batches have the field "image" and, from the text field
-/// image_options::label, "label"; keys, and tags<origin>().
+/// Decoding happens when a batch is made: batch() starts it on a pool, several images at once, and each value is stored
+/// once, in its row of the batch. Batches have the field "image" and, from the text field image_options::label,
+/// "label"; keys, and tags<origin>().
 ///
-/// Crops and flips are drawn from random numbers of each sample's own, sample::random(): of (seed, epoch, shard, place
-/// in it), seed and epoch as epochs() or shuffle_shards() was given them. The batches are the same to the bit for any
-/// number of threads, and a sample's image is the same on any rank.
+/// Crops and flips are drawn from each sample's random numbers, sample::random(): a function of (seed, epoch, shard,
+/// the sample's number in it), with the seed and epoch of epochs() or shuffle_shards(). The batches are bit for bit the
+/// same for any number of threads, and a sample's image is the same on any rank.
 ///
 /// Holds nothing. Errors: image_row_writer's, by batch(256, {.failures = ...}); configuration_error at once for options
 /// that contradict each other.
@@ -101,5 +110,5 @@ decode_images_stage decode_images(const image_options& options) {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/impl/decode_images.ipp>
+#include <millrace/decode/decode_images.ipp>
 #endif

@@ -2,30 +2,296 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/decode/detail/linked_formats.hpp>
+#include <millrace/decode/detail/image_source.hpp>
 #include <millrace/decode/image.hpp>
-#include <millrace/decode/image_options.hpp>
-#include <millrace/device/tensor_view.hpp>
+#include <millrace/device/tensor.hpp>
 #include <millrace/device/undecoded_image.hpp>
 #include <millrace/memory/bytes.hpp>
 
+namespace millrace::detail {
+
+class jpeg_source;
+class png_source;
+class webp_source;
+
+/// How the decoder of each format is made; null for a format that the program is not linked with.
+class source_makers {
+ public:
+  using maker = std::unique_ptr<image_source> (*)();
+  maker jpeg = nullptr, png = nullptr, webp = nullptr;
+};
+
+/// In place of a format that the program is not linked with.
+struct absent_source {};
+
+template <class Jpeg, class Png, class WebP>
+class formats_of {
+ public:
+  static source_makers makers() noexcept {
+    source_makers m;
+    m.jpeg = maker_of<Jpeg>();
+    m.png = maker_of<Png>();
+    m.webp = maker_of<WebP>();
+    return m;
+  }
+
+ private:
+  template <class Source>
+  static source_makers::maker maker_of() noexcept {
+    if constexpr (std::is_same_v<Source, absent_source>) {
+      return nullptr;
+    } else {
+      return [] { return std::unique_ptr<image_source>(std::make_unique<Source>()); };
+    }
+  }
+};
+
+// The components millrace::jpeg, millrace::png and millrace::webp, and their files for pkg-config, define these.
+#if defined(MILLRACE_WITH_JPEG)
+using linked_jpeg = jpeg_source;
+#else
+using linked_jpeg = absent_source;
+#endif
+#if defined(MILLRACE_WITH_PNG)
+using linked_png = png_source;
+#else
+using linked_png = absent_source;
+#endif
+#if defined(MILLRACE_WITH_WEBP)
+using linked_webp = webp_source;
+#else
+using linked_webp = absent_source;
+#endif
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+/// What the compiled bodies are linked with.
+class linked_formats {
+ public:
+  static source_makers makers() noexcept;
+};
+#else
+/// Parts of one program may be built with different ones: functions that name this type are different ones then.
+using linked_formats = formats_of<linked_jpeg, linked_png, linked_webp>;
+#endif
+
+/// A resize: the pixels in `box`, of `columns` x `rows`, become `width` x `height` pixels. The filter reaches
+/// pixels beside the box where there are any, and reflects the image along its edges.
+class resize_geometry {
+ public:
+  int columns = 0, rows = 0;
+  image_box box;
+  int width = 0, height = 0;
+  image_filter filter = image_filter::bilinear;
+  friend bool operator==(const resize_geometry&, const resize_geometry&) noexcept = default;
+};
+
+/// Resizes images of three channels of 8 bits, by zimg. Keeps its memory for the next one and, for one of the same
+/// geometry, what zimg has prepared. The result is the same to the bit on every processor. One thread at a time.
+class resizer {
+ public:
+  /// `plain`: without vectors, for tests.
+  explicit resizer(bool plain = false);
+  resizer(resizer&&) noexcept;
+  resizer& operator=(resizer&&) noexcept;
+  ~resizer();
+
+  /// Begins an image. Throws decode_error for one that zimg cannot resize so, and std::bad_alloc.
+  void begin(const resize_geometry& g);
+  /// Row `y` of the image: four bytes a pixel, red, green, blue and one that means nothing.
+  void put_row(int y, const std::uint8_t* row) noexcept;
+  /// After the last row.
+  void run();
+  /// Row `y` of the result, one byte a pixel, of channel 0, 1 or 2. Stays until the next begin().
+  const std::uint8_t* row(int channel, std::size_t y) const noexcept;
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace millrace::detail
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <millrace/device/tensor.hpp>
+
+/// Rows of bytes as rows of a tensor, eight or sixteen pixels at a time, by AVX2 and F16C. In the compiler's vectors:
+/// its headers of intrinsics would cost every file that includes this one 0.3 s.
+
+#define MILLRACE_AVX2 __attribute__((target("avx2,f16c")))
+
+namespace millrace::detail {
+
+using words2 = std::uint64_t __attribute__((vector_size(16)));
+using bytes16 = std::uint8_t __attribute__((vector_size(16)));
+using shorts8 = std::int16_t __attribute__((vector_size(16)));
+using halves8 = std::uint16_t __attribute__((vector_size(16)));
+using ints8 = std::int32_t __attribute__((vector_size(32)));
+using unsigned8 = std::uint32_t __attribute__((vector_size(32)));
+using floats8 = float __attribute__((vector_size(32)));
+
+inline bool has_avx2() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports() knows F16C
+  return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+/// Eight pixels of a row of `width`, from pixel x of what is to be stored on: mirrored, the last one is pixel 0.
+inline std::uint64_t eight_pixels(const std::uint8_t* row, std::size_t width, std::size_t x, bool mirrored) noexcept {
+  std::uint64_t pixels;
+  std::memcpy(&pixels, mirrored ? row + width - 8 - x : row + x, sizeof pixels);
+  return mirrored ? __builtin_bswap64(pixels) : pixels;
+}
+
+/// scale * value + offset of eight pixels, rounded to 16 bits.
+template <dtype Type>
+MILLRACE_AVX2 inline halves8 eight_values(std::uint64_t pixels, float scale, float offset) noexcept {
+  const bytes16 narrow = reinterpret_cast<bytes16>(words2{pixels, 0});
+  // Step by step: at once, g++ 12 would convert each pixel by itself.
+  const auto wider = reinterpret_cast<shorts8>(
+      __builtin_shufflevector(narrow, bytes16{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  const floats8 value = __builtin_convertvector(__builtin_convertvector(wider, ints8), floats8) * scale + offset;
+  if constexpr (Type == dtype::f16) {
+    return reinterpret_cast<halves8>(__builtin_ia32_vcvtps2ph256(value, 0));  // 0: to nearest, ties to even
+  } else {
+    const auto bits = reinterpret_cast<unsigned8>(value);
+    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves8);
+  }
+}
+
+/// Values number Part * n to (Part + 1) * n of the 3 n that come of three vectors, a value of each in turn.
+template <std::size_t Part, class Vector, std::size_t... I>
+MILLRACE_AVX2 inline Vector in_turn(Vector r, Vector g, Vector b, std::index_sequence<I...>) noexcept {
+  constexpr std::size_t n = sizeof...(I);
+  constexpr std::size_t first = Part * n;
+  const Vector two = __builtin_shufflevector(r, g,
+                                             static_cast<int>((first + I) % 3 == 1   ? n + (first + I) / 3
+                                                              : (first + I) % 3 == 0 ? (first + I) / 3
+                                                                                     : 0)...);
+  return __builtin_shufflevector(two, b, static_cast<int>((first + I) % 3 == 2 ? n + (first + I) / 3 : I)...);
+}
+
+template <class T, class Vector>
+MILLRACE_AVX2 inline void store_in_turn(T* to, Vector r, Vector g, Vector b) noexcept {
+  constexpr std::size_t n = sizeof(Vector) / sizeof(T);
+  const Vector parts[] = {in_turn<0>(r, g, b, std::make_index_sequence<n>()),
+                          in_turn<1>(r, g, b, std::make_index_sequence<n>()),
+                          in_turn<2>(r, g, b, std::make_index_sequence<n>())};
+  std::memcpy(to, parts, sizeof parts);
+}
+
+/// The first width / 8 * 8 pixels of a channel's row; returns how many.
+template <dtype Type>
+MILLRACE_AVX2 inline std::size_t store_values(std::uint16_t* to, const std::uint8_t* row, std::size_t width,
+                                              bool mirrored, float scale, float offset) noexcept {
+  std::size_t x = 0;
+  for (; x + 8 <= width; x += 8) {
+    const halves8 values = eight_values<Type>(eight_pixels(row, width, x, mirrored), scale, offset);
+    std::memcpy(to + x, &values, sizeof values);
+  }
+  return x;
+}
+
+/// The first width / 8 * 8 pixels of a row with the channels innermost; returns how many.
+template <dtype Type>
+MILLRACE_AVX2 inline std::size_t store_values_in_turn(std::uint16_t* to, const std::uint8_t* const* channels,
+                                                      std::size_t width, bool mirrored, const float* scale,
+                                                      const float* offset) noexcept {
+  std::size_t x = 0;
+  for (; x + 8 <= width; x += 8) {
+    halves8 values[3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      values[c] = eight_values<Type>(eight_pixels(channels[c], width, x, mirrored), scale[c], offset[c]);
+    }
+    store_in_turn(to + x * 3, values[0], values[1], values[2]);
+  }
+  return x;
+}
+
+/// The first width / 16 * 16 pixels of a row with the channels innermost, as they are; returns how many.
+MILLRACE_AVX2 inline std::size_t store_bytes_in_turn(std::uint8_t* to, const std::uint8_t* const* channels,
+                                                     std::size_t width, bool mirrored) noexcept {
+  std::size_t x = 0;
+  for (; x + 16 <= width; x += 16) {
+    bytes16 pixels[3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      pixels[c] = reinterpret_cast<bytes16>(
+          words2{eight_pixels(channels[c], width, x, mirrored), eight_pixels(channels[c], width, x + 8, mirrored)});
+    }
+    store_in_turn(to + x * 3, pixels[0], pixels[1], pixels[2]);
+  }
+  return x;
+}
+
+}  // namespace millrace::detail
+
+#undef MILLRACE_AVX2
+
+#endif
+
+namespace millrace::detail {
+
+/// Stores rows of channels of 8 bits as values of the tensor: there are only 256 input values, so a table holds the
+/// results.
+class pixel_writer {
+ public:
+  explicit pixel_writer(const image_options& o);
+
+  /// Row `y` of a tensor of `width` x `height` that begins at `tensor`, from the rows of red, green and blue;
+  /// `mirrored`: its last pixel first.
+  void write(void* tensor, std::size_t width, std::size_t height, std::size_t y, const std::uint8_t* const* channels,
+             bool mirrored) const noexcept;
+
+ private:
+  /// Whether multiplication and addition give the very values of the table: it is rounded once more, so with some means
+  /// they do not.
+  bool is_linear() const;
+  /// By vectors, where the processor has them; returns how many of the row's pixels.
+  std::size_t store_vectors(void* tensor, std::size_t width, std::size_t height, std::size_t y,
+                            const std::uint8_t* const* channels, bool mirrored) const noexcept;
+
+  image_layout layout_;
+  dtype type_;
+  float scale_[3] = {};
+  float offset_[3] = {};
+  bool vectors_ = false;  // see store_vectors()
+  std::vector<float> wide_;
+  std::vector<std::uint16_t> narrow_;
+};
+
+}  // namespace millrace::detail
+
 namespace millrace {
 
-/// Makes tensors of one size and type of JPEG, PNG and WebP images of any size: decodes, turns upright, crops, resizes,
-/// mirrors, normalises, and stores each value once, where it is to be. What a file is called says nothing: its first
-/// bytes tell the format. Grey images and those with other colours become red, green and blue; alpha channels are left
-/// out.
+/// Turns JPEG, PNG and WebP images of any size into tensors of one size and type: decodes, rotates upright, crops,
+/// resizes, mirrors, normalises, and stores each value once, at its destination. The format is detected from the first
+/// bytes, not from the name. Grey images and those of other colour spaces are converted to RGB; alpha channels are
+/// dropped.
 ///
-/// Which formats there are is a matter of the components that a program is linked with (millrace::jpeg, millrace::png,
-/// millrace::webp). Thread-safe: calls on several threads use memory of their own, kept for reuse. Copies share it.
+/// The components that a program is linked with (millrace::jpeg, millrace::png, millrace::webp) decide which formats
+/// there are. Thread-safe: calls on several threads use memory of their own, kept for reuse. Copies share it.
 ///
 /// The result depends on the data, the options and the random numbers alone, to the bit. Errors: decode_error, which
 /// name the place `at`, and in a stage without one that of the stage's item: no image, a format that is not linked, cut
-/// short, corrupt, larger than .max_pixels. What lies below the part that is taken is not read, and so not checked.
+/// short, corrupt, larger than .max_pixels. Rows below the part that is taken are not read, and so not checked.
+///
+/// Data of a JPEG that contradict the format but cost no pixel (bytes before a marker, an unknown revision of JFIF or
+/// code of Adobe's) are no error: such images are counted, and the first of each kind in a process is a line on
+/// standard error.
 class image_decoder {
  public:
   /// Throws configuration_error for options that contradict each other. A template so that parts of a program that are
@@ -37,6 +303,8 @@ class image_decoder {
   const image_options& options() const noexcept { return options_; }
   /// The shape of the tensors.
   shape dims() const;
+  /// How many images have been decoded whose data were odd and cost no pixel, by this decoder and its copies.
+  std::uint64_t odd_images() const noexcept;
 
   /// One tensor into memory of the caller, a row of a batch for example, of the shape dims() and the type of the
   /// options: anything else is a configuration_error. What a crop and a flip draw comes from `numbers`, a sample_rng or
@@ -54,7 +322,7 @@ class image_decoder {
   }
 
   /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, layout and
-  /// type do not matter.
+  /// type do not matter. The memory is a pool's (.idle_bytes) and may outlive the decoder.
   image whole(const bytes& data, const where& at = where()) const;
   /// The same image, of which only the header is read: for write_image(), and to_device() decodes it, on a GPU or on
   /// the host. The same options matter.
@@ -68,7 +336,7 @@ class image_decoder {
   };
   using draw_part = part (*)(const image_options& options, int width, int height, void* numbers);
 
-  // What one thread needs, in a chain while it is idle.
+  // The state of one thread, in a chain while it is idle.
   struct workspace;
   struct shared;
 
@@ -88,5 +356,5 @@ class image_decoder {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/impl/image_decoder.ipp>
+#include <millrace/decode/image_decoder.ipp>
 #endif

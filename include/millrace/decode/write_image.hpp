@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <millrace/decode/crop.hpp>
 #include <millrace/decode/image.hpp>
 #include <millrace/device/collate.hpp>
 #include <millrace/device/undecoded_image.hpp>
@@ -32,5 +31,5 @@ void write_image(sample_writer& out, const char* name, const undecoded_image& i,
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/impl/write_image.ipp>
+#include <millrace/decode/write_image.ipp>
 #endif

@@ -15,8 +15,9 @@
 namespace millrace {
 
 /// Items that know how they are written into a row of a batch: what decode_images() makes of samples, or a type of your
-/// own. write_to() writes every field of layout(); all items of a stream have the same one. Both run on several threads
-/// at once, for different items.
+/// own. write_to() gets a row of zeros, of layout(); all items of a stream have the same one. Both run on several
+/// threads at once, for different items. A type whose write_to() writes every field in full may declare that by `static
+/// constexpr bool writes_whole_rows = true`: then rows are not cleared before.
 template <class T>
 concept row_item = requires(const T& item, const batch_row& row, std::size_t samples) {
   batch_layout(item.layout(samples));
@@ -25,10 +26,9 @@ concept row_item = requires(const T& item, const batch_row& row, std::size_t sam
 
 namespace detail {
 
-std::shared_ptr<batch_builder> started_batch(const batch_layout& layout,
-                                                    const std::shared_ptr<batch_memory>& memory);
+std::shared_ptr<batch_builder> started_batch(const batch_layout& layout, const std::shared_ptr<batch_memory>& memory);
 
-/// The layout is the first item's. The memory is the runtime's, until a to_device() further on names a better one.
+/// The layout is the first item's. The memory is the runtime's, until a later to_device() provides a better one.
 template <class T>
 async_generator<placed<T>> place_rows(async_generator<T> source, std::size_t samples) {
   executor& ex = co_await this_executor();
@@ -42,7 +42,7 @@ async_generator<placed<T>> place_rows(async_generator<T> source, std::size_t sam
     if (!layout) {
       layout.emplace(item->layout(samples));
       const std::size_t size = batch_pool::slab_size(*layout);
-      memory = std::make_shared<batch_memory>(ex.runtime() == nullptr ? slab_pool(size) : ex.runtime()->slabs(size));
+      memory = std::make_shared<batch_memory>(ex.runtime().slabs(size));
     }
     placed<T> p = places.next(std::move(*item), start);
     item.reset();
@@ -54,9 +54,7 @@ template <class T>
 class place_rows_stage : public library_stage {
  public:
   explicit place_rows_stage(std::size_t samples) noexcept : samples_(samples) {}
-  stream<placed<T>> operator()(async_generator<T> source) && {
-    return place_rows<T>(std::move(source), samples_);
-  }
+  stream<placed<T>> operator()(async_generator<T> source) && { return place_rows<T>(std::move(source), samples_); }
 
  private:
   std::size_t samples_;
@@ -103,8 +101,9 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   const bool holds_places = detail::holds_places<T>(options.failures);
   if (!holds_places) work.failures = options.failures;
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
-  auto writing = detail::apply_stage(std::move(placing),
-                                     map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places), work));
+  constexpr bool clears = !requires { requires T::writes_whole_rows; };
+  auto writing = detail::apply_stage(
+      std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places, clears), work));
   detail::seal_rows_stage sealing(options, holds_places ? options.failures : failure_policy(), batches);
   return detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing));
 }
@@ -112,5 +111,5 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/device/impl/batch_rows.ipp>
+#include <millrace/device/batch_rows.ipp>
 #endif

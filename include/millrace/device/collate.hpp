@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <iterator>
 #include <span>
 #include <string>
@@ -13,15 +14,78 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/data/length_edges.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/device/batch_pool.hpp>
-#include <millrace/device/detail/collated_fields.hpp>
-#include <millrace/device/pad_options.hpp>
+#include <millrace/flow/failure_policy.hpp>
+
+namespace millrace {
+
+/// See sample_writer::padded(). A batch's common length is that of its longest sample, or what `edges` and `multiple`
+/// make of it.
+struct pad_options {
+  double value = 0;          ///< fills up a sample's part; the tensor's type must have it
+  std::size_t multiple = 1;  ///< the common length is a multiple of this
+  length_edges edges = {};   ///< the common length is the smallest of these that holds the longest, if one does
+  bool mask = false;         ///< one more field, NAME_mask (u8): 1 where a sample has data, 0 after it
+};
+
+}  // namespace millrace
+
+namespace millrace::detail {
+
+/// How a field's parts of several samples are put together.
+enum class field_form : unsigned char { fixed, padded, ragged, nested, on_device };
+
+/// The fields that collate() writes: named by the first sample, measured anew for each batch where lengths differ.
+class collated_fields {
+ public:
+  struct column {
+    std::string name;
+    dtype type;
+    shape dims;  // of a sample's part; where lengths differ, without that extent
+    field_form form;
+    pad_options pad;
+    // Of the batch in the making.
+    std::size_t longest = 0;                     // padded: before multiples and edges
+    std::size_t values = 0, items = 0;           // ragged, nested, on_device: of all samples
+    std::size_t written = 0, items_written = 0;  // of those, up to the row that is written now
+    std::size_t first = 0;                       // its first tensor in the layout
+
+    std::size_t element_bytes() const { return dims.elements() * size_of(type); }
+    /// "waves f32 padded", "image u8 224x224x3".
+    std::string text() const;
+  };
+
+  collated_fields() = default;
+  /// The fields of batches that have one layout.
+  explicit collated_fields(const batch_layout& layout);
+
+  std::vector<column> columns;
+  bool known = false;  ///< all of them: by the first sample
+
+  /// Whether batches have layouts of their own.
+  bool vary() const noexcept;
+  /// Forgets the lengths of the batch before.
+  void begin_batch() noexcept;
+  /// Of the batch that was measured.
+  batch_layout layout(std::size_t samples);
+
+  /// Rows are written in their order; said of each when its values are: writes where they end.
+  void row_written(const batch_row& row) const;
+};
+
+/// The length that all samples are padded to.
+std::size_t padded_length(std::size_t longest, const pad_options& how);
+/// `n` elements of value `value`. Throws configuration_error, which names `field`, where the type does not have it.
+void fill_with(void* to, std::size_t n, dtype type, double value, const std::string& field);
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
 namespace detail {
-/// What lies in memory one behind the other: vectors, spans, strings, arrays of numbers.
+/// Contiguous ranges: vectors, spans, strings, arrays of numbers.
 template <class R>
 concept values_in_a_row = requires(const R& r) {
   { std::size(r) } -> std::convertible_to<std::size_t>;
@@ -37,15 +101,15 @@ template <class R>
 concept list_of_lists = values_in_a_row<R> && value_list<value_of<R>>;
 }  // namespace detail
 
-/// Takes the parts of one sample apart, into the tensors of a batch. Given to the one function that says how a type of
-/// yours becomes part of a batch, found beside the type (by argument-dependent lookup):
+/// Writes one sample into the tensors of a batch. The argument of the one function that says how your type becomes part
+/// of a batch, found beside the type (argument-dependent lookup):
 ///
 ///     void collate(const clip& c, mill::sample_writer& out) {
 ///       out.key(c.key);
 ///       out.tag(c.from);
 ///       out.write("speaker", c.speaker);                       // of one shape in all samples
 ///       out.padded("waves", c.waves, {.multiple = 16});        // to the longest of the batch
-///       out.ragged("words", c.words);                          // one behind the other, with offsets
+///       out.ragged("words", c.words);                          // one after the other, with offsets
 ///     }
 ///
 /// The same fields in the same order for every sample, named by the first one. A later sample that differs throws
@@ -73,11 +137,14 @@ class sample_writer {
   requires std::is_arithmetic_v<T>
   void write(const char* name, T value) { write(name, &value, shape()); }
 
-  /// Where a tensor of one shape goes, to be filled in place, in full.
+  /// Where a tensor of one shape goes, to be filled in place: zeros so far.
   template <class T>
   std::span<T> place(const char* name, const shape& dims) {
     const tensor_view there = field(name, dtype_of<T>, dims);
-    if (there.data() != nullptr) return there.template values<T>();
+    if (there.data() != nullptr) {
+      if (there.bytes() != 0) std::memset(there.data(), 0, there.bytes());
+      return there.template values<T>();
+    }
     static_assert(alignof(T) <= alignof(std::max_align_t));
     // Memory of its own: the places of a sample are all valid until its end.
     scratch_.emplace_back(batch_field(name, dtype_of<T>, dims).row_bytes());
@@ -98,7 +165,7 @@ class sample_writer {
     padded(name, view(std::data(values), shape{static_cast<std::int64_t>(std::size(values))}), how);
   }
 
-  /// A tensor of differing length, without padding. The batch has `name`, the values of all samples one behind the
+  /// A tensor of differing length, without padding. The batch has `name`, the values of all samples one after the
   /// other, and `name`_offsets (i64, samples + 1): those of sample i are from offsets[i] to offsets[i + 1].
   void ragged(const char* name, const tensor_view& t);
   template <class T>
@@ -131,7 +198,7 @@ class sample_writer {
   }
 
   /// Room for `n` bytes on the device alone, which to_device() fills from an undecoded_image that is the sample's tag.
-  /// The batch has `name` (u8), those of all samples one behind the other, and `name`_offsets as a ragged field. For
+  /// The batch has `name` (u8), those of all samples one after the other, and `name`_offsets as a ragged field. For
   /// write_image().
   void room_on_device(const char* name, std::size_t n);
 
@@ -158,6 +225,8 @@ class sample_writer {
   void finish();
   /// Makes it a padding row: zeros, padding, nothing ragged.
   void fill_up();
+  /// The origin and the key that have been written.
+  void tell(detail::item_place& place) const { place.note(from_, key_); }
 
  private:
   struct nested_place {
@@ -215,11 +284,27 @@ inline void check_samples(std::size_t n, const batch_layout& layout) {
                             std::to_string(layout.samples()));
 }
 
+/// What the function throws gets the place of the item, or the one that the function has written.
+template <class T, class Collate>
+void lay_out(const T& item, const Collate& how, sample_writer& out) {
+  try {
+    how(item, out);
+    out.finish();
+  } catch (...) {
+    item_place place;
+    if constexpr (has_place<T>) {
+      place.note(item);
+    } else {
+      out.tell(place);
+    }
+    std::rethrow_exception(place.completed());
+  }
+}
+
 template <class T, class Collate>
 void measure(const T& item, const Collate& how, collated_fields& fields) {
   sample_writer notes(fields);
-  how(item, notes);
-  notes.finish();
+  detail::lay_out(item, how, notes);
 }
 
 /// Names the fields by the first item that is no padding, unless they are known.
@@ -251,8 +336,7 @@ host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_
     if (mark.padding) {
       out.fill_up();
     } else {
-      how(items[i], out);
-      out.finish();
+      detail::lay_out(items[i], how, out);
     }
   }
   if (of_all != nullptr) builder.stand(*of_all);
@@ -293,5 +377,5 @@ collate_batch(const std::vector<T>& items, const Collate& how = Collate()) {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/device/impl/collate.ipp>
+#include <millrace/device/collate.ipp>
 #endif

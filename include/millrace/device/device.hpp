@@ -4,11 +4,44 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstring>
+#include <new>
 #include <string>
 
-#include <millrace/device/stream_ref.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/type_id.hpp>
 
 namespace millrace {
+
+/// A user's stream, of whatever device: the native handle and its type, not owned.
+///
+/// Every runtime's stream handle is a pointer (`cudaStream_t` is `CUstream_st*`), so any pointer converts, the null
+/// pointer of that type too (the default stream). Which type it was is remembered, and a device refuses a stream of
+/// another runtime instead of passing a wrong pointer on. The stream must stay alive for the call it is given to and
+/// until the work enqueued on it is done.
+class stream_ref {
+ public:
+  template <class Native>
+  stream_ref(Native* stream) noexcept : handle_(stream), kind_(type_id::of<Native>()) {}
+
+  template <class Native>
+  bool is() const noexcept {
+    return kind_ == type_id::of<Native>();
+  }
+
+  /// The native handle. Throws configuration_error when this is a stream of another runtime.
+  template <class Native>
+  Native* as() const {
+    if (!is<Native>()) throw configuration_error("a stream of another kind of device was passed");
+    return static_cast<Native*>(handle_);
+  }
+
+  friend bool operator==(const stream_ref&, const stream_ref&) noexcept = default;
+
+ private:
+  void* handle_;
+  type_id kind_;
+};
 
 /// What `to_device` needs of an accelerator: memory on both sides, one queue of copies, events.
 ///
@@ -23,7 +56,7 @@ namespace millrace {
 /// - allocate_device(n) / free_device(p, n): memory of the device, aligned to 256 bytes at least. The caller frees
 ///   nothing that a pending copy or a user's work still uses: freeing need not wait for it, and should not wait for
 ///   other work either; where it does (cudaFree), a runtime frees at its own end.
-/// - copy_to_device(to, from, n): enqueues one copy. Both ranges stay untouched until an event recorded behind it is
+/// - copy_to_device(to, from, n): enqueues one copy. Neither range may be touched until an event recorded after it is
 ///   done. `from` may be ordinary memory; then the call itself may take as long as the copy.
 /// - record(e) / record(e, s): marks the end of the copy stream / of the user's stream `s` as they are now.
 /// - wait(s, e): whatever is enqueued on the user's stream `s` from now on starts after `e`. Does not wait itself.
@@ -64,5 +97,47 @@ inline constexpr bool copies_any_memory = [] {
   }
 }();
 }  // namespace detail
+
+/// The stream of a program without an accelerator: work runs on the calling thread, so there is nothing to order.
+/// `batch.wait(mill::host_stream)` and `batch.release(mill::host_stream)` read as they do for a GPU.
+struct host_stream_tag {};
+/// The one stream there is without an accelerator.
+inline constexpr host_stream_tag* host_stream = nullptr;
+
+/// The same pipeline on a machine without an accelerator: batches end in ordinary host memory.
+///
+/// "Device" memory is separate host memory: a copy is a real copy, done before copy_to_device() returns (about 10 GB/s
+/// on the calling thread), never an alias of the staging memory. So a batch that the program writes into never changes
+/// what the pipeline reads, and moving to a real device changes no meaning. Events are done when recorded. All host
+/// devices are equal. Streams of other devices are refused.
+class host_device {
+ public:
+  /// Nothing is ever pending, so an event has no state.
+  class event_type {};
+
+  static constexpr std::size_t alignment = 256;
+  /// to_device() need not stage batches in memory of allocate_pinned().
+  static constexpr bool copies_any_memory = true;
+
+  void* allocate_pinned(std::size_t n) const { return ::operator new(n, std::align_val_t(alignment)); }
+  void free_pinned(void* memory, std::size_t) const noexcept { ::operator delete(memory, std::align_val_t(alignment)); }
+  void* allocate_device(std::size_t n) const { return ::operator new(n, std::align_val_t(alignment)); }
+  void free_device(void* memory, std::size_t) const noexcept { ::operator delete(memory, std::align_val_t(alignment)); }
+
+  event_type make_event() const noexcept { return event_type(); }
+  void copy_to_device(void* to, const void* from, std::size_t n) const noexcept {
+    if (n != 0) std::memcpy(to, from, n);
+  }
+  void record(event_type&) const noexcept {}
+  void record(event_type&, stream_ref s) const { s.as<host_stream_tag>(); }
+  void wait(stream_ref s, const event_type&) const { s.as<host_stream_tag>(); }
+  bool query(const event_type&) const noexcept { return true; }
+  void synchronize(const event_type&) const noexcept {}
+  void synchronize(stream_ref s) const { s.as<host_stream_tag>(); }
+  std::string name() const { return "host"; }
+  friend bool operator==(const host_device&, const host_device&) noexcept = default;
+};
+
+static_assert(device<host_device>);
 
 }  // namespace millrace

@@ -2,20 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <dlpack/dlpack.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <dlpack/dlpack.h>
-
 #include <millrace/base/error.hpp>
-#include <millrace/device/device_batch.hpp>
-#include <millrace/device/host_batch.hpp>
-#include <millrace/device/tensor_view.hpp>
+#include <millrace/device/batch.hpp>
+#include <millrace/device/tensor.hpp>
 
-/// \file
-/// Tensors handed to other libraries, and taken from them, without a copy: the component millrace::dlpack.
+/// Passes tensors to other libraries, and takes them from those, without a copy: the component millrace::dlpack.
 
 namespace millrace {
 
@@ -25,7 +23,7 @@ struct dlpack_deleter {
     if (t->deleter != nullptr) t->deleter(t);
   }
 };
-/// A tensor of DLPack. Its deleter is called exactly once: by this owner, or by whoever took it by release() (in
+/// A tensor of DLPack. Its deleter is called exactly once: by this owner, or by the one that took it by release() (in
 /// Python, a capsule named "dltensor").
 using dlpack_tensor = std::unique_ptr<DLManagedTensor, dlpack_deleter>;
 
@@ -52,9 +50,9 @@ inline dlpack_tensor to_dlpack(std::shared_ptr<const host_batch> batch, std::str
 }
 
 /// The same for a batch in a device's memory. Give the stream on which the other library works to its wait() first:
-/// what that stream is given from then on starts after the copy. When the last tensor of the batch goes, the slot is
-/// released behind what the streams that waited have been given by then; those must be alive still, and nobody uses the
-/// batch at that moment. Before, do not release() it. The labels as the host sent them:
+/// what that stream is given from then on starts after the copy. When the last tensor of the batch is dropped, the slot
+/// is released after the work that is then enqueued on the streams that waited; those must still exist, and the batch
+/// must not be in use at that moment. Do not release() it before. The labels as the host sent them:
 /// `to_dlpack(b->host_field("label"), "host", b)`.
 inline dlpack_tensor to_dlpack(std::shared_ptr<const device_batch> batch, std::string_view field) {
   if (batch == nullptr || !*batch) detail::misused("to_dlpack() was given no batch");
@@ -63,16 +61,16 @@ inline dlpack_tensor to_dlpack(std::shared_ptr<const device_batch> batch, std::s
   return to_dlpack(t, device, std::move(batch));
 }
 
-/// The tensor that another library has handed over, to be read or written where it lies. Valid as long as `tensor` is,
-/// which lets go of it when it is dropped:
+/// A tensor of another library, to be read or written in place. Valid as long as `tensor`, which frees it when it is
+/// destroyed:
 ///
 ///     mill::dlpack_tensor owner(handed_over);
 ///     const mill::tensor_view t = mill::from_dlpack(owner);
 ///
-/// `device` is where the memory is expected, "host" (page-locked or not) or "cuda:0"; whoever asked for the tensor gave
-/// a stream to the other library, and on that stream the data is ready. Throws configuration_error for a tensor that is
+/// `device` is where the memory is expected, "host" (page-locked or not) or "cuda:0"; the data is ready on the stream
+/// that was passed to the other library when the tensor was requested. Throws configuration_error for a tensor that is
 /// elsewhere, whose elements are of no dtype or several to a place (lanes), that does not lie dense and in C order, or
-/// that makes no sense; the owner keeps it then. Throws usage_error for an owner of nothing.
+/// that is inconsistent; the owner then keeps it. Throws usage_error for an empty owner.
 tensor_view from_dlpack(const dlpack_tensor& tensor, std::string_view device = "host");
 /// The view would outlive its owner.
 tensor_view from_dlpack(dlpack_tensor&& tensor, std::string_view device = "host") = delete;
@@ -80,5 +78,5 @@ tensor_view from_dlpack(dlpack_tensor&& tensor, std::string_view device = "host"
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/device/impl/dlpack.ipp>
+#include <millrace/device/dlpack.ipp>
 #endif

@@ -15,8 +15,7 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/flow/detail/failures.hpp>
-#include <millrace/flow/detail/item_place.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 
 namespace millrace {
@@ -27,14 +26,17 @@ struct fill_batches_options {
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
-  /// What happens to items for which the function throws: skip leaves them out, or, of samples of epochs() with an
-  /// index or behind equal_batches::fill(), zeros of weight 0 in their place.
+  /// What happens to items for which the function throws: skip leaves them out, or, for samples of epochs() with an
+  /// index or after equal_batches::fill(), replaces them by zeros of weight 0.
   failure_policy failures = {};
+  /// Rows are cleared before the function, which costs half of a copy of the row. False: the function must write every
+  /// field of its row in full, or values of other samples stay there.
+  bool clear_rows = true;
 };
 
 namespace detail {
 
-/// An item with its place in a batch. The builder is shared by all items of one batch.
+/// An item with its row of a batch. The builder is shared by all items of one batch.
 template <class T>
 class placed {
  public:
@@ -44,31 +46,23 @@ class placed {
   std::size_t row;
   bool last = false;  // of its batch, full or not
 
-  friend const T& place_of(const placed& p) noexcept
-    requires has_place<T>
-  {
-    return p.item;
-  }
-  friend std::size_t byte_size(const placed& p)
-    requires counts_bytes_v<T>
-  {
-    return item_bytes(p.item);
-  }
+  friend const T& place_of(const placed& p) noexcept requires has_place<T> { return p.item; }
+  friend std::size_t byte_size(const placed& p) requires counts_bytes_v<T> { return item_bytes(p.item); }
 };
 
-/// What is left of it when its row is written.
+/// The result when its row is written.
 class written {
  public:
   written(std::shared_ptr<batch_builder> b, std::size_t r, bool is_last) noexcept
       : batch(std::move(b)), row(r), last(is_last) {}
   std::shared_ptr<batch_builder> batch;
   std::size_t row;
-  bool last;  // of its batch
-  std::exception_ptr failure;  // of a row that keeps its place all the same
+  bool last;                   // of its batch
+  std::exception_ptr failure;  // of a row that is kept all the same
   item_place place;            // of its item
 };
 
-/// Where items go: row after row, and to another batch when one is full or the next item is of another epoch.
+/// Assigns rows to items, and begins another batch when one is full or the next item is of another epoch.
 class row_places {
  public:
   /// `start()` makes the std::shared_ptr<batch_builder> of another batch.
@@ -98,7 +92,11 @@ class row_places {
 template <class T>
 async_generator<placed<T>> place_items(async_generator<T> source, batch_pool pool) {
   row_places places;
-  const auto start = [&pool] { return std::make_shared<batch_builder>(pool.start()); };
+  const auto start = [&pool] {
+    auto made = std::make_shared<batch_builder>(pool.start());
+    made->clear_whole();
+    return made;
+  };
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
@@ -108,7 +106,8 @@ async_generator<placed<T>> place_items(async_generator<T> source, batch_pool poo
   }
 }
 
-/// Whether items that fail keep their rows, as those of epochs() must: then the stage that seals batches judges them.
+/// Whether items that fail keep their rows, as those of epochs() must: then the stage that seals batches applies the
+/// policy.
 template <class T>
 bool holds_places(const failure_policy& policy) noexcept {
   return has_mark_v<T> && policy.then == on_failure::skip;
@@ -117,8 +116,9 @@ bool holds_places(const failure_policy& policy) noexcept {
 template <class T, class F>
 class row_writer {
  public:
-  /// With `holds_places` a failure is not thrown: the row keeps its place, without being done.
-  row_writer(F f, bool holds_places) : f_(std::move(f)), holds_places_(holds_places) {}
+  /// With `holds_places` a failure is not thrown: the row keeps its place, without being done. With `clears` rows are
+  /// zeros before the function: it may not write them in full.
+  row_writer(F f, bool holds_places, bool clears) : f_(std::move(f)), holds_places_(holds_places), clears_(clears) {}
   written operator()(placed<T> p) const {
     written out(p.batch, p.row, p.last);
     if (!holds_places_) {
@@ -129,8 +129,7 @@ class row_writer {
     try {
       write(std::move(p));
     } catch (...) {
-      out.place.complete();
-      out.failure = std::current_exception();
+      out.failure = out.place.completed();
     }
     return out;
   }
@@ -145,6 +144,7 @@ class row_writer {
         return;
       }
     }
+    if (clears_) row.clear();
     if constexpr (std::is_same_v<std::invoke_result_t<const F&, T&&, const batch_row&>, bool>) {
       if (f_(std::move(p.item), row)) row.done();
     } else {
@@ -154,20 +154,19 @@ class row_writer {
   }
 
   F f_;
-  bool holds_places_;
+  bool holds_places_, clears_;
 };
 
-/// Of items that a policy leaves out nothing comes: their batch is complete when the next one, or the end, is there.
-/// Those that keep their places come with their failure, and are judged here.
+/// Items that a policy leaves out do not arrive: their batch is complete when the next batch begins, or at the end.
+/// Those that keep their rows arrive with their failure, and the policy is applied here.
 template <class Rows, class Batch = host_batch>
 async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, failure_policy policy,
                                     const char* name) {
-  executor& ex = co_await this_executor();
-  if (!has_pool && ex.runtime() == nullptr) {
+  const coroutine_context here = co_await this_context();
+  if (!has_pool && !cpu_pool::share::of(here.runtime())) {
     throw configuration_error(std::string(name) + ": the function needs a pool to run on: .on = pool, or a runtime");
   }
-  stage_record* const stage = co_await this_stage();
-  failures bad(policy, ex, stage, name);
+  failures bad(policy, here, name);
   std::shared_ptr<batch_builder> current;
   std::size_t rows = 0;  // of it that have come
   for (;;) {
@@ -257,10 +256,11 @@ class fill_batches_stage : public detail::library_stage {
       const bool holds_places = detail::holds_places<T>(options_.failures);
       if (!holds_places) work.failures = options_.failures;
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
-      auto writing = detail::apply_stage(std::move(placing),
-                                         map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places), work));
+      auto writing = detail::apply_stage(
+          std::move(placing),
+          map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places, options_.clear_rows), work));
       detail::seal_batches_stage sealing(options_.last, options_.on != nullptr,
-                                           holds_places ? options_.failures : failure_policy(), batches, bytes);
+                                         holds_places ? options_.failures : failure_policy(), batches, bytes);
       return detail::apply_stage(std::move(writing), std::move(sealing));
     }
   }
@@ -271,31 +271,32 @@ class fill_batches_stage : public detail::library_stage {
   fill_batches_options options_;
 };
 
-/// A stage that lets a function write each item straight into its place in a batch, on a pool, and hands on the
+/// A stage that calls a function to write each item straight into its row of a batch, on a pool, and yields the
 /// batches. The pool is the runtime's, or that of `.on`:
 ///
 ///     batch_pool pool(layout, copies);                       // page-locked for the device
-///     jpeg_decoder jpeg;
-///     const auto decode = [jpeg](sample s, const batch_row& row) {
-///       jpeg.into(row.values<std::uint8_t>("image"), 224, 224, s["jpg"]);
+///     image_decoder images({.height = 224, .width = 224, .crop = crop::center{}});
+///     const auto decode = [images](const sample& s, const batch_row& row) {
+///       sample_rng numbers = s.random(purpose::augment);
+///       images.into(row.field("image"), s["jpg"], numbers);
 ///       row.set("label", parse_label(s["cls"]));
 ///       row.key(s.key);
 ///       row.tag(s.from);
 ///     };
 ///     samples | fill_batches(pool, decode) | to_device(copies)
 ///
-/// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row
-/// i mod layout.samples(). `f(item, row)` writes every field of its row; it runs on several threads at once and must be
-/// callable when const. When it returns a bool, false leaves the sample out, and its batch is smaller for it.
-/// A batch holds samples of one epoch, where they say theirs (epoch_mark). For the padding of epochs() `f` is not
-/// called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f` sets to 1 is the device's mask).
-/// Where an index or equal_batches::fill() gives samples their places, one that is left out, by false or by
-/// on_failure::skip, is such a row too: all ranks have equally many batches of equal size, also where nothing of one
-/// could be decoded.
-/// Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the consumer takes them. Cancellation:
-/// dropping the generator takes back what no thread has begun; a job that has begun keeps its batch's memory. Errors:
-/// what `f` throws comes after the full batches before it; the batch in the making is dropped. Throws
-/// configuration_error for a layout without samples and, in the pipeline, where there is no pool (on a bare loop).
+/// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row i
+/// mod layout.samples(). `f(item, row)` gets a row of zeros: what it does not write stays zero (see `.clear_rows`). It
+/// runs on several threads at once and must be callable when const. When it returns a bool, false leaves the sample
+/// out, and its batch is smaller for it. A batch holds samples of one epoch, if they have marks (epoch_mark). For the
+/// padding of epochs() `f` is not called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f`
+/// sets to 1 is the device's mask). If an index or equal_batches::fill() gives samples positions, one that is left out,
+/// by false or by on_failure::skip, becomes such a row too: all ranks have equally many batches of equal size, also if
+/// no sample of one could be decoded. Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the
+/// consumer takes them. Cancellation: dropping the generator removes jobs that no thread has begun; a job that has
+/// begun keeps its batch's memory. Errors: what `f` throws comes after the full batches before it; the batch in the
+/// making is dropped. Throws configuration_error for a layout without samples and, in the pipeline, where there is no
+/// pool (on a bare loop).
 template <class F>
 fill_batches_stage<F> fill_batches(const batch_pool& pool, F f, const fill_batches_options& options = {}) {
   return fill_batches_stage<F>(pool, std::move(f), options);
@@ -304,5 +305,5 @@ fill_batches_stage<F> fill_batches(const batch_pool& pool, F f, const fill_batch
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/device/impl/fill_batches.ipp>
+#include <millrace/device/fill_batches.ipp>
 #endif

@@ -11,16 +11,94 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/device/detail/batch_stager.hpp>
-#include <millrace/device/detail/slot_patience.hpp>
-#include <millrace/device/detail/slot_ring.hpp>
-#include <millrace/device/device_batch.hpp>
+#include <millrace/device/batch.hpp>
+#include <millrace/device/collate.hpp>
+#include <millrace/device/detail/slots.hpp>
 #include <millrace/device/slot_store.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/sync/channel.hpp>
+
+namespace millrace::detail {
+
+/// Turns items and batches into batches in memory that the device reads directly.
+template <device D, class Collate>
+class batch_stager {
+ public:
+  batch_stager(std::shared_ptr<slot_cache> memory, std::size_t samples, Collate how)
+      : memory_(std::move(memory)), samples_(samples), how_(std::move(how)) {}
+
+  /// Whether it has to be copied or laid out, which is work for a pool.
+  static bool computes(const host_batch& batch) noexcept {
+    return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory<D>;
+  }
+  template <class T>
+  static bool computes(const T&) noexcept {
+    return true;
+  }
+
+  host_batch operator()(host_batch batch) {
+    if (!computes(batch)) return batch;
+    if (!slabs_ || slabs_->slab_bytes() < batch.bytes()) slabs_.emplace(memory_->pinned(batch.layout().bytes()));
+    batch.move_to(slabs_->acquire());
+    batch.prefer(*slabs_);
+    return batch;
+  }
+  template <class T>
+  host_batch operator()(const std::vector<T>& items, const epoch_mark* of_all = nullptr) {
+    learn_fields(items, how_, fields_);
+    if (!fields_.known || fields_.vary()) return laid_out_alone(items, of_all);
+    if (!pool_ || (samples_ == 0 && pool_->layout().samples() < items.size())) {
+      const batch_layout layout = fields_.layout(samples_ == 0 ? items.size() : samples_);
+      pool_.emplace(layout, memory_->pinned(batch_pool::slab_size(layout)), true);
+    }
+    check_samples(items.size(), pool_->layout());
+    return write_rows(items, how_, fields_, pool_->start(), of_all);
+  }
+  template <class T>
+  host_batch operator()(const marked_batch<T>& batch) {
+    return (*this)(batch.items, &batch.mark);
+  }
+
+ private:
+  /// A batch whose layout is its own.
+  template <class T>
+  host_batch laid_out_alone(const std::vector<T>& items, const epoch_mark* of_all) {
+    const batch_layout layout = layout_of_batch(items, how_, fields_);
+    const std::size_t size = batch_pool::slab_size(layout);
+    if (!slabs_) {
+      slabs_.emplace(memory_->pinned(size, true));
+    } else if (const std::size_t now = slabs_->slab_bytes(); now < size) {
+      slabs_.emplace(memory_->pinned(size < now + now / 2 ? now + now / 2 : size, true));
+    }
+    return write_rows(items, how_, fields_, batch_pool(layout, *slabs_, true).start(), of_all);
+  }
+
+  const std::shared_ptr<slot_cache> memory_;
+  std::size_t samples_;
+  Collate how_;
+  collated_fields fields_;
+  std::optional<slab_pool> slabs_;
+  std::optional<batch_pool> pool_;
+};
+
+/// The staging of one item, for a pool. It owns all that it touches, since it may outlive the stage.
+template <class Stager, class Item>
+class staging_job {
+ public:
+  staging_job(std::shared_ptr<Stager> stager, Item item) : stager_(std::move(stager)), item_(std::move(item)) {}
+  bool computes() const noexcept { return stager_->computes(item_); }
+  host_batch operator()() { return (*stager_)(std::move(item_)); }
+
+ private:
+  std::shared_ptr<Stager> stager_;
+  Item item_;
+};
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -36,44 +114,18 @@ struct to_device_options {
 
 namespace detail {
 
-/// While the device is busy, its events are queried at these intervals: the first one first, twice as long each time.
-inline constexpr duration first_look = std::chrono::microseconds(50);
-inline constexpr duration last_look = std::chrono::milliseconds(1);
-
-/// A free slot, as soon as there is one.
-template <device D>
-task<std::size_t> acquire_slot(slot_ring<D>& ring, slot_patience& patience) {
-  duration pause = first_look;
-  for (;;) {
-    ring.bell().muffle();
-    const std::optional<std::size_t> i = ring.try_acquire();
-    const bool kept = !i && !ring.draining();
-    patience.kept(kept);
-    if (i) co_return *i;
-    std::optional<duration> look_again;  // not at all while every slot is in a consumer's hands: it will ring
-    if (kept) {
-      patience.check(ring.size());
-    } else {
-      look_again = pause;
-    }
-    pause = pause * 2 < last_look ? pause * 2 : last_look;
-    co_await ring.bell().wait(look_again);
-  }
-}
-
-/// Gives the stage's slots back when the stage ends.
-template <device D>
-class slot_ring_user {
+/// Ends the stage's use of its slots.
+class slots_of_stage {
  public:
-  explicit slot_ring_user(std::shared_ptr<slot_ring<D>> ring) noexcept : ring_(std::move(ring)) {}
-  slot_ring_user(const slot_ring_user&) = delete;
-  slot_ring_user& operator=(const slot_ring_user&) = delete;
-  ~slot_ring_user() { ring_->end(); }
+  explicit slots_of_stage(std::shared_ptr<slot_pool> pool) noexcept : pool_(std::move(pool)) {}
+  slots_of_stage(const slots_of_stage&) = delete;
+  slots_of_stage& operator=(const slots_of_stage&) = delete;
+  ~slots_of_stage() { pool_->end(); }
 
-  const std::shared_ptr<slot_ring<D>>& ring() const noexcept { return ring_; }
+  const std::shared_ptr<slot_pool>& pool() const noexcept { return pool_; }
 
  private:
-  std::shared_ptr<slot_ring<D>> ring_;
+  std::shared_ptr<slot_pool> pool_;
 };
 
 /// The slots between pipelines, on a loop without a runtime.
@@ -82,38 +134,35 @@ class loop_slots final : public executor_service {
   slot_store store;
 };
 inline slot_store& slot_store_of(executor& ex) {
-  if (ex.runtime() != nullptr) return ex.runtime()->device_slots();
-  return ex.service<loop_slots>().store;
+  slot_store* const shared = ex.runtime().device_slots();
+  return shared == nullptr ? ex.service<loop_slots>().store : *shared;
 }
 
-/// A batch whose copy is on its way becomes one whose images are. Owns what it touches, as it may outlive the stage.
-template <device D, class Batch>
+/// Decodes the images of a batch that was filled. Owns what it uses, as it may outlive the stage.
+template <class Batch>
 class decoding_job {
  public:
-  decoding_job(std::shared_ptr<slot_ring<D>> ring, std::size_t slot, Batch batch)
-      : ring_(std::move(ring)), slot_(slot), batch_(std::move(batch)) {}
+  decoding_job(std::shared_ptr<device_slot> slot, Batch batch) : slot_(std::move(slot)), batch_(std::move(batch)) {}
   Batch operator()() {
-    ring_->decode(slot_);
+    slot_->decode();
     return std::move(batch_);
   }
 
  private:
-  std::shared_ptr<slot_ring<D>> ring_;
-  std::size_t slot_;
+  std::shared_ptr<device_slot> slot_;
   Batch batch_;
 };
 
 /// Fills slots ahead of the consumer until the source ends or something fails.
-template <device D, class Item, class Stager, class Batch>
-task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_ring<D>>& ring,
-                      std::shared_ptr<Stager> stager, cpu_pool::share on, slot_patience& patience,
-                      channel<Batch>& ready) {
+template <class Item, class Stager, class Batch>
+task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_pool>& slots,
+                      std::shared_ptr<Stager> stager, cpu_pool::share on, channel<Batch>& ready) {
   std::exception_ptr failed;
   try {
     for (;;) {
       std::optional<Item> item = co_await source.next();
       if (!item) break;  // before a slot is waited for: the end needs none
-      const std::size_t slot = co_await acquire_slot<D>(*ring, patience);
+      const std::size_t i = co_await slots->acquire();
       staging_job<Stager, Item> job(stager, std::move(*item));
       item.reset();
       host_batch staged;
@@ -122,11 +171,11 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
       } else {
         staged = job();
       }
-      const bool decodes = slot_ring<D>::makes_fields(staged);
-      ring->fill(slot, std::move(staged));
-      Batch filled(ring, slot);
+      const bool decodes = has_images(staged);
+      const std::shared_ptr<device_slot> slot(slots, &slots->fill(i, std::move(staged)));
+      Batch filled(slot);
       if (decodes) {
-        decoding_job<D, Batch> decoding(ring, slot, std::move(filled));
+        decoding_job<Batch> decoding(slot, std::move(filled));
         if (on) {
           filled = co_await on.run(std::move(decoding));
         } else {
@@ -141,16 +190,16 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
   ready.close(failed);
 }
 
-/// What a device that keeps images has to say once, in the runtime's log.
+/// The line that a device that keeps images logs once.
 template <device D>
 void say_remark([[maybe_unused]] const executor& ex, [[maybe_unused]] const D& on) {
   if constexpr (requires { on.remark(); }) {
     const std::string line = on.remark();
-    if (!line.empty()) say(ex, line);
+    if (!line.empty()) log_line(ex, line);
   }
 }
 
-/// What a slot stands for: items are laid out in as much page-locked memory, from where the copy is; the memory of a
+/// The memory of a slot: items are laid out in as much page-locked memory, which is copied from; the memory of a
 /// host_batch is in the bound of the stage that made it.
 template <class Item>
 inline constexpr std::size_t memories_of_slot = std::is_same_v<Item, host_batch> ? 1 : 2;
@@ -158,25 +207,28 @@ inline constexpr std::size_t memories_of_slot = std::is_same_v<Item, host_batch>
 template <device D, class Item, class Collate>
 async_generator<device_batch> to_device_stream(async_generator<Item> source, D on, to_device_options with,
                                                cpu_pool::share pool, Collate how) {
-  executor& ex = co_await this_executor();
-  stage_record* const account = co_await this_stage();
+  const coroutine_context here = co_await this_context();
+  executor& ex = here.get_executor();
   if (with.slots == 0) with.slots = 1;
-  if (!pool && ex.runtime() != nullptr) pool = cpu_pool::share(ex.runtime()->pool());
-  // Goes after everything that releases slots.
-  const std::shared_ptr<kept_slots<D>> kept = slot_store_of(ex).of(on);
-  const slot_ring_user<D> last(std::make_shared<slot_ring<D>>(on, kept, with.slots, with.slot_bytes,
-                                                              memories_of_slot<Item>, run_budget::of(account)));
-  slot_patience patience(ex, with.slot_wait, account, last.ring()->bell());
+  if (!pool) pool = cpu_pool::share::of(here.runtime());
+  const bool given = with.on != nullptr;
+  tell_pool(here, pool, given, 1, "lay the batches out before it, by fill_batches()");
+  const std::shared_ptr<slot_cache> cache = slot_store_of(ex).of(on);
+  const auto copier = std::make_shared<const D>(on);
+  std::vector<std::unique_ptr<device_slot>> slots;
+  for (std::size_t i = 0; i < with.slots; ++i) slots.push_back(std::make_unique<device_slot_on<D>>(copier.get()));
+  // Ends after everything that releases slots.
+  const slots_of_stage last(std::make_shared<slot_pool>(here, copier, std::move(slots), cache, with.slot_bytes,
+                                                        memories_of_slot<Item>, with.slot_wait));
   using stager_type = batch_stager<D, Collate>;
-  auto stager = std::make_shared<stager_type>(kept, with.samples, std::move(how));
+  auto stager = std::make_shared<stager_type>(cache, with.samples, std::move(how));
   channel<device_batch> ready(with.slots);
-  task<void> filling =
-      fill_slots<D, Item, stager_type>(source, last.ring(), std::move(stager), std::move(pool), patience, ready);
-  spawned<void> ahead(ex, std::move(filling), account);
+  task<void> filling = fill_slots<Item, stager_type>(source, last.pool(), std::move(stager), std::move(pool), ready);
+  spawned<void> ahead(here, std::move(filling));
   for (;;) {
-    patience.asked(ready.size() == 0);
+    last.pool()->consumer_waits(ready.size() == 0);
     auto batch = co_await ready.receive();
-    patience.asked(false);
+    last.pool()->consumer_waits(false);
     say_remark(ex, on);
     if (!batch) co_return;
     co_yield give(*batch);
@@ -250,20 +302,20 @@ class to_device_stage : public detail::library_stage {
 ///
 /// `target` is a cuda::stream for the copies, or any `device` (host_device on a machine without one).
 ///
-/// Slots: a ring of `slots` pieces of device memory at fixed addresses, all of them filled ahead. They belong to the
+/// Slots: `slots` pieces of device memory at fixed addresses, all of them filled ahead. They belong to the
 /// runtime: a run takes over the slots that an earlier one on that device has left, once the device is done with them,
 /// and allocates only those that are missing. A batch that is larger than its slot gets a larger one, at least half as
 /// large again, and so do the slots after it: within what the run's budget leaves, where there is one. A slot is used
 /// again when the copy and the streams of its batch's consumers are past their events. While the loop needs a slot, it
 /// queries the events every 50 us to 1 ms; no thread waits. The end of the source needs no slot.
 ///
-/// Keeping batches: a consumer may, and may drop them on another thread. One that keeps all slots and asks for another
-/// batch gets a configuration_error after `slot_wait`, since nothing else frees a slot then. (In a run() the time
-/// counts while the training thread waits, not while it is busy.)
+/// Keeping batches: a consumer may, and may drop them on another thread. A consumer that keeps all slots and asks for
+/// another batch gets a configuration_error after `slot_wait`, since nothing else frees a slot then. (In a run() the
+/// time counts while the training thread waits, not while it is busy.)
 ///
-/// Images that are decoded only here (undecoded_image): they are so behind the copy of their batch, on the GPU where
-/// `target` is a cuda::nvjpeg, else on the host, by the same pool; one batch at a time. A cuda::resident_images keeps
-/// them, within its bytes, which are in the run's budget as slots are, and decodes only what it has not got.
+/// Undecoded images (undecoded_image) are decoded after the copy of their batch, on the GPU if `target` is a
+/// cuda::nvjpeg, else on the host, by the same pool; one batch at a time. A cuda::resident_images keeps them, within
+/// its bytes, which count in the run's budget like slots, and decodes only those that it does not have.
 ///
 /// Host memory: a host_batch from a batch_pool of this device is copied from where it lies, and dropped with the slot's
 /// next use. Other batches and items are first copied to page-locked memory of the runtime, on the pool `on`, or else
@@ -273,10 +325,11 @@ class to_device_stage : public detail::library_stage {
 /// run's budget, also when they grow; one more item or host_batch waits for a slot. The memory of a host_batch is that
 /// of the stage that made it; the first two or three that are not page-locked are copied, beyond the bound.
 ///
-/// Cancellation and the end: dropping the stage, mid-copy too, waits for nothing. Its slots are left to the runtime (on
-/// a bare loop to the loop), which waits for the device before it frees them, at its own end. Batches that the consumer
-/// has stay valid. Errors: those of the source and of the device, after the batches before them; configuration_error
-/// for a batch that is larger than its slot where the budget leaves too little for a larger one.
+/// Cancellation and the end: dropping the stage, mid-copy too, does not wait. The runtime (on a bare loop the loop)
+/// keeps its slots, and waits for the device before it frees them, when it ends; after run() the process keeps them,
+/// see free_device_slots(). Batches that the consumer has stay valid. Errors: those of the source and of the device,
+/// after the batches before them; configuration_error for a batch that is larger than its slot where the budget leaves
+/// too little for a larger one.
 template <class Target, class Collate = detail::collate_found>
 auto to_device(const Target& target, const to_device_options& with = {}, Collate how = Collate()) {
   auto on = detail::device_of(target);

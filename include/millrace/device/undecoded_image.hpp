@@ -7,7 +7,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/memory/pixel_buffer.hpp>
+#include <millrace/memory/pixel_pool.hpp>
 
 namespace millrace {
 

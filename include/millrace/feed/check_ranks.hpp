@@ -13,33 +13,33 @@
 
 namespace millrace {
 
-/// The only thing that the library needs of the ranks' way to talk: a function that replaces each of the numbers by the
-/// sum, modulo 2^64, of what all ranks have there. Every rank calls it equally often, with equally many numbers; it
-/// returns when all have. `MPI_Allreduce` with `MPI_SUM` is one (mpi_sum, <millrace/mpi.hpp>), and so is the all-reduce
-/// of any process group for integers of 64 bits.
+/// The only communication between ranks that the library needs: a function that replaces each of the numbers by the sum
+/// over all ranks, modulo 2^64. Every rank calls it equally often, with equally many numbers; it returns when all have.
+/// `MPI_Allreduce` with `MPI_SUM` is one (mpi_sum, <millrace/mpi.hpp>), and so is the all-reduce of any process group
+/// for integers of 64 bits.
 using sum_over_ranks = std::function<void(std::span<std::uint64_t>)>;
 
-/// A number that all ranks must have alike, and what it is called in the sentence that says that they do not.
+/// A number that must be equal on all ranks, and its name for the error if it is not.
 class rank_setting {
  public:
   std::string name;
   std::uint64_t value = 0;
 };
 
-/// Called by all ranks at the start: compares what they believe, so that a mistake is a sentence on each of them
-/// instead of samples that come twice, or a training that hangs. Throws configuration_error on all ranks or on none:
+/// Called by all ranks at the start: compares their settings, so that a mistake is an error on each of them instead of
+/// repeated samples, or a training that hangs. Throws configuration_error on all ranks or on none:
 ///
-/// - where `mine.world_size` is not the number of processes that take part (a rank that was not told of its launcher
-///   believes to be alone), or two processes have one index;
-/// - where a setting is not on all ranks what it is on rank 0: seeds, lists, options. All must give the same names.
+/// - where `mine.world_size` is not the number of processes that take part (a rank that does not know its launcher
+///   believes that it is alone), or two processes have one index;
+/// - where a setting is not on all ranks what it is on rank 0: seeds, lists, options. All must use the same names.
 ///
 /// Four sums, of as many numbers as there are ranks or settings. Where groups of processes see the same samples and so
 /// give the same rank, `sum` is over one process of each.
 void check_ranks(const sum_over_ranks& sum, const rank& mine, std::span<const rank_setting> settings);
 
 /// The same for what decides the order of epochs() and its batches: seed, epochs, index, size of batches and how many
-/// of an epoch are taken, tracks, slice and the state that is gone on from (behind pack(), where ranks have their own:
-/// that each has one).
+/// of an epoch are taken, tracks, slice and the state that is resumed (after pack(), where ranks have their own: that
+/// each has one).
 void check_ranks(const sum_over_ranks& sum, const epochs_options& options, const index_set& indexes);
 
 }  // namespace millrace

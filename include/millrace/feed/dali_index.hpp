@@ -14,7 +14,7 @@
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/tar/entry.hpp>
-#include <millrace/text/numbers.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -24,7 +24,7 @@ namespace millrace {
 ///
 /// With names, members are grouped into samples as group_samples() does, whatever the lines say. (What DALI leaves out
 /// does not come back: members whose base names begin with a dot.) Without them a line is a sample. Names with blanks
-/// cannot be told from fields, neither here nor by DALI.
+/// cannot be distinguished from fields, neither here nor by DALI.
 ///
 /// `name` is what the index is to call the shard, `object_size` the length of the shard in bytes, `file` names the
 /// index in errors. An index_error, with the byte where the line begins, for anything that is not as said.

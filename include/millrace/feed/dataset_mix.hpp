@@ -16,7 +16,7 @@ namespace millrace {
 ///
 ///     mill::dataset_mix corpora{{{web, 3, "s3://corpus/web/"}, {books, 1, "s3://corpus/books/"}}};
 ///
-/// Where the samples stand is said at sample_mix, which epochs() makes of it with epochs_options::tracks.
+/// sample_mix, which epochs() makes of it with epochs_options::tracks, defines the order of the samples.
 struct dataset_mix {
   struct member {
     std::shared_ptr<const index_set> indexes;  ///< never null, nor without samples

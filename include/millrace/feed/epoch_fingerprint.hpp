@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include <millrace/base/detail/mix64.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/feed/shard_counts.hpp>
-#include <millrace/text/numbers.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -48,7 +48,7 @@ class epoch_fingerprint {
 
   /// "123:" and 32 hexadecimal digits.
   std::string text() const { return std::to_string(samples_) + ':' + sum_.text(); }
-  /// What text() gave; nothing for anything else.
+  /// Parses the result of text(); nullopt for anything else.
   static std::optional<epoch_fingerprint> parse(std::string_view text) noexcept;
 
   friend bool operator==(const epoch_fingerprint&, const epoch_fingerprint&) = default;
@@ -58,8 +58,8 @@ class epoch_fingerprint {
   hash128 sum_;
 };
 
-/// Whether `delivered`, of all ranks together, is every sample of an epoch once: empty, or a sentence that says what is
-/// wrong. A single sample that is missing or came twice is named; that takes two passes over the counts.
+/// Whether `delivered`, of all ranks together, is every sample of an epoch once: empty, or an error message. A single
+/// sample that is missing or came twice is named; that takes two passes over the counts.
 [[nodiscard("the sentence is the result; empty: all is well")]] std::string verify_epoch(
     const shard_counts& counts, std::uint64_t epoch, const epoch_fingerprint& delivered);
 

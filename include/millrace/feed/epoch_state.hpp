@@ -8,24 +8,39 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/text/json_leaves.hpp>
-#include <millrace/text/numbers.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
 namespace detail {
 class window_state;
-}
 
-/// Where a training stands in the canonical order: one number, the position that all ranks together have reached in the
-/// epoch, and beside it what fixes the order, so that another one is not taken for it. What pipeline_run::state()
-/// writes and epochs_options::resume reads. It says nothing of ranks and batches: any number of ranks goes on from it,
-/// except where `world_size` is not 0.
+/// The check word of a state: eight hexadecimal digits of the CRC32C of its text without it.
+inline std::string check_word(std::string_view text) {
+  static constexpr char digits[] = "0123456789abcdef";
+  const std::uint32_t crc = crc32c(0, text.data(), text.size());
+  std::string word;
+  for (int shift = 28; shift >= 0; shift -= 4) word += digits[crc >> shift & 15];
+  return word;
+}
+/// A state's text with its check word, and the version that has one.
+std::string with_check_word(std::string text);
+/// Throws configuration_error where the check word of a state is not that of `text`, what its members give without it.
+/// States of version 1 have none.
+void check_state(const text::json_leaves& state, std::string text);
+}  // namespace detail
+
+/// The state of a training in the canonical order: one number, the position that all ranks together have reached in the
+/// epoch, and what determines the order, so that another order is refused. Written by pipeline_run::state(), read by
+/// epochs_options::resume. It does not depend on ranks and batches: any number of ranks can resume from it, unless
+/// `world_size` is not 0.
 class epoch_state {
  public:
-  static constexpr std::uint64_t version = 1;
+  static constexpr std::uint64_t version = 2;
 
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
@@ -39,19 +54,19 @@ class epoch_state {
   /// pack() had from here, and what tells that window from others. Left out of the text where there are none.
   std::uint64_t taken = 0;
   std::uint64_t window = 0;
-  /// Of several ranks behind pack(): whose state this is, for that rank of as many alone. Left out where it is of all.
+  /// With several ranks after pack(): the rank that this state is for. Left out if it is for all.
   std::uint64_t rank = 0;
   std::uint64_t world_size = 0;
-  /// Samples that could not be had before here, of the rank that wrote the state, by the numbers of their shards: of
-  /// those that lost most. Left out of the text where there are none.
+  /// Samples before this position that could not be read by the rank that wrote the state, by the numbers of their
+  /// shards: of those that lost most. Left out of the text where there are none.
   std::map<std::uint64_t, std::uint64_t> holes;
   std::uint64_t other_holes = 0;  ///< of all other shards
 
-  /// JSON, about 150 bytes:
-  /// `{"millrace":"epochs","version":1,"seed":7,"epoch":3,"position":40960,"tracks":960,"slice":32,"index":"9c.."}`.
+  /// JSON, about 170 bytes: `{"millrace":"epochs","version":2,"seed":7,"epoch":3,"position":40960,"tracks":960,
+  /// "slice":32,"index":"9c..","check":"5d.."}`. The last member is a check word over all others.
   std::string text() const;
-  /// What text() gave, whoever has changed its spaces and the order of its members. configuration_error, which says
-  /// what is wrong, for anything else, and for another version.
+  /// What text() gave, also with other spaces and another order of its members, and a text of version 1, which has no
+  /// check word. configuration_error, which says what is wrong, for anything else: a changed digit, another version.
   static epoch_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on
@@ -63,6 +78,7 @@ class epoch_state {
 
  private:
   friend class detail::window_state;  // has holes too
+  std::string unchecked_text() const;
   std::string holes_text() const;
   bool read_holes(std::string_view text);
 };
@@ -70,7 +86,23 @@ class epoch_state {
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-inline std::string epoch_state::text() const {
+inline std::string detail::with_check_word(std::string text) {
+  text.insert(text.size() - 1, ",\"check\":\"" + check_word(text) + '"');
+  return text;
+}
+
+inline void detail::check_state(const text::json_leaves& state, std::string text) {
+  const std::optional<std::string_view> word = state.find("check");
+  const bool first_version = state.find("version") == "1";
+  if (first_version && !word) return;
+  if (first_version || word != check_word(text)) {
+    throw configuration_error("resume: the state is damaged: its check word is not that of its members");
+  }
+}
+
+inline std::string epoch_state::text() const { return detail::with_check_word(unchecked_text()); }
+
+inline std::string epoch_state::unchecked_text() const {
   const auto member = [](const char* name, std::uint64_t value) {
     return ",\"" + std::string(name) + "\":" + std::to_string(value);
   };
@@ -110,15 +142,16 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<text::json_leaves> json = text::json_leaves::parse(text);
   if (!json) fail("the state is not one intact JSON document");
   if (json->find("millrace") != "epochs") fail("the state is not one of epochs()");
-  if (json->find("order")) fail("the state is of a training without an index: it goes on with index_use::none");
+  if (json->find("order")) fail("the state is of a training without an index: resume it with index_use::none");
   const auto number = [&](const char* name) {
     const std::optional<std::string_view> digits = json->find(name);
     const std::optional<std::uint64_t> value = digits ? text::parse_decimal<std::uint64_t>(*digits) : std::nullopt;
     if (!value) fail("the state has no whole number \"" + std::string(name) + "\"");
     return *value;
   };
-  if (const std::uint64_t v = number("version"); v != version) {
-    fail("the state has version " + std::to_string(v) + "; this program reads version " + std::to_string(version));
+  if (const std::uint64_t v = number("version"); v == 0 || v > version) {
+    fail("the state has version " + std::to_string(v) + "; this program reads versions 1 to " +
+         std::to_string(version));
   }
   epoch_state out;
   out.seed = number("seed");
@@ -130,7 +163,7 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   if (!index) fail("the state has no digest \"index\"");
   out.index = *index;
   out.mix = json->find("mix").value_or(std::string_view());
-  if (out.mix.find_first_of("\"\\") != std::string::npos) fail("\"mix\" of the state is none");
+  if (out.mix.find_first_of("\"\\") != std::string::npos) fail("\"mix\" of the state is not valid");
   if (json->find("taken")) {
     out.taken = number("taken");
     out.window = number("window");
@@ -139,10 +172,11 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   if (json->find("world_size")) {
     out.rank = number("rank");
     out.world_size = number("world_size");
-    if (out.rank >= out.world_size) fail("\"rank\" of the state is none of its \"world_size\"");
+    if (out.rank >= out.world_size) fail("\"rank\" of the state is not below its \"world_size\"");
   }
   const std::optional<std::string_view> lost = json->find("holes");
   if (lost && !out.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
+  detail::check_state(*json, out.unchecked_text());
   return out;
 }
 

@@ -8,22 +8,22 @@
 #include <utility>
 
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/feed/detail/epoch_reader.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
-#include <millrace/flow/detail/failures.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/sample.hpp>
+#include <millrace/shards/storage.hpp>
 
 namespace millrace {
 
-/// The head of a training: the samples of an indexed dataset, epoch after epoch, in the canonical order (sample_order)
-/// of seed and epoch, of which this rank takes its share (rank_share).
+/// The source of a training: the samples of an indexed dataset, epoch after epoch, in the canonical order
+/// (sample_order) of seed and epoch, of which this rank takes its share (rank_share).
 ///
 ///     auto training = mill::epochs(indexes, s3, {.seed = 7, .epochs = 90, .batch = 256, .rank = mine,
 ///                                                .prefix = "s3://corpus/train/", .resume = saved})
@@ -34,41 +34,43 @@ namespace millrace {
 ///       if (due()) save(model, run.state());
 ///     }
 ///
-/// Every sample comes once an epoch, on one rank. All ranks have the same number of batches, of options.batch entries
-/// each: what the last one of an epoch lacks is padding, samples with weight() 0 that have no key, no fields and no
+/// Every sample is delivered once an epoch, on one rank. All ranks have the same number of batches, of options.batch
+/// entries each: the last one of an epoch is padded with samples of weight() 0 that have no key, no fields and no
 /// origin (functions given to map() see them; fill_batches() writes zeros and does not call its function). The order
 /// depends on nothing but the seed, the epoch, the indexes, .tracks and .slice: not on ranks, batches, bounds, timing
 /// or the number of loops. One epoch follows the other without a gap: the next one is read while the last batches of
-/// this one are taken. Each sample's `mark` says where it stands, `random()` draws from seed, epoch and place, so
-/// behind a resume everything is as it would have been.
+/// this one are taken. Each sample's `mark` has its position, and `random()` draws from seed, epoch and the sample, so
+/// a resume changes nothing.
 ///
 /// Samples are those of group_samples(), cut by the index: fields are slices of what was read. Their keys are read from
 /// the headers and compared with the index's hashes, and each field with its CRC32C where the index has one.
 ///
 /// Reading: by slices, a ranged GET or two each, ahead of the consumer: at most options.ahead samples and options.bytes
-/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one), and options.requests
-/// requests at a time. A rank reads from tracks / world size slices at once. Where the bytes do not hold as much, it
-/// reads parts of slices, down to single samples: more requests, the same order. At the beginning and behind a resume
-/// the first sample of each track is read by itself, so that the first batch waits for no slice. Nothing is asked of
-/// the store but ranges, no listing and no HEAD; `If-Match` has the ETag of the index. `store` is as in fetch().
+/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one). How many requests are in
+/// flight and how long each is follows from what the store's host is seen to give, up to options.requests and
+/// options.part, and is shared with the host's other readers in the runtime. A rank reads from tracks / world size
+/// slices at once. Where the bytes do not hold as much, it reads parts of slices, down to single samples: by more
+/// requests, in the same order. At the beginning and after a resume the first sample of each track is read by itself,
+/// so that the first batch does not wait for slices. Only ranges are requested from the store, no listing and no HEAD;
+/// `If-Match` has the ETag of the index. `store` is as in fetch().
 ///
 /// A small data set (fewer samples than a third of tracks times slice) is read in smaller pieces than slices, down to
 /// single samples; so is a large one where options.bytes hold little of the slices that are open (7.5 GiB hold those of
 /// 4 MiB of one rank's 960 tracks, with as much to read ahead; 1 GiB those of eight ranks): bytes between the samples
-/// of a piece are read too, and again. A line in the runtime's log says so, and what would fit. stream::plan() says
-/// what an epoch will cost before anything is read.
+/// of a piece are read too, and again. A line in the runtime's log reports that, and what would fit. stream::plan()
+/// estimates what an epoch costs before anything is read.
 ///
-/// Cancellation: dropping the stream ends all transfers at once. Errors, thrown in the place of the sample in the
-/// order: those of the store, stale_index_error where an object is not the version that was indexed, archive_error for
-/// a wrong checksum or header, io_error for a short answer, each with the object and the byte. Thrown here, before
-/// anything is read: configuration_error for options that contradict each other, an index without samples, a shard that
-/// the store does not serve, and a state, given as options.resume, of another order.
+/// Cancellation: dropping the stream ends all transfers at once. Errors, thrown where the sample would have come: those
+/// of the store, stale_index_error where an object is not the version that was indexed, archive_error for a wrong
+/// checksum or header, io_error for a short answer, each with the object and the byte. Thrown here, before anything is
+/// read: configuration_error for options that contradict each other, an index without samples, a shard that the store
+/// does not serve, and a state, given as options.resume, of another order.
 ///
-/// Losses: with on_failure::skip in options.failures, what is thrown above for a sample leaves an entry of weight 0 in
-/// its place, as padding is, and nothing else moves: order, batches and states of all ranks stay as they are. Later
-/// samples of that shard are asked for all the same. What was lost is listed by shard in the log at the stream's end
-/// and in run_stats::lost; a state has the numbers of its own rank, and a resume asks for what lies behind it again.
-/// Members of a group of ranks that must see the same samples should not skip: what one loses another may have.
+/// Losses: with on_failure::skip in options.failures, a sample with such an error is replaced by an entry of weight 0,
+/// like padding; order, batches and states of all ranks do not change. Later samples of that shard are still requested.
+/// Lost samples are listed by shard in the log at the stream's end and in run_stats::lost; a state has the numbers of
+/// its own rank, and a resume tries to read those after its position again. Members of a group of ranks that must see
+/// the same samples should not skip: what one loses another may have.
 template <class Store>
 stream<sample> epochs(std::shared_ptr<const index_set> indexes, const Store& store, const epochs_options& options);
 
@@ -79,22 +81,30 @@ namespace detail {
 
 template <class Sample>
 async_generator<Sample> deal_epochs(epochs_source source) {
-  executor& ex = co_await this_executor();
-  stage_record* const stage = co_await this_stage();
+  const coroutine_context here = co_await this_context();
+  executor& ex = here.get_executor();
   const failure_policy policy = source.options.failures;
   const std::shared_ptr<epoch_losses> losses = source.losses;
-  // Losses are items that are handed on, and counted by shard: not in the stage's account.
-  failures bad(policy, ex, nullptr, "epochs");
-  if (ex.runtime() != nullptr && source.options.rank.index == 0) {
+  // Losses are items that are yielded, and counted by shard: not in the stage's metrics.
+  failures bad(policy, ex, "epochs");
+  if (source.options.rank.index == 0) {
     const std::string advice = source.advice();
-    if (!advice.empty()) say(ex, "millrace: epochs: " + advice);
+    if (!advice.empty()) log_line(ex, "millrace: epochs: " + advice);
   }
-  epoch_reader<Sample> reader(std::move(source), ex, stage);
+  epoch_reader<Sample> reader(std::move(source), here);
   for (;;) {
     reader.plan();
     if (reader.ended()) break;
-    while (!reader.ready()) co_await reader.arrived().wait();
+    if (!reader.ready()) {
+      reader.consumer_waits(true);
+      while (!reader.ready()) co_await reader.arrived().wait();
+      reader.consumer_waits(false);
+    }
     Sample s = reader.take();
+    if (reader.damaged()) {
+      task<Sample> again = reader.take_again();
+      s = co_await std::move(again);
+    }
     if (const std::exception_ptr failure = reader.failure()) {
       if (!bad.forgive(failure, item_place())) break;
       reader.note_loss();
@@ -113,7 +123,7 @@ stream<Sample> epochs_of(epochs_source source) {
   auto position = std::make_shared<epochs_position>(source);
   const std::size_t kept = source.store->keeps();
   return stream<Sample>(deal_epochs<Sample>(std::move(source)))
-      .named("epochs", "raise its .bytes or .requests")
+      .named("epochs", "raise its .bytes")
       .bounded(options.ahead, sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))
       .of_rank(options.rank);

@@ -14,9 +14,9 @@ namespace millrace {
 
 /// Where epochs() of a list gets its index from.
 enum class index_use : unsigned char {
-  build,     ///< from epochs_options::index_file; where there is none, it is made and written there
-  required,  ///< from there; where there is none, that is an error
-  none,      ///< there is none: shards are read whole, and samples shuffled in a window; see epochs() of a list
+  build,     ///< from epochs_options::index_file; if it does not exist, it is made and written there
+  required,  ///< from there; if it does not exist, that is an error
+  none,      ///< no index: shards are read whole, and samples shuffled in a window; see epochs() of a list
 };
 
 class equal_batches;
@@ -27,19 +27,19 @@ struct epochs_options {
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on
   std::uint64_t first_epoch = 0;  ///< its number
   std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
-  /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next one has
-  /// an order of its own.
+  /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next epoch has
+  /// another order.
   std::uint64_t take_batches = 0;
   millrace::rank rank = {};  ///< which of how many; the members of a group that see the same samples give the same
-  /// Whether the last batch of an epoch is filled up with entries of weight 0. Without, it is shorter; with several
-  /// ranks it must be filled up.
+  /// Whether the last batch of an epoch is padded with entries of weight 0. If not, it is shorter; with several ranks
+  /// it must be padded.
   bool pad = true;
   std::uint64_t tracks = 960;  ///< order_options::tracks
   std::uint64_t slice = 0;     ///< order_options::slice; 0: index_set::slice()
-  /// What stands in front of the indexes' names to make URLs of them: "s3://corpus/train/".
+  /// The prefix of the indexes' names that makes URLs of them: "s3://corpus/train/".
   std::string_view prefix = {};
-  /// What pipeline_run::state() gave: goes on behind it, with this or another number of ranks or size of batches.
-  /// Empty: from the beginning.
+  /// The result of pipeline_run::state(): the training continues after it, with this or another number of ranks or size
+  /// of batches. Empty: from the beginning.
   std::string_view resume = {};
   /// Of epochs() of a list: what is done where there is no index yet, and the path of the file that it is kept in.
   /// Empty: it is made for every run anew, and not kept. A URL ("s3://corpus/train/millrace.index", written by
@@ -55,15 +55,16 @@ struct epochs_options {
   /// With index_use::none and several ranks: each takes as many batches as its shards hold, and none waits for another.
   bool uneven = false;
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
-  /// What is done about samples that cannot be had: skip leaves an entry of weight 0 in their place, and .limit and
-  /// .rate are of this rank's samples in this run. With several ranks, not on_failure::stop.
+  /// What to do about samples that cannot be read: skip replaces them by entries of weight 0, and .limit and .rate
+  /// count this rank's samples in this run. With several ranks, not on_failure::stop.
   failure_policy failures = {};
 
   // How it is read; nothing of this changes the order.
   std::size_t ahead = 4096;     ///< samples that are planned ahead of the consumer
   std::size_t bytes = 1 * GiB;  ///< of memory that is asked for or holds samples not taken yet
-  std::size_t requests = 64;    ///< under way at once
-  std::size_t part = 8 * MiB;   ///< bytes of one request; a larger sample is one all the same
+  // How many requests are under way and how long one is follows from what the store is seen to give, within these two.
+  std::size_t requests = 64;   ///< under way at once, at most
+  std::size_t part = 8 * MiB;  ///< bytes of one request, at most; a larger sample is one all the same
   std::size_t gap = 256 * KiB;  ///< unused bytes between two samples of one request; in all, so many more than used
 };
 

@@ -41,7 +41,7 @@ namespace detail {
 /// Throws configuration_error for ranks whose epochs would end at different steps.
 void check_ranks_end(const equal_batches* equal, bool uneven);
 
-/// What the stages of a pipeline and the thread that trains know of each other.
+/// State shared by the stages of a pipeline and the training thread.
 class equal_state {
  public:
   equal_state(std::size_t b, uneven h, sum_over_ranks s) : batch(b), how(h), sum(std::move(s)) {}
@@ -54,7 +54,7 @@ class equal_state {
     first_epoch = from_epoch;
     end_epoch = to_epoch;
   }
-  /// The run begins behind so many samples of an epoch.
+  /// The run begins after so many samples of an epoch.
   void go_on(std::uint64_t epoch, std::uint64_t samples) {
     first_epoch = epoch;
     before = samples;
@@ -70,10 +70,10 @@ class equal_state {
   std::uint64_t first_epoch = 0;
   std::uint64_t before = 0;  // samples of this rank in it, before the run
   std::uint64_t end_epoch = 0;
-  // Of epochs(), before its first shard; read behind the first batch:
+  // Of epochs(), before its first shard; read after the first batch:
   hash128 list;
-  // Of the thread that trains:
-  std::atomic<bool> taken{false};      // somebody decides when epochs end
+  // Of the training thread:
+  std::atomic<bool> taken{false};      // of(run) decides when epochs end
   std::atomic<std::uint64_t> over{0};  // epochs before this one have ended
 };
 
@@ -99,7 +99,7 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
         reached = s.mark.next;
       } else {
         s.mark.padding = true;
-        // The first batch of nothing: whoever takes it must be able to say that there will be no more.
+        // The first empty batch: of(run) must be able to end the epoch.
         for (int ms = 0; given == 0 && !shared->taken.load(std::memory_order_acquire); ++ms) {
           if (ms == 10000) throw usage_error("equal_batches: the run's batches are not taken through of(run)");
           co_await sleep_for(std::chrono::milliseconds(1));
@@ -128,7 +128,7 @@ class fill_steps_stage : public library_stage {
   }
   template <class T>
   static constexpr void explain() {
-    static_assert(std::is_same_v<T, sample>, "equal_batches::fill() takes samples: it stands behind group_samples()");
+    static_assert(std::is_same_v<T, sample>, "equal_batches::fill() takes samples: put it after group_samples()");
   }
 
  private:
@@ -166,7 +166,7 @@ class equal_run {
       shared_->sum(words);
       ended_ = words[1] != 0;
       if (failure) std::rethrow_exception(failure);
-      if (ended_) throw io_error(0, "another rank has failed: this one cannot go on alone");
+      if (ended_) throw io_error(0, "another rank has failed: this one cannot continue alone");
       if (!checked_) check();
       const std::uint64_t world = shared_->rank.world_size;
       if (words[2] != 0 && words[2] != world) throw usage_error("equal_batches: another rank's run has ended early");
@@ -202,10 +202,10 @@ class equal_run {
     }
   }
   bool looked_at(const epoch_mark& mark) {
-    if (!mark.known) throw usage_error("equal_batches: the items do not say where they stand: give them a mark_of()");
+    if (!mark.known) throw usage_error("equal_batches: the items have no marks: give them a mark_of()");
     if (mark.disordered || !mark.whole) {
       throw usage_error(
-          "equal_batches: a batch has another size than it was told, or a stage behind fill() has changed "
+          "equal_batches: a batch has another size than the one given, or a stage after fill() has changed "
           "the order");
     }
     epoch_ = mark.epoch;
@@ -252,21 +252,21 @@ class equal_run {
 ///
 /// Where epochs() is given the store too (index_use::none), it does what fill() does.
 ///
-/// fill() stands in front of what makes batches, of the same size. A sample that these leave out (fill_batches(), and
-/// batch() behind decode_images(), by on_failure::skip or by false) is an entry of weight 0 in its place; no other
-/// stage behind it may leave one out. It fills up the last batch of an epoch, and goes on with batches of nothing
-/// (samples of weight() 0, without key, fields and origin, as epochs() of an index makes them) until of() says that the
-/// epoch has ended. of() asks the ranks, once before each batch: whether this step is one more of the epoch, as `how`
-/// defines it. So a step is taken on all ranks or on none. What was made ahead for an epoch that has ended is passed
-/// over; shards of it that are not begun are not read. An error in one rank's run is an error on all, in the same step.
-/// The first time, the ranks' settings and lists are compared (check_ranks()).
+/// Put fill() before the stage that makes batches, of the same size. A sample that this stage leaves out
+/// (fill_batches(), and batch() after decode_images(), by on_failure::skip or by false) becomes an entry of weight 0;
+/// no other stage after fill() may leave one out. It pads the last batch of the epoch, then yields empty batches
+/// (samples of weight() 0, without key, fields and origin, as epochs() of an index makes them) until every rank has
+/// finished. of() asks the ranks, once before each batch, whether this step is one more of the epoch, as `how` defines
+/// it. So a step is taken on all ranks or on none. What was made ahead for an epoch that has ended is skipped; shards
+/// of it that are not begun are not read. An error in one rank's run is an error on all, in the same step. The first
+/// time, the ranks' settings and lists are compared (check_ranks()).
 ///
-/// The sums are made on the thread that calls next(), where the ranks meet in every step anyway: their time is that of
-/// one more all-reduce of 24 bytes, and `sum` need not be safe for threads. A loop that is left early must be left by
-/// all ranks behind the same batch. For one run; copies are the same one.
+/// The sums are computed on the thread that calls next(), where the ranks synchronise in every step anyway: they cost
+/// one more all-reduce of 24 bytes, and `sum` need not be safe for threads. If a loop is left early, all ranks must
+/// leave it after the same batch. For one run; copies are the same one.
 class equal_batches {
  public:
-  /// configuration_error for batches of nothing, usage_error for an empty function.
+  /// configuration_error for a batch size of 0, usage_error for an empty function.
   equal_batches(std::size_t batch, uneven how, sum_over_ranks sum) {
     if (batch == 0) throw configuration_error("equal_batches: the size of a batch must not be 0");
     if (!sum) throw usage_error("equal_batches: the function that sums over the ranks is empty");

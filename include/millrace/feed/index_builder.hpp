@@ -12,14 +12,16 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/feed/shard_index.hpp>
-#include <millrace/shards/sample_name.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/sample.hpp>
+#include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/entry.hpp>
 
 namespace millrace {
 
-/// Makes the index of a shard from its members, which it is given in their order: those that a tar::reader hands out,
-/// or untar(). It groups them as group_samples() does, and refuses what that refuses, with the same errors: so an index
-/// and a reading of its shard agree on every sample, or there is none.
+/// Makes the index of a shard from its members, in their order, as a tar::reader or untar() yields them. It groups them
+/// as group_samples() does, and refuses what that refuses, with the same errors: so an index and a reading of its shard
+/// agree on every sample, or there is none.
 class index_builder {
  public:
   enum class checksums : unsigned char {
@@ -34,15 +36,21 @@ class index_builder {
     if (sums == checksums::crc32c) index_.flags_ |= shard_index::with_checksums;
   }
 
-  /// The archive's next entry. Those that are no regular files are passed over, as untar() passes over them.
+  /// The archive's next entry. Entries that are no regular files are skipped, as untar() does.
   void add(const tar::entry& e);
 
   /// How many samples there are so far, the last one included, which may be growing.
   std::size_t samples() const noexcept { return index_.samples_.size(); }
 
+  /// The message about a shard that has members but no samples; empty if it has samples.
+  std::string warning() const {
+    if (samples() != 0 || members_ == 0) return {};
+    return files_ == 0 ? detail::no_files_of(members_, first_type_) : detail::no_sample_of(files_, first_name_);
+  }
+
   /// The index. `size` and `etag` are those of the object that was read.
   shard_index finish(std::uint64_t size, std::string etag);
-  /// The same of entries that stood in an index of somebody else's: their header_offset is a guess, the ETag is not
+  /// The same for entries of another tool's index: their header_offset is a guess, the ETag is not
   /// known, and their keys only when they are `named`.
   shard_index finish_foreign(std::uint64_t size, bool named);
 
@@ -56,6 +64,10 @@ class index_builder {
   shard_index index_;
   checksums sums_;
   std::string object_;
+  std::uint64_t members_ = 0;
+  std::uint64_t files_ = 0;
+  char first_type_ = '0';
+  std::string first_name_;  // where that gives no sample
   std::string key_;                                  // of the last sample; no sample has an empty one
   std::map<std::string, std::uint32_t> extensions_;  // their numbers
 };
@@ -64,8 +76,10 @@ class index_builder {
 // Implementation
 
 inline void index_builder::add(const tar::entry& e) {
+  if (members_++ == 0) first_type_ = e.type;
   if (!e.is_regular()) return;
   const sample_name name = sample_name::parse(e.name);
+  if (files_++ == 0 && !name.is_sample()) first_name_ = e.name;
   if (!name.is_sample()) return;
   if (key_ != name.key()) open(name.key(), e.header_offset);
   add_field(name.lower_extension(), e);

@@ -21,7 +21,7 @@
 namespace millrace {
 
 /// The indexes of a dataset's shards, in the order of their names' bytes, which is the order in which the canonical
-/// order of samples counts them. Whoever has the same set has the same numbers.
+/// order of samples counts them. Equal sets have equal numbers.
 class index_set {
  public:
   /// In any order. index_error where two shards have one name.

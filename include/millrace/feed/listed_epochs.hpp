@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/coro/async_generator.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/late_position.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
@@ -20,11 +20,11 @@
 #include <millrace/feed/detail/window_reader.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/equal_batches.hpp>
-#include <millrace/flow/detail/delivery.hpp>
-#include <millrace/flow/detail/failures.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/sample.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/shards.hpp>
 
 namespace millrace {
 
@@ -35,23 +35,24 @@ namespace millrace {
 ///                                   .index_file = "/data/train.index", .resume = saved})
 ///                     | mill::fill_batches(pool, decode);
 ///
-/// The first run makes the index, before its first sample: each shard is read once, in full or from header to header,
-/// whichever is less (index_shard), several at a time; the log says so. Then this run and all others have the canonical
-/// order, from their first epoch on. Ranks that see the same file make it together: each reads its share of the bytes
-/// and leaves the results in a folder beside the file, index_file + ".parts", where the others find them; the first
-/// that has all writes the file and removes the folder. A rank that dies or comes late stops nobody: where nothing has
-/// come for 30 s, and nobody reads, the others read what is left. Where ranks do not see each other's files (a local
-/// disk of each machine) every machine reads all: let millrace-index make the file beforehand, then. All of them must
-/// be able to write there: an io_error names the file. The file must be of this list: where a shard is new, gone or
-/// another version, as far as the list says, that is a stale_index_error which names it, and what to do is to make the
-/// file anew. With index_use::required a file that is not there is a configuration_error.
+/// The first run makes the index, before its first sample: each shard is read, in full or from header to header,
+/// whichever is less, and verified (index_shard), several at a time; the log reports it. Then this run and all others
+/// have the canonical order, from their first epoch on. Ranks that see the same file make it together: each reads its
+/// share of the bytes and leaves the results in a folder beside the file, index_file + ".parts", where the others find
+/// them; the first that has all writes the file and removes the folder. A rank that dies or starts late does not block
+/// the others: if no rank has reported progress for 30 s, they read what is left. If ranks do not see each other's
+/// files (a local disk in each machine) every machine reads all: make the file beforehand by millrace-index then. All
+/// of them must be able to write there: an io_error names the file. The file must be of this list: where a shard is
+/// new, gone or another version, as far as the list says, that is a stale_index_error which names it: make the file
+/// again. With index_use::required a file that is not there is a configuration_error.
 ///
 /// Names in the index are the URLs without options.prefix, and without what may be secrets; the URLs to read are those
 /// of the list, so they may be signed anew for every run.
 ///
 /// pipeline_run::batches() is known, and a state of another order refused, once the first sample is there; all else is
 /// as above. Errors, at the first sample: those of the list, of index_shard() and of the file; configuration_error for
-/// an empty list. A shard that cannot be indexed is an error, whatever options.failures bears later.
+/// an empty list. A shard that cannot be indexed is an error, whatever options.failures tolerates later. An index in
+/// the store that comes damaged is read once more.
 ///
 /// With index_use::none there is no index, and nothing is read twice: shards (plain tars) are read whole,
 /// options.shards of them in turn, and shuffled in a window of options.window samples.
@@ -67,9 +68,9 @@ namespace millrace {
 /// several ranks hold unequally many samples and need .equal, through whose of() their batches are taken (fill() is
 /// done here), or .uneven.
 ///
-/// pipeline_run::state() is this rank's own: 7 to 10 bytes a sample of the window, none of theirs. A resume goes on
-/// with the very next sample: it reads each open shard from there on, and those samples by ranges that were in the
-/// window (.gap joins them); what the first batch needs comes first. It must be the same rank of as many, with the same
+/// pipeline_run::state() is this rank's own: 7 to 10 bytes a sample of the window, none of theirs. A resume continues
+/// with the very next sample: it reads each open shard from its offset, and the samples that were in the window by
+/// ranges (.gap joins them); what the first batch needs comes first. It must be the same rank of as many, with the same
 /// list; at an epoch's beginning these may be others. A shard whose ETag is not that of the state is a changed_error.
 /// How many batches there are is not known. With .equal there is no state inside a window of bucket_by_length() or a
 /// document of pack().
@@ -122,9 +123,8 @@ template <class Sample>
 async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_ptr<const storage> store,
                                      kept_epochs_options options, std::shared_ptr<window_position> position,
                                      std::shared_ptr<equal_state> equal) {
-  executor& ex = co_await this_executor();
-  stage_record* const stage = co_await this_stage();
-  const delivery<Sample> yielded = co_await this_delivery<Sample>();
+  const generator_context<Sample> here = co_await this_generator<Sample>();
+  executor& ex = here.get_executor();
   std::vector<shard> all;
   while (std::optional<shard> s = co_await list.next()) all.push_back(std::move(*s));
   list = async_generator<shard>();
@@ -132,11 +132,11 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
   const auto plan = std::make_shared<const window_plan>(std::move(all), how);
   if (equal != nullptr) equal->list = plan->list;
   window_order begin = position->begin(plan);
-  if (ex.runtime() != nullptr && begin.epoch() < plan->end_epoch) {
-    say_rank(how.rank, begin.numbers().size(), plan->shards.size());
+  if (begin.epoch() < plan->end_epoch) {
+    log_rank(how.rank, begin.numbers().size(), plan->shards.size());
   }
-  failures bad(how.failures, ex, nullptr, "epochs");
-  window_reader<Sample> reader(std::move(begin), std::move(store), how, position, ex, stage, yielded);
+  failures bad(how.failures, ex, "epochs");
+  window_reader<Sample> reader(std::move(begin), std::move(store), how, position, here);
   const window_order& order = reader.order();
   std::uint64_t given = 0;  // entries of the epoch in this run
   std::uint32_t taken = position->taken();
@@ -150,12 +150,12 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
     }
     if (order.pulls()) {
       auto* const from = reader.asked();
-      while (from != nullptr && !from->pull.has_item() && !from->pull.ended()) co_await reader.changed().wait();
-      if (from != nullptr && from->pull.has_item()) {
+      while (from != nullptr && !from->ahead.has_item() && !from->ahead.ended()) co_await reader.changed().wait();
+      if (from != nullptr && from->ahead.has_item()) {
         reader.take();
         continue;
       }
-      if (const std::exception_ptr failure = from != nullptr ? from->pull.take_error() : nullptr) {
+      if (const std::exception_ptr failure = from != nullptr ? from->ahead.take_error() : nullptr) {
         if (!bad.forgive(failure, item_place())) break;
         reader.note_loss(failure);
       }
@@ -240,7 +240,7 @@ stream<sample> epochs(stream<shard> list, const Store& store, const epochs_optio
   detail::listed_index index(from, options);
   return stream<sample>(detail::deal_listed<sample>(std::move(list).generator(), std::move(from), std::move(index),
                                                     detail::kept_epochs_options(options), position))
-      .named("epochs", "raise its .bytes or .requests")
+      .named("epochs", "raise its .bytes")
       .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
       .positioned(position)
       .of_rank(options.rank);

@@ -6,8 +6,8 @@
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/sample.hpp>
+#include <millrace/shards/storage.hpp>
 
 namespace millrace {
 

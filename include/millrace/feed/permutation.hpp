@@ -5,8 +5,8 @@
 #include <bit>
 #include <cstdint>
 
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 
 namespace millrace {
 

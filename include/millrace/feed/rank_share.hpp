@@ -36,8 +36,8 @@ inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std:
 }
 
 /// Which positions of a step one rank takes. A pure function of the number of tracks, the step, the rank and the world
-/// size: ranks need not talk, and of two worlds that take the same steps each takes every position once, from any
-/// position on.
+/// size: ranks need not communicate, and of two worlds that take the same steps each takes every position once, from
+/// any position on.
 ///
 /// Where the world size divides the tracks, rank r of W takes the positions g with g mod W = r: its tracks are its own.
 /// Any other W, also above the number of tracks: the step's positions are sorted by (kappa(t), g), t the track of g and
@@ -64,8 +64,7 @@ class rank_share {
     positions(step, out);
     return out;
   }
-  /// Of a batch of `batch` entries: 1 for each of the step's samples, 0 for the entries behind them, which only fill
-  /// up.
+  /// Of a batch of `batch` entries: 1 for each of the step's samples, 0 for the padding after them.
   std::vector<float> weights(order_step step, std::size_t batch) const {
     std::vector<float> mask(batch, 0.0F);
     std::fill_n(mask.begin(), std::min<std::uint64_t>(size(step), batch), 1.0F);

@@ -19,7 +19,7 @@ namespace millrace {
 /// round.
 enum class mix_until : unsigned char {
   first_end,  ///< where a dataset would have to begin its second round: that one comes whole, the others in part
-  last_end,   ///< behind the last sample of the dataset whose first round takes longest: every sample comes
+  last_end,   ///< after the last sample of the dataset whose first round takes longest: every sample is delivered
   forever,    ///< at a length that is given, whatever has ended before; without one, nowhere
 };
 
@@ -52,7 +52,7 @@ class sample_mix {
   /// How many of them are one dataset's. Means nothing when it never ends.
   std::uint64_t samples(std::size_t dataset) const noexcept { return before(dataset, size_); }
 
-  /// What stands at a position.
+  /// The sample at a position.
   struct place {
     std::size_t dataset = 0;
     std::uint64_t epoch = 0;     ///< its round: counted from 0 where the mix began
@@ -139,7 +139,7 @@ inline std::vector<std::uint64_t> sample_mix::quotas(std::span<const std::uint64
   return quota;
 }
 
-/// Track by track, to the dataset that is furthest behind: in time, and in the track's class modulo each divisor.
+/// Track by track, to the dataset with the largest deficit: in time, and in the track's class modulo each divisor.
 inline void sample_mix::deal(std::vector<std::uint64_t> quota, std::uint64_t tracks) {
   const std::size_t n = quota.size();
   std::vector<std::uint64_t> divisors;

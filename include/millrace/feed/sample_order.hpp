@@ -10,8 +10,8 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/feed/permutation.hpp>
 #include <millrace/feed/shard_counts.hpp>
@@ -48,7 +48,7 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexc
 /// slice and comes back to its beginning at the end, so that not all of them change slices at once.
 ///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
-/// each of them slice by slice. The whole definition: docs/decisions/67-canonical-order.md.
+/// each of them slice by slice. The whole definition: docs/design/order.md.
 class sample_order {
  public:
   /// configuration_error for options out of their range.

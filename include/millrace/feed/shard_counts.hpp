@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-/// A sample by its place: the number of its shard, and its own number in the shard, both from 0.
+/// A sample by number: that of its shard, and its own in the shard, both from 0.
 struct sample_place {
   std::uint64_t shard = 0;
   std::uint64_t ordinal = 0;
@@ -23,7 +23,7 @@ struct sample_place {
 };
 
 /// How many samples each shard of a dataset has, laid end to end: sample number x of the dataset is in some shard. The
-/// shards' numbers are their places in the list that it is made from, which every rank must have in the same order
+/// shards' numbers are their indexes in the list that it is made from, which every rank must have in the same order
 /// (that of the bytes of their keys). At most 16 bytes a shard.
 class shard_counts {
  public:
@@ -39,7 +39,7 @@ class shard_counts {
 
   /// Where sample number `x` of the dataset is; `x` must be below samples(). A look into a table and a step or two.
   sample_place find(std::uint64_t x) const noexcept { return find(x, guide_[x >> guide_bits_]); }
-  /// The same, beginning to look at a shard that lies not behind it: best the one where the sample before was.
+  /// The same, searching from a shard that is not after it: best that of the sample before.
   sample_place find(std::uint64_t x, std::uint64_t first) const noexcept {
     while (begins_[first + 1] <= x) ++first;
     return {first, x - begins_[first]};

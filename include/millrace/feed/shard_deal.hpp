@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/permutation.hpp>
 

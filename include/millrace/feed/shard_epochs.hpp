@@ -18,7 +18,7 @@
 #include <millrace/feed/equal_batches.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/shards/shuffle_shards.hpp>
+#include <millrace/shards/shards.hpp>
 
 namespace millrace {
 
@@ -34,7 +34,7 @@ struct shard_epochs_options {
   bool uneven = false;
 };
 
-/// The head of a training whose shards have no index: this rank's shards, epoch after epoch.
+/// The source of a training whose shards have no index: this rank's shards, epoch after epoch.
 ///
 ///     auto training = mill::epochs(s3.list("s3://corpus/train/"), {.seed = 7, .epochs = 90, .rank = mine})
 ///                     | mill::fetch(s3) | mill::untar() | mill::group_samples()
@@ -42,15 +42,14 @@ struct shard_epochs_options {
 ///
 /// The list is read once, and put in the order of the URLs' bytes. In every epoch its shards are permuted and dealt to
 /// the ranks by their bytes (shard_deal): a pure function of seed, epoch and list, which must be the same on all ranks.
-/// Each shard, and so each sample, says seed and epoch: a shuffle's window and a batch keep to one epoch, and need to
-/// be told neither. fetch() goes on with the next epoch's shards while this one's last ones are taken.
+/// Each shard, and so each sample, has seed and epoch: a shuffle window and a batch keep to one epoch, and need no
+/// options for that. fetch() continues with the next epoch's shards while the last ones of this one are taken.
 ///
 /// The ranks' shards do not hold equally many samples. A training that waits for all ranks in every step would hang at
 /// the first end, so several ranks need .equal (equal_batches), or .uneven where they do not wait.
 ///
-/// What only an index gives is a known number of batches. There is no state: a training goes on at an epoch's
-/// beginning, by .first_epoch. Where the shards are plain tars, epochs() of a list and a store, with index_use::none,
-/// has one.
+/// Only an index gives a known number of batches. There is no state: a training can be resumed at an epoch's beginning,
+/// by .first_epoch. Where the shards are plain tars, epochs() of a list and a store, with index_use::none, has one.
 ///
 /// Bound: the list. Errors: those of the list; configuration_error for an empty list, for fewer shards than ranks, and,
 /// here, for options that contradict each other, and several ranks with neither .equal nor .uneven.
@@ -81,9 +80,9 @@ async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_opt
     const std::uint64_t epoch = options.first_epoch + n;
     const shard_deal deal(all, options.seed, epoch, options.rank.world_size);
     const std::vector<std::size_t>& mine = deal.of_rank(options.rank.index);
-    if (n == 0) say_rank(options.rank, mine.size(), all.size());
+    if (n == 0) log_rank(options.rank, mine.size(), all.size());
     for (const std::size_t i : mine) {
-      if (equal != nullptr && equal->over.load(std::memory_order_acquire) > epoch) break;  // nobody wants the rest
+      if (equal != nullptr && equal->over.load(std::memory_order_acquire) > epoch) break;  // the rest is not needed
       Shard s = all[i];
       s.seed = options.seed;
       s.epoch = epoch;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,11 +11,12 @@
 #include <vector>
 
 #include <millrace/base/crc.hpp>
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
+#include <millrace/text/entity_tag.hpp>
 
 namespace millrace {
 
@@ -34,8 +36,8 @@ class stale_index_error : public index_error {
 inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
 
 /// What a plain tar shard holds, without its bytes: of each sample the hash of its key and where it begins, of each
-/// field its extension, place, length and checksum. With it a sample is had by one ranged GET, and judged before it is
-/// handed on. Samples and fields are those of group_samples(), in its order. An index_builder makes one.
+/// field its extension, place, length and checksum. With it a sample is read by one ranged GET, and verified before it
+/// is delivered. Samples and fields are those of group_samples(), in its order. An index_builder makes one.
 ///
 /// 16 bytes a sample and 16 a field in the file, 24 and 24 in memory, and the texts. What it says is of one version of
 /// the object: check() compares.
@@ -59,7 +61,7 @@ inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::te
 ///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
 ///               4        CRC32C of everything before
 ///
-/// Several of them in a row are a file too: read_indexes().
+/// A file of several: write_indexes(), read_indexes().
 class shard_index {
  public:
   class field {
@@ -67,7 +69,7 @@ class shard_index {
     std::string_view extension;  ///< in lower case; lives as long as the index
     std::uint64_t offset = 0;    ///< of the body in the object
     std::uint64_t size = 0;      ///< in bytes
-    std::uint32_t crc = 0;       ///< CRC32C of the body; means something where has_checksums()
+    std::uint32_t crc = 0;       ///< CRC32C of the body; valid if has_checksums()
   };
 
   const std::string& name() const noexcept { return name_; }  ///< of the shard, as who made the index calls it
@@ -87,7 +89,7 @@ class shard_index {
   std::uint64_t key_hash(std::size_t sample) const noexcept { return samples_[sample].key; }
   /// Of the sample's first header.
   std::uint64_t offset(std::size_t sample) const noexcept { return samples_[sample].offset; }
-  /// Behind the last byte of its last field. [offset, end) is what a GET asks for.
+  /// The byte after the last one of its last field. A GET requests [offset, end).
   std::uint64_t end(std::size_t sample) const noexcept;
   std::size_t field_count(std::size_t sample) const noexcept {
     return static_cast<std::size_t>(first_field_behind(sample) - samples_[sample].first_field);
@@ -104,6 +106,8 @@ class shard_index {
 
   /// The file. Appended to `out`.
   void write(std::string& out) const;
+  /// How many bytes write() appends.
+  std::uint64_t file_bytes() const noexcept { return rows_begin() + 16 * (samples_.size() + fields_.size()) + 4; }
   std::string text() const {
     std::string out;
     write(out);
@@ -140,6 +144,14 @@ class shard_index {
   };
   class parser;
 
+  std::size_t extension_bytes() const noexcept {
+    std::size_t bytes = 0;
+    for (const std::string& e : extensions_) bytes += 2 + e.size();
+    return bytes;
+  }
+  std::size_t rows_begin() const noexcept {
+    return head_bytes + (name_.size() + etag_.size() + extension_bytes() + 15) / 16 * 16;
+  }
   std::uint64_t first_field_behind(std::size_t sample) const noexcept {
     return sample + 1 < samples_.size() ? samples_[sample + 1].first_field : fields_.size();
   }
@@ -153,7 +165,62 @@ class shard_index {
   std::vector<field_row> fields_;
 };
 
-/// All the indexes of a file, in its order. Errors: those of shard_index::read(); a file of none is one too.
+/// The head of a file of several indexes. It says how much follows, so that a file that was cut between two of them is
+/// refused. All numbers unsigned and little-endian:
+///
+///     byte  0   8 bytes  "mrindset"
+///           8   4        version: 1
+///          12   4        CRC32C of the other 28 bytes
+///          16   8        how many indexes follow
+///          24   8        how many bytes these have
+class index_file_head {
+ public:
+  static constexpr std::size_t bytes = 32;
+
+  index_file_head() = default;
+  /// Of a range of shard_index.
+  template <class Indexes>
+  explicit index_file_head(const Indexes& indexes) {
+    for (const shard_index& index : indexes) {
+      ++count_;
+      length_ += index.file_bytes();
+    }
+  }
+
+  std::uint64_t count() const noexcept { return count_; }
+  std::uint64_t length() const noexcept { return length_; }
+
+  std::string text() const;
+  /// Whether a head stands at the front of `text`: files of before it had none.
+  static bool is_at(std::string_view text) noexcept { return text.substr(0, 8) == magic; }
+  /// The head at the front of `text`, byte `at` of the file, of whose bytes `left` are there from here. index_error
+  /// where it is damaged or less follows than it says.
+  static index_file_head read(std::string_view text, const std::string& file, std::uint64_t at, std::uint64_t left);
+
+ private:
+  static constexpr std::string_view magic = "mrindset";
+
+  std::string sealed(std::uint32_t crc) const;
+
+  std::uint64_t count_ = 0;
+  std::uint64_t length_ = 0;
+};
+
+/// The file of a range of shard_index. Appended to `out`. Such files may be appended to one another.
+template <class Indexes>
+void write_indexes(const Indexes& indexes, std::string& out) {
+  out += index_file_head(indexes).text();
+  for (const shard_index& index : indexes) index.write(out);
+}
+
+namespace detail {
+template <class Read>
+std::vector<shard_index> read_index_file(std::uint64_t size, const std::string& file, Read read);
+}
+
+/// All the indexes of a file, in its order, of write_indexes() or of shard_index::write() alone: of those nothing says
+/// how many there were. Errors: those of shard_index::read(), and fewer bytes or indexes than the file's head says; a
+/// file of no index is one too.
 std::vector<shard_index> read_indexes(std::string_view text, const std::string& file);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -176,7 +243,7 @@ inline shard_index::field shard_index::field_at(std::size_t sample, std::size_t 
 
 inline void shard_index::check(const shard& object) const {
   const bool other_size = object.size && *object.size != object_size_;
-  const bool other_etag = !object.etag.empty() && !etag_.empty() && object.etag != etag_;
+  const bool other_etag = !object.etag.empty() && !etag_.empty() && !millrace::detail::same_etag(object.etag, etag_);
   if (!other_size && !other_etag) return;
   std::string reason = "the index \"" + name_ + "\" is of another version of this shard:";
   if (other_size) {
@@ -210,12 +277,9 @@ inline hash128 shard_index::digest() const noexcept {
 
 inline void shard_index::write(std::string& out) const {
   const std::size_t start = out.size();
-  std::size_t extension_bytes = 0;
-  for (const std::string& e : extensions_) extension_bytes += 2 + e.size();
-  const std::size_t texts = name_.size() + etag_.size() + extension_bytes;
-  const std::size_t rows = head_bytes + (texts + 15) / 16 * 16;
-  const std::size_t length = rows + 16 * (samples_.size() + fields_.size()) + 4;
-  out.reserve(start + length);
+  const std::size_t rows = rows_begin();
+  const std::uint64_t length = file_bytes();
+  out.reserve(start + static_cast<std::size_t>(length));
   out += magic;
   detail::append_le(out, version, 4);
   detail::append_le(out, flags_, 4);
@@ -226,7 +290,7 @@ inline void shard_index::write(std::string& out) const {
   detail::append_le(out, name_.size(), 4);
   detail::append_le(out, etag_.size(), 4);
   detail::append_le(out, extensions_.size(), 4);
-  detail::append_le(out, extension_bytes, 4);
+  detail::append_le(out, extension_bytes(), 4);
   out += name_;
   out += etag_;
   for (const std::string& e : extensions_) {
@@ -287,7 +351,7 @@ class shard_index::parser {
     text_ = text_.substr(0, static_cast<std::size_t>(length));
     const std::size_t checked = text_.size() - 4;
     if (number(checked, 4) != crc32c(0, text_.data(), checked)) fail(checked, "the index has a wrong checksum");
-    // What follows is as write() wrote it, or somebody else's work.
+    // What follows is as write() wrote it, or forged.
     out.flags_ = static_cast<std::uint32_t>(number(12, 4));
     if ((out.flags_ & ~all_flags) != 0) fail(12, "the index has flags that version 1 does not know");
     out.object_size_ = number(24, 8);
@@ -313,9 +377,9 @@ class shard_index::parser {
       at += 2;
       out.extensions_.push_back(take(number(at - 2, 2)));
     }
-    if (at != end) fail(at, "there is something behind the extensions");
+    if (at != end) fail(at, "there is something after the extensions");
     for (; at < rows_; ++at) {
-      if (text_[at] != '\0') fail(at, "there is something behind the texts");
+      if (text_[at] != '\0') fail(at, "there is something after the texts");
     }
   }
   void samples(shard_index& out) {
@@ -377,20 +441,86 @@ inline shard_index shard_index::read(std::string_view& rest, const std::string& 
   return out;
 }
 
-inline std::vector<shard_index> read_indexes(std::string_view text, const std::string& file) {
-  if (text.empty()) throw index_error("the file is empty", where{file, 0, {}});
+inline std::string index_file_head::sealed(std::uint32_t crc) const {
+  std::string out(magic);
+  detail::append_le(out, 1, 4);
+  detail::append_le(out, crc, 4);
+  detail::append_le(out, count_, 8);
+  detail::append_le(out, length_, 8);
+  return out;
+}
+
+inline std::string index_file_head::text() const {
+  const std::string open = sealed(0);
+  return sealed(crc32c(0, open.data(), open.size()));
+}
+
+inline index_file_head index_file_head::read(std::string_view text, const std::string& file, std::uint64_t at,
+                                             std::uint64_t left) {
+  const auto fail = [&](std::uint64_t byte, const std::string& reason) {
+    throw index_error(reason, where{file, at + byte, {}});
+  };
+  if (text.size() < bytes) fail(text.size(), "the index is cut: the head of its file has 32 bytes");
+  if (const std::uint64_t version = detail::read_le(text, 8, 4); version != 1) {
+    fail(8, "the file of the index has version " + std::to_string(version) + "; this program reads version 1");
+  }
+  index_file_head head;
+  head.count_ = detail::read_le(text, 16, 8);
+  head.length_ = detail::read_le(text, 24, 8);
+  if (text.substr(0, bytes) != head.text()) fail(12, "the head of the index has a wrong checksum");
+  if (head.length_ > left - bytes) {
+    fail(left, "the index is cut: " + std::to_string(left - bytes) + " of " + std::to_string(head.length_) +
+                   " bytes are there");
+  }
+  if (head.count_ == 0) fail(16, "the file has no index");
+  return head;
+}
+
+/// All the indexes of a file of `size` bytes, one at a time: `read(at, n)` gives `n` bytes of it, which stay until its
+/// next call.
+template <class Read>
+std::vector<shard_index> detail::read_index_file(std::uint64_t size, const std::string& file, Read read) {
+  if (size == 0) throw index_error("the file is empty", where{file, 0, {}});
+  constexpr std::uint64_t front_bytes = 64;
   std::vector<shard_index> all;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    try {
-      all.push_back(shard_index::read(rest, file));
-    } catch (const index_error& e) {
-      if (rest.size() == text.size()) throw;
-      const std::uint64_t base = text.size() - rest.size();
-      throw index_error(e.reason(), where{file, base + e.offset().value_or(0), {}});
+  std::uint64_t at = 0;
+  while (at < size) {
+    std::string_view front = read(at, std::min(size - at, front_bytes));
+    const bool headed = index_file_head::is_at(front);
+    std::uint64_t end = size;
+    std::uint64_t promised = 0;
+    if (headed) {
+      const index_file_head head = index_file_head::read(front, file, at, size - at);
+      at += index_file_head::bytes;
+      end = at + head.length();
+      promised = all.size() + head.count();
+    }
+    do {
+      front = read(at, std::min(end - at, front_bytes));
+      if (!headed && index_file_head::is_at(front)) break;
+      // A length that is wrong is found by the index's own reading.
+      const std::uint64_t length =
+          front.size() < front_bytes ? front.size() : std::clamp(read_le(front, 16, 8), front_bytes, end - at);
+      const std::string_view text = read(at, length);
+      std::string_view rest = text;
+      try {
+        all.push_back(shard_index::read(rest, file));
+      } catch (const index_error& e) {
+        throw index_error(e.reason(), where{file, at + e.offset().value_or(0), {}});
+      }
+      at += text.size() - rest.size();
+    } while (at < end);
+    if (headed && all.size() != promised) {
+      throw index_error("the head of the file says that it has another number of indexes", where{file, at, {}});
     }
   }
   return all;
+}
+
+inline std::vector<shard_index> read_indexes(std::string_view text, const std::string& file) {
+  return detail::read_index_file(text.size(), file, [text](std::uint64_t at, std::uint64_t n) {
+    return text.substr(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
+  });
 }
 
 }  // namespace millrace

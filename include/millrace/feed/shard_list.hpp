@@ -14,11 +14,11 @@
 #include <millrace/base/error.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/text/json_leaves.hpp>
-#include <millrace/text/numbers.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
-/// A shard and how many samples it has, as a list of somebody else's says.
+/// A shard and its number of samples, from the list of another tool.
 class counted_shard {
  public:
   std::string url;                    ///< as it stands in the list: often relative to the list's own place

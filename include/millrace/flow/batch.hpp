@@ -18,14 +18,38 @@
 
 namespace millrace {
 
+/// The items of one batch, and the position of the training after it. That is not the position of the last item: their
+/// stage has changed the order. bucket_by_length() yields these; to_device() lays them out as it does vectors.
+template <class T>
+class marked_batch {
+ public:
+  marked_batch() = default;
+  marked_batch(std::vector<T> its_items, const epoch_mark& its_mark) : items(std::move(its_items)), mark(its_mark) {}
+
+  std::vector<T> items;
+  epoch_mark mark;
+
+  std::size_t size() const noexcept { return items.size(); }
+  auto begin() noexcept { return items.begin(); }
+  auto begin() const noexcept { return items.begin(); }
+  auto end() noexcept { return items.end(); }
+  auto end() const noexcept { return items.end(); }
+
+  friend epoch_mark mark_of(const marked_batch& b) noexcept { return b.mark; }
+  friend std::size_t sample_count(const marked_batch& b) noexcept { return b.items.size(); }
+  friend std::size_t byte_size(const marked_batch& b) requires detail::counts_bytes_v<std::vector<T>> {
+    return detail::item_bytes(b.items);
+  }
+};
+
 /// What happens to the items left at the end that do not fill a batch.
 enum class last_batch { keep, drop };
 
 /// See batch().
 struct batch_options {
   last_batch last = last_batch::keep;  ///< drop: every batch has the full size
-  /// The most bytes that the items of one batch take, for run_options::budget. A statement: they are not counted. Not
-  /// needed for items of a fixed size.
+  /// The most bytes that the items of one batch take, for run_options::budget. Declared, not measured. Not needed for
+  /// items of a fixed size.
   std::size_t bytes = 0;
   /// The pool that writes items into their batch (see batch()); must outlive the pipeline. None: the runtime's.
   pool_ref on = nullptr;
@@ -37,7 +61,7 @@ namespace detail {
 template <class T>
 async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size_t size, last_batch last) {
   compactor<T> kept;
-  T* item = nullptr;  // the one that began another epoch: it lies in the source until the next one is asked for
+  T* item = nullptr;  // the one that began another epoch: the source keeps it until its next item is requested
   for (bool ended = false; !ended;) {
     std::vector<T> items;
     items.reserve(size);
@@ -90,7 +114,7 @@ class batch_stage : public detail::library_stage {
         .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }
 
-  /// Of a full batch, where the type alone tells; else 0.
+  /// Of a full batch, if the type determines it; else 0.
   template <class T>
   std::size_t fixed_bytes() const noexcept {
     if constexpr (detail::counts_bytes_v<T> || !std::is_trivially_copyable_v<T>) {
@@ -104,12 +128,12 @@ class batch_stage : public detail::library_stage {
   batch_options options_;
 };
 
-/// A stage that hands on vectors of `size` items: `samples | batch(256, {.last = last_batch::drop})`.
+/// A stage that yields vectors of `size` items: `samples | batch(256, {.last = last_batch::drop})`.
 ///
-/// A batch never holds items of two epochs, where they say theirs (mark_of()): the last one of an epoch may be smaller.
+/// A batch never holds items of two epochs, if they have marks (mark_of()): the last one of an epoch may be smaller.
 ///
-/// Items that know how they are written into a row (what decode_images() makes of samples; see batch_rows()) are not
-/// collected but written, several at once on a pool, and what is handed on is a host_batch.
+/// Items that can write themselves into a row (those of decode_images(); see row_item) are not collected but
+/// written, several at once on a pool, and the stage yields a host_batch.
 ///
 /// Allocates once per batch. Items are compacted as buffer() does. An error upstream ends the stream and drops the
 /// items of the unfinished batch. Throws configuration_error for a size of 0.

@@ -4,17 +4,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/detail/refused.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/length_edges.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/detail/compactor.hpp>
-#include <millrace/flow/marked_batch.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -25,8 +27,8 @@ struct bucket_options {
   std::size_t max_tokens = 0;  ///< most of items times the longest of them, as padding makes it; 0: any
   std::size_t window = 0;      ///< items that are sorted together, a multiple of batch; 0: 32 batches, or 1024 items
   length_edges edges = {};     ///< no batch has items of two buckets; none: whatever is next to each other
-  std::size_t bytes = 0;       ///< the most that the items of a window take, for run_options::budget: a statement
-  std::uint64_t seed = 0;      ///< for the order of batches; 0: that of the training, where items say theirs
+  std::size_t bytes = 0;       ///< most bytes of a window, for run_options::budget: declared, not measured
+  std::uint64_t seed = 0;      ///< for the order of batches; 0: that of the training, if items have marks
 };
 
 namespace detail {
@@ -36,9 +38,9 @@ using item_numbers = std::vector<std::size_t>;
 
 /// Throws configuration_error for options that contradict each other; fills in the window.
 bucket_options checked(bucket_options options);
-/// Tells these options from others, in a state.
+/// Identifies these options in a state.
 std::uint32_t window_id(const bucket_options& options) noexcept;
-/// How a window of items of these lengths is cut into batches, in the order in which they leave.
+/// How a window of items of these lengths is cut into batches, in the order in which they are yielded.
 std::vector<item_numbers> cut_into_buckets(const std::vector<std::size_t>& lengths, const bucket_options& options,
                                      std::uint64_t seed, std::uint64_t epoch, std::uint64_t begin);
 /// Throws configuration_error: a state says that more batches of this window were taken than it has.
@@ -62,10 +64,21 @@ class length_window {
 };
 
 template <class T, class Length>
+std::size_t measured(Length& length_of, const T& item) {
+  try {
+    return static_cast<std::size_t>(length_of(item));
+  } catch (...) {
+    item_place place;
+    place.note(item);
+    std::rethrow_exception(place.completed());
+  }
+}
+
+template <class T, class Length>
 async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length length_of, bucket_options options) {
   compactor<T> kept;
   length_window<T> next;                // being filled
-  std::optional<length_window<T>> now;  // handed on
+  std::optional<length_window<T>> now;  // being yielded
   std::vector<item_numbers> batches;          // of `now`
   std::size_t given = 0;                // of those
   std::optional<T> held;                // of another epoch than `next`
@@ -74,7 +87,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
   bool ended = false;
   // Fills the next window, by so many items at most.
   for (;;) {
-    // The first window is filled at once; while one is handed on, the next one grows by as much as leaves.
+    // The first window is filled at once; while one is yielded, the next one grows by as many items.
     std::size_t pulls = now ? batches[given].size() : options.window;
     while (!ended && pulls-- != 0 && !next.full(options)) {
       std::optional<T> item = std::exchange(held, std::nullopt);
@@ -90,7 +103,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
         break;
       }
       kept(*item);
-      const std::size_t length = mark.padding ? 0 : static_cast<std::size_t>(length_of(std::as_const(*item)));
+      const std::size_t length = mark.padding ? 0 : detail::measured(length_of, std::as_const(*item));
       next.add(std::move(*item), length, mark);
     }
     if (!now) {
@@ -107,7 +120,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
     epoch_mark mark = now->last;
     if (mark.known && given + 1 != batches.size()) {
       mark = now->first;
-      mark.whole = aligned && mark.from < mark.next;  // not behind the epoch's last sample
+      mark.whole = aligned && mark.from < mark.next;  // not after the epoch's last sample
       mark.position = mark.next = mark.from;
       mark.last = mark.padding = false;
       mark.disordered = now->last.disordered;
@@ -157,23 +170,23 @@ class bucket_stage : public detail::library_stage {
   bucket_options options_;
 };
 
-/// A stage that makes batches of items of about one length, so that little of them is padding:
+/// A stage that makes batches of items of similar length, to reduce padding:
 ///
 ///     clips | bucket_by_length([](const clip& c) { return c.waves.size(); }, {.batch = 32}) | to_device(copies)
 ///
-/// Each `window` items that come one after the other are sorted by length and cut into batches, which leave in random
-/// order. So the order is a pure function of the seed, the epoch, the options and the items and their lengths. A batch
-/// ends when it is full (`batch`), when one item more would make it larger than max_tokens, and at an edge; an item
-/// longer than max_tokens is a batch alone. With `batch` alone, and as many items in every epoch on every rank, as
-/// epochs() makes them, ranks have equally many batches, and at the same step batches of about the same length; with
-/// max_tokens or edges they have not (equal_batches). What only fills an epoch up has length 0.
+/// Each `window` of consecutive items is sorted by length and cut into batches, which are yielded in random order. The
+/// order is a pure function of the seed, the epoch, the options and the items and their lengths. A batch ends when it
+/// is full (`batch`), when one item more would make it larger than max_tokens, and at an edge; an item longer than
+/// max_tokens is a batch alone. With `batch` alone, and as many items in every epoch on every rank, as epochs() makes
+/// them, ranks have equally many batches, and at the same step batches of about the same length; with max_tokens or
+/// edges they do not (equal_batches). Padding of an epoch has length 0.
 ///
-/// A window is of one epoch, where items say theirs (mark_of()). pipeline_run::state() holds behind every batch: inside
-/// a window it is where the window begins, and how many of its batches were taken. A resume reads that window again,
-/// and goes on with the very next batch; it must have the same options here and, inside a window, the same number of
-/// ranks and epochs_options::batch.
+/// A window is of one epoch, if items have marks (mark_of()). pipeline_run::state() can be taken after every batch:
+/// inside a window it has the position where the window begins, and how many of its batches were taken. A resume reads
+/// that window again, and continues with the very next batch; it must have the same options here and, inside a window,
+/// the same number of ranks and epochs_options::batch.
 ///
-/// Concurrency: none; the next window is filled while this one is handed on, by as many items as leave. Bound: two
+/// Concurrency: none; the next window is filled while this one is yielded, item for item. Bound: two
 /// windows. The first batch comes when the first window is full. Items are compacted as buffer() does. Errors of the
 /// source, and what length_of throws, end the stream and drop both windows. Throws configuration_error without .batch
 /// and .max_tokens, and for a window that is no multiple of .batch.
@@ -185,5 +198,5 @@ bucket_stage<Length> bucket_by_length(Length length_of, const bucket_options& op
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/flow/impl/bucket_by_length.ipp>
+#include <millrace/flow/bucket_by_length.ipp>
 #endif

@@ -7,7 +7,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/flow/detail/puller.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/pipe.hpp>
 
 namespace millrace {
@@ -22,19 +22,16 @@ namespace detail {
 
 template <class T>
 async_generator<T> buffer_items(async_generator<T> source, buffer_options options) {
-  executor& ex = co_await this_executor();
-  stage_record* const stage = co_await this_stage();
-  const delivery<T> yielded = co_await this_delivery<T>();
+  const generator_context<T> here = co_await this_generator<T>();
   notifier arrived;
-  puller<T> ahead(ex, stage, std::move(source), options.items, options.bytes, yielded, arrived);
+  read_ahead<T> ahead(here, std::move(source), options.items, options.bytes, arrived);
   for (;;) {
     while (!ahead.has_item() && !ahead.ended()) co_await arrived.wait();
     if (!ahead.has_item()) {
       ahead.rethrow();
       co_return;
     }
-    ahead.hand_over();
-    co_yield give(ahead.front());
+    co_yield give(ahead.yielding());
     ahead.pop();
   }
 }
@@ -62,12 +59,12 @@ class buffer_stage : public detail::library_stage {
 /// A stage that works ahead: once it has been asked for the first item, it keeps pulling until `items` or `bytes` are
 /// waiting, whether or not the consumer asks for more. Order and content stay as they are.
 ///
-/// Bound: items waiting and not taken. The bound in bytes is exceeded only by an item larger than every one before it;
-/// a single item always passes. Items that show little of the memory they keep are compacted: where a free function
-/// `slice_of(item)` gives a pointer to one of its `bytes`, and the stage holds less than half of that slab, the items
-/// of the next one go through `compact(item)` (see shuffle()). Cancellation: dropping it stops the pulling and
-/// everything upstream. Errors: what came before an error is handed on first. Throws configuration_error when .items is
-/// 0.
+/// Bound: items that the consumer has not yet taken. The bound in bytes is exceeded only by an item larger than every
+/// one before it; a single item always passes. Items that keep much more memory than they show are compacted: where a
+/// free function `slice_of(item)` returns a pointer to one of its `bytes`, and recent items show less than half of
+/// their slabs, an item goes through `compact(item)` before it is queued (see shuffle()). Cancellation: dropping the
+/// stage stops the pulling and everything upstream. Errors: items that came before an error are yielded first. Throws
+/// configuration_error if .items is 0.
 inline buffer_stage buffer(buffer_options options = {}) { return buffer_stage(options); }
 
 }  // namespace millrace

@@ -3,12 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/data/item.hpp>
+#include <millrace/data/origin.hpp>
 
 namespace millrace {
 
@@ -22,16 +28,16 @@ enum class on_failure {
 /// What a stage does with bad items, and how many of them it tolerates:
 /// `map_concurrent(decode, {.failures = {.then = on_failure::skip, .limit = 100}})`.
 ///
-/// Bad items are judged in the order of delivery, so which items come out, and whether the budget holds, depends
-/// neither on threads nor on the network (with order::arrival, on nothing but the number of bad items). A budget that
-/// is used up throws too_many_failures. Only data is forgiven: out of memory and configuration_error always end the
-/// stream. Failures are reported in the log: the first at once, later ones at most once a second, with their
-/// number.
+/// The policy is applied in the order of delivery, so which items are yielded, and whether a limit is exceeded, depends
+/// neither on threads nor on the network (with order::arrival, only on the number of bad items). Exceeding a limit
+/// throws too_many_failures. Only errors about data are tolerated: out of memory and configuration_error always end the
+/// stream. Failures are reported in the log: the first at once, later ones at most once a second, with their number.
 ///
 /// With a policy and without, errors about data name their item: what a stage's function throws for an item with a
-/// member `from` (an origin), and perhaps `key`, gets these as its place where it has none. For items that carry them
-/// elsewhere, place_of(item), found beside the type, returns what has these members. Exceptions that do not derive from
-/// millrace::error stay as they are; the report names the item.
+/// member `from` (an origin), and perhaps `key`, gets these as its place where it has none. For other items,
+/// place_of(item), a function beside the type, returns an object that has these members. An exception that does not
+/// derive from millrace::error is nested in an item_error with that place, lack of memory in a std::bad_alloc; if the
+/// item has no place, they are not changed.
 struct failure_policy {
   on_failure then = on_failure::rethrow;
   /// The most items that may fail.
@@ -42,7 +48,7 @@ struct failure_policy {
   bool report = true;  ///< in the runtime's log, else on standard error
 };
 
-/// The budget of a failure_policy is used up: what() tells the numbers and the first messages.
+/// A limit of a failure_policy is exceeded: what() has the numbers and the first messages.
 class too_many_failures : public error {
  public:
   too_many_failures(std::string reason, std::uint64_t failed, std::uint64_t items, std::vector<std::string> messages)
@@ -61,3 +67,79 @@ class too_many_failures : public error {
 };
 
 }  // namespace millrace
+
+namespace millrace::detail {
+
+/// The place of the item that a user's function works on, kept for the error that it may throw: by then the item may be
+/// gone. Kept from item to item, so that an item of the shard before costs a comparison and the copy of its key.
+class item_place {
+ public:
+  template <class T>
+  void note(const T& item) {
+    if constexpr (finds_origin<T>) {
+      note(place_of(item));
+    } else if constexpr (shows_origin<T>) {
+      if (from_.from != item.from.from) from_.from = item.from.from;
+      from_.offset = item.from.offset;
+      if constexpr (shows_key<T>) key_ = std::string_view(item.key);
+    }
+  }
+
+  void note(const origin& from, std::string_view key) {
+    from_ = from;
+    key_ = key;
+  }
+
+  /// Empty while nothing is known.
+  where at() const { return from_.at(key_); }
+
+  /// In a handler: the exception to throw instead of the one that is being handled. That is the exception itself; an
+  /// `error` about data without a place gets this one; any other exception is nested in an item_error with this place,
+  /// or, for lack of memory, in a std::bad_alloc. If the place is not known, or there is no memory for it, the
+  /// exception is not changed.
+  std::exception_ptr completed() const noexcept;
+
+ private:
+  origin from_;
+  std::string key_;
+};
+
+/// Applies one stage's failure_policy. Used on the loop, in the order of delivery.
+class failures {
+ public:
+  failures(failure_policy policy, const coroutine_context& here, const char* name) noexcept
+      : policy_(policy), here_(here), name_(name) {}
+
+  bool forgiving() const noexcept { return policy_.then != on_failure::rethrow; }
+  void succeeded() noexcept { ++items_; }
+
+  /// Decides about a failure: true to leave the item out, false to end the stream; throws if it is not tolerated.
+  /// `place` is that of the item.
+  bool forgive(std::exception_ptr failure, const item_place& place);
+
+  /// At the end of the stream.
+  void finish();
+
+ private:
+  /// The message of a failure; rethrows those that no policy tolerates.
+  static std::string describe(const std::exception_ptr& failure, const item_place& place);
+  void check_rate();
+  [[noreturn]] void give_up(const std::string& why);
+  void report(const std::string& message);
+  void print(const std::string& text) const;
+
+  const failure_policy policy_;
+  const coroutine_context here_;
+  const char* const name_;
+  std::uint64_t items_ = 0;
+  std::uint64_t failed_ = 0;
+  std::uint64_t unreported_ = 0;
+  std::int64_t reported_ns_ = 0;
+  std::vector<std::string> messages_;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/failure_policy.ipp>
+#endif

@@ -3,13 +3,38 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <optional>
+#include <string>
 #include <string_view>  // for std::begin() and iter_value_t: <iterator> brings <streambuf> with it
 #include <type_traits>
 #include <utility>
 
-#include <millrace/flow/detail/inner_bounds.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
+
+namespace millrace::detail {
+
+/// For stages that get generators while they run: throws configuration_error where the stages of `inner` declare more
+/// than `stated` bytes together, or nothing that could be compared. 0: nothing was stated, so no budget counts on it.
+template <class T>
+void check_inner_bounds(const stream<T>& inner, std::size_t stated, const char* stage) {
+  if (stated == 0) return;
+  std::size_t left = stated;
+  for (const stage_bounds& b : inner.bounds()) {
+    if ((b.bytes == 0 && b.items > 0) || b.bytes > left) {
+      throw configuration_error(std::string(stage) + ": the pipeline that it was given " +
+                                (b.bytes == 0 ? std::string("states no bound in bytes for its stage ") + b.name
+                                              : std::string("may hold more than .inner_bytes, which is ") +
+                                                    std::to_string(stated) + " (up to its stage " + b.name + ')'));
+    }
+    left -= b.bytes;
+  }
+}
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -46,30 +71,37 @@ using element_t = typename elements<R>::type;
 
 template <class U, class T, class F>
 async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_options options) {
+  item_place place;
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    // The item stays until everything made of it has been handed on: what f returns may refer to it.
-    if constexpr (is_source_v<call_result_t<F&, T>>) {
-      stream<U> inner = detail::call(f, std::move(*item));
-      check_inner_bounds(inner, options.inner_bytes, "flat_map");
-      for (;;) {
-        std::optional<U> element = co_await inner.next();
-        if (!element) break;
-        co_yield give(*element);
-      }
-    } else {
-      using range_type = std::invoke_result_t<F&, T>;  // may be a reference
-      range_type range = detail::call(f, std::move(*item));
-      for (auto&& element : range) {
-        if constexpr (std::is_lvalue_reference_v<range_type>) {
-          U copy(std::as_const(element));
-          co_yield give(copy);
-        } else {
-          U moved(std::move(element));
-          co_yield give(moved);
+    place.note(*item);
+    // The item lives until everything made of it has been yielded: what f returns may refer to it. Errors on the way
+    // are errors about it. (Nothing is awaited or yielded where they are caught.)
+    try {
+      if constexpr (is_source_v<call_result_t<F&, T>>) {
+        stream<U> inner = detail::call(f, std::move(*item));
+        check_inner_bounds(inner, options.inner_bytes, "flat_map");
+        for (;;) {
+          std::optional<U> element = co_await inner.next();
+          if (!element) break;
+          co_yield give(*element);
+        }
+      } else {
+        using range_type = std::invoke_result_t<F&, T>;  // may be a reference
+        range_type range = detail::call(f, std::move(*item));
+        for (auto&& element : range) {
+          if constexpr (std::is_lvalue_reference_v<range_type>) {
+            U copy(std::as_const(element));
+            co_yield give(copy);
+          } else {
+            U moved(std::move(element));
+            co_yield give(moved);
+          }
         }
       }
+    } catch (...) {
+      std::rethrow_exception(place.completed());
     }
   }
 }
@@ -113,7 +145,7 @@ class flat_map_stage : public detail::library_stage {
   flat_map_options options_;
 };
 
-/// A stage that hands on everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
+/// A stage that yields everything that `f(item)` holds or yields, one item after another: `shards | flat_map(open)`.
 ///
 /// `f` returns a generator, a stream or a range (a container by value is moved from, one by lvalue reference is
 /// copied). One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/flow/detail/failures.hpp>
-#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 
@@ -18,15 +18,14 @@ namespace detail {
 template <class U, class T, class F>
 U map_one(T& item, F& f, item_place& place) {
   place.note(item);
-  T own(std::move(item));  // what f has used up is not held while the consumer works
+  T own(std::move(item));  // the item is not held while the consumer works
   if constexpr (!has_place<T>) {
     return detail::call(f, std::move(own));
   } else {
     try {
       return detail::call(f, std::move(own));
     } catch (...) {
-      place.complete();
-      throw;
+      std::rethrow_exception(place.completed());
     }
   }
 }
@@ -54,20 +53,18 @@ async_generator<U> map_by_task(async_generator<T> source, F f) {
       U made = co_await std::move(work);
       result.emplace(std::move(made));
     } catch (...) {
-      place.complete();
-      throw;
+      std::rethrow_exception(place.completed());
     }
-    item.reset();  // what f has used up is not held while the consumer works
+    item.reset();  // the item is not held while the consumer works
     co_yield give(*result);
   }
 }
 
-/// The same under a policy that forgives.
+/// The same with a policy that tolerates failures.
 template <class U, class T, class F>
 async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy policy) {
-  executor& ex = co_await this_executor();
-  stage_record* const stage = co_await this_stage();
-  failures bad(policy, ex, stage, "map");
+  const coroutine_context here = co_await this_context();
+  failures bad(policy, here, "map");
   item_place place;
   for (;;) {
     std::optional<T> item = co_await source.next();
@@ -84,8 +81,7 @@ async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy 
         result.emplace(detail::call(f, std::move(*item)));
       }
     } catch (...) {
-      place.complete();
-      failure = std::current_exception();
+      failure = place.completed();
     }
     item.reset();
     if (failure) {
@@ -112,7 +108,7 @@ class map_stage : public detail::library_stage {
     detail::explain_call<F&, T>();
     static_assert(
         !detail::callable_with<F&, T> || detail::maps<F&, T>,
-        "the function given to map returns nothing: it must return the item that goes on (filter(f) leaves items out, "
+        "the function given to map returns nothing: it must return the next stage's item (filter(f) leaves items out, "
         "flat_map(f) makes several of one)");
   }
 
@@ -136,16 +132,142 @@ class map_stage : public detail::library_stage {
   failure_policy failures_;
 };
 
-/// A stage that hands on `f(item)` for each item, in order, one at a time: `source | map(decode)`.
+/// A stage that yields `f(item)` for each item, in order, one at a time: `source | map(decode)`.
 ///
 /// `f` takes the item by value, by reference to const or by rvalue reference; a pointer to a member works too. It may
 /// return a task, which is awaited before the next item is asked for. It runs on the loop thread: for work of more than
 /// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. What `f`
-/// throws ends the stream, unless `failures` forgives it; an error without a place is given that of the item
+/// throws ends the stream, unless `failures` tolerates it; an error without a place gets that of the item
 /// (failure_policy.hpp). What it returns must not refer to its item, which is gone before the consumer runs.
 template <class F>
 map_stage<F> map(F f, failure_policy failures = {}) {
   return map_stage<F>(std::move(f), failures);
 }
+
+namespace detail {
+
+/// Ends what an item holds now: the generator keeps the item itself until it makes the next one.
+template <class T>
+void let_go(T& item) {
+  if constexpr (!std::is_trivially_copyable_v<T>) static_cast<void>(T(std::move(item)));
+}
+
+template <class T>
+[[noreturn]] void rethrow_placed(const T& item) {
+  item_place place;
+  place.note(item);
+  std::rethrow_exception(place.completed());
+}
+
+template <class T, class F>
+bool wants(F& predicate, const T& item) {
+  try {
+    return static_cast<bool>(detail::call(predicate, item));
+  } catch (...) {
+    detail::rethrow_placed(item);
+  }
+}
+
+template <class T, class F>
+async_generator<T> filter_items(async_generator<T> source, F predicate) {
+  while (T* item = co_await source.next_in_place()) {
+    if (detail::wants(predicate, std::as_const(*item))) {
+      co_yield give(*item);
+    } else {
+      detail::let_go(*item);
+    }
+  }
+}
+
+/// The same with a predicate that may wait.
+template <class T, class F>
+async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
+  while (T* item = co_await source.next_in_place()) {
+    bool wanted = false;
+    try {
+      auto answer = detail::call(predicate, std::as_const(*item));
+      wanted = static_cast<bool>(co_await std::move(answer));
+    } catch (...) {
+      detail::rethrow_placed(std::as_const(*item));
+    }  // what the task held, a copy of the item perhaps, is not held while the consumer works
+    if (!wanted) {
+      detail::let_go(*item);
+      continue;
+    }
+    co_yield give(*item);
+  }
+}
+
+}  // namespace detail
+
+/// What filter() returns.
+template <class F>
+class filter_stage : public detail::library_stage {
+ public:
+  explicit filter_stage(F predicate) : predicate_(std::move(predicate)) {}
+
+  /// For the compiler's message: why it does not take items of type T.
+  template <class T>
+  static constexpr void explain() {
+    detail::explain_call<F&, const T&>();
+    static_assert(!detail::callable_with<F&, const T&> || detail::tests<F&, const T&>,
+                  "the function given to filter must return a bool: whether the item is kept");
+  }
+
+  template <class T>
+    requires detail::tests<F&, const T&>
+  stream<T> operator()(async_generator<T> source) && {
+    if constexpr (detail::is_task_v<detail::call_result_t<F&, const T&>>) {
+      return stream<T>(detail::filter_by_task<T, F>(std::move(source), std::move(predicate_))).named("filter");
+    } else {
+      return stream<T>(detail::filter_items<T, F>(std::move(source), std::move(predicate_))).named("filter");
+    }
+  }
+
+ private:
+  F predicate_;
+};
+
+/// A stage that yields the items for which `predicate(const item&)` is true and drops the others.
+///
+/// The predicate may return a task<bool>, which is awaited. It runs on the loop thread. The stage owns it, holds one
+/// item, and allocates nothing per item. What the predicate throws ends the stream; an error without a place is given
+/// that of the item.
+template <class F>
+filter_stage<F> filter(F predicate) {
+  return filter_stage<F>(std::move(predicate));
+}
+
+namespace detail {
+
+template <class T>
+async_generator<T> take_items(async_generator<T> source, std::uint64_t count) {
+  while (count > 0) {
+    std::optional<T> item = co_await source.next();
+    if (!item) co_return;
+    if (--count == 0) source = async_generator<T>();
+    co_yield give(*item);
+  }
+}
+
+}  // namespace detail
+
+/// What take() returns.
+class take_stage : public detail::library_stage {
+ public:
+  explicit take_stage(std::uint64_t count) noexcept : count_(count) {}
+
+  template <class T>
+  stream<T> operator()(async_generator<T> source) && {
+    return stream<T>(detail::take_items<T>(std::move(source), count_)).named("take");
+  }
+
+ private:
+  std::uint64_t count_;
+};
+
+/// A stage that yields the first `count` items. With the last one it drops everything upstream, including work in
+/// flight; it never requests an item that it would not yield.
+inline take_stage take(std::uint64_t count) noexcept { return take_stage(count); }
 
 }  // namespace millrace

@@ -3,18 +3,159 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/coro/runtime_parts.hpp>
-#include <millrace/flow/detail/concurrent.hpp>
-#include <millrace/flow/detail/failures.hpp>
+#include <millrace/base/wait_list.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/item.hpp>
+#include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/failure_policy.hpp>
-#include <millrace/flow/order.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/cpu_pool.hpp>
+#include <millrace/sync/event.hpp>
+
+namespace millrace::detail {
+
+/// The calls that map_concurrent has started, and their results until they are taken: part of the stage's generator.
+///
+/// A slot is taken from the start of its task until the consumer has taken the result.
+template <class U, class T, class F>
+class concurrent_calls {
+ public:
+  /// Starts at once. With `continues` a failure does not stop the pulling.
+  concurrent_calls(generator_context<U> here, async_generator<T>& source, F& f, std::size_t limit, std::size_t bytes,
+                   order o, bool continues)
+      : here_(here), f_(f), order_(o), continues_(continues), window_(limit, bytes, here), slots_(limit + 1) {
+    for (slot& s : slots_) free_.push(s);
+    pump_.start(here, *this, source);
+  }
+  concurrent_calls(const concurrent_calls&) = delete;
+  concurrent_calls& operator=(const concurrent_calls&) = delete;
+
+  /// The next slot in the order of delivery has a result or an error.
+  bool has_result() const noexcept { return !queue_.empty() && queue_.front().done; }
+  /// No calls are under way, and no more will be started.
+  bool ended() const noexcept { return pump_.ended() && window_.items() == 0; }
+  void rethrow() { pump_.rethrow(); }
+  auto wait() noexcept { return progress_.wait(); }
+
+  /// Of the next slot in the order of delivery: why there is no result; null if there is one.
+  std::exception_ptr take_failure() noexcept { return std::exchange(queue_.front().error, nullptr); }
+  /// And the place of its item.
+  const item_place& place() const noexcept { return queue_.front().place; }
+  /// And the mark of its item, kept if the function fills places.
+  const epoch_mark& mark() const noexcept { return queue_.front().mark; }
+  /// Its result, which is about to be yielded; pop() follows.
+  U& yielding() {
+    slot& s = queue_.front();
+    s.work = spawned<void>();
+    window_.yielding(s.bytes);
+    return *s.result;
+  }
+  /// After the yield, or after a failure: frees the slot.
+  void pop() noexcept {
+    slot& s = queue_.pop();
+    window_.remove_taken();
+    if (!s.result) {
+      s.work = spawned<void>();
+      window_.remove(s.bytes);
+      window_.freed().notify();
+    }
+    s.result.reset();
+    s.done = false;
+    free_.push(s);
+  }
+
+ private:
+  friend pump<T, concurrent_calls>;
+
+  struct slot : waiter {
+    std::optional<U> result;
+    std::exception_ptr error;
+    std::size_t bytes = 0;
+    bool done = false;
+    item_place place;
+    epoch_mark mark;
+    spawned<void> work;
+  };
+
+  bool has_room() noexcept { return window_.room(); }
+  void take(T&& item) {
+    slot& s = free_.front();
+    const std::size_t bytes = item_bytes(item);
+    kept_input_(item);
+    s.place.note(item);
+    if constexpr (has_in_place_of<F, U>) s.mark = detail::mark_of_item(item);
+    task<void> work = run_one(*this, s, std::optional<T>(std::move(item)));
+    s.work = spawned<void>(here_, std::move(work));
+    // While a task runs, its input and a result as large as the largest so far are counted.
+    s.bytes = bytes + largest_result_;
+    window_.add(s.bytes);
+    free_.pop();
+    if (order_ == order::ordered) queue_.push(s);
+    if (!window_.room()) {
+      const bool by_number = window_.full_by_number();
+      stage_record::add(here_.stage(), by_number ? &stage_record::full_by_number : &stage_record::full_by_bytes, 1);
+    }
+  }
+  void source_ended() noexcept { progress_.notify(); }
+
+  static task<void> run_one(concurrent_calls& self, slot& mine, std::optional<T> item) {
+    std::size_t bytes = 0;
+    try {
+      task<U> work = detail::call(self.f_, std::move(*item));
+      U result = co_await std::move(work);
+      self.kept_result_(result);
+      mine.result.emplace(std::move(result));
+      bytes = item_bytes(*mine.result);  // the user's: what it throws is a failure of this item
+    } catch (...) {
+      mine.result.reset();
+      mine.error = mine.place.completed();
+    }
+    item.reset();  // the frame stays until the result is taken
+    self.finish(mine, bytes);
+  }
+  void finish(slot& s, std::size_t bytes) noexcept {
+    if (s.error && !continues_) pump_.stop();
+    window_.resize(s.bytes, bytes);
+    s.bytes = bytes;
+    if (bytes > largest_result_) {
+      largest_result_ = bytes;
+      window_.expect(bytes);
+    }
+    s.done = true;
+    if (order_ == order::arrival) queue_.push(s);
+    if (has_result()) progress_.notify();
+    window_.freed().notify();
+  }
+
+  const generator_context<U> here_;
+  F& f_;
+  const order order_;
+  const bool continues_;
+  compactor<T> kept_input_;
+  compactor<U> kept_result_;
+  delivery_window<U> window_;
+  std::size_t largest_result_ = 0;
+  notifier progress_;
+  std::deque<slot> slots_;
+  wait_list<slot> queue_;  // in the order of delivery
+  wait_list<slot> free_;
+  pump<T, concurrent_calls> pump_{window_.freed()};  // declared last: destroyed first, then the tasks in the slots
+};
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -29,26 +170,30 @@ struct map_concurrent_options {
 
 namespace detail {
 
-/// A plain function as one that returns a task: each call is a job of the pool. The job has a share in the function, so
-/// that one that has begun may outlive the pipeline.
+/// A plain function as one that returns a task: each call is a job of the pool. Jobs share the function, so a job that
+/// has begun may outlive the pipeline.
 template <class U, class T, class F>
 class pooled {
  public:
   pooled(F f, cpu_pool::share pool) : f_(std::make_shared<const F>(std::move(f))), pool_(std::move(pool)) {}
   /// Before the first item: work for which no pool was given goes to the runtime's.
-  void choose_pool(executor& ex, map_concurrent_options& options, bool own_limit) {
-    if (pool_) return;
-    if (ex.runtime() == nullptr) {
+  void choose_pool(const coroutine_context& here, map_concurrent_options& options, bool own_limit) {
+    if constexpr (requires(const F& f) { F(f.within(std::size_t())); }) {
+      const std::size_t largest = here.run().budget().largest_item();
+      if (largest != run_budget::unlimited) f_ = std::make_shared<const F>(f_->within(largest));
+    }
+    if (pool_) return tell_pool(here, pool_, true, options.limit);
+    pool_ = cpu_pool::share::of(here.runtime());
+    if (!pool_) {
       throw configuration_error("map_concurrent: a plain function needs a pool to run on: .on = pool, or a runtime");
     }
-    cpu_pool& pool = ex.runtime()->pool();
-    pool_ = cpu_pool::share(pool);
-    const std::size_t enough = 2 * std::size_t(pool.threads());
+    const std::size_t enough = 2 * std::size_t(pool_.threads());
     if (!own_limit && enough < options.limit) options.limit = enough;
+    tell_pool(here, pool_, false, options.limit);
   }
   task<U> operator()(T item) const { return run(f_, pool_, std::move(item)); }
   U in_place_of(const epoch_mark& mark) const
-    requires fills_places<F, U>
+    requires has_in_place_of<F, U>
   {
     return f_->in_place_of(mark);
   }
@@ -69,36 +214,35 @@ class pooled {
 template <class U, class T, class F>
 async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options,
                                         bool own_limit) {
-  executor& ex = co_await this_executor();
-  if constexpr (requires { f.choose_pool(ex, options, own_limit); }) f.choose_pool(ex, options, own_limit);
-  stage_record* const stage = co_await this_stage();
-  const delivery<U> yielded = co_await this_delivery<U>();
-  failures bad(options.failures, ex, stage, "map_concurrent");
-  concurrent<U, T, F> work(source, f, options.limit, options.bytes, options.order, yielded,
-                           options.failures.then == on_failure::skip);
-  work.start(ex, stage);
+  const generator_context<U> here = co_await this_generator<U>();
+  if constexpr (requires { f.choose_pool(here, options, own_limit); }) {
+    f.choose_pool(here, options, own_limit);
+  }
+  failures bad(options.failures, here, "map_concurrent");
+  concurrent_calls<U, T, F> calls(here, source, f, options.limit, options.bytes, options.order,
+                                  options.failures.then == on_failure::skip);
   for (;;) {
-    while (!work.has_result() && !work.ended()) co_await work.wait();
-    if (work.ended()) {
-      work.rethrow();
+    while (!calls.has_result() && !calls.ended()) co_await calls.wait();
+    if (calls.ended()) {
+      calls.rethrow();
       bad.finish();
       co_return;
     }
-    if (std::exception_ptr failure = work.take_failure()) {
-      if (!bad.forgive(std::move(failure), work.place())) co_return;
-      if constexpr (fills_places<F, U>) {
-        epoch_mark mark = work.mark();
+    if (std::exception_ptr failure = calls.take_failure()) {
+      if (!bad.forgive(std::move(failure), calls.place())) co_return;
+      if constexpr (has_in_place_of<F, U>) {
+        epoch_mark mark = calls.mark();
         mark.padding = true;
         if (mark.placed()) {
-          U hole = f.in_place_of(mark);
-          co_yield give(hole);
+          U filler = f.in_place_of(mark);
+          co_yield give(filler);
         }
       }
     } else {
       bad.succeeded();
-      co_yield give(work.hand_over());
+      co_yield give(calls.yielding());
     }
-    work.pop();
+    calls.pop();
   }
 }
 
@@ -121,7 +265,7 @@ class map_concurrent_stage : public detail::library_stage {
   static constexpr void explain() {
     detail::explain_call<F&, T>();
     static_assert(!detail::callable_with<F&, T> || detail::maps<F&, T>,
-                  "the function given to map_concurrent returns nothing: it must return the item that goes on "
+                  "the function given to map_concurrent returns nothing: it must return the next stage's item "
                   "(filter(f) leaves items out, "
                   "flat_map(f) makes several of one)");
   }
@@ -143,7 +287,7 @@ class map_concurrent_stage : public detail::library_stage {
                     "(a lambda that is not mutable)");
       return detail::refused();
     } else {
-      // A runtime's pool is not known yet: it has no more threads than there are cores, unless told to.
+      // A runtime's pool is not known yet; unless configured otherwise it has a thread for each core.
       if (!own_limit_) {
         const unsigned threads = options_.on != nullptr ? options_.on->threads() : cpu_pool::usable_cores();
         options_.limit = 2 * std::size_t(threads);
@@ -168,26 +312,25 @@ class map_concurrent_stage : public detail::library_stage {
   cpu_pool::share pool_;  // of options_.on, which may have ended when the pipeline runs
 };
 
-/// A stage that hands on `f(item)` for each item, working on several at once:
-/// `samples | map_concurrent(decode)`.
+/// A stage that yields `f(item)` for each item, working on several at once: `samples | map_concurrent(decode)`.
 ///
 /// A plain `f` runs on the threads of the runtime's pool, or of the pool `.on`; it is called on several at once and
 /// must be callable when const. An `f` that returns a task is started on the loop, without a pool. Items come out in
 /// the order of their inputs unless `.order` says otherwise.
 ///
-/// Concurrency: a task pulls the source and starts work, whether or not the consumer asks, once the first item has been
-/// asked for. Bound: `limit` items and `bytes` bytes, from the start of the work until the consumer has taken the
-/// result; while an item is worked on, its bytes and those of the largest result so far are counted, so the bound in
+/// Concurrency: once the first item has been asked for, a task pulls the source and starts calls, whether or not the
+/// consumer asks. Bound: `limit` items and `bytes` bytes, from the start of a call until the consumer has taken its
+/// result. While a call runs, the bytes of its item and those of the largest result so far are counted, so the bound in
 /// bytes is exceeded only by results larger than every one before. Cancellation: dropping the generator drops every
 /// task, and takes back jobs that no thread has begun; one that has begun runs to its end, on its own copies. Errors:
-/// the first failure stops the pulling; in order, the results before the failed item are handed on, then its exception
-/// is thrown, unless `.failures` forgives it; an error without a place is given that of the item. Throws
-/// configuration_error when a pool is given for a function that returns a task; in the pipeline, configuration_error
-/// where a plain function finds no pool (on a bare loop), and usage_error when the pool has ended.
+/// the first failure stops the pulling; in order, the results before the failed item are yielded, then its exception is
+/// thrown, unless `.failures` forgives it; an error without a place is given that of the item. Throws
+/// configuration_error if a pool is given for a function that returns a task; in the pipeline, configuration_error
+/// if a plain function finds no pool (on a bare loop), and usage_error if the pool has ended.
 ///
 /// An item that is left out leaves its place to the next one. Where it has a place of its own (epoch_mark::placed()),
-/// and the function is an object with a member `in_place_of(const epoch_mark&)`, what that returns is handed on in its
-/// place: a result of weight 0 that has this mark, so that batches keep their number and sizes.
+/// and the function is an object with a member `in_place_of(const epoch_mark&)`, what that returns is yielded instead:
+/// a result of weight 0 that has this mark, so that batches keep their number and sizes.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

@@ -3,21 +3,77 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
-#include <millrace/base/detail/refused.hpp>
-#include <millrace/flow/detail/call.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/task.hpp>
 #include <millrace/flow/stream.hpp>
 
-/// \file
+namespace millrace::detail {
+
+/// What user functions may be: anything std::invoke takes with one argument (<functional> is too heavy for this).
+template <class F, class Arg>
+constexpr decltype(auto) call(F&& f, Arg&& arg) {
+  if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>) {
+    return (static_cast<Arg&&>(arg).*f);
+  } else if constexpr (std::is_member_function_pointer_v<std::remove_cvref_t<F>>) {
+    return (static_cast<Arg&&>(arg).*f)();
+  } else {
+    return static_cast<F&&>(f)(static_cast<Arg&&>(arg));
+  }
+}
+template <class F, class Arg>
+concept member_callable_with = requires(F&& f, Arg&& arg) { (static_cast<Arg&&>(arg).*f)(); } ||
+                               requires(F&& f, Arg&& arg) { static_cast<Arg&&>(arg).*f; };
+/// Asked without a look at call(), whose result is deduced: an error in there would be no answer.
+template <class F, class Arg>
+concept callable_with =
+    std::is_invocable_v<F, Arg> && (!std::is_member_pointer_v<std::remove_cvref_t<F>> || member_callable_with<F, Arg>);
+template <class F, class Arg>
+using call_result_t = std::remove_cvref_t<std::invoke_result_t<F, Arg>>;
+
+template <class T>
+inline constexpr bool is_task_v = false;
+template <class T>
+inline constexpr bool is_task_v<task<T>> = true;
+
+template <class T>
+struct awaited {
+  using type = T;
+};
+template <class T>
+struct awaited<task<T>> {
+  using type = T;
+};
+/// The result of a function that may return a task: what the task returns.
+template <class F, class Arg>
+using mapped_t = typename awaited<call_result_t<F, Arg>>::type;
+
+template <class F, class Arg>
+concept maps = callable_with<F, Arg> && !std::is_void_v<mapped_t<F, Arg>>;
+template <class F, class Arg>
+concept tests = callable_with<F, Arg> && std::is_constructible_v<bool, mapped_t<F, Arg>>;
+
+/// For explain() of stages with a user's function: why it is no stage for items of type T.
+template <class F, class Arg>
+constexpr void explain_call() {
+  static_assert(
+      callable_with<F, Arg>,
+      "the function given to this stage cannot be called with the items that come from the left side of | (it takes an "
+      "item by value, by const& or by &&)");
+}
+
+}  // namespace millrace::detail
+
 /// `source | stage` and `stage | stage`.
 ///
 /// A stage is any callable from async_generator<T> to async_generator<U>: an object of the library, a function, a
 /// lambda that is a coroutine, captures included (the pipe keeps the function object as long as the generator that it
-/// returned). It may return a stream<U> instead, which says more, and take a stream<T>. `source | stage` consumes the
-/// source, a generator or a stream, and returns a stream; nothing runs until that is asked. The pipe itself takes what
-/// the source says and puts it in front of what the stage's result says: a stage has no part in that.
+/// returned). It may return a stream<U> instead, which has declarations, and take a stream<T>. `source | stage`
+/// consumes the source, a generator or a stream, and returns a stream; nothing runs until its items are requested. The
+/// pipe puts the source's declarations before those of the stage's result: a stage need not do anything for that.
 /// `stage | stage` is a stage. One side of `|` must be a type of the library: `named("x", mine) | yours`.
 ///
 /// Under g++ 12 a pipeline whose lambdas capture objects must be a statement of its own, not part of a co_await
@@ -27,18 +83,18 @@ namespace millrace {
 
 namespace detail {
 
-/// Base of stages that move what they need into their coroutine when they are called: the pipe need not keep them.
+/// Base of stages that move all their state into their coroutine when they are called: the pipe need not keep them.
 struct library_stage {};
 
 template <class Stage>
 inline constexpr bool keeps_state_v =
     std::is_class_v<Stage> && !std::is_empty_v<Stage> && !std::is_base_of_v<library_stage, Stage>;
 
-/// False, and what the compiler shows beside the sentence: both types by name.
+/// False; the compiler shows both types by name beside the message.
 template <class Stage, class Source>
 inline constexpr bool is_stage_for = false;
 
-/// One sentence on why this stage does not take these items: the stage's own, from its explain<T>(), if it has one.
+/// The message why this stage does not take these items: the stage's own, from its explain<T>(), if it has one.
 template <class T, class Stage>
 constexpr void explain_refusal() {
   if constexpr (requires { Stage::template explain<T>(); }) {
@@ -83,16 +139,16 @@ auto apply_stage(stream<T> source, Stage stage) {
         return refused();
       } else {
         using item = typename result::value_type;
-        stream_description upstream = stream_door::take_description(source);
+        stream_description upstream = stream_access::take_description(source);
         if constexpr (keeps_state_v<Stage>) {
           auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
           stream<item> made = call_stage<T>(std::move(*kept), std::move(source));
-          stream_door::number(made);
-          return stream_door::continued(std::move(upstream), std::move(made)).keep(std::move(kept));
+          stream_access::number(made);
+          return stream_access::continued(std::move(upstream), std::move(made)).keep(std::move(kept));
         } else {
           stream<item> made = call_stage<T>(std::move(stage), std::move(source));
-          if constexpr (!std::is_base_of_v<library_stage, Stage>) stream_door::number(made);
-          return stream_door::continued(std::move(upstream), std::move(made));
+          if constexpr (!std::is_base_of_v<library_stage, Stage>) stream_access::number(made);
+          return stream_access::continued(std::move(upstream), std::move(made));
         }
       }
     }
@@ -142,7 +198,7 @@ auto operator|(Left&& left, Right&& right) {
                   "a pipe consumes the generator on its left side: write std::move(generator) | stage");
     if constexpr (std::is_same_v<from, Left>) {
       stream<typename from::value_type> source(std::move(left));
-      detail::stream_door::number(source);
+      detail::stream_access::number(source);
       return detail::apply_stage(std::move(source), stage(std::forward<Right>(right)));
     } else {
       return detail::refused();
@@ -167,5 +223,30 @@ namespace detail {
 // Stages of this namespace: for a range of another library on their left side nothing but this is looked at.
 using millrace::operator|;
 }  // namespace detail
+
+/// What named() returns.
+template <class Stage>
+class named_stage : public detail::library_stage {
+ public:
+  named_stage(const char* name, Stage stage) : name_(name), stage_(std::move(stage)) {}
+
+  template <class T>
+  auto operator()(async_generator<T> source) && {
+    return detail::apply_stage(stream<T>(std::move(source)), std::move(stage_)).named(name_);
+  }
+
+ private:
+  const char* name_;
+  Stage stage_;
+};
+
+/// `source | named("augment", stage)`: gives a stage a name in the stage table. The stages of the library name
+/// themselves and can be renamed; one of the user's without a name is "stage 3" where it is the third in the table. A
+/// generator that a stage makes and asks outside of a pipe counts as part of that stage. `name` must be a literal or
+/// live as long as the run.
+template <class Stage>
+named_stage<Stage> named(const char* name, Stage stage) {
+  return named_stage<Stage>(name, std::move(stage));
+}
 
 }  // namespace millrace

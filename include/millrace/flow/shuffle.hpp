@@ -12,10 +12,10 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/flow/detail/compactor.hpp>
-#include <millrace/flow/detail/window.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/flow/purpose.hpp>
 
 namespace millrace {
 
@@ -25,7 +25,7 @@ struct shuffle_options {
   std::size_t bytes = 512 * MiB;  ///< of those items, for types with byte_size()
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;  ///< another order for every epoch
-  double startup = 0.1;     ///< share of the window, in items or bytes, that is filled before the first item leaves
+  double startup = 0.1;     ///< share of the window, in items or bytes, that is filled before the first item is yielded
 };
 
 namespace detail {
@@ -41,7 +41,7 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
   const std::size_t first_items = share_of(options.window, options.startup);
   const std::size_t first_bytes = share_of(options.bytes, options.startup);
   std::vector<std::optional<T>> items;  // slots, so that items need not be assignable
-  std::optional<T> waiting;  // the first item of another epoch, until the window has run empty
+  std::optional<T> waiting;  // the first item of another epoch, until the window is empty
   std::optional<std::uint64_t> epoch;
   bool ended = false;
   bool started_up = false;
@@ -112,27 +112,33 @@ class shuffle_stage : public detail::library_stage {
   shuffle_options options_;
 };
 
-/// A stage that hands on the items in random order: each is drawn from a window of the items that came before.
+/// A stage that yields the items in random order: each is drawn from a window of items that were pulled before.
 ///
 /// The order is a pure function of the seed, the epoch, the options and the items' order and sizes, whatever the
 /// timing, the machine and the compiler. The rule: the window is filled up to the `startup` share of `window` items or
-/// of `bytes`, whichever comes first; from then on each item handed on is drawn uniformly from the window (rng::below
-/// over its slots; the last slot moves to the empty one), after up to two items have been pulled, as far as there is
-/// room. So a big window does not delay the first batch, and it grows by one with every item until it is full. At the
-/// end of the source it runs empty.
+/// of `bytes`, whichever comes first; from then on each item is drawn uniformly from the window (rng::below over its
+/// slots; the last slot moves to the empty one), after up to two items have been pulled, as far as there is room. So a
+/// big window does not delay the first batch, and it grows by one with every item until it is full. At the end of the
+/// source the window is emptied.
 ///
-/// Where items say their epoch (mark_of()), the window never holds two: it runs empty before another one begins, whose
-/// number takes the place of options.epoch, and the training's seed that of options.seed where that is 0.
+/// If items have marks (mark_of()), the window never holds items of two epochs: it is emptied before another epoch
+/// begins, whose number replaces options.epoch, and the training's seed replaces options.seed if that is 0.
 ///
-/// Items that stay are compacted, where their type has a free function `compact(item)` that returns a smaller item or
-/// changes it in place, so that a small slice does not hold a slab. The bound in bytes is exceeded only by an item
-/// larger than every one before it. Nothing is pulled ahead of the consumer: it asks, and waits for the pulls. Errors
-/// of the source are thrown at once, and what the window holds is dropped with the stream. Throws configuration_error
-/// for a window of 0 and for a share that is none.
+/// Items that stay are compacted, if their type has a function `compact(item)` (see data/item.hpp), so that a small
+/// slice does not hold a slab. The bound in bytes is exceeded only by an item larger than every one before it. Nothing
+/// is pulled ahead of the consumer: next() waits for the pulls. Errors of the source are thrown at once, and the
+/// window's items are dropped with the stream. Throws configuration_error if `window` is 0 or `startup` is not between
+/// 0 and 1.
 inline shuffle_stage shuffle(shuffle_options options = {}) { return shuffle_stage(options); }
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/flow/impl/shuffle.ipp>
-#endif
+inline shuffle_stage::shuffle_stage(shuffle_options options) : options_(options) {
+  if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
+  if (!(options.startup >= 0 && options.startup <= 1)) {
+    throw configuration_error("shuffle: .startup is a share, from 0 to 1");
+  }
+}
+
+}  // namespace millrace

@@ -13,10 +13,37 @@
 #include <vector>
 
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/rank.hpp>
-#include <millrace/flow/stream_position.hpp>
+#include <millrace/data/shard.hpp>
 
 namespace millrace {
+
+/// In which order a concurrent stage yields its results.
+enum class order {
+  ordered,  ///< as their inputs came: reproducible
+  arrival,  ///< as they become ready: no item waits for a slower one, and runs may differ
+};
+
+/// Saves the state of a training: epochs() gives one to its stream, and pipeline_run::state() calls it. Any thread.
+class stream_position {
+ public:
+  virtual ~stream_position() = default;
+  /// The state after everything up to `delivered`, which must be `whole`; of the beginning if nothing was delivered (it
+  /// is not `known`).
+  virtual std::string state(const epoch_mark& delivered) const = 0;
+  /// The pipeline has windows with this number (stream::windowed), or none (0). Throws configuration_error if the
+  /// source resumes inside a window of another number.
+  virtual void check_window(std::uint32_t window) const = 0;
+  /// No state before `delivered` will be requested: earlier changes need not be kept.
+  virtual void passed(const epoch_mark& /*delivered*/) const {}
+  /// Batches of an epoch on every rank; nullopt if that is not known beforehand.
+  virtual std::optional<std::uint64_t> batches() const = 0;
+  /// What an epoch costs and gives, in a few lines for people, before anything is read; empty where that is not known.
+  virtual std::string plan() const = 0;
+  /// What the source could not read, by shard, and the policy tolerated.
+  virtual std::vector<lost_shard> lost() const = 0;
+};
 
 /// The most that one stage holds at once: what stream::bounds() lists, to be checked against a memory budget before
 /// anything runs.
@@ -28,7 +55,7 @@ struct stage_bounds {
 
 namespace detail {
 
-/// What a pipeline says about itself, beside its name: joined by pipes, stage after stage.
+/// The declarations of a pipeline, beside its name: joined by pipes, stage after stage.
 struct stream_description {
   std::vector<stage_bounds> bounds;   // sources first
   std::optional<millrace::rank> rank;  // the first one that was declared
@@ -36,32 +63,32 @@ struct stream_description {
   bool many_positions = false;  // of several sources: there is no state of them all
   std::uint32_t window = 0;     // see stream::windowed()
 
-  /// Adds what `later` says: a stage further down, or another source beside this one.
+  /// Adds the declarations of `later`: of a stage downstream, or of another source.
   void followed_by(stream_description later);
 };
 
-struct stream_door;
+struct stream_access;
 
 }  // namespace detail
 
 /// A pipeline, or a part of one that begins with a source: what the sources and the stages of this library return, and
-/// what `|` makes. It is a generator of items, and what the pipeline says about itself: the name of its last stage, the
-/// most that its stages hold, and whose share of the data it is.
+/// what `|` makes. It is a generator of items, with the declarations of the pipeline: the name of its last stage, the
+/// most that its stages hold, and which rank's share of the data it is.
 ///
-/// A generator of one's own becomes a stream by itself: as the left side of `|`, as an argument of run(), zip() and
-/// their like, and as the result of a function that returns a stream. Nothing of this is needed to write a stage: that
-/// is a coroutine from async_generator<T> to async_generator<U>, which the pipe puts between what is said before it
-/// and after it. A stage that holds more than an item says so in what it returns:
+/// A user's generator converts to a stream: as the left side of `|`, as an argument of run(), zip() and the like, and
+/// as the result of a function that returns a stream. A stage does not need to know streams: it is a coroutine from
+/// async_generator<T> to async_generator<U>, and the pipe keeps the declarations. A stage that holds more than one item
+/// declares that in what it returns:
 ///
 ///     stream<page> prefetched(async_generator<url> from) {
 ///       return stream(load_pages(std::move(from))).named("pages").bounded(8, 64 * MiB);
 ///     }
 ///
 /// Items, concurrency, cancellation and errors are those of async_generator; one consumer, by next(). Dropping a stream
-/// drops the pipeline. usage_error where an empty stream (moved from, or never made) is asked or described.
+/// drops the pipeline. usage_error if an empty stream (moved from, or never made) is read or described.
 ///
-/// A stream becomes a generator again only where that is written, by generator(): what it says is lost then, and
-/// run() cannot hold a memory budget against it.
+/// A stream converts to a generator only explicitly, by generator(): its declarations are lost then, and run() cannot
+/// compare it with a memory budget.
 template <class T>
 class [[nodiscard("a stream does nothing until its items are asked for")]] stream {
  public:
@@ -72,18 +99,18 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
 
   explicit operator bool() const noexcept { return static_cast<bool>(generator_); }
 
-  /// Gives the last stage a line of its own in the stage table, or renames it. `name` must be a literal or live as long
+  /// Gives the last stage a line in the stage table, or renames it. `name` must be a literal or live as long
   /// as the run, and so must `advice`: what run_stats::verdict() recommends when this stage waits for its own I/O, an
   /// option of the stage. Empty: nothing helps.
   stream named(const char* name, const char* advice) && {
     stream self = std::move(*this).named(name);
-    promise(self).advice_ = advice;
+    promise(self).metrics().set_advice(advice);
     return self;
   }
   stream named(const char* name) && {
     detail::generator_promise_base& p = promise(*this);
-    if (!about_.bounds.empty() && about_.bounds.back().name == p.name_) about_.bounds.back().name = name;
-    p.call(name);
+    if (!about_.bounds.empty() && about_.bounds.back().name == p.metrics().name()) about_.bounds.back().name = name;
+    p.metrics().set_name(name);
     return std::move(*this);
   }
 
@@ -91,7 +118,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   stream bounded(std::size_t items, std::size_t bytes) && {
     return std::move(*this).bounded(name_or("stage"), items, bytes);
   }
-  /// The same under a name of its own, a literal: for what a stage holds beside its items.
+  /// The same under another name, a literal: for what a stage holds beside its items.
   stream bounded(const char* what, std::size_t items, std::size_t bytes) && {
     promise(*this);
     about_.bounds.push_back(stage_bounds{what, items, bytes});
@@ -101,38 +128,38 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   std::vector<stage_bounds> bounds() const { return about_.bounds; }
 
   /// Declares that the items are the share of one process among those that train together: run() shows the progress of
-  /// process 0 only, and says where a launcher has started several and the one here believes that it is alone.
+  /// process 0 only, and reports it if a launcher has started several processes and this one believes that it is alone.
   stream of_rank(const rank& r) && {
     promise(*this);
     if (!about_.rank) about_.rank = r;
     return std::move(*this);
   }
-  /// What of_rank() declared here or, first of all, in a stage before; nullopt when nobody did.
+  /// What of_rank() declared here or, with precedence, in a stage before; nullopt if it was not called.
   std::optional<rank> declared_rank() const noexcept { return about_.rank; }
 
-  /// Declares how the source writes down its position, for pipeline_run::state().
+  /// Declares what saves the source's state, for pipeline_run::state().
   stream positioned(std::shared_ptr<const stream_position> position) && {
     promise(*this);
     about_.position = std::move(position);
     return std::move(*this);
   }
-  /// What positioned() declared; null when nobody did, and where several sources did.
+  /// What positioned() declared; null if it was not called, or by several sources.
   std::shared_ptr<const stream_position> position() const noexcept {
     return about_.many_positions ? nullptr : about_.position;
   }
 
-  /// Declares that a stage changes the order within windows, and what number tells its windows from others
-  /// (epoch_mark::window): a state inside one is for pipelines with the same.
+  /// Declares that a stage changes the order within windows, and the number that identifies its windows
+  /// (epoch_mark::window): a state inside one can be resumed only by pipelines with the same number.
   stream windowed(std::uint32_t number) && {
     promise(*this);
     about_.window = number;
     return std::move(*this);
   }
-  /// What windowed() declared; 0 when nobody did.
+  /// What windowed() declared; 0 if it was not called.
   std::uint32_t window() const noexcept { return about_.window; }
 
-  /// What an epoch of the source will cost and give, before anything is read: batches, requests, bytes, memory, in a
-  /// few lines for people. epochs() of an index knows; empty for others. epoch_plan has the numbers, and prices.
+  /// An estimate of what an epoch of the source costs, before anything is read: batches, requests, bytes, memory, in a
+  /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices.
   std::string plan() const {
     const std::shared_ptr<const stream_position> source = position();
     return source == nullptr ? std::string() : source->plan();
@@ -156,11 +183,11 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   }
 
  private:
-  friend detail::stream_door;
+  friend detail::stream_access;
 
   static detail::generator_promise_base& promise(stream& s) { return detail::promise_of(s.generator_); }
   const char* name_or(const char* none) {
-    const char* const name = promise(*this).name_;
+    const char* const name = promise(*this).metrics().name();
     return name == nullptr || *name == 0 ? none : name;
   }
 
@@ -171,29 +198,29 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
 namespace detail {
 
 /// For pipes, and stages that consume several streams.
-struct stream_door {
-  /// What is said about `s`, which says nothing any more.
+struct stream_access {
+  /// Moves the declarations out of `s`.
   template <class T>
   static stream_description take_description(stream<T>& s) noexcept {
     return std::exchange(s.about_, stream_description());
   }
-  /// `s`, with what is said about the stages before it in front of what it says.
+  /// `s`, with the declarations of earlier stages before its own.
   template <class T>
   static stream<T> continued(stream_description upstream, stream<T> s) {
     upstream.followed_by(std::move(s.about_));
     s.about_ = std::move(upstream);
     return s;
   }
-  /// Gives a stage without a name a line in the stage table all the same, under its number.
+  /// Gives a stage without a name a line in the stage table, under its number.
   template <class T>
   static void number(stream<T>& s) noexcept {
     if (!s) return;
-    generator_promise_base& p = promise_of(s.generator_);
-    if (p.name_ == nullptr) p.call(stage_record::numbered);
+    hop_metrics& metrics = promise_of(s.generator_).metrics();
+    if (metrics.name() == nullptr) metrics.set_name(stage_record::numbered);
   }
 };
 
-/// Whether it gives items: a stream, or a generator, which converts to one.
+/// Whether it yields items: a stream, or a generator, which converts to one.
 template <class Source>
 inline constexpr bool is_source_v = false;
 template <class T>
@@ -202,8 +229,20 @@ template <class T>
 inline constexpr bool is_source_v<async_generator<T>> = true;
 
 }  // namespace detail
+
 }  // namespace millrace
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/flow/impl/stream.ipp>
-#endif
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+namespace millrace::detail {
+
+inline void stream_description::followed_by(stream_description later) {
+  bounds.insert(bounds.end(), later.bounds.begin(), later.bounds.end());
+  if (!rank) rank = later.rank;
+  many_positions = many_positions || later.many_positions || (position && later.position);
+  if (window == 0) window = later.window;
+  if (!position) position = std::move(later.position);
+}
+
+}  // namespace millrace::detail

@@ -6,17 +6,33 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include <millrace/base/aimd_limit.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/http/error.hpp>
+#include <millrace/http/message.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/loop/event_loop.hpp>
+#include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::http {
+
+namespace detail {
+/// `o` with as many connections as RLIMIT_NOFILE leaves room for, beside what is open now, to each of so many engines.
+engine_options within_descriptors(engine_options o, std::size_t engines) noexcept;
+}  // namespace detail
 
 /// libcurl's multi handle on one event loop: sockets are watched by the loop, the multi handle's timer is one of the
 /// loop's timers, and libcurl is driven by curl_multi_socket_action only. One engine per loop, made on first use.
@@ -24,23 +40,39 @@ namespace millrace::http {
 /// libcurl's callbacks never resume a coroutine, they only post. After every socket action, the timer's too, finished
 /// transfers are collected, and the action is repeated while libcurl asks for a timer of 0 ms: a transfer that ends
 /// inside the timer's action would otherwise be lost until the next one. Connections are kept and reused.
+///
+/// Between its timers libcurl reports everything by sockets, except while it connects. When an address swallows the
+/// SYN, 7.88.1 closes that socket in silence, and opens the next one only when it is called again, which no timer does;
+/// a socket opened in the same call may have the number of the closed one, and is then not announced either. So the
+/// engine opens the sockets, to watch such a number anew, and while a transfer connects it has libcurl look at all
+/// transfers: at once when that transfer's socket goes, and every 250 ms.
 class engine final : public executor_service {
  public:
-  /// Told on the loop, outside of libcurl, when a transfer has ended.
+  /// Notified on the loop, outside of libcurl, when a transfer has ended.
   class client : public waiter {
    public:
     virtual void transfer_ended(CURLcode result) noexcept = 0;
     /// One turn later, when asked for by resume_next_turn().
     virtual void next_turn() noexcept = 0;
 
+    /// Where libcurl is with it, as far as it tells; the engine keeps count (moved()).
+    enum class step { queued, connecting, connected };
+    step reached() const noexcept { return reached_; }
+
    protected:
     ~client() = default;
+
+   private:
+    friend class engine;
+    step reached_ = step::queued;
+    std::uint64_t room_seen_ = 0;  // how often descriptors had run out when it left the queue
   };
 
   /// The engine of the event loop `ex`. When this call makes it, its limits are those of the loop's runtime.
   static engine& of(executor& ex) {
     if (engine* existing = ex.find_service<engine>()) return *existing;
-    return of(ex, ex.runtime() == nullptr ? engine_options() : ex.runtime()->http());
+    const engine_options* const given = ex.runtime().http();
+    return of(ex, given == nullptr ? engine_options() : *given);
   }
   /// `options` count when this call makes it.
   static engine& of(executor& ex, const engine_options& options) {
@@ -48,7 +80,8 @@ class engine final : public executor_service {
     return ex.service<engine>(loop, options);
   }
 
-  /// Throws configuration_error for limits that nothing could work with.
+  /// Throws configuration_error for limits that nothing could work with. Where RLIMIT_NOFILE leaves no room for as many
+  /// connections, the limits are lower: one line in the log.
   engine(event_loop& loop, engine_options options);
   MILLRACE_INLINE ~engine() override;
 
@@ -64,17 +97,32 @@ class engine final : public executor_service {
 
   /// Starts a transfer; CURLOPT_PRIVATE of `easy` is its `client`.
   void start(CURL* easy);
-  /// Takes a transfer back, whatever its state: libcurl touches none of its memory afterwards.
+  /// Removes a transfer, whatever its state: libcurl does not touch its memory afterwards.
   void stop(CURL* easy, client* who) noexcept;
 
-  /// A transfer's connection stands still because its reader is behind, or does no longer.
+  /// `who` has left libcurl's queue, has a connection, or is back in the queue.
+  void moved(client& who, client::step to) noexcept;
+  /// A socket for a connection that begins; -1, and errno, when there is none.
+  int open_socket(const curl_sockaddr& address) noexcept;
+
+  /// A transfer has failed, before any answer, for want of a descriptor. Fewer connections are open at once from now
+  /// on, more again as transfers succeed. True when others hold connections: then this one is back in the queue.
+  [[nodiscard]] bool wait_for_descriptors(CURL* easy, client& who) noexcept;
+  /// A transfer has succeeded.
+  void succeeded() noexcept {
+    room_.succeeded();
+    apply_limits();
+  }
+
+  /// A transfer's connection is paused because its reader is slow, or is not any more.
   void standing_still(bool now) noexcept { standing_ += now ? 1 : -1; }
-  /// For a transfer that waits in libcurl's queue because connections are limited. Those that stand still do not count:
-  /// their readers may be waiting for the very one that is queued, and then nothing would ever go on. It may be queued
-  /// again, at the end. False when libcurl has no memory to take it back.
+  /// For a transfer that waits in libcurl's queue because connections are limited. Paused ones do not count: their
+  /// readers may be waiting for the one that is queued, which would be a deadlock. It may be queued again, at the end.
+  /// False when libcurl has no memory to take it back.
   [[nodiscard]] bool make_room_for(CURL* easy) noexcept;
 
-  /// On whose account libcurl works from now on: the stage that waited last. Approximate where several stages share it.
+  /// The stage whose metrics get libcurl's time from now on: the one that waited last. Approximate if several stages
+  /// share it.
   void charge_to(stage_record* stage, client* who) noexcept {
     account_ = stage;
     charged_by_ = who;
@@ -83,12 +131,12 @@ class engine final : public executor_service {
   /// libcurl may drain a fast socket for tens of megabytes in one call; a transfer that is given more when its action
   /// has come to this many bytes is paused until the next turn, so that timers and other sockets are served.
   static constexpr std::size_t action_limit = 8 * MiB;
-  /// Bytes that libcurl has handed over in the current action.
+  /// Bytes that libcurl has delivered in the current action.
   std::size_t action_bytes = 0;
   /// A turn has as many actions as there are sockets that are ready. When it has come to this many bytes, 5 to 20 ms,
-  /// the others wait for the next one, so that whoever wants the loop to end, say, need not wait for all of them.
+  /// the others wait for the next one, so that messages to the loop need not wait for all of them.
   static constexpr std::size_t turn_limit = 32 * MiB;
-  /// `n` bytes have been handed over. The first ones in a new slab fill a turn: the kernel makes a huge page for them,
+  /// `n` bytes have been delivered. The first ones in a new slab use up a turn: the kernel makes a huge page for them,
   /// which may take longer than to receive all that fits there (5 ms where it gets the memory from its host first).
   void took(std::size_t n, bool new_memory);
 
@@ -103,6 +151,7 @@ class engine final : public executor_service {
    public:
     explicit socket_watch(engine& e) noexcept : engine_(e) {}
     int fd = -1;
+    unsigned asked = 0;
 
    protected:
     MILLRACE_INLINE void ready(unsigned events) noexcept override;
@@ -121,6 +170,16 @@ class engine final : public executor_service {
    private:
     engine& engine_;
   };
+  class look_timer final : public timer_node {
+   public:
+    explicit look_timer(engine& e) noexcept : engine_(e) {}
+
+   protected:
+    void fire() noexcept override { engine_.look(); }
+
+   private:
+    engine& engine_;
+  };
   class turn_timer final : public timer_node {
    public:
     explicit turn_timer(engine& e) noexcept : engine_(e) {}
@@ -134,7 +193,7 @@ class engine final : public executor_service {
 
   // What may be thrown below is about memory, or that nothing more can be watched. libcurl is C, and a refusal would
   // end its multi handle for good: unwatched, a transfer ends by its time-outs.
-  static int on_socket(CURL*, curl_socket_t fd, int what, void* self, void*) noexcept;
+  static int on_socket(CURL* easy, curl_socket_t fd, int what, void* self, void*) noexcept;
   void follow(curl_socket_t fd, int what);
 
   static int on_timer(CURLM*, long ms, void* self) noexcept;
@@ -151,6 +210,14 @@ class engine final : public executor_service {
   void run_deferred() noexcept;
 
   void act(curl_socket_t fd, int flags) noexcept;
+
+  // Lets libcurl look at every transfer, while any connects.
+  void look() noexcept;
+  void look_at(time_point due) noexcept;
+  static constexpr duration look_pause = std::chrono::milliseconds(250);
+  static constexpr curl_socket_t all_sockets = CURL_SOCKET_TIMEOUT - 1;  // for act()
+
+  void apply_limits() noexcept;
 
   void collect() noexcept;
 
@@ -171,18 +238,157 @@ class engine final : public executor_service {
   std::vector<ready_socket> postponed_;
   std::vector<ready_socket> serving_;  // of those, while they are
   engine_timer timer_;
+  look_timer look_;
   turn_timer next_turn_;
   bool due_at_once_ = false;
   stage_record* account_ = nullptr;
   client* charged_by_ = nullptr;
   std::size_t transfers_ = 0;
+  std::size_t connecting_ = 0;
+  std::size_t active_ = 0;  // transfers that have left libcurl's queue
   std::size_t turn_bytes_ = 0;
-  long standing_ = 0;      // transfers whose connections stand still
+  aimd_limit room_;      // connections, as descriptors have run out
+  long most_ = 0;        // connections, as libcurl knows
+  long standing_ = 0;      // transfers whose connections are paused
   long beyond_limit_ = 0;  // of those, as many as libcurl's limits know of
 };
 
 }  // namespace millrace::http
 
+namespace millrace::http::detail {
+
+#if defined(__SSE2__)
+/// Sixteen bytes, and their store past the caches. <emmintrin.h> takes long to compile.
+using sixteen = long long __attribute__((vector_size(16)));
+
+#endif
+
+/// memcpy() into memory that is not in the caches and is not read soon, a slab that fills up part by part: on x86 with
+/// non-temporal stores (Intel SDM volume 1, 10.4.6.2), which neither read the memory first nor drive out what the
+/// caches hold. Other threads that are notified of the data afterwards see it, as after memcpy().
+void copy_past_caches(void* to, const void* from, std::size_t size) noexcept;
+
+/// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
+/// Lives on the heap, owned by an `exchange`; destroying it at any moment takes the transfer out of libcurl.
+class transfer final : public engine::client, private timer_node {
+ public:
+  /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
+  static constexpr duration queue_look = std::chrono::seconds(1);
+  /// Pieces of a body from this size on are read when they are whole: what came first is in no cache by then.
+  static constexpr std::size_t past_caches = 1024 * 1024;
+
+  transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body);
+  MILLRACE_INLINE ~transfer() override;
+
+  bool head_ready() const noexcept { return parser_.complete() || ended_; }
+  bool head_complete() const noexcept { return parser_.complete(); }
+  bool body_ready() const noexcept { return !chunks_.empty() || ended_; }
+  response_head& head() noexcept { return parser_.head(); }
+  const request& asked() const noexcept { return request_; }
+  /// The one coroutine that waits, for the head or for a piece of the body; null: none.
+  void set_waiter(ready_node* node, bool for_head, stage_record* stage = nullptr) noexcept;
+  std::uint64_t received() const noexcept { return received_; }
+
+  void rethrow_if_failed() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  /// The next piece of the body; empty at its verified end. Call when body_ready().
+  bytes take_body();
+
+  // ---- engine::client
+
+  MILLRACE_INLINE void transfer_ended(CURLcode result) noexcept override;
+  void next_turn() noexcept override {
+    if (!ended_ && paused_) unpause();
+  }
+
+ private:
+  void configure();
+
+  // ---- libcurl's callbacks: they keep books and post; an exception must not pass through C
+
+  /// It has left libcurl's queue: its host is looked up, or it has a socket.
+  static int on_look_up(void*, void*, void* self) noexcept {
+    static_cast<transfer*>(self)->moved(step::connecting);
+    return 0;
+  }
+  static curl_socket_t on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept;
+  /// There is a connection, and the request goes out: what it waited before does not count.
+  static int on_sending(void* self, char*, char*, int, int) noexcept {
+    static_cast<transfer*>(self)->moved(step::connected);
+    static_cast<transfer*>(self)->touch();
+    return CURL_PREREQFUNC_OK;
+  }
+  void moved(step to) noexcept { engine_.moved(*this, to); }
+
+  static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
+
+  static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self) noexcept;
+
+  void store(const char* data, std::size_t n);
+  void begin_piece();
+  /// What was being filled stays where it is, for take_body(): nothing here allocates.
+  void end() noexcept;
+  bytes take_last();
+  void leave_partial() noexcept;
+  void push_filled() { chunks_.push_back(take_last()); }
+  std::size_t ahead() const noexcept;
+
+  /// Whether the connection is paused because the reader is slow.
+  void stand_still(bool now) noexcept {
+    if (std::exchange(stands_still_, now) != now) engine_.standing_still(now);
+  }
+  void unpause() noexcept;
+
+  // ---- time-outs: one timer that looks back at the last progress instead of being moved by every packet
+
+  void touch() noexcept { progress_ = engine_.loop().now(); }
+  static time_point later(time_point from, duration d) noexcept {
+    return d > time_point::max() - from ? time_point::max() : from + d;
+  }
+  time_point after(duration d) const noexcept { return later(progress_, d); }
+  void watch(time_point due) { engine_.loop().add_timer(*this, due); }
+  MILLRACE_INLINE void fire() noexcept override;
+
+  where at() const { return place_of(request_); }
+  where at(std::uint64_t received) const {
+    return place_of(request_, (request_.range ? request_.range->first : 0) + received);
+  }
+
+  /// The errno value when `result` may be what libcurl makes of a want of descriptors; 0 when it is not.
+  int out_of_descriptors(CURLcode result) const noexcept;
+  std::exception_ptr verdict(CURLcode result);
+  void wake() noexcept {
+    if (waiter_ != nullptr && (waits_for_head_ ? head_ready() : body_ready())) engine_.loop().post(*waiter_);
+  }
+
+  engine& engine_;
+  request request_;
+  const std::shared_ptr<const transport_options> transport_;
+  body_options body_;
+  head_parser parser_;
+  CURL* easy_ = nullptr;
+  header_lines fields_;
+  ready_node* waiter_ = nullptr;
+  bool waits_for_head_ = false;
+  std::deque<bytes> chunks_;
+  writable_bytes current_;
+  std::size_t filled_ = 0;
+  bool resumable_ = false;  // what is being filled may be left to a later exchange
+  std::uint64_t received_ = 0;
+  curl_off_t uploaded_ = 0;  // of the request's body, when it was looked at last
+  time_point progress_{};
+  std::exception_ptr error_;
+  bool paused_ = false;
+  bool stands_still_ = false;  // paused because the reader is slow
+  bool ended_ = false;
+  int opening_error_ = 0;      // of the last socket that could not be opened
+  char message_[CURL_ERROR_SIZE] = {};
+};
+
+}  // namespace millrace::http::detail
+
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/http/impl/engine.ipp>
+#include <millrace/http/engine.ipp>
 #endif

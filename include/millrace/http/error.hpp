@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
-#include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
 
 namespace millrace::http {
 
-/// What kind of failure an exchange met: decides who may retry it.
+/// What kind of failure an exchange met: decides whether it may be retried.
 enum class failure {
   resolve,    ///< the host name did not resolve
   connect,    ///< no connection (refused, unreachable, connect time-out, a TLS handshake that broke off)
@@ -31,7 +31,7 @@ class error : public millrace::error {
   failure kind() const noexcept { return kind_; }
   /// HTTP status, 0 when none was received.
   int status() const noexcept { return status_; }
-  /// True for faults of the way rather than of the request: trying again may help.
+  /// True for faults of the connection rather than of the request: trying again may help.
   bool transient() const noexcept;
 
  private:
@@ -39,11 +39,41 @@ class error : public millrace::error {
   int status_;
 };
 
+/// The answer was the beginning of the range that was asked for, and is whole: a server may send less (RFC 9110,
+/// 15.3.7). Its bytes lie in body_options::resume, and the next request is for those after them.
+class short_answer : public error {
+ public:
+  explicit short_answer(std::string reason, where at = where())
+      : error(failure::broken, std::move(reason), std::move(at), 206) {}
+};
+
 /// `url` up to its query string or fragment, without user information: fit for messages.
 inline std::string displayed(const std::string& url) { return millrace::detail::without_secrets(url); }
 
-}  // namespace millrace::http
+/// `url` up to its path, as displayed(): the server that it names.
+std::string displayed_server(const std::string& url);
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/http/impl/error.ipp>
-#endif
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline bool error::transient() const noexcept {
+  switch (kind_) {
+    case failure::resolve:
+    case failure::connect:
+    case failure::timeout:
+    case failure::broken:
+      return true;
+    case failure::status:
+      return status_ == 408 || status_ == 429 || status_ == 500 || status_ == 502 || status_ == 503 || status_ == 504;
+    default:
+      return false;
+  }
+}
+
+inline std::string displayed_server(const std::string& url) {
+  std::string text = displayed(url);
+  const std::size_t scheme = text.find("://");
+  return text.substr(0, text.find('/', scheme == std::string::npos ? 0 : scheme + 3));
+}
+
+}  // namespace millrace::http

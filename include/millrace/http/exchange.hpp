@@ -4,11 +4,15 @@
 
 #include <coroutine>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/http/body_options.hpp>
-#include <millrace/http/detail/transfer.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/http/engine.hpp>
+#include <millrace/http/message.hpp>
 
 namespace millrace::http {
 
@@ -21,10 +25,9 @@ namespace millrace::http {
 /// The request starts with the constructor. read() gives pieces of a slab each (the last may be shorter) and an empty
 /// one at the end; the end is reached only when the whole body has arrived: a short body, a broken connection, a
 /// contradiction between Content-Length and Content-Range, or an answer whose end cannot be known throws http::error.
-/// At most body_options::window bytes are received ahead of the reader; then the connection is paused.
-/// One coroutine may wait at a time. Dropping it, in any state, ends the transfer at once; an unfinished one closes its
-/// connection. Errors are thrown by head(), where no head is to be had, and, after the pieces that did arrive, by
-/// read().
+/// At most body_options::window bytes are received ahead of the reader; then the connection is paused. One coroutine
+/// may wait at a time. Dropping it, in any state, ends the transfer at once; an unfinished one closes its connection.
+/// Errors are thrown by head(), if there is no head, and, after the pieces that did arrive, by read().
 class exchange {
  public:
   exchange(engine& e, request r, std::shared_ptr<const transport_options> transport, body_options body = body_options())
@@ -81,8 +84,30 @@ class exchange {
   std::unique_ptr<detail::transfer> transfer_;
 };
 
+/// A complete answer in memory: for listings, errors and credentials, not for data.
+class response {
+ public:
+  response_head head;
+  std::string body;
+};
+
+/// Reads what is left of `x` into memory. More than `limit` bytes throws http::error (too_large): nothing that a server
+/// sends may exhaust memory.
+MILLRACE_COROUTINE task<std::string> read_all(exchange& x, std::size_t limit);
+
+/// The first line of an error answer of any server on the way, for a message; of a page, the first line that has text.
+/// At most 200 bytes, without possible secrets: values that the request had in Authorization and the like, queries and
+/// users of URLs, values of names such as `signature`.
+std::string first_words(std::string_view body, const request& asked);
+/// The same, of the answer that `x` still has to read. Empty if nothing comes.
+MILLRACE_COROUTINE task<std::string> first_words(exchange& x);
+
+/// Sends `r` and reads the whole answer, whatever its status.
+MILLRACE_COROUTINE task<response> send(request r, std::shared_ptr<const transport_options> transport,
+                                       std::size_t limit);
+
 }  // namespace millrace::http
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/http/impl/exchange.ipp>
+#include <millrace/http/exchange.ipp>
 #endif

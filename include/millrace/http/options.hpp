@@ -10,7 +10,7 @@
 
 namespace millrace::http {
 
-/// How connections are made and judged. One immutable copy is shared by the exchanges of a client.
+/// How connections are made, and when they fail. One immutable copy is shared by the exchanges of a client.
 class transport_options {
  public:
   transport_options() = default;
@@ -18,17 +18,21 @@ class transport_options {
   duration connect_timeout = std::chrono::seconds(5);      ///< name, TCP and TLS together; 1 ms at least
   duration first_byte_timeout = std::chrono::seconds(30);  ///< from the request's last byte to the first of the answer
   duration stall_timeout = std::chrono::seconds(30);       ///< without a single byte of progress while we are reading
-  /// PEM bundle of the certificate authorities; empty: the system's. Verification itself cannot be turned off.
+  /// PEM bundle of the certificate authorities, of servers and of proxies; empty: the system's. Verification itself
+  /// cannot be turned off.
   std::string ca_file;
+  std::string ca_directory;  ///< beside it: authorities in files that are named by hashes (`openssl rehash`)
+  std::string ca_source;     ///< where they were set, for messages: a variable, a property of a profile
   /// Proxy URL; empty: none. The environment's proxy variables are read by from_environment() functions only.
   std::string proxy;
   /// Hosts that bypass the proxy, as libcurl's CURLOPT_NOPROXY takes them.
   std::string no_proxy;
 };
 
-/// Limits of one loop's engine; fixed when the engine is made. See runtime_options::http.
+/// Limits of one loop's engine; fixed when the engine is made. See runtime_options::http. Connections are held below
+/// the limit on open files (RLIMIT_NOFILE) in any case.
 struct engine_options {
-  /// Open at once; more exchanges wait inside libcurl. Those whose readers are behind do not count (after a second).
+  /// Open at once; more exchanges wait inside libcurl. Those with slow readers do not count (after a second).
   long connections_per_host = 64;
   long connections = 256;            ///< open at once in all, counted in the same way, and kept for reuse
   long receive_buffer = 256 * 1024;  ///< libcurl's read size per call; 16 KiB would double the CPU cost

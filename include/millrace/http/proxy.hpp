@@ -15,7 +15,7 @@ namespace millrace::http {
 /// %00 makes it go past the proxy.
 const char* misread_proxy(std::string_view url) noexcept;
 
-/// The proxy that the environment names for one scheme, with the variables that said so.
+/// The proxy that the environment sets for one scheme, with the names of the variables.
 class proxy_choice {
  public:
   /// For `https`: https_proxy, HTTPS_PROXY; for `http` http_proxy alone (a CGI program's HTTP_PROXY is a header of its
@@ -34,5 +34,5 @@ class proxy_choice {
 }  // namespace millrace::http
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/http/impl/proxy.ipp>
+#include <millrace/http/proxy.ipp>
 #endif

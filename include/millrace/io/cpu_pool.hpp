@@ -2,20 +2,99 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <coroutine>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <sched.h>
-
-#include <millrace/base/detail/refused.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/own_process.hpp>
+#include <millrace/coro/executor.hpp>
 #include <millrace/coro/promise_base.hpp>
-#include <millrace/io/detail/pool_state.hpp>
+#include <millrace/coro/stage_record.hpp>
 #include <millrace/loop/detail/thread.hpp>
+
+namespace millrace::detail {
+
+class pool_state;
+
+/// One job of a cpu_pool: on the heap, because it may still run when its waiter is gone. Everything but execute()
+/// happens on the executor's thread, its destruction too.
+class pool_job : public remote_node {
+ public:
+  ~pool_job() override = default;
+
+  /// Sends the job to the pool; `waiter` is queued when it is done. False, and nothing has happened, when the pool has
+  /// ended.
+  bool start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept;
+  /// For an owner that is destroyed: a job that waits in the pool is removed and deleted, one that runs is deleted when
+  /// its message arrives, and counts in `abandoned` until then; one that is done is deleted now.
+  void abandon(const std::shared_ptr<wait_group>& abandoned) noexcept;
+  /// Nanoseconds on the pool's thread. For a job that is done.
+  std::int64_t spent_ns() const noexcept { return spent_ns_; }
+
+ protected:
+  /// The work, on a thread of the pool. Keeps result or exception.
+  virtual void execute() noexcept = 0;
+
+ private:
+  friend class pool_state;
+
+  MILLRACE_INLINE void run() noexcept override;
+
+  std::shared_ptr<wait_group> abandoned_;  // of one without a waiter
+  std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
+  executor* executor_ = nullptr;
+  ready_node* waiter_ = nullptr;
+  bool done_ = false;
+  std::int64_t spent_ns_ = 0;
+  pool_job* prev_ = nullptr;  // under the pool's mutex; null when not queued
+  pool_job* next_ = nullptr;
+};
+
+/// The queue between executors and the threads of one pool.
+class pool_state {
+ public:
+  pool_state() noexcept { head_.prev_ = head_.next_ = &head_; }
+  pool_state(const pool_state&) = delete;
+  pool_state& operator=(const pool_state&) = delete;
+
+  /// Where the threads are.
+  const own_process process;
+
+  /// False if the pool has ended: it may have no thread any more.
+  bool submit(pool_job& job) noexcept;
+
+  /// Takes a job back that no thread has begun; false when it is too late.
+  bool withdraw(pool_job& job) noexcept;
+
+  /// From now on no job is taken, and threads leave when the queue is empty.
+  void stop() noexcept;
+
+  /// The body of a pool thread.
+  void work() noexcept;
+
+ private:
+  class list_head final : public pool_job {
+    void execute() noexcept override {}
+  };
+
+  static void unlink(pool_job& job) noexcept;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  list_head head_;
+  bool stopping_ = false;
+};
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -25,12 +104,11 @@ namespace millrace {
 ///     image i = co_await cores.run(decode_this);      // on a pool thread; the result comes back to this executor
 ///
 /// Jobs start in the order in which they were awaited. Destroying the pool finishes every job that was begun or queued
-/// and joins the threads: it must not happen on one of them. A stage that was given the pool and goes on after that
-/// throws usage_error. Nothing is thread-local.
+/// and joins the threads: it must not happen on one of them. A stage that uses the pool after that throws usage_error;
+/// so does one in a child of fork(), where there are no such threads. Nothing is thread-local.
 class cpu_pool {
  public:
-  /// `threads` 0: as many as the cores that this process may run on (sched_getaffinity(2); a CPU quota of a container
-  /// does not show there). Throws std::system_error when a thread cannot be started.
+  /// `threads` 0: usable_cores(). Throws io_error when a thread cannot be started.
   explicit cpu_pool(unsigned threads = 0);
   cpu_pool(const cpu_pool&) = delete;
   cpu_pool& operator=(const cpu_pool&) = delete;
@@ -38,7 +116,8 @@ class cpu_pool {
 
   unsigned threads() const noexcept { return static_cast<unsigned>(threads_.size()); }
 
-  /// Cores that this process may run on.
+  /// Cores that this process may use: the least of its affinity mask (sched_getaffinity(2)), its cgroup's cpuset and
+  /// the CPU quota of its cgroups (1.5 counts as 2). Reads some ten small files.
   static unsigned usable_cores() noexcept;
 
   template <class Function>
@@ -46,9 +125,9 @@ class cpu_pool {
 
   /// Awaitable that calls `f()` on a thread of the pool and gives its result or throws its exception.
   ///
-  /// `f` is moved to the heap at once. It and its result are destroyed on the awaiting executor's thread, where
-  /// they came from. Dropping the await takes a job back that has not begun, and it is never called; one that has begun
-  /// runs to its end with nobody waiting, and executor::drain() waits for it. The time in `f` is added to the awaiting
+  /// `f` is moved to the heap at once. It and its result are destroyed on the awaiting executor's thread, where they
+  /// came from. Dropping the await takes a job back that has not begun, and it is never called; one that has begun runs
+  /// to its end without a waiter, and executor::drain() waits for it. The time in `f` is added to the awaiting
   /// coroutine's stage_record::pool_ns. Where g++ 12 is to be supported, name a lambda with captures that are not
   /// trivial and move it in: `co_await run([s] {...})` destroys the closure twice there.
   template <class Function>
@@ -65,6 +144,11 @@ class cpu_pool {
   class awaiter;
 
   void join() noexcept {
+    if (!state_->process.here()) {
+      for (detail::thread& t : threads_) t.forget();
+      std::shared_ptr<detail::pool_state> waited_for = state_;  // its end would wait for the threads
+      return detail::leak(waited_for);
+    }
     state_->stop();
     for (detail::thread& t : threads_) t.join();
   }
@@ -96,8 +180,14 @@ class pool_ref {
 class cpu_pool::share {
  public:
   share() noexcept = default;
-  explicit share(cpu_pool& pool) noexcept : state_(pool.state_) {}
+  explicit share(cpu_pool& pool) noexcept : state_(pool.state_), threads_(pool.threads()) {}
+  /// The pool of the runtime, for a stage that was given none; empty on a loop that belongs to no runtime.
+  static share of(runtime_parts& runtime) {
+    cpu_pool* const pool = runtime.pool();
+    return pool == nullptr ? share() : share(*pool);
+  }
   explicit operator bool() const noexcept { return state_ != nullptr; }
+  unsigned threads() const noexcept { return threads_; }
   template <class Function>
   awaitable<Function> run(Function f) const {
     return awaitable<Function>(state_, std::move(f));
@@ -105,7 +195,15 @@ class cpu_pool::share {
 
  private:
   std::shared_ptr<detail::pool_state> state_;
+  unsigned threads_ = 0;
 };
+
+namespace detail {
+/// For run_stats::verdict(): the stage's jobs run on that pool, which it was `given` or has from the runtime, `limit`
+/// of them at once at most (0: any number). `more`: what lets there be more; null: the stage's advice.
+void tell_pool(const coroutine_context& here, const cpu_pool::share& pool, bool given, std::size_t limit,
+               const char* more = nullptr) noexcept;
+}  // namespace detail
 
 template <class Function>
 class cpu_pool::job final : public detail::pool_job {
@@ -145,7 +243,7 @@ class cpu_pool::awaiter {
       : pool_(std::move(pool)), job_(j.release()), promise_(promise) {}
   awaiter(const awaiter&) = delete;
   awaiter& operator=(const awaiter&) = delete;
-  ~awaiter() { job_->abandon(promise_.orphans()); }
+  ~awaiter() { job_->abandon(promise_.run().abandoned()); }
 
   bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> handle) {
@@ -155,7 +253,7 @@ class cpu_pool::awaiter {
     }
   }
   typename job<Function>::result_type await_resume() {
-    if (promise_.stage() != nullptr) stage_record::add(promise_.stage()->pool_ns, job_->spent_ns());
+    stage_record::add(promise_.stage(), &stage_record::pool_ns, job_->spent_ns());
     return job_->take();
   }
 
@@ -175,6 +273,7 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
 
   awaiter<Function> awaited_by(promise_base & promise)&& {
     if (job_ == nullptr) detail::misused("a job of a cpu_pool was awaited twice");
+    pool_->process.check("a cpu_pool");
     return awaiter<Function>(std::move(pool_), std::move(job_), promise);
   }
 
@@ -186,5 +285,5 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/io/impl/cpu_pool.ipp>
+#include <millrace/io/cpu_pool.ipp>
 #endif

@@ -2,40 +2,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <time.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 
-#include <time.h>
-
-#include <millrace/io/detail/remote_task.hpp>
+#include <millrace/io/run_on.hpp>
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/event_loop.hpp>
-#include <millrace/loop/loop_options.hpp>
 
 namespace millrace {
 
 /// A thread with an event loop, for a runtime (`parts`): made, run and destroyed on the thread itself. Work comes by
-/// run_on() or executor::post_remote(). Where the kernel side of the loop fails, whoever waits for a task of run_on(),
-/// or sends one from then on, gets the exception, and the loop lives on for messages alone.
+/// run_on() or executor::post_remote(). If the loop fails in the kernel, all waiters for tasks of run_on(), and later
+/// calls of run_on(), get the exception, and the loop continues for messages alone.
 ///
 /// The destructor lets the loop take everything that was posted before, waits for the operations announced to it
 /// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.
 class loop_thread {
  public:
-  /// Throws what make_event_loop() throws, and std::system_error when there is no thread.
+  /// Throws what make_event_loop() throws, and io_error when there is no thread.
   explicit loop_thread(const loop_options& o = {}, runtime_parts* parts = nullptr);
   loop_thread(const loop_thread&) = delete;
   loop_thread& operator=(const loop_thread&) = delete;
   ~loop_thread() {
+    if (!process_.here()) {
+      thread_.forget();
+      return;
+    }
     loop_->post_remote(stop_message_);
     thread_.join();
   }
 
-  /// Waits until everything that was begun on the loop has ended: operations that nobody waits for any more, clean-up
-  /// in the background. The loop goes on. Threads whose loops send each other tasks are all drained before the first
-  /// ends.
+  /// Waits until everything that was begun on the loop has ended: orphaned operations and background clean-up. The loop
+  /// keeps running. Threads whose loops send each other tasks are all drained before the first ends.
   void drain() noexcept;
 
   /// For run_on() and post_remote(); the rest of it belongs to its thread.
@@ -48,6 +50,7 @@ class loop_thread {
   void stop() noexcept { stopping_ = true; }
   void begin_drain() noexcept { draining_since_ = monotonic_ns(); }
 
+  const detail::own_process process_;
   const loop_options options_;
   runtime_parts* const parts_;
   std::mutex mutex_;
@@ -56,7 +59,7 @@ class loop_thread {
   std::exception_ptr error_;
   bool drained_ = false;
   bool stopping_ = false;            // of the loop's thread
-  std::int64_t draining_since_ = 0;  // the same; 0: nobody has asked
+  std::int64_t draining_since_ = 0;  // the same; 0: not draining
   // In full: for nvcc the name alone is not complete here.
   detail::message<loop_thread, &loop_thread::stop> stop_message_{*this};
   detail::message<loop_thread, &loop_thread::begin_drain> drain_message_{*this};
@@ -66,5 +69,5 @@ class loop_thread {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/io/impl/loop_thread.ipp>
+#include <millrace/io/loop_thread.ipp>
 #endif

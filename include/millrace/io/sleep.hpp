@@ -38,7 +38,7 @@ class sleep_until {
 };
 
 namespace detail {
-/// `d` from now on; as late as the clock goes where that is more than it can say.
+/// `d` from now; the latest time of the clock if that overflows.
 inline time_point deadline_after(const executor& ex, duration d) noexcept {
   const time_point now = ex.now();
   return d > time_point::max() - now ? time_point::max() : now + d;

@@ -20,9 +20,8 @@ class timeout_error : public error {
   using error::error;
 };
 
-/// Runs `t`, and drops it where it stands when it takes longer than `limit` of the executor's clock: then throws
-/// timeout_error. A result that is there when the time is up counts. The task starts through the run queue. Dropping
-/// the await drops the task.
+/// Runs `t`, and drops it if it takes longer than `limit` of the executor's clock: then throws timeout_error. A result
+/// that is ready when the time is up counts. The task starts through the run queue. Dropping the await drops the task.
 template <class T>
 task<T> with_timeout(duration limit, task<T> t) {
   auto first = co_await any_of(std::move(t), sleep_for(limit));

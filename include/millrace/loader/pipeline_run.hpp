@@ -8,24 +8,56 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/environment.hpp>
 #include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/item.hpp>
 #include <millrace/data/rank.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/detail/run_iterator.hpp>
-#include <millrace/flow/detail/window.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/loader/budget.hpp>
-#include <millrace/loader/detail/forgotten_launcher.hpp>
-#include <millrace/loader/detail/item_samples.hpp>
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
+#include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
 
+namespace millrace::detail {
+
+/// How many samples an item of the training thread holds: `sample_count(item)` (see data/item.hpp);
+/// built in for vectors, which batch() makes (one of numbers is a sample itself). 0: not known.
+template <class T>
+std::int64_t item_samples(const T& item) {
+  if constexpr (has_sample_count<T>) {
+    return static_cast<std::int64_t>(sample_count(item));
+  } else {
+    return 0;
+  }
+}
+template <class T, class A>
+std::int64_t item_samples(const std::vector<T, A>& items) {
+  return std::is_arithmetic_v<T> ? 0 : static_cast<std::int64_t>(items.size());
+}
+
+}  // namespace millrace::detail
+
 namespace millrace {
+
+namespace detail {
+/// The sum, or the largest number where it would wrap around.
+inline std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
+}  // namespace detail
+
+/// The declared bounds of a pipeline's stages, as a table: `budget_table(pipeline.bounds())`.
+std::string budget_table(const std::vector<stage_bounds>& bounds);
+
+/// What the bounds leave of `budget` bytes, for stages that have to grow; SIZE_MAX if `budget` is 0 (no budget).
+/// Throws configuration_error, which lists the bounds, if they do not fit, or if a stage that works ahead states no
+/// bound in bytes.
+std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
 
 namespace detail {
 inline constexpr const char* empty_run = "an empty pipeline was run: it was moved from, or has been run before";
@@ -35,13 +67,13 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 ///
 ///     for (auto& batch : rt.run(std::move(pipeline), {.prefetch = 2})) train_step(batch);
 ///
-/// The pipeline starts with the object. At most `prefetch` items wait for the training thread; the item in hand is
+/// The pipeline starts with the object. At most `prefetch` items wait for the training thread; the item that it has is
 /// dropped before the next one is asked for, and does not count.
 ///
 /// Concurrency: all calls are for one thread at a time, except stats(). Several runs of a runtime may be on several
-/// threads. Cancellation: dropping it mid-way destroys the pipeline on its loop's thread at once, transfers in flight
+/// threads. Cancellation: dropping it early destroys the pipeline on its loop's thread at once, transfers in flight
 /// included, and waits for that, and for the program's functions that other threads have begun for it (jobs of a pool);
-/// not for other runs. Lifetime: it keeps the runtime's loops and pool alive, also when the runtime object has gone.
+/// not for other runs. Lifetime: it keeps the runtime's loops and pool alive, even after the runtime object.
 /// Errors: exceptions of the pipeline are thrown here, after the items that came before them, once; so is the failure
 /// of a loop. An empty pipeline, and a run that was moved from, are usage_error.
 template <class T>
@@ -55,23 +87,23 @@ class pipeline_run {
       : core_(std::move(parts)) {
     if (!pipeline) detail::misused(detail::empty_run);
     const std::size_t spare = check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
-    detail::stream_door::number(pipeline);
+    detail::stream_access::number(pipeline);
     const std::optional<rank> declared = pipeline.declared_rank();
-    if (declared) detail::say_launcher(*core_, *declared, process_environment());
+    if (declared) detail::log_forgotten_launcher(*core_, *declared, process_environment());
     position_ = pipeline.position();
     if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
-    state_->account.begin();
-    home_ = core_->move_in();
-    shared::start(state_, core_->loop(home_));
+    state_->metrics.begin();
+    loop_ = core_->assign_loop();
+    shared::start(state_, core_->loop(loop_));
   }
   pipeline_run(pipeline_run&&) noexcept = default;
   pipeline_run& operator=(pipeline_run&&) = delete;
   ~pipeline_run() { stop(); }
 
-  /// The next item; nullopt at the end. Drops the item in hand first, unless no iterator has shown it yet: then that is
+  /// The next item; nullopt at the end. Drops the current item first, unless no iterator has shown it yet: then that is
   /// the next one.
   std::optional<T> next() {
     check();
@@ -82,7 +114,7 @@ class pipeline_run {
   }
 
   using iterator = detail::run_iterator<pipeline_run, T>;
-  /// At the item in hand if no iterator has shown it yet, else at the next one: several loops in a row, and next()
+  /// At the current item if no iterator has shown it yet, else at the next one: several loops in a row, and next()
   /// between them, get every item once.
   iterator begin() {
     check();
@@ -91,46 +123,52 @@ class pipeline_run {
   }
   std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
 
-  /// What has happened so far; thread-safe. Valid after the end too.
+  /// Metrics of the run so far; thread-safe. Valid after the end, too.
   run_stats stats() const {
     check();
-    run_stats now = state_->account.snapshot();
+    run_stats now = state_->metrics.snapshot();
     if (position_ != nullptr) now.lost = position_->lost();
     return now;
   }
 
-  /// Where the training stands behind the item that the loop has in hand, whatever was made ahead of it: a text (JSON,
-  /// under 1 KB; without an index up to 16 bytes a sample of the window) for epochs_options::resume, to be kept beside
-  /// the model. With an index it is the same on all ranks that have taken the same number of batches, without one each
-  /// rank has its own. Before the first item, that of the beginning; after the end too. Microseconds, without an index
-  /// less than a millisecond.
+  /// The state after the item that was returned last; items that were prefetched and not taken do not count. A text
+  /// (JSON, under 1 KB; without an index up to 16 bytes a sample of the window) for epochs_options::resume, to be saved
+  /// beside the model. With an index it is the same on all ranks that have taken the same number of batches, without
+  /// one each rank has its own. Valid before the first item and after the end, too. Microseconds; without an index less
+  /// than a millisecond.
   ///
-  /// usage_error, with a sentence, where there is none: the pipeline does not begin with epochs(), or with several; a
-  /// stage has changed the order (bucket_by_length() may), or makes items that say no mark_of(); with several ranks, a
-  /// batch that is no step of epochs(), or a window that is not made of steps.
+  /// usage_error if there is none: the pipeline does not begin with one epochs(); a stage has changed the order
+  /// (bucket_by_length() may), or its items have no mark_of(); with several ranks, a batch that is not a step of
+  /// epochs(), or a window that does not consist of steps.
   std::string state() const {
     check();
     if (position_ == nullptr) {
       detail::misused("state(): the pipeline does not begin with epochs() that is given a store, or with several");
     }
     if (any_ && !mark_.known) {
-      detail::misused("state(): the items do not say where they stand: give their type a function mark_of()");
+      detail::misused("state(): the items have no marks: give their type a function mark_of()");
     }
-    if (mark_.disordered) detail::misused("state(): a stage behind epochs() has changed the order of the samples");
+    if (mark_.disordered) detail::misused("state(): a stage after epochs() has changed the order of the samples");
     if (mark_.known && !mark_.whole) {
-      detail::misused("state(): the batch in hand ends inside a step: it must have the size of epochs_options::batch");
+      detail::misused("state(): the current batch ends inside a step: it must have the size of epochs_options::batch");
     }
     return position_->state(mark_);
   }
-  /// How many batches an epoch has, on every rank, where the source knows it beforehand: epochs() does, for batches of
-  /// the size it was told.
+  /// How many batches an epoch has, on every rank, if the source knows it before it reads: epochs() does, for batches
+  /// of epochs_options::batch.
   std::optional<std::uint64_t> batches() const {
     check();
     return position_ == nullptr ? std::nullopt : position_->batches();
   }
 
-  /// Ends the run early: as the destructor, but stats() stay readable.
+  /// Ends the run early, as the destructor does; stats() stays valid.
   void stop() noexcept {
+    if (state_ != nullptr && !state_->process.here()) {  // items may belong to threads that do not exist here
+      detail::leak(current_);
+      detail::leak(state_);
+      detail::leak(core_);
+      return;
+    }
     if (core_ == nullptr) return;
     current_.reset();
     state_->stop();
@@ -144,7 +182,7 @@ class pipeline_run {
     const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
     const std::size_t stated = options.prefetch_bytes;
     if (stated == 0 && detail::declared_before_v<T>) return bounds;
-    // Where sizes are not counted, they are that of the type.
+    // If sizes are not counted, each item has the size of its type.
     const bool fixed = stated == 0 && !detail::counts_bytes_v<T>;
     bounds.push_back(stage_bounds{"run", items, detail::declared_bytes<T>(items, fixed ? SIZE_MAX : stated)});
     return bounds;
@@ -152,28 +190,33 @@ class pipeline_run {
 
   void check() const {
     if (state_ == nullptr) detail::misused("a run was used that was moved from");
+    state_->process.check("a run");
   }
-  /// The next item from the loop. Drops the item in hand first.
+  /// The next item from the loop. Drops the current item first.
   std::optional<T> fetch() {
+    check();
     current_.reset();
     if (ended_) return std::nullopt;
     if (position_ != nullptr) position_->passed(mark_);
     const std::int64_t asked = monotonic_ns();
-    state_->account.asks(asked);
+    state_->context.set_consumer_waits_since(asked);
     std::optional<T> item;
     try {
       item = state_->queue.pop([&](const T& taken) {
-        state_->account.got_item(asked, monotonic_ns(), detail::item_samples(taken));
+        state_->context.set_consumer_waits_since(run_context::not_waiting);
+        state_->metrics.got_item(asked, monotonic_ns(), detail::item_samples(taken));
         fetched_ = detail::mark_of_item(taken);
         unseen_ = true;
       });
     } catch (...) {
-      state_->account.got_none(asked, monotonic_ns());
-      stop();  // not finish(): it may be the item's move that threw, and then the loop does not know of an end
+      state_->context.set_consumer_waits_since(run_context::not_waiting);
+      state_->metrics.got_none(asked, monotonic_ns());
+      stop();  // not finish(): if it was the item's move that threw, the loop has not ended
       throw;
     }
     if (!item) {
-      state_->account.got_none(asked, monotonic_ns());
+      state_->context.set_consumer_waits_since(run_context::not_waiting);
+      state_->metrics.got_none(asked, monotonic_ns());
       finish();
     }
     return item;
@@ -188,7 +231,7 @@ class pipeline_run {
     seen_ = true;
     return *current_;
   }
-  /// The loop gets to see the item: from now on the state is behind it.
+  /// The program sees the item: from now on state() is the one after it.
   void show() noexcept {
     if (!unseen_) return;
     unseen_ = false;
@@ -199,21 +242,25 @@ class pipeline_run {
     ended_ = true;
     if (core_ == nullptr) return;
     state_->wait();
-    core_->move_out(home_);
+    core_->release_loop(loop_);
     core_.reset();
   }
 
   std::shared_ptr<core> core_;  // until the run has ended
   std::shared_ptr<shared> state_;
-  std::size_t home_ = 0;  // the number of its loop
+  std::size_t loop_ = 0;  // its number
   std::optional<T> current_;
-  bool seen_ = false;  // whether an iterator has shown the item in hand
+  bool seen_ = false;  // whether an iterator has shown the current item
   bool ended_ = false;
-  std::shared_ptr<const stream_position> position_;  // null: the source says none
+  std::shared_ptr<const stream_position> position_;  // null: the source has none
   epoch_mark fetched_;                               // of the latest item from the queue
-  bool unseen_ = false;                              // whether the training thread has not looked at that one yet
+  bool unseen_ = false;                              // whether the training thread has not seen that one yet
   epoch_mark mark_;                                  // of all that it has seen
-  bool any_ = false;                                 // whether that is anything
+  bool any_ = false;                                 // whether it has seen any
 };
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loader/pipeline_run.ipp>
+#endif

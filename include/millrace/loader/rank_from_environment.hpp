@@ -2,25 +2,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/data/rank.hpp>
 
 namespace millrace {
 
 /// This process's rank from the launcher's variables, in this order: MILLRACE_RANK and MILLRACE_WORLD_SIZE, torchrun,
-/// Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm; a process that was launched by none is rank 0 of 1.
+/// Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm; a process without a launcher is rank 0 of 1.
 ///
-/// torchrun is believed only when RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK are all there: some
-/// platforms set RANK and WORLD_SIZE per machine. RANK and WORLD_SIZE alone are refused rather than guessed about, and
-/// so is half of what a launcher sets (an index without a number of processes). Launchers that contradict each other
-/// about index or size are refused with both values, except that an explicit MILLRACE_RANK wins. Slurm counts only
-/// inside a step (SLURM_STEP_ID): a batch script without srun is one process. Launchers that count the agents of
-/// another one, one a machine, do not contradict it: `srun torchrun`, `mpirun torchrun`, mpirun in an allocation of
-/// Slurm.
+/// torchrun counts only if RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK are all set: some platforms
+/// set RANK and WORLD_SIZE per machine. RANK and WORLD_SIZE alone are an error, and so is half of what a launcher sets
+/// (an index without a number of processes). Launchers that contradict each other about index or size are an error with
+/// both values, except that an explicit MILLRACE_RANK wins. Slurm counts only inside a step (SLURM_STEP_ID): a batch
+/// script without srun is one process. Launchers that count the agents of another one, one a machine, do not contradict
+/// it: `srun torchrun`, `mpirun torchrun`, mpirun in an allocation of Slurm.
 rank rank_from_environment(const environment& variables = process_environment());
 
 }  // namespace millrace
 
+namespace millrace::detail {
+
+/// A warning if a launcher has started several processes and the program has declared rank 0 of 1: each of them would
+/// train on all of the data. Empty if there is no such contradiction. A program may intend it, so it is not an error.
+std::string forgotten_launcher(const rank& said, const environment& variables);
+
+/// Logs that warning, once in a process.
+void log_forgotten_launcher(runtime_parts& log, const rank& said, const environment& variables);
+
+}  // namespace millrace::detail
+
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loader/impl/rank_from_environment.ipp>
+#include <millrace/loader/rank_from_environment.ipp>
 #endif

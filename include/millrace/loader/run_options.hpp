@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <millrace/data/rank.hpp>
+#include <millrace/http/options.hpp>
 
 namespace millrace {
 
@@ -13,22 +14,45 @@ namespace millrace {
 enum class progress {
   automatic,  ///< when standard error is a terminal and the rank is 0
   off,
-  on,  ///< always; one line every ten seconds where standard error is no terminal
+  on,  ///< always; one line every ten seconds if standard error is not a terminal
 };
 
-/// How a pipeline is run: runtime::run(), run(). What it runs on is in runtime_options.
+/// How a pipeline is run: runtime::run(), run(). runtime_options say what it runs on.
 struct run_options {
   std::size_t prefetch = 2;  ///< items made ahead of the training thread, at least 1
-  /// Of those items together, for types with byte_size(); one item always passes. 0: no bound. Stated where a budget is
-  /// set (not for batches of a device: their slots are to_device's).
+  /// Bound of those items together, for types with byte_size(); one item is always let in. 0: no bound. Required if a
+  /// budget is set (not for batches of a device: their slots are to_device's).
   std::size_t prefetch_bytes = 0;
-  /// Bytes; when set, what the stages declare to hold must fit into it, prefetch_bytes included. Beside it there are
-  /// the item in the training thread's hands, one that each other stage works on, and what jobs of a pool allocate.
-  /// What is left is for stages that learn from the data that they need more: unpacking, and slots that grow.
+  /// Bytes; if set, the bounds that the stages declare must fit into it, prefetch_bytes included. Not counted are the
+  /// training thread's current item, one item that each other stage works on, and what jobs of a pool allocate. What is
+  /// left is for stages that learn from the data that they need more: unpacking, and slots that grow. No item may be
+  /// larger than the whole budget, even if its stage's own limit is higher: a member (max_member_bytes), a sample, a
+  /// line (max_line), a recording, an unpacked .npz.
   std::size_t budget = 0;
   progress show = progress::automatic;
-  /// Whose progress it is; not given: the runtime's, else split_by_rank's, else 0.
+  /// The rank that the progress line is for; by default the runtime's, else that of split_by_rank(), else 0.
   std::optional<millrace::rank> rank = {};
+};
+
+/// What a runtime is made of.
+struct runtime_options {
+  /// Event loops, each with a thread; fetch spreads its transfers over them, and each run lives on one. One loop
+  /// carries some 16 Gbit/s of TLS, and 50 without. 0: by the cores that this process may use, see `threads`: one below
+  /// 16, two from 16 and four from 32. With several, a store of the program's is called on several threads at once.
+  unsigned loops = 0;
+  millrace::http::engine_options http = {};  ///< connections and receive buffers, of each loop
+  /// Of the pool for functions that compute. 0: the cores of the machine, or of the cgroup's cpuset and CPU quota where
+  /// those are fewer, divided by the ranks on the machine (`rank`); at most those of the process's affinity mask, which
+  /// launchers set for each rank; at least one. If these are not all of the machine's, one log line says why.
+  unsigned threads = 0;
+  /// The rank of this process: `rank_from_environment()`. Without it the pool's size is that of a process that is alone
+  /// on its machine.
+  std::optional<millrace::rank> rank = {};
+  bool force_epoll = false;  ///< epoll even where io_uring works
+  /// Called with each line that loops and stages log, one at a time, on any loop's thread. By default lines go to
+  /// standard error.
+  void (*log)(void* context, const char* line) = nullptr;
+  void* log_context = nullptr;
 };
 
 }  // namespace millrace

@@ -2,34 +2,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include <millrace/data/lost_shard.hpp>
+#include <millrace/data/shard.hpp>
 
 namespace millrace {
 
-/// One line of the stage table: a place in the pipeline. Shares are of the time since the training thread took the
+/// What keeps a stage that reads by ranges from having more of them in flight while its consumer waits.
+enum class read_limit : unsigned char {
+  none,      ///< nothing was seen to, or its consumer does not wait: then the consumer is the limit
+  memory,    ///< its bound in bytes
+  requests,  ///< its .requests
+  store,     ///< more would bring nothing: the store, or the link to it
+};
+
+/// One line of the stage table. Shares are of the time since the training thread took the
 /// first item, and of the run so far before that.
 class stage_stats {
  public:
   std::string name;              ///< "map #2" for the second of one name, "stage 3" for the third line when it has none
-  std::int64_t items = 0;        ///< handed to the next stage
+  std::int64_t items = 0;        ///< yielded to the next stage
   std::int64_t failed = 0;       ///< left out by the stage's failure_policy
   std::int64_t bytes = 0;        ///< of its items, where their type has byte_size()
+  std::int64_t reread = 0;       ///< parts that it has read again because they had come damaged
   double busy = 0;               ///< share of the time that the stage's code was on the loop
   double pool = 0;               ///< seconds of pool threads per second
   double starved = 0;            ///< share of the time that it waited for a stage before it
   double waiting = 0;            ///< share of the time that it was asked and waited for its own I/O or pool jobs
-  double blocked = 0;            ///< share of the time that it had an item ready and nobody asked
+  double blocked = 0;            ///< share of the time that it had yielded an item and was not asked
   const char* advice = nullptr;  ///< what helps when it waits for its own I/O; empty: nothing, null: not known
+  unsigned pool_threads = 0;     ///< of the pool on which its jobs run; 0: none, or not known
+  unsigned pool_cores = 0;       ///< how many threads of it could have a core; 0: not known
+  bool pool_given = false;       ///< whether the pool is from its options (.on); if not, it is the runtime's
+  std::size_t pool_limit = 0;    ///< most of its jobs that may run at once; 0: any number
+  const char* more_jobs = nullptr;  ///< what lets more of them run at once; empty: nothing, null: not known
+  std::size_t reads = 0;         ///< ranged reads in flight, as chosen from what the store gives; 0: it reads none
+  std::size_t read_part = 0;     ///< bytes of one of them, at most, chosen likewise
+  read_limit limit = read_limit::none;  ///< of these reads
+  bool bound_by_bytes = false;   ///< it is the bound in bytes, not that in items, that stops it from taking more
 };
 
-/// What a run has done so far: cheap to take at any moment, from any thread.
+/// Metrics of a run so far: cheap to take at any moment, from any thread.
 ///
-/// The time to the first item is a figure of its own, and no wait: listing, connections and the first parts are paid
-/// for once. What is said of waits, and of stages, is of the time since then.
+/// The time to the first item is a figure of its own, and not a wait: listing, connections and the first parts are paid
+/// for once. Waits, and the figures of stages, are of the time since then.
 class run_stats {
  public:
   double seconds = 0;      ///< since the run began, or its whole length once it has ended
@@ -37,19 +56,20 @@ class run_stats {
   std::int64_t items = 0;  ///< taken by the training thread: batches, where the pipeline makes batches
   /// In those batches: vectors, host_batch, device_batch, line_batch, what has `sample_count(item)`. 0: not known.
   std::int64_t samples = 0;
-  /// That came into the pipeline: what fetch() got from its store, or else the first items that have byte_size().
+  /// Bytes that came into the pipeline: those that fetch() got from its store, or else those of the first stages whose
+  /// items have byte_size().
   std::int64_t bytes = 0;
   double waited = 0;  ///< share of the time since the first item that the training thread waited for the next one
   std::int64_t next_p50_ns = 0;  ///< time to next item at the training thread, without the first
   std::int64_t next_p99_ns = 0;
   std::int64_t next_max_ns = 0;
   std::vector<stage_stats> stages;  ///< sources first
-  std::vector<lost_shard> lost;     ///< what epochs() could not read and was told to tolerate; of pipeline_run::stats()
+  std::vector<lost_shard> lost;     ///< what epochs() could not read and tolerated; of pipeline_run::stats()
 
-  /// The table that is shown at the end of a run, the sentence about the bottleneck included.
+  /// The table that is shown at the end of a run, including verdict().
   std::string table() const;
 
-  /// What the training thread took and what came in for it, as in the progress line:
+  /// What the training thread took and what was read for it, as in the progress line:
   /// "480 batches, 30.7k samples (2.56k/s), 120.00 MB/s".
   std::string rates() const;
 
@@ -60,13 +80,17 @@ class run_stats {
   double per_second(std::int64_t n) const { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
   /// Since the first item.
   double steady() const { return seconds - first_after; }
-  /// Whether what has been since then says anything.
-  bool tells() const { return (items > 10 && steady() >= 0.1) || (items > 1 && steady() >= 2); }
+  /// Whether that is long enough for a verdict.
+  bool conclusive() const { return (items > 10 && steady() >= 0.1) || (items > 1 && steady() >= 2); }
   static std::string in_seconds(double s);
+  /// Of a stage that waits for what it reads by ranges.
+  static std::string read_verdict(const stage_stats& slow);
+  /// Of a stage that waits for its pool jobs.
+  std::string pool_verdict(const stage_stats& slow) const;
 };
 
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loader/impl/run_stats.ipp>
+#include <millrace/loader/run_stats.ipp>
 #endif

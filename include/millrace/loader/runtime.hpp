@@ -5,15 +5,14 @@
 #include <memory>
 #include <utility>
 
-#include <millrace/base/detail/refused.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/loader/pipeline_run.hpp>
-#include <millrace/loader/runtime_options.hpp>
+#include <millrace/loader/run_options.hpp>
 
 namespace millrace {
 
-/// What is expensive to make and outlives runs: the event loops and their threads, HTTP connections with their TLS
-/// sessions, slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.
+/// Keeps what is expensive to make, from one run to the next: the event loops and their threads, HTTP connections with
+/// their TLS sessions, slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.
 ///
 ///     mill::runtime rt({.loops = 2, .rank = mill::rank_from_environment()});
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
@@ -21,14 +20,16 @@ namespace millrace {
 ///       for (auto& batch : run) train_step(batch);
 ///     }
 ///
-/// Concurrency: run() and pool() are for any thread; several runs go side by side, each on the loop that has the
-/// fewest, and all of them share loops, connections, slabs and pool. A stage that computes on a loop's thread takes
-/// that time from the other runs there. Cancellation: a run that is dropped takes only itself away. Lifetime: runs keep
-/// what they run on; the last of them and of the runtime joins the threads, so that must be no thread of the runtime's
-/// own, and waits until devices are done with the slots of its runs, which the end of a run does not. Memory: slabs are
-/// kept at the largest number that was in use at once, for each size of part; of each device's slots and page-locked
-/// slabs those of the two sizes that were used last. Errors: io_error and std::system_error where no loop or thread can
-/// be made; a loop that has failed fails its runs, and each run that is started there from then on.
+/// Concurrency: run() and pool() are for any thread; several runs may run at once, each on the loop that has the
+/// fewest, and share loops, connections, slabs and pool. A stage that computes on a loop's thread takes that time from
+/// the other runs there. Cancellation: dropping a run affects no other. Lifetime: runs keep the loops and the pool
+/// alive; the last of them and the runtime joins the threads, so it must not be destroyed on one of them, and waits
+/// until devices are done with the slots of its runs, which the end of a run does not. Memory: slabs are kept at the
+/// largest number that was in use at once, for each size of part; of each device's slots and page-locked slabs those of
+/// the two sizes that were used last. Errors: io_error where no loop or thread can be made; a loop that has failed
+/// fails its runs, and each run that is started there from then on; usage_error in a child of fork(), which has none of
+/// the parent's threads: there the runtime, its runs and loops can only be dropped, which leaks their memory, and the
+/// child makes its own runtime.
 class runtime {
  public:
   explicit runtime(const runtime_options& options = {});
@@ -36,13 +37,13 @@ class runtime {
   runtime& operator=(runtime&&) noexcept = default;
   ~runtime() = default;
 
-  /// Starts `pipeline`. Throws configuration_error before anything is requested when the declared bounds do not fit
-  /// into options.budget, and usage_error for an empty pipeline.
+  /// Starts `pipeline`. Throws configuration_error, before the first request, if the declared bounds do not fit into
+  /// options.budget, and usage_error for an empty pipeline.
   template <class Pipeline>
     requires detail::is_source_v<Pipeline>
   [[nodiscard("dropping it ends the run")]] pipeline_run<typename Pipeline::value_type> run(
       Pipeline&& pipeline, const run_options& options = {}) {
-    return pipeline_run<typename Pipeline::value_type>(inside(), std::move(pipeline), options);
+    return pipeline_run<typename Pipeline::value_type>(core(), std::move(pipeline), options);
   }
   template <class Pipeline>
     requires detail::is_source_v<Pipeline>
@@ -51,25 +52,28 @@ class runtime {
     return detail::refused();
   }
 
-  /// Frees what runs have left on devices, slots and page-locked memory: for a program that wants the memory for
-  /// something else. Waits until the devices are done with it; what runs use, and batches that the program still has,
-  /// stay. The runtime's end does the same. Any thread.
-  void free_device_slots() { inside()->device_slots().free(); }
+  /// Frees the device slots and page-locked memory that runs have left: for a program that needs the memory. Waits
+  /// until the devices are done with them; memory of current runs, and of batches that the program still has, stays.
+  /// The runtime's destructor does the same. Any thread.
+  void free_device_slots() { core()->device_slots()->free(); }
 
-  /// The pool that stages work on which were given none; for `.on = rt.pool()`. Made when it is first needed.
-  cpu_pool& pool() { return inside()->pool(); }
+  /// The pool of stages that were given none; for `.on = rt.pool()`. Made when it is first needed.
+  cpu_pool& pool() { return *core()->pool(); }
 
  private:
-  const std::shared_ptr<detail::runtime_core>& inside() const {
+  const std::shared_ptr<detail::runtime_core>& core() const {
     if (core_ == nullptr) detail::misused("a runtime was used that was moved from");
+    core_->process().check("a runtime");
     return core_;
   }
 
   std::shared_ptr<detail::runtime_core> core_;
 };
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loader/impl/runtime.ipp>
-#endif
+inline runtime::runtime(const runtime_options& options)
+    : core_(detail::runtime_core::make(options)) {}
+
+}  // namespace millrace

@@ -2,18 +2,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-#include <optional>
-
 #include <poll.h>
 
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
 #include <millrace/base/compiler.hpp>
-#include <millrace/loop/detail/epoll_set.hpp>
-#include <millrace/loop/detail/file_worker.hpp>
-#include <millrace/loop/detail/wake_event.hpp>
-#include <millrace/loop/detail/watch_table.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
+#include <millrace/loop/detail/file_queue.hpp>
+#include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/event_loop.hpp>
+
+namespace millrace::detail {
+
+/// File operations for loops without a ring: one thread per loop that makes the calls one after the other, started by
+/// the first operation. (Regular files cannot be polled: reading on the loop's own thread would stop sockets and timers
+/// for as long as the disk takes, hence the thread; one is enough to keep a disk's read-ahead going, and the ring is
+/// there for more.)
+class file_worker {
+ public:
+  explicit file_worker(executor& ex) : executor_(ex), home_(*this) {}
+  file_worker(const file_worker&) = delete;
+  file_worker& operator=(const file_worker&) = delete;
+  ~file_worker();
+
+  void submit(file_operation& op) noexcept;
+
+  void cancel(file_operation& op) noexcept;
+
+ private:
+  /// Brings finished operations to the loop's thread.
+  class messenger final : public remote_node {
+   public:
+    explicit messenger(file_worker& w) noexcept : worker_(w) {}
+
+   private:
+    void run() noexcept override { worker_.arrive(); }
+    file_worker& worker_;
+  };
+
+  bool start() noexcept;
+
+  void work() noexcept;
+
+  // With the mutex held. The lock order is this mutex, then the executor's inbox.
+  void send_home(file_operation& op, std::int64_t result) noexcept;
+
+  void arrive() noexcept;
+
+  static std::int64_t perform(const file_request& r) noexcept;
+  static std::int64_t call(const file_request& r) noexcept;
+
+  executor& executor_;
+  messenger home_;
+  thread thread_;
+  std::mutex mutex_;
+  std::unique_ptr<std::condition_variable> changed_ = std::make_unique<std::condition_variable>();
+  file_queue waiting_;
+  file_queue finished_;
+  bool stopping_ = false;
+};
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -29,7 +84,7 @@ class epoll_loop : public event_loop {
   epoll_loop() { epoll_.set(wake_.fd(), POLLIN, wake_tag, false); }
   ~epoll_loop() override {
     shut_down();
-    MILLRACE_ASSERT(watches_.live() == 0, "an event loop was destroyed before its watches");
+    MILLRACE_ASSERT(watches_.live() == 0 || !process().here(), "an event loop was destroyed before its watches");
   }
 
   const char* backend() const noexcept override { return "epoll"; }
@@ -65,5 +120,5 @@ class epoll_loop : public event_loop {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loop/impl/epoll_loop.ipp>
+#include <millrace/loop/epoll_loop.ipp>
 #endif

@@ -2,21 +2,124 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
-#include <millrace/loop/fd_watch.hpp>
-#include <millrace/loop/file_operation.hpp>
 
 namespace millrace {
 
+/// Options of make_event_loop().
+struct loop_options {
+  /// Submission entries of the ring: how much goes to the kernel in one call.
+  unsigned ring_entries = 256;
+  /// Completion entries of the ring: how much may be under way at once (watches beyond half of it move to an epoll set,
+  /// file operations beyond a third of it wait in the loop). Rounded up to a power of two, 16 at least.
+  unsigned completion_entries = 4096;
+  /// Uses epoll even where io_uring works.
+  bool force_epoll = false;
+  /// Called with one line, once per loop (once for a runtime), if io_uring is refused here and epoll is used instead.
+  /// By default the line goes to standard error, once in a process. Called during make_event_loop().
+  void (*log)(void* context, const char* line) = nullptr;
+  void* log_context = nullptr;
+  /// For tests of the fallback: when not 0, the ring counts as refused with this errno value.
+  int pretend_ring_error = 0;
+};
+
+namespace detail {
+class watch_table;
+}
+
+/// Interest in one descriptor of an event loop: derive from it, start it by event_loop::watch().
+///
+/// ready() is called on the loop's thread, between coroutines, with the poll(2) events that are there (POLLIN, POLLOUT,
+/// POLLERR, POLLHUP), once per turn for as long as they are: level-triggered. It may watch and unwatch anything, also
+/// this object, destroy itself after unwatching, add timers and post coroutines; it never resumes one. Dropping: a
+/// watch must be unwatched before it is destroyed; after event_loop::unwatch() returns no call comes, although the
+/// kernel may hold the poll a little longer.
+class fd_watch {
+ public:
+  fd_watch() noexcept = default;
+  fd_watch(const fd_watch&) = delete;
+  fd_watch& operator=(const fd_watch&) = delete;
+
+  bool watched() const noexcept { return slot_ != none; }
+
+ protected:
+  virtual ~fd_watch() { MILLRACE_ASSERT(!watched(), "an fd_watch was destroyed while it was watched"); }
+  virtual void ready(unsigned poll_events) noexcept = 0;
+
+ private:
+  friend class detail::watch_table;
+  static constexpr std::uint32_t none = ~std::uint32_t(0);
+  std::uint32_t slot_ = none;  // in the loop's table
+};
+
+}  // namespace millrace
+
+struct statx;
+
+namespace millrace {
+
+namespace detail {
+class file_queue;
+}
+
+/// What a file operation asks of the kernel. Memory, path and descriptor must stay valid until the operation completes.
+struct file_request {
+  enum class kind : std::uint8_t { open, stat, read, write, sync, close };
+
+  kind what = kind::read;
+  int fd = -1;                       ///< all but open
+  int flags = 0;                     ///< open: as open(2)
+  unsigned mode = 0;                 ///< open: as open(2)
+  const char* path = nullptr;        ///< open
+  void* data = nullptr;              ///< read: filled; write: the source, not changed
+  std::size_t size = 0;              ///< read, write: bytes; the kernel may do less
+  std::uint64_t offset = 0;          ///< read, write: in the file
+  struct ::statx* status = nullptr;  ///< stat: filled with STATX_BASIC_STATS
+};
+
+/// One operation of an event loop on a file. Lives on the heap, because the kernel may need its memory for longer than
+/// the coroutine that asked lives: derive from it to keep alive what the request points to. Between event_loop::start()
+/// and complete() it belongs to the loop.
+class file_operation {
+ public:
+  explicit file_operation(const file_request& r) noexcept : request_(r) {}
+  file_operation(const file_operation&) = delete;
+  file_operation& operator=(const file_operation&) = delete;
+  const file_request& request() const noexcept { return request_; }
+
+ protected:
+  virtual ~file_operation() = default;
+
+  /// Called once, on the loop's thread, when the kernel is done with the operation: bytes, a descriptor, 0, or a
+  /// negative errno value. It may delete the operation and post coroutines; it must not resume one.
+  virtual void complete(std::int64_t result) noexcept = 0;
+
+ private:
+  friend class detail::file_queue;
+  enum class place : std::uint8_t { outside, queued, kernel };
+
+  const file_request request_;
+  file_operation* prev_ = nullptr;
+  file_operation* next_ = nullptr;
+  std::int64_t result_ = 0;
+  place place_ = place::outside;
+  bool cancelled_ = false;
+};
+
 /// An executor that waits in the kernel: descriptors and files, besides the executor's timers and inbox. Made by
-/// make_event_loop(): an io_uring ring where the kernel gives one, else epoll, behind this interface.
+/// make_event_loop(): an io_uring ring where the kernel provides one, else epoll.
 ///
 /// Concurrency: everything is for the thread that runs the loop, except executor::post_remote(). The thread may change
 /// between runs while no file operation is under way. Destroying the loop waits for the file operations that the kernel
 /// still works on; watches and coroutines must be gone by then.
 class event_loop : public executor {
  public:
-  /// The loop behind `ex`; throws configuration_error when `ex` is none (a virtual-time loop, say).
+  /// `ex` as an event loop; throws configuration_error if it is not one (a virtual-time loop, say).
   static event_loop& of(executor& ex);
 
   event_loop* as_event_loop() noexcept final { return this; }
@@ -38,13 +141,20 @@ class event_loop : public executor {
   /// called in a later turn.
   virtual void start(file_operation& op) noexcept = 0;
 
-  /// Asks for the end of an operation that nobody waits for any more. One that has not reached the kernel completes
-  /// with -ECANCELED inside this call; any other when the operation itself has ended, not merely its cancellation.
+  /// Cancels an operation whose waiter is gone. One that has not reached the kernel completes
+  /// with -ECANCELED inside this call; any other when the operation itself has ended, not only its cancellation.
   virtual void cancel(file_operation& op) noexcept = 0;
 };
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loop/impl/event_loop.ipp>
-#endif
+inline event_loop& event_loop::of(executor& ex) {
+  event_loop* loop = ex.as_event_loop();
+  if (loop == nullptr) {
+    throw configuration_error("files and sockets need a real event loop: make one with millrace::make_event_loop()");
+  }
+  return *loop;
+}
+
+}  // namespace millrace

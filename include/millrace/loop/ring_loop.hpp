@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <liburing.h>
+#include <poll.h>
+#include <pthread.h>
+
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -9,18 +13,96 @@
 #include <string>
 #include <vector>
 
-#include <poll.h>
-#include <pthread.h>
-
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/loop/detail/epoll_set.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
 #include <millrace/loop/detail/file_queue.hpp>
-#include <millrace/loop/detail/ring.hpp>
-#include <millrace/loop/detail/ring_prepare.hpp>
-#include <millrace/loop/detail/wake_event.hpp>
-#include <millrace/loop/detail/watch_table.hpp>
 #include <millrace/loop/event_loop.hpp>
-#include <millrace/loop/loop_options.hpp>
+
+#if MILLRACE_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace millrace::detail {
+
+/// An io_uring: setting it up as the kernel allows, entering the kernel as seldom as possible.
+class ring {
+ public:
+  /// Ways to set a ring up, best first. `deferred` (Linux 6.1): one thread submits, completions are prepared when it
+  /// asks. `cooperative` (5.19): without interrupting the thread. `plain`: 5.11, the oldest with timeouts on waits.
+  enum class flavour { deferred, cooperative, plain };
+
+  ring() noexcept = default;
+  ring(const ring&) = delete;
+  ring& operator=(const ring&) = delete;
+  ~ring() { close(); }
+
+  /// 0, or the errno value with which the kernel refuses. A `deferred` ring belongs to the thread that calls enable().
+  int open(unsigned entries, unsigned completions, flavour best) noexcept;
+  void close() noexcept;
+
+  /// Makes the calling thread the ring's. Once, before the first entry.
+  int enable() noexcept {
+    if (flavour_ != flavour::deferred) return 0;
+    return -io_uring_register(static_cast<unsigned>(ring_.ring_fd), IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+  }
+
+  flavour kind() const noexcept { return flavour_; }
+  unsigned completions() const noexcept { return *ring_.cq.kring_entries; }
+  unsigned completions_ready() const noexcept { return io_uring_cq_ready(&ring_); }
+  unsigned overflows() const noexcept { return *ring_.cq.koverflow; }
+
+  /// A free submission entry; null when the kernel takes no more at the moment.
+  io_uring_sqe* entry() noexcept;
+
+  /// Submits, and lets completions come in. No system call when there is nothing to submit and nothing to fetch.
+  int poke() noexcept;
+
+  /// Submits and waits for a completion, at most for `timeout`.
+  int wait(std::optional<duration> timeout) noexcept;
+
+  /// Takes one completion, which must be there.
+  struct completion {
+    std::uint64_t data;
+    int result;
+  };
+  completion take() noexcept;
+
+ private:
+  int open_as(unsigned entries, unsigned completions, flavour f) noexcept;
+  /// The errno value with which a filter (seccomp) refuses the calls that come after the set-up; 0: none. What is tried
+  /// changes nothing.
+  int refused_call() const noexcept;
+
+#if MILLRACE_TSAN
+  // liburing maps rings by system calls of its own, which the thread sanitizer does not see: it would take a ring for
+  // the one of another thread that lay at the same address before.
+  static constexpr char addresses_ = 0;
+#endif
+  io_uring ring_{};
+  flavour flavour_ = flavour::plain;
+  bool open_ = false;
+};
+
+/// What a completion is for: the low bits of a ring's user data.
+enum class ring_tag : std::uint64_t { file = 0, poll = 1, wake = 2, overflow = 3, cancel = 4 };
+inline constexpr std::uint64_t ring_tag_mask = 7;
+static_assert(alignof(file_operation) > ring_tag_mask, "the low bits of an operation's address carry the tag");
+
+inline std::uint64_t ring_data(ring_tag t) noexcept { return static_cast<std::uint64_t>(t); }
+inline std::uint64_t ring_data(const file_operation& op) noexcept { return reinterpret_cast<std::uintptr_t>(&op); }
+/// From the tag of a watch: generation in the upper half, slot (at most 29 bits) in the lower.
+inline std::uint64_t ring_data_of_watch(std::uint64_t watch_tag) noexcept {
+  return (watch_tag >> 32 << 32) | (watch_tag & 0xffffffffu) << 3 | ring_data(ring_tag::poll);
+}
+inline std::uint64_t watch_of_ring_data(std::uint64_t data) noexcept {
+  return (data >> 32 << 32) | (data & 0xffffffffu) >> 3;
+}
+
+/// Fills a submission entry; the kernel moves at most 2 GiB less a page in one operation.
+void prepare(io_uring_sqe* e, const file_request& r) noexcept;
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -30,7 +112,7 @@ namespace millrace {
 /// that are to be armed again, file operations, the wake-up. What is under way is counted against the completion ring,
 /// which therefore cannot overflow: file operations beyond their share wait in the loop, watches beyond theirs are
 /// polled through an epoll set inside the ring, and a share is kept for cancellations, which never wait for anything.
-/// The ring belongs to the thread that polls it first; when another thread goes on with the loop, it is made anew.
+/// The ring belongs to the thread that polls it first; when another thread continues the loop, it is made again.
 class ring_loop final : public event_loop {
  public:
   using flavour = detail::ring::flavour;
@@ -139,11 +221,11 @@ class ring_loop final : public event_loop {
   std::size_t others_ = 0;
   bool wake_armed_ = false;
   bool overflow_armed_ = false;
-  bool told_ = false;  // a watch of its refusal, outside take_completions()
+  bool reported_ = false;  // a watch of its refusal, outside take_completions()
 };
 
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loop/impl/ring_loop.ipp>
+#include <millrace/loop/ring_loop.ipp>
 #endif

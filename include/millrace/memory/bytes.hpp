@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,15 +11,36 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/memory/detail/block.hpp>
+
+namespace millrace::detail {
+
+/// A reference-counted block of memory: what `bytes` and `writable_bytes` share. Dropping the last reference calls
+/// recycle(), on whatever thread that happens.
+struct block {
+  std::atomic<std::uint32_t> refs{1};
+  std::uint32_t use = 0;  // how often a pool has lent it
+  char* data = nullptr;
+  std::size_t capacity = 0;
+  void (*recycle)(block*) noexcept = nullptr;
+
+  void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {
+    if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(this);
+  }
+};
+
+/// One allocation holding the block and its payload.
+block* allocate_block(std::size_t capacity);
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
-/// An immutable, reference-counted slice of memory: what flows through a pipeline instead of copies.
+/// An immutable, reference-counted slice of memory. Pipelines pass these instead of copies.
 ///
-/// Copying and slicing cost one atomic increment. The memory behind it (a slab of the transport, or an allocation of
-/// its own) lives until the last slice goes, on whatever thread that happens. A small slice keeps its whole slab
-/// alive: to keep slices for long, compact() them.
+/// Copying and slicing cost one atomic increment. The memory (a slab of the transport, or an allocation of its own)
+/// lives until the last slice is dropped, on any thread. A small slice keeps its whole slab alive: to keep slices for
+/// long, compact() them.
 class bytes {
  public:
   bytes() noexcept = default;
@@ -51,19 +73,19 @@ class bytes {
   /// The part [offset, offset + length), sharing the memory. usage_error where that is not inside.
   bytes slice(std::size_t offset, std::size_t length) const;
 
-  /// Becomes what whole.slice(offset, length) is. No count is touched where this is a slice of the same memory already,
-  /// as one that wanders over a slab is.
+  /// Assigns whole.slice(offset, length). The reference count is not touched if this is a slice of the same memory
+  /// already.
   void assign_slice(const bytes& whole, std::size_t offset, std::size_t length);
 
-  /// Bytes that this slice keeps from being reused: the capacity of the memory behind it.
+  /// Bytes that this slice keeps from being reused: the capacity of its memory.
   std::size_t retained() const noexcept { return owner_ == nullptr ? 0 : owner_->capacity; }
 
-  /// Which memory that is: equal for two slices of one slab. To be compared, not looked into.
+  /// Identifies that memory: equal for two slices of one slab. For comparison, not for access.
   const void* memory() const noexcept { return owner_; }
-  /// How often that memory has been handed out before.
+  /// How often a pool has lent that memory before.
   std::uint32_t use() const noexcept { return owner_ == nullptr ? 0 : owner_->use; }
 
-  /// A slice that retains about what it shows: itself when at least half of the memory behind it is shown, else a copy.
+  /// A slice that keeps little more memory than its size: itself if it is at least half of its memory, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }
 
   // What stages ask of their items, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
@@ -82,8 +104,39 @@ class bytes {
   std::size_t size_ = 0;
 };
 
+/// Writable memory with one owner; parts that are filled are shared as `bytes`.
+///
+/// The owner may keep writing after the ranges that it has shared, never into them: others read those, on other threads
+/// too. The memory lives until the buffer and every slice of it are gone.
+class writable_bytes {
+ public:
+  writable_bytes() noexcept = default;
+  writable_bytes(writable_bytes&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
+  writable_bytes& operator=(writable_bytes&& other) noexcept;
+  ~writable_bytes() {
+    if (owner_ != nullptr) owner_->release();
+  }
+
+  /// Memory from the heap, not zeroed.
+  static writable_bytes allocate(std::size_t capacity) { return writable_bytes(detail::allocate_block(capacity)); }
+
+  explicit operator bool() const noexcept { return owner_ != nullptr; }
+  char* data() noexcept { return owner_ == nullptr ? nullptr : owner_->data; }
+  const char* data() const noexcept { return owner_ == nullptr ? nullptr : owner_->data; }
+  std::size_t capacity() const noexcept { return owner_ == nullptr ? 0 : owner_->capacity; }
+
+  /// The filled part [offset, offset + length) as an immutable slice.
+  bytes share(std::size_t offset, std::size_t length) const;
+
+  /// Takes over one reference. For the library's own pools.
+  explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
+
+ private:
+  detail::block* owner_ = nullptr;
+};
+
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/memory/impl/bytes.ipp>
+#include <millrace/memory/bytes.ipp>
 #endif

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 
-#include <sys/mman.h>
-
 #include <millrace/base/compiler.hpp>
-#include <millrace/memory/writable_bytes.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace {
 
@@ -25,8 +25,8 @@ class slab_source {
   virtual void free(void* memory, std::size_t size) noexcept = 0;
 };
 
-/// Anonymous pages, huge where the kernel gives them. The kernel makes each when the first byte lands on it: what
-/// nobody fills takes no memory, and a slab that has been filled once makes no more page faults.
+/// Anonymous pages, huge where the kernel gives them. The kernel allocates each page when it is first written: an
+/// unused page takes no memory, and a slab that has been filled once causes no more page faults.
 class plain_slab_source final : public slab_source {
  public:
   MILLRACE_INLINE void* allocate(std::size_t size) override;
@@ -35,9 +35,9 @@ class plain_slab_source final : public slab_source {
 
 /// Recycled memory of one size (a slab, by default 8 MiB: one part of a ranged GET).
 ///
-/// acquire() hands out a free slab or allocates one: it never waits, so a pool cannot deadlock a pipeline. How many
-/// slabs exist at once is bounded by the stages that hold them; peak() tells how many that were. A copy of the pool is
-/// the same pool. Slabs may outlive every copy; they are then freed when dropped. Thread-safe.
+/// acquire() returns a free slab or allocates one: it never waits, so a pool cannot deadlock a pipeline. The stages
+/// that hold slabs bound how many exist at once; peak() is how many that were. A copy of the pool is the same pool.
+/// Slabs may outlive every copy; they are then freed when dropped. Thread-safe.
 class slab_pool {
  public:
   static constexpr std::size_t default_slab_bytes = std::size_t(8) << 20;
@@ -45,6 +45,11 @@ class slab_pool {
   /// Slabs of a plain_slab_source.
   explicit slab_pool(std::size_t slab_bytes = default_slab_bytes);
   slab_pool(std::size_t slab_bytes, std::shared_ptr<slab_source> source);
+
+  /// A pool of slabs half as long, which are the halves of this pool's slabs: one is cut in two when no half is free,
+  /// and is whole again when both are. So shorter reads use memory that longer ones have touched. Every call makes
+  /// another pool.
+  slab_pool halves() const;
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire();
@@ -56,7 +61,10 @@ class slab_pool {
   }
   /// Size of one slab in bytes.
   std::size_t slab_bytes() const noexcept { return state_->slab_bytes; }
-  /// Slabs handed out and not yet back.
+  /// Whether `length` bytes go into a slab. An eighth of one and less gets memory of its own size: the slab would be
+  /// mostly empty.
+  bool worth_a_slab(std::size_t length) const noexcept { return length > slab_bytes() / 8; }
+  /// Slabs in use.
   std::size_t live() const {
     std::lock_guard lock(state_->mutex);
     return state_->live;
@@ -69,12 +77,22 @@ class slab_pool {
 
  private:
   struct state;
+  struct split;
   struct slab : detail::block {
-    std::shared_ptr<state> home;  // set while handed out, so that the memory outlives the pool's handles
+    std::shared_ptr<state> home;  // set while lent, so that the memory outlives the pool's handles
     slab* next_free = nullptr;
+    slab* previous_free = nullptr;  // of halves alone
+    split* half_of = nullptr;
+  };
+  /// A slab of another pool that is cut in two.
+  struct split {
+    writable_bytes whole;
+    slab parts[2];
+    bool free[2] = {false, false};
   };
   struct state {
     state(std::size_t bytes, std::shared_ptr<slab_source> from) : slab_bytes(bytes), source(std::move(from)) {}
+    explicit state(std::shared_ptr<state> of) : slab_bytes(of->slab_bytes / 2), wholes(std::move(of)) {}
     ~state();
     void destroy(slab* s) noexcept {
       source->free(s->data, s->capacity);
@@ -82,13 +100,20 @@ class slab_pool {
     }
     const std::size_t slab_bytes;
     const std::shared_ptr<slab_source> source;
+    const std::shared_ptr<state> wholes;  // the pool whose slabs are cut; null: this one has a source
     std::mutex mutex;
     slab* free = nullptr;  // the one that came back last: its memory is warm
     std::size_t live = 0;
     std::size_t peak = 0;
+    std::uint32_t uses = 0;  // tells apart halves that are at one address, one after the other
   };
 
+  explicit slab_pool(std::shared_ptr<state> s) noexcept : state_(std::move(s)) {}
+
   static slab* make_slab(state& s);
+  /// Cuts a slab: one half is returned, the other one is free.
+  static slab* make_halves(state& s);
+  static void recycle_half(detail::block* b) noexcept;
 
   std::shared_ptr<state> state_;
 };
@@ -96,5 +121,5 @@ class slab_pool {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/memory/impl/slab_pool.ipp>
+#include <millrace/memory/slab_pool.ipp>
 #endif

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,9 +15,9 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/shards/chunk.hpp>
-#include <millrace/shards/detail/unpack_objects.hpp>
-#include <millrace/shards/unpack_options.hpp>
+#include <millrace/shards/detail/unpack_ahead.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/shards/unpack.hpp>
 
 namespace millrace {
 
@@ -37,9 +38,9 @@ class line_batch {
   auto begin() const noexcept { return lines.begin(); }
   auto end() const noexcept { return lines.end(); }
 
-  /// Of line `i` of those that lines() gave, as `from`: a batch goes on over the ends of shards. So an error names the
-  /// line, `read(b.lines[i], b.origin_of(i).at())`, and each has random numbers of its own, `b.origin_of(i).random(0)`.
-  /// Of a batch made otherwise, `from`.
+  /// The place of line `i`, as `from`; a batch may have lines of several shards. So an error names the line,
+  /// `read(b.lines[i], b.origin_of(i).at())`, and each line has its own random numbers, `b.origin_of(i).random(0)`. For
+  /// a batch that lines() did not make, `from`.
   origin origin_of(std::size_t i) const;
 
   /// Keeps the memory that views of this batch point into.
@@ -50,7 +51,7 @@ class line_batch {
 
  private:
   friend detail::line_splitter;
-  /// Lines that lie one behind the other in one piece of a shard.
+  /// Consecutive lines in one piece of a shard.
   struct run {
     run(std::size_t f, const char* b, origin a) : first(f), begin(b), at(std::move(a)) {}
     std::size_t first;
@@ -66,6 +67,11 @@ struct lines_options {
   std::size_t batch = 512;          ///< lines per batch; the last one of the stream may have fewer
   std::size_t max_line = 16 * MiB;  ///< a longer line is an error: nothing grows without bound
   unpack_options unpack = {};       ///< of compressed shards
+  // As those of tar::archive_options, of compressed shards.
+  std::uint64_t max_ratio = 1100;
+  std::uint64_t free_bytes = 64 * MiB;
+  std::uint64_t max_output_bytes = 0;
+  std::uint64_t max_window_bytes = 128 * MiB;
 };
 
 namespace detail {
@@ -79,12 +85,14 @@ MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk
 /// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
 /// batch keeps it.
 ///
-/// Shards that begin like compressed data (gzip, bzip2, xz, zstd, lz4), in whatever number of members or frames, are
-/// unpacked on a pool, several side by side, in order (see unpack_options); offsets count unpacked bytes then.
+/// Shards that begin like compressed data (gzip, bzip2, xz, zstd, lz4, lzma), in whatever number of members or frames,
+/// are unpacked on a pool, several at a time, in order (see unpack_options); offsets then count unpacked bytes. Data
+/// that begins like another compression, or whose name says that it is compressed (.br, .Z, .gz) while it does not look
+/// like text, is refused.
 ///
 /// Bound: one batch and, from the first compressed shard on, options.unpack.bytes. Throws decode_error for a line
-/// beyond options.max_line and for a shard that is a zip or 7z archive; archive_error for compressed data that is cut
-/// or damaged.
+/// beyond options.max_line and for a shard that is a zip or 7z archive or compressed by what is not unpacked here;
+/// archive_error for compressed data that is cut or damaged.
 MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
   return [options, place = detail::unpack_place(options.unpack)](async_generator<chunk> in) {
@@ -96,5 +104,5 @@ MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/records/impl/lines.ipp>
+#include <millrace/records/lines.ipp>
 #endif

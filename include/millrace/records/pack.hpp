@@ -28,7 +28,7 @@ class packed_sequence {
       documents;  ///< of each token, which of the sequence's documents it is of: from 0; -1: padding
   /// 1 where a token can be learnt from those before it: 0 for the first of each document, and for padding.
   std::vector<std::uint8_t> mask;
-  epoch_mark mark;  ///< where the training stands behind it, where documents say their places
+  epoch_mark mark;  ///< the position of the training after it, if documents have marks
 
   friend epoch_mark mark_of(const packed_sequence& s) noexcept { return s.mark; }
   friend std::size_t byte_size(const packed_sequence& s) noexcept { return s.tokens.size() * 9; }
@@ -37,7 +37,7 @@ class packed_sequence {
 /// Lays a sequence out in a row of a batch.
 void collate(const packed_sequence& sequence, sample_writer& out);
 
-/// What a packer holds between two documents: enough to go on where another one stopped.
+/// What a packer holds between two documents: enough to continue where another one stopped.
 class pack_state {
  public:
   std::vector<std::int32_t> tokens;
@@ -48,27 +48,27 @@ class pack_state {
 
 /// See pack().
 struct pack_options {
-  std::optional<std::int32_t> end = std::nullopt;  ///< a token that is put behind each document
-  std::int32_t pad = 0;                            ///< behind the last document of all
-  last_batch last = last_batch::keep;              ///< of a rest that does not fill a sequence: padded, or left out
-  pack_state rest = {};                            ///< of a packer before this one, to begin with
+  std::optional<std::int32_t> end = std::nullopt;  ///< a token to add after each document
+  std::int32_t pad = 0;                            ///< after the last document of all
+  last_batch last = last_batch::keep;              ///< of tokens that do not fill a sequence: padded, or left out
+  pack_state rest = {};                            ///< of an earlier packer, to continue from
 };
 
-/// Joins documents into sequences of `length` tokens. A document that does not fit goes on in the next sequence; an
-/// empty one is left out. Throws configuration_error for a length of 0, and for a rest that contradicts itself.
+/// Joins documents into sequences of `length` tokens. A document that does not fit continues in the next sequence; an
+/// empty one is left out. Throws configuration_error for a length of 0, and for a .rest that contradicts itself.
 class packer {
  public:
   explicit packer(std::size_t length, pack_options options = {});
 
-  /// Without its first `left_out` tokens, the end behind it counted: those that an earlier packer has given.
+  /// Leaves out its first `left_out` tokens, counting the end token: those that an earlier packer has yielded.
   void add(std::span<const std::int32_t> document, std::size_t left_out = 0);
-  /// The next full sequence; nullopt where more documents are needed.
+  /// The next full sequence; nullopt if more documents are needed.
   std::optional<packed_sequence> next();
-  /// No more documents come: the rest, as the options say.
+  /// Declares the end of input, and returns the rest as the options say.
   std::optional<packed_sequence> finish();
 
-  /// The rest: what has been added and is in no sequence that next() gave. Fewer than `length` tokens, once next() has
-  /// given nullopt.
+  /// The rest: tokens that were added and are not in a sequence that next() returned. Fewer than `length` tokens, once
+  /// next() has given nullopt.
   pack_state save() const;
 
  private:
@@ -87,7 +87,7 @@ namespace detail {
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_documents(async_generator<token_batch> in, packer into);
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_marked(async_generator<token_document> in, packer into,
                                                                 bool ends, std::size_t length);
-/// epoch_mark::window behind sequences: even, as each rank holds a rest of its own.
+/// epoch_mark::window after sequences: even, as each rank has its own rest.
 constexpr std::uint32_t pack_window(bool ends) noexcept { return ends ? 0x7061636c : 0x7061636a; }
 
 }  // namespace detail
@@ -106,26 +106,26 @@ class pack_stage : public detail::library_stage {
   packer into_;
 };
 
-/// Stage: batches of tokens, or documents with a place in a training -> sequences of `length` tokens, by a packer;
-/// documents go on over the ends of batches, shards and epochs.
+/// Stage: batches of tokens, or documents with marks -> sequences of `length` tokens, by a packer; documents may
+/// continue across the ends of batches, shards and epochs.
 ///
 ///     lines() | tokens(encode) | pack(2048) | batch(16) | to_device(copies)
 ///     epochs(...) | map_concurrent([](sample s) { return token_document(encode(s["txt"]), s.mark); })
 ///                 | pack(2048) | batch(16) | to_device(copies)
 ///
-/// Of documents of epochs(), pipeline_run::state() holds behind every sequence: it is where the document begins in
-/// which the sequence ends, and how many of its tokens were taken, so it has no tokens in it. A resume reads that
-/// document again, and goes on with the very next sequence; it must have the same length and `.end`. With several
-/// ranks, which hold rests of their own, each keeps its own state() and goes on from that, as the same rank of as many
-/// with the same epochs_options::batch, whose documents (at most) are read again. What fills up an epoch's last batch
-/// is no document. Of lines, keep what save() of a packer of your own gives, and begin with `.rest`.
+/// With documents of epochs(), pipeline_run::state() can be taken after every sequence: it has the position of the
+/// document in which the sequence ends, and how many of its tokens were taken, so it holds no tokens. A resume reads
+/// that document again, and continues with the very next sequence; it must have the same length and `.end`. With
+/// several ranks each has its own rest, keeps its own state() and resumes from that, with the same number of ranks and
+/// the same epochs_options::batch; the documents of one batch at most are read again. Padding of an epoch's last batch
+/// is not a document. For lines, save the result of save() of your own packer, and continue with `.rest`.
 ///
 /// Holds one batch of tokens and less than one sequence. Throws as packer does, at once; in the pipeline,
-/// configuration_error where a state has taken more of a document than there is.
+/// configuration_error if a state has taken more of a document than it has.
 inline pack_stage pack(std::size_t length, pack_options options = {}) { return pack_stage(length, std::move(options)); }
 
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/records/impl/pack.ipp>
+#include <millrace/records/pack.ipp>
 #endif

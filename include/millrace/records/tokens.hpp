@@ -15,7 +15,6 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
-#include <millrace/flow/detail/item_place.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -24,7 +23,7 @@
 
 namespace millrace {
 
-/// The tokens of several documents, one behind the other.
+/// The tokens of several documents, one after the other.
 class token_batch {
  public:
   std::vector<std::int32_t> tokens;
@@ -43,8 +42,7 @@ class token_batch {
   friend std::size_t sample_count(const token_batch& b) noexcept { return b.size(); }
 };
 
-/// The tokens of one document that has a place in a training: what a function of yours makes of a sample of epochs(),
-/// for pack().
+/// The tokens of one document with its mark: what your function makes of a sample of epochs(), for pack().
 class token_document {
  public:
   token_document(std::vector<std::int32_t> its_tokens, const epoch_mark& its_mark)
@@ -58,7 +56,7 @@ class token_document {
 
 namespace detail {
 
-/// A document that could not be had: how many of its batch came before it, and why.
+/// A document that failed: how many of its batch came before it, and why.
 struct lost_document {
   lost_document(std::size_t b, item_place p, std::exception_ptr w)
       : before(b), place(std::move(p)), why(std::move(w)) {}
@@ -66,7 +64,7 @@ struct lost_document {
   item_place place;
   std::exception_ptr why;
 };
-/// A batch, and what it lacks: judge_documents() decides by the policy whether that is borne.
+/// A batch, and the documents that failed: judge_documents() decides by the policy whether they are tolerated.
 struct judged_tokens {
   token_batch documents;
   std::vector<lost_document> lost;
@@ -75,7 +73,7 @@ struct judged_tokens {
   friend std::size_t sample_count(const judged_tokens& b) noexcept { return b.documents.size(); }
 };
 
-/// One line of a batch, as an error's place wants it.
+/// One line of a batch, with the members that an error's place is made from.
 struct line_place {
   explicit line_place(origin at) : from(std::move(at)), key("line " + std::to_string(from.ordinal + 1)) {}
   origin from;
@@ -99,10 +97,10 @@ class tokenize_lines {
       } catch (...) {
         item_place place;
         place.note(line_place(lines.origin_of(i)));
-        place.complete();
-        if (!forgiving_) throw;
+        std::exception_ptr why = place.completed();
+        if (!forgiving_) std::rethrow_exception(std::move(why));
         documents.tokens.resize(begin);
-        made.lost.emplace_back(documents.size(), std::move(place), std::current_exception());
+        made.lost.emplace_back(documents.size(), std::move(place), std::move(why));
       }
     }
     return made;
@@ -148,9 +146,9 @@ class tokens_stage : public detail::library_stage {
 /// Stage: batches of lines -> batches of tokens, a document a line, on a pool: `lines() | tokens(encode) | pack(2048)`.
 ///
 /// `f(std::string_view)` gives a range of whole numbers that fit into 32 bits; it is called on several threads at once
-/// and must be callable when const. Order, bound, options and cancellation are map_concurrent()'s. Errors: one of this
-/// library that `f` throws without a place is given that of its line: shard, byte and number, the first being 1.
-/// `.failures` judges lines, not batches: with on_failure::skip one that cannot be tokenized is left out alone.
+/// and must be callable when const. Order, bound, options and cancellation are map_concurrent()'s. Errors: an error of
+/// this library that `f` throws without a place gets that of its line: shard, byte and line number, from 1. `.failures`
+/// counts lines, not batches: with on_failure::skip only the line that cannot be tokenized is left out.
 template <class F>
 tokens_stage<F> tokens(F f, const map_concurrent_options& options = {}) {
   return tokens_stage<F>(std::move(f), options);
@@ -159,5 +157,5 @@ tokens_stage<F> tokens(F f, const map_concurrent_options& options = {}) {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/records/impl/tokens.ipp>
+#include <millrace/records/tokens.ipp>
 #endif

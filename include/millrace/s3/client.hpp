@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/units.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
@@ -21,22 +22,21 @@
 #include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/config/config.hpp>
 #include <millrace/s3/error.hpp>
-#include <millrace/s3/ops/object_part.hpp>
-#include <millrace/s3/ops/put_options.hpp>
+#include <millrace/s3/ops/objects.hpp>
 #include <millrace/s3/sign/credentials.hpp>
-#include <millrace/s3/wire/checksum_error.hpp>
 
 namespace millrace::s3 {
 
-class object_checksum;  // s3/ops/object_checksum.hpp
+class object_checksum;  // s3/ops/get_object.hpp
 class session;
 class url;
 
-/// A way to one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
+/// A client of one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
 /// used on any number of loops. It holds no connection: those belong to the loops.
 ///
 /// Everything returns a lazy task or stream that runs on the executor that awaits it and keeps the client's state
-/// alive. Failures are s3::error (the store refused) or http::error (the way failed), after the configured attempts.
+/// alive. Failures are s3::error (the store refused) or http::error (the transport failed), after the configured
+/// attempts.
 class client {
  public:
   /// Explicit configuration and credentials; credentials() is anonymous.
@@ -59,12 +59,17 @@ class client {
   /// One part of an object; see get_object_range.
   MILLRACE_COROUTINE task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length,
                                            std::string if_match, slab_pool slabs,
-                                           std::optional<std::uint64_t> size = std::nullopt) const;
-  /// A whole object, of at most `max_bytes`: for labels, indexes and configuration. See read_object.
-  MILLRACE_COROUTINE task<bytes> read(std::string_view object, std::size_t max_bytes = 64 * MiB) const;
+                                           std::optional<std::uint64_t> size = std::nullopt,
+                                           bool new_connection = false) const;
+  /// A whole object, of at most `max_bytes`, in one piece of memory; large ones in parallel parts. See read_object.
+  MILLRACE_COROUTINE task<bytes> read(std::string_view object, std::size_t max_bytes = SIZE_MAX,
+                                      std::atomic<std::uint64_t>* progress = nullptr) const;
+  /// The same, straight into `memory`, which the object must fit into; gives its size. See read_object_into.
+  MILLRACE_COROUTINE task<std::size_t> read(std::string_view object, std::span<std::byte> memory,
+                                            std::atomic<std::uint64_t>* progress = nullptr) const;
   /// Size and ETag of an object.
   MILLRACE_COROUTINE task<object_info> head(std::string_view object) const;
-  /// What the store keeps of an object to compare its bytes with; see checksum_of.
+  /// The checksum that the store keeps of an object; see checksum_of.
   MILLRACE_COROUTINE task<std::unique_ptr<object_checksum>> checksum(std::string_view object,
                                                                      std::string if_match = {}) const;
   /// Stores an object in one request; gives its ETag. See put_object.
@@ -76,9 +81,11 @@ class client {
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
   MILLRACE_COROUTINE task<object_info> put(std::string_view object, stream<bytes> content,
                                            const put_options& options = {}) const;
-  /// A URL that lets anybody who has it do `method` with an object for a while; see s3::presign. A secret.
+  /// A URL that allows its holder one `method` on an object for a while; see s3::presign. A secret.
   MILLRACE_COROUTINE task<std::string> presign(std::string_view object, std::int64_t seconds,
                                                std::string method = "GET") const;
+  /// Deletes an object; one that is not there is fine. See remove_object.
+  MILLRACE_COROUTINE task<void> remove(std::string_view object) const;
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
   MILLRACE_COROUTINE task<void> create_bucket(std::string_view bucket) const;
 
@@ -87,6 +94,7 @@ class client {
  private:
   /// The URL of an object: what is asked of a bucket instead means something else.
   static url object_of(std::string_view text);
+  static void trust_authorities_of(const config& c, http::transport_options& transport);
 
   std::shared_ptr<const session> session_;
 };
@@ -94,5 +102,5 @@ class client {
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/impl/client.ipp>
+#include <millrace/s3/client.ipp>
 #endif

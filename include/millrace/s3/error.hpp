@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
@@ -13,7 +15,8 @@ namespace millrace::s3 {
 /// S3 refused a request, or answered something that cannot be an answer to it.
 ///
 /// what() reads "s3://bucket/key at byte 0: 403 AccessDenied: Access Denied (request id 9C7D5181867045BB)": the
-/// server's own words, and nothing of the request but the object's name.
+/// server's own words, and nothing of the request but the object's name. Of an answer that is not S3's it has the
+/// server that was asked and the first line.
 class error : public millrace::error {
  public:
   /// `status` is the HTTP status, 0 when there was no answer; `code` and `message` are S3's own and may be empty.
@@ -22,7 +25,8 @@ class error : public millrace::error {
 
   /// HTTP status; 200 for an error document in an answer that began as a success.
   int status() const noexcept { return status_; }
-  /// S3's error code, `NoSuchKey`; empty when the answer had none (a HEAD, a proxy's page).
+  /// S3's error code, `NoSuchKey`; empty when the answer had none (a proxy's page). The answer to a HEAD has no body:
+  /// its code is by the status, where it has a field of S3's (`x-amz-request-id`).
   const std::string& code() const noexcept { return code_; }
   /// What the store's operator needs to find the request in the logs; may be empty.
   const std::string& request_id() const noexcept { return request_id_; }
@@ -39,8 +43,51 @@ class error : public millrace::error {
   std::optional<duration> retry_after_;
 };
 
-}  // namespace millrace::s3
+/// The bytes of an object are not those that its checksum is of: damaged on their way, or in the store. An object that
+/// is read in one request has been read twice then; of one that is read in parts, all but the last bytes were delivered
+/// before this could be known.
+class checksum_error : public millrace::error {
+ public:
+  explicit checksum_error(std::string reason, where at = where(), std::uint64_t before = 0)
+      : error(std::move(reason), std::move(at)), delivered_(before) {}
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/impl/error.ipp>
-#endif
+  /// Bytes from the beginning of the object that were delivered, any of which may be wrong.
+  std::uint64_t delivered() const noexcept { return delivered_; }
+
+ private:
+  std::uint64_t delivered_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline error::error(int status, std::string code, std::string message, std::string request_id, where at,
+                             std::optional<duration> pause)
+    : millrace::error(describe(status, code, message, request_id), std::move(at)),
+      status_(status),
+      code_(std::move(code)),
+      request_id_(std::move(request_id)),
+      retry_after_(pause) {}
+
+inline std::string error::describe(int status, const std::string& code, const std::string& message,
+                                            const std::string& request_id) {
+  std::string text;
+  const bool succeeded = status / 100 == 2 && code.empty();  // the fault is what we found in the answer
+  if (status != 0 && !succeeded) text = std::to_string(status);
+  if (!code.empty()) {
+    if (!text.empty()) text += ' ';
+    text += code;
+  }
+  if (!message.empty()) {
+    if (!text.empty()) text += ": ";
+    text += message;
+  }
+  if (!request_id.empty()) {
+    text += " (request id ";
+    text += request_id;
+    text += ')';
+  }
+  return text;
+}
+
+}  // namespace millrace::s3

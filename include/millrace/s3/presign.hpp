@@ -14,9 +14,9 @@
 
 namespace millrace::s3 {
 
-/// A URL with which anybody can do one thing with one object, `method` (GET, HEAD, PUT, DELETE), for `seconds` (1 to
-/// 604800) from now on, on the account of our credentials; with temporary ones, no longer than they last. Whoever has
-/// it sends it as it is, with no header of its own but Host and what HTTP needs. It is a secret: never log it.
+/// A URL that allows one `method` (GET, HEAD, PUT, DELETE) on one object for `seconds` (1 to 604800) from now, with the
+/// rights of our credentials; with temporary ones, no longer than they last. Its holder sends it unchanged, with no
+/// header but Host and what HTTP needs. It is a secret: never log it.
 ///
 /// Throws configuration_error for a time that is out of bounds, for anonymous credentials and when `key` is empty;
 /// nothing is sent but what credentials and region may need.
@@ -26,5 +26,5 @@ MILLRACE_COROUTINE task<std::string> presign(std::shared_ptr<const session> s, s
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/impl/presign.ipp>
+#include <millrace/s3/presign.ipp>
 #endif

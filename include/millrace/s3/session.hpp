@@ -14,16 +14,15 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/http/options.hpp>
-#include <millrace/retry/rate_limiter.hpp>
+#include <millrace/retry/retry.hpp>
 #include <millrace/retry/retry_options.hpp>
-#include <millrace/retry/retry_quota.hpp>
 #include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/config/config.hpp>
 
 namespace millrace::s3 {
 
-/// What the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from the
-/// store (regions of buckets, the offset of its clock). Thread-safe.
+/// State that the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from
+/// the store (regions of buckets, the offset of its clock). Thread-safe.
 class session {
  public:
   session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport);
@@ -35,8 +34,6 @@ class session {
   /// How requests are tried again, and the tokens that they share.
   const retry_options& retries() const noexcept { return retries_; }
   retry_quota& quota() const noexcept { return quota_; }
-  /// The limit on requests per second of the adaptive mode; null in the other modes.
-  rate_limiter* limiter() const noexcept { return config_.retries == retry_mode::adaptive ? &limiter_ : nullptr; }
   /// Uniform in [0, 1), different in every process: clients that failed together do not come back together.
   double jitter() const noexcept { return rng(jitter_seed_, jitter_count_.fetch_add(1), 0).uniform(); }
 
@@ -58,6 +55,11 @@ class session {
   crc_kind expected_crc() const noexcept { return expected_crc_.load(std::memory_order_relaxed); }
   void expect_crc(crc_kind k) const noexcept { expected_crc_.store(k, std::memory_order_relaxed); }
 
+  /// Whether the store compares If-Match of a part of an upload (`?partNumber=`) with an ETag of the part (moto does),
+  /// and not with that of the object: then parts are asked for without.
+  bool parts_have_etags() const noexcept { return parts_have_etags_.load(std::memory_order_relaxed); }
+  void expect_etags_of_parts() const noexcept { parts_have_etags_.store(true, std::memory_order_relaxed); }
+
   /// Unix seconds of the store's clock, as far as it is known.
   std::int64_t now() const noexcept { return static_cast<std::int64_t>(std::time(nullptr)) + skew_.load(); }
   /// Remembers the store's clock from its Date header.
@@ -73,16 +75,16 @@ class session {
   const std::uint64_t jitter_seed_;
   mutable std::atomic<std::uint64_t> jitter_count_{0};
   mutable retry_quota quota_;
-  mutable rate_limiter limiter_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::string, std::less<>> regions_;  // by bucket
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
   mutable std::atomic<crc_kind> expected_crc_{crc_kind::none};
+  mutable std::atomic<bool> parts_have_etags_{false};
 };
 
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/impl/session.ipp>
+#include <millrace/s3/session.ipp>
 #endif

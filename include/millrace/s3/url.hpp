@@ -3,18 +3,33 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/base/where.hpp>
 
 namespace millrace::s3 {
 
+/// The parts of `arn:partition:service:region:account:resource`, an Amazon resource name. Views of the parsed text.
+struct arn {
+  std::string_view partition;
+  std::string_view service;
+  std::string_view region;   ///< may be empty
+  std::string_view account;  ///< may be empty
+  std::string_view resource;
+
+  /// Nothing when `text` has not six parts, does not start with `arn`, or lacks partition, service or resource.
+  static std::optional<arn> parse(std::string_view text) noexcept;
+
+  /// The n-th component of the resource, between `:` or `/`; nullopt after the last one.
+  std::optional<std::string_view> resource_part(std::size_t n) const noexcept;
+};
+
 /// `s3://bucket/key`: the name of an object, or of all objects with a prefix.
 ///
-/// The key is everything behind the slash that ends the bucket, byte for byte: nothing is decoded, normalised or cut
+/// The key is everything after the slash that ends the bucket, byte for byte: nothing is decoded, normalised or cut
 /// at `?` or `#` (all of them are legal in keys). The bucket may be an access point ARN, also in the form
 /// `arn:...:accesspoint/name`, whose slash does not end it.
 class url {
@@ -37,7 +52,7 @@ class url {
  private:
   static where named(std::string_view text);
 
-  /// Where to look for the slash that ends the bucket: behind `accesspoint/` of an ARN.
+  /// Where to look for the slash that ends the bucket: after `accesspoint/` of an ARN.
   static std::size_t bucket_start(std::string_view rest);
 
   std::string bucket_;
@@ -47,5 +62,5 @@ class url {
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/impl/url.ipp>
+#include <millrace/s3/url.ipp>
 #endif

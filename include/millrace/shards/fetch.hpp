@@ -2,28 +2,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/shards/chunk.hpp>
-#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
+
+namespace millrace::detail {
+
+/// How many bytes `fetch` holds ahead at the moment: little at first, more as long as that spares its consumer waiting.
+///
+/// A round is the time in which a window of bytes is delivered. After a round in which the consumer waited, the
+/// window doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does
+/// not, because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that
+/// is added then is a fifth of what has been read. The first half of a window counts for nothing: connections are new,
+/// and no window shortens the wait for the first byte.
+class read_window {
+ public:
+  static constexpr int rest = 4;
+  /// Waiting is what takes more than this share of a round.
+  static constexpr double noticed = 1.0 / 64;
+  /// A doubling has paid when the consumer waits at most this share of what it waited before. Half would be ideal.
+  static constexpr double paid = 0.7;
+
+  /// From `least` bytes towards `most`.
+  read_window(std::size_t least, std::size_t most) noexcept : bytes_(std::min(least, most)), most_(most) {}
+
+  std::size_t bytes() const noexcept { return bytes_; }
+
+  /// At least so many, as far as the bound allows: what the reads that are worth it take.
+  void raise(std::size_t bytes) noexcept { bytes_ = std::max(bytes_, std::min(bytes, most_)); }
+
+  /// A part was delivered at `now` that had taken `held` bytes of the window. The consumer has waited for it for
+  /// `waited`.
+  void took(std::size_t held, duration waited, time_point now) noexcept;
+
+ private:
+  void judge(duration round) noexcept;
+
+  std::size_t bytes_;
+  const std::size_t most_;
+  // The round.
+  bool begun_ = false;
+  time_point began_{};
+  std::size_t held_ = 0;
+  duration waited_{0};
+  // The latest doubling.
+  bool doubled_ = false;  // the round is the first one since
+  double before_ = 0;     // waiting for each byte, in ns, in the round before
+  int resting_ = 0;       // rounds still to come
+};
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
-/// How far `fetch` reads ahead, at most: it begins with two parts, and reads further ahead only while that saves its
-/// consumer waiting.
+/// Bounds of what `fetch` reads ahead. How many requests are in flight within them, and how long each is, follows from
+/// what the store is seen to give: the defaults are meant to be left alone.
 struct fetch_options {
-  std::size_t shards = 8;         ///< objects open at once, at most
-  std::size_t window = 16 * MiB;  ///< bytes held ahead per open object; shards * window is the bound of the stage
-  std::size_t part = 8 * MiB;     ///< size of one ranged GET and of a slab
+  std::size_t shards = 0;         ///< objects open at once, at most; 0: as many as there are requests for
+  std::size_t window = 16 * MiB;  ///< bytes held ahead per open object; shards (or 8) * window is the stage's bound
+  std::size_t part = 8 * MiB;     ///< size of one ranged GET and of a slab, at most
+  std::size_t requests = 64;      ///< ranged GETs in flight, at most
 
-  std::size_t bytes() const noexcept { return shards * window < 2 * part ? 2 * part : shards * window; }
+  std::size_t bytes() const noexcept {
+    const std::size_t all = (shards == 0 ? 8 : shards) * window;
+    return all < 2 * part ? 2 * part : all;
+  }
 };
 
 namespace detail {
@@ -55,14 +106,18 @@ class fetch_stage : public library_stage {
 /// Stage: shards -> chunks. Reads objects ahead, several at a time and by parts, and yields their pieces in the order
 /// of the shards, whatever the timing of the network.
 ///
-/// Bound: options.shards objects and options.bytes() bytes, in flight or arrived, until the consumer asks for the next
-/// chunk. It begins with two parts, and reads further ahead only while the consumer waits, and as long as it then waits
-/// less. The first object of all begins with parts of 256 KiB that double up to options.part: the first chunks come
-/// soon. Memory: slabs of options.part bytes, recycled, and kept by the runtime for the next run. The parts are spread
-/// over the loops of the runtime (`runtime({.loops = n})`). `store` is a std::shared_ptr<const storage>, or what
-/// as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the order where the
-/// part belongs; changed_error when an object changes under the reader; at the last chunk of an object, in its place,
-/// what storage::check() finds wrong with the bytes of all. Dropping it ends all transfers at once.
+/// Bound: options.bytes() bytes, in flight or arrived, until the consumer asks for the next chunk. How many requests
+/// are in flight and how long each is follows from what the store is seen to give (detail::read_controller): few parts
+/// of options.part from a store nearby, many shorter ones (an eighth at least) from one that is far off or sends little
+/// on each connection. It reads further ahead only while the consumer waits, and as long as it then waits less. The
+/// first object of all begins with parts of 256 KiB that double: the first chunks come soon. Memory: slabs of
+/// options.part bytes and of halves, quarters, eighths of it, recycled, and kept by the runtime for the next run. The
+/// parts are spread over the loops of the runtime (`runtime_options::loops`). `store` is a std::shared_ptr<const
+/// storage>, or what as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the
+/// order where the part belongs; changed_error when an object changes under the reader; at the last chunk of an object,
+/// in its place, what storage::check() finds wrong with the bytes of all. That last part has not been delivered by
+/// then: it is read once more first, over another connection. Parts that were delivered before are not read again; a
+/// stage that finds one damaged by itself (untar()) has it read once more, too. Dropping it ends all transfers at once.
 template <class Store>
 detail::fetch_stage fetch(const Store& store, fetch_options options = {}) {
   return detail::fetch_stage(detail::storage_of(store), options);
@@ -78,5 +133,5 @@ detail::refused fetch(const fetch_options& = {}) {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/fetch.ipp>
+#include <millrace/shards/fetch.ipp>
 #endif

@@ -11,6 +11,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -27,11 +28,12 @@ class basic_file_storage final : public storage {
   explicit basic_file_storage(file_storage_options options = {}) : options_(options) {}
 
   bool serves(std::string_view url) const noexcept override {
-    return url.substr(0, 7) == "file://" || url.find("://") == std::string_view::npos;
+    return text::starts_ignoring_case(url, "file://") || url.find("://") == std::string_view::npos;
   }
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override;
+  bool over_network(std::string_view) const noexcept override { return false; }
 
  private:
   const file_storage_options options_;
@@ -51,11 +53,12 @@ MILLRACE_COROUTINE async_generator<shard> glob_files(std::string pattern);
 
 }  // namespace detail
 
-/// Source: the files that match a pattern of glob(7), in the order of their names. No match is an error.
+/// Source: the files that match a pattern of glob(7), in the order of their names. No match is an error. An index that
+/// millrace-index wrote among them (millrace.index) is left out, which the log says once.
 MILLRACE_COROUTINE stream<shard> glob(std::string_view pattern);
 
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/file_storage.ipp>
+#include <millrace/shards/file_storage.ipp>
 #endif

@@ -5,15 +5,59 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/shards/detail/part_times.hpp>
-#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
+
+namespace millrace::detail {
+
+/// How long recent parts took, by size, and how many second requests are still allowed. Thread-safe.
+class part_times {
+ public:
+  static constexpr std::size_t kept = 64;   ///< of each size
+  static constexpr std::size_t least = 20;  ///< with fewer nothing is called slow
+
+  /// See hedge_options.
+  part_times(double factor, duration soonest, double extra) noexcept
+      : factor_(factor), soonest_(soonest), extra_(extra) {}
+
+  /// One more request begins: after which time it is slow; nothing while that is not known.
+  std::optional<duration> patience(std::size_t length);
+
+  /// The right to a second request.
+  bool take();
+
+  /// A part of `length` bytes has come.
+  void came(std::size_t length, duration took);
+
+ private:
+  static constexpr double most_allowed = 4;  // saved up in quiet times
+  struct sizes {
+    /// The one that 95 of 100 do not exceed: among at most 64 one of the four longest.
+    duration percentile_95() const noexcept;
+
+    duration times[kept];
+    std::size_t count = 0;
+    std::size_t next = 0;
+  };
+  /// Parts of similar size: within a factor of two.
+  sizes& of(std::size_t length);
+
+  const double factor_;
+  const duration soonest_;
+  const double extra_;
+  std::mutex mutex_;
+  std::unique_ptr<sizes> by_size_[64];
+  double allowed_ = 0;
+};
+
+}  // namespace millrace::detail
 
 namespace millrace {
 
@@ -24,11 +68,11 @@ struct hedge_options {
   double extra = 0.05;                     ///< second requests per request, at most
 };
 
-/// A store whose slow parts are asked for a second time; what comes first counts, the other request is dropped.
+/// A store whose slow parts are requested a second time; the first answer counts, the other request is dropped.
 ///
 /// A part is slow that takes `factor` times as long as 95 of 100 recent parts of its size. The second request goes over
-/// another connection, since the first one keeps its own. Both hold a slab: for as many parts as are asked for twice at
-/// a time, memory goes beyond the bound of `fetch`. A part fails when both requests have. See hedged().
+/// another connection, since the first one keeps its own. Both hold a slab: memory exceeds the bound of `fetch` by the
+/// parts that are requested twice at a time. A part fails when both requests have. See hedged().
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
 class basic_hedged_storage final : public storage {
  public:
@@ -43,6 +87,12 @@ class basic_hedged_storage final : public storage {
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override;
+  task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        slab_pool slabs) const override {
+    return inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+  bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
+  std::string host(std::string_view url) const override { return inner_->host(url); }
 
  private:
   struct answer;
@@ -74,5 +124,5 @@ std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& o
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/hedged_storage.ipp>
+#include <millrace/shards/hedged_storage.ipp>
 #endif

@@ -11,9 +11,11 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/http/options.hpp>
+#include <millrace/http/redirect.hpp>
+#include <millrace/retry/retry.hpp>
 #include <millrace/retry/retry_options.hpp>
-#include <millrace/retry/retry_quota.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -22,12 +24,15 @@ class http_download;
 }
 
 /// Reads http:// and https:// URLs as they are (presigned ones included: nothing is added to them, and their query
-/// never shows in a message). By ranges where the server serves them, else in one go. Up to five redirects are followed
-/// for the first part of an object; https never leads to http.
+/// never shows in a message). By ranges where the server serves them, else in one go. Up to five redirects are
+/// followed, to any server, but from https to http never; user information of the URL is not sent to another server.
+/// The target is remembered for the other parts of the object until it fails there: then the URL itself is requested
+/// again.
 ///
-/// What may pass is tried again under the policy of s3::with_retries, with one quota for all reads. A part that breaks
-/// off goes on at the next byte, in the same memory, where the server gave a strong ETag; else the part is read once
-/// more. An object that is sent in one go cannot be resumed: its error is thrown.
+/// Transient failures are retried under the policy of s3::with_retries, with one quota for all reads. A part that
+/// breaks off is continued at the next byte, in the same memory, if the server gave a strong ETag; else the part is
+/// read again. A complete answer that has only the beginning of the part is always continued. An object that is sent
+/// without ranges cannot be resumed: its error is thrown.
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
 class basic_http_storage final : public storage {
  public:
@@ -38,20 +43,34 @@ class basic_http_storage final : public storage {
         quota_(retries.quota) {}
 
   bool serves(std::string_view url) const noexcept override {
-    return url.substr(0, 7) == "http://" || url.substr(0, 8) == "https://";
+    return text::starts_ignoring_case(url, "http://") || text::starts_ignoring_case(url, "https://");
   }
   bool may_be_sequential() const noexcept override { return true; }
+  std::string host(std::string_view url) const override {
+    const std::size_t begin = url.find("://") + 3;
+    const std::string_view authority = url.substr(begin, url.find_first_of("/?#", begin) - begin);
+    return text::to_lower(authority.substr(authority.find('@') + 1));
+  }
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override;
+                  slab_pool slabs) const override {
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), false);
+  }
+  task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        slab_pool slabs) const override {
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), true);
+  }
 
  private:
   class rest;
+  task<part> read_over(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool slabs,
+                       bool new_connection) const;
   task<part> attempt(const shard& object, detail::http_download& d) const;
 
   const std::shared_ptr<const http::transport_options> transport_;
   const retry_options retries_;
   mutable retry_quota quota_;
+  mutable http::known_redirects redirects_;
 };
 using http_storage = basic_http_storage<>;
 
@@ -62,5 +81,5 @@ extern template class basic_http_storage<>;
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/http_storage.ipp>
+#include <millrace/shards/http_storage.ipp>
 #endif

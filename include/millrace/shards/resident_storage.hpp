@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -25,7 +24,7 @@ struct resident_options {
   std::size_t bytes = 0;  ///< the most that is kept; must be given
 };
 
-/// A store in front of another one that keeps what was read. See resident().
+/// A store that caches another one in memory. See resident().
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
 class basic_resident_storage final : public storage {
  public:
@@ -40,31 +39,39 @@ class basic_resident_storage final : public storage {
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override;
+  /// What is kept of these bytes is replaced.
+  task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        slab_pool slabs) const override;
+  bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
+  std::string host(std::string_view url) const override { return inner_->host(url); }
 
   /// Bytes that are kept now. Any thread.
   std::size_t kept() const;
-  /// Lets all of them go, so that everything is read anew. Any thread.
+  /// Drops all of them, so that everything is read again. Any thread.
   void forget() const;
 
  private:
   struct object_kept {
     std::string etag;
+    std::string encoding;
     std::optional<std::uint64_t> total;
     std::map<std::uint64_t, bytes> ranges;  // by their first byte; none overlap
   };
 
-  /// What is kept of an answer: `pieces` one behind the other.
+  /// The part of an answer that is kept: `pieces`, one after the other.
   struct found {
     part answer;
     std::vector<bytes> pieces;
   };
 
-  /// Nothing where not all of it is kept. A version that nobody wants any more goes.
+  /// nullopt if not all of it is kept. Drops a version that is no longer requested.
   std::optional<found> find(const shard& object, const std::string& etag, std::uint64_t offset,
                             std::size_t length) const;
-  /// False where there was no room for all of it, the first time.
+  /// False the first time that there was no room for all of it.
   bool keep(const shard& object, std::uint64_t offset, const part& read) const;
   void drop(object_kept& object) const noexcept;
+  /// Puts these bytes in the place of those that are kept.
+  void replace(const shard& object, std::uint64_t offset, const part& read) const;
 
   const std::shared_ptr<const storage> inner_;
   const std::size_t most_;
@@ -86,21 +93,21 @@ MILLRACE_COROUTINE std::shared_ptr<const resident_storage> resident_storage_of(s
 
 }  // namespace detail
 
-/// A store that keeps what is read from `store` in host memory, and gives it from there the next time: the first epoch
-/// is read from the store, the others are not. `store` is a storage or what as_storage() takes.
+/// Caches what is read from `store` in host memory: only the first epoch is read from the store. `store` is a storage
+/// or what as_storage() takes.
 ///
 ///     const auto store = mill::resident(s3, {.bytes = 200 * mill::GiB});   // the program's, for all its runs
 ///     auto training = mill::epochs(indexes, store, {.seed = 7, .epochs = 90, .batch = 256})
 ///
-/// What is kept are the bytes of the objects, as the store gave them: order, states, augmentation and checks are those
-/// of the stages behind it, the same as without. (cuda::resident_images keeps images that are decoded.) A rank keeps
-/// what it reads itself: where each reads another share in every epoch, it takes more epochs until nothing is read.
+/// It keeps the bytes of the objects as the store sent them: order, states, augmentation and checks are those of later
+/// stages, the same as without it. (cuda::resident_images keeps images that are decoded.) A rank keeps what it reads
+/// itself: where each reads another share in every epoch, it takes more epochs until nothing is read.
 ///
-/// Memory: `bytes` at most, which run_options::budget counts. What does not fit any more is read from the store in
-/// every epoch, and a line in the runtime's log says so, once. Nothing that is kept goes, but an object of which
-/// another version is asked for: it is the first epoch that is kept. Concurrency: any threads and loops; two that miss
-/// the same bytes at the same time both read them. Parts of an answer without ranges are not kept. Errors: those of the
-/// store; configuration_error where .bytes is 0.
+/// Memory: `bytes` at most, which run_options::budget counts. What does not fit is read from the store in every epoch,
+/// which one line in the runtime's log reports. Nothing is evicted, except an object of which another version is
+/// requested: the data of the first epoch is kept. Concurrency: any threads and loops; two that miss the same bytes at
+/// the same time both read them. Parts of an answer without ranges are not kept. Errors: those of the store;
+/// configuration_error where .bytes is 0.
 template <class Store>
 std::shared_ptr<const resident_storage> resident(const Store& store, const resident_options& options) {
   return detail::resident_storage_of(detail::storage_of(store), options);
@@ -109,5 +116,5 @@ std::shared_ptr<const resident_storage> resident(const Store& store, const resid
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/resident_storage.ipp>
+#include <millrace/shards/resident_storage.ipp>
 #endif

@@ -12,6 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -22,14 +23,25 @@ class basic_s3_storage final : public storage {
  public:
   explicit basic_s3_storage(s3::client client) : client_(std::move(client)) {}
 
-  bool serves(std::string_view url) const noexcept override { return url.substr(0, 5) == "s3://"; }
+  bool serves(std::string_view url) const noexcept override { return text::starts_ignoring_case(url, "s3://"); }
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override;
+                  slab_pool slabs) const override {
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), false);
+  }
+  task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        slab_pool slabs) const override {
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), true);
+  }
+  std::string host(std::string_view url) const override {
+    return s3::host_name(client_.configuration(), url.substr(5, url.find('/', 5) - 5));
+  }
   task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
 
  private:
   class comparison;
+  task<part> read_over(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool slabs,
+                       bool new_connection) const;
   task<std::unique_ptr<object_check>> ask(shard object, std::string etag) const;
 
   const s3::client client_;
@@ -48,5 +60,5 @@ MILLRACE_COROUTINE std::shared_ptr<const storage> as_storage(const client& c);
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/s3_storage.ipp>
+#include <millrace/shards/s3_storage.ipp>
 #endif

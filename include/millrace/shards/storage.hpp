@@ -8,8 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/running_crc.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
@@ -18,7 +21,29 @@
 
 namespace millrace {
 
-/// The rest of an object whose server does not serve ranges: it can only be read on, in order.
+namespace detail {
+class chunk_source;
+}
+
+/// A piece of an object, in order: what `fetch` yields. The pieces of one object follow each other without gaps, then
+/// those of the next object come; the last one of each object is marked (an empty object has one empty piece).
+class chunk {
+ public:
+  chunk() = default;
+  chunk(std::shared_ptr<const shard> object, std::uint64_t position, bytes content, bool is_last)
+      : from(std::move(object)), offset(position), data(std::move(content)), last(is_last) {}
+
+  std::shared_ptr<const shard> from;  ///< the same pointer for all pieces of one reading of the object
+  std::uint64_t offset = 0;  ///< of the piece in the object
+  bytes data;                ///< a slice of a slab
+  bool last = false;
+  /// For stages that find the bytes damaged; null if they cannot be read again.
+  std::shared_ptr<detail::chunk_source> source;
+
+  friend std::size_t byte_size(const chunk& c) noexcept { return c.data.size(); }
+};
+
+/// The rest of an object whose server does not serve ranges: it can only be read in order.
 class sequential_rest {
  public:
   virtual ~sequential_rest() = default;
@@ -26,7 +51,7 @@ class sequential_rest {
   virtual task<bytes> next() = 0;
 };
 
-/// Compares the bytes of an object with what its store keeps of them.
+/// Compares the bytes of an object with the checksum that its store keeps.
 class object_check {
  public:
   virtual ~object_check() = default;
@@ -34,9 +59,11 @@ class object_check {
   virtual const std::string& etag() const noexcept = 0;
   /// The next bytes, in order, with storage::part::crc where they are a part's.
   virtual void add(const bytes& data, const running_crc& crc) = 0;
-  /// All bytes have been added: throws what the store throws when they are not those that it has. `handed_on` of them
-  /// went on to the reader before; the error says so. Must outlive the task.
-  virtual task<void> compare(std::uint64_t handed_on) = 0;
+  /// One that has been given the same bytes so far; null where it cannot be copied.
+  virtual std::unique_ptr<object_check> fork() const { return nullptr; }
+  /// Call after all bytes have been added: throws an s3::checksum_error if they are not those that the store has.
+  /// `delivered` of them were delivered before; the error says so. Must outlive the task.
+  virtual task<void> compare(std::uint64_t delivered) = 0;
 };
 
 namespace detail {
@@ -44,18 +71,21 @@ namespace detail {
 inline std::size_t sum_of_bounds(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
 }  // namespace detail
 
-/// Reads objects by parts: a store behind `fetch`. Stateless towards its callers: read() may be called from several
-/// loops at once and for many parts at a time; each call runs on the executor that awaits it.
+/// Reads objects by parts: the store that `fetch` reads from. Stateless towards its callers: read() may be called from
+/// several loops at once and for many parts at a time; each call runs on the executor that awaits it.
 class storage {
  public:
-  /// What reading a part of an object gave.
+  /// The result of reading a part of an object.
   class part {
    public:
     part() = default;
     bytes data;                          ///< at most what was asked for; shorter only where the object ends
-    std::optional<std::uint64_t> total;  ///< size of the whole object, when the store told
+    std::optional<std::uint64_t> total;  ///< size of the whole object, if the store reports it
     std::string etag;                    ///< of the object that was read; empty when the store has none
+    std::string encoding;                ///< its Content-Encoding; empty when the store has none
     running_crc crc;                     ///< of `data`, where it was computed on the way
+    bool again = false;                  ///< it had come damaged, and was read once more
+    duration first_byte{0};              ///< from asking the store to its first byte; 0: not known
     std::unique_ptr<sequential_rest> rest;         ///< set when the store answered with the whole object instead
   };
 
@@ -65,19 +95,32 @@ class storage {
   virtual bool serves(std::string_view url) const noexcept = 0;
 
   /// Bytes [offset, offset + length) of `object`, into one slab of `slabs`; `length` is at most a slab. When `etag` is
-  /// not empty the object must still be that version. Throws an error that names the object and the offset when the
-  /// part cannot be had completely. Dropping the task ends the transfer.
+  /// not empty the object must still be that version. Throws an error that names the object and the offset if the part
+  /// cannot be read completely. Dropping the task ends the transfer.
   virtual task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                           slab_pool slabs) const = 0;
 
-  /// What the bytes of an object are to be compared with, of the version `etag` when that is not empty; null where the
-  /// store keeps nothing of this one, an empty task where it never does. Called once for each object that is read in
-  /// several parts, together with its first part: an object of one part is compared by read().
+  /// Reads the same again, for a reader that has found the bytes damaged: avoiding what may have damaged them (over
+  /// another connection, without caches). By default it calls read().
+  virtual task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                                slab_pool slabs) const {
+    return read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+  /// The name of the host that it reads this URL from. Within a runtime, readers of the same host share its requests
+  /// and what is learnt of it. Empty: each reader learns for itself. Called for each object.
+  virtual std::string host(std::string_view /*url*/) const { return std::string(); }
+  /// Whether what it reads of this URL comes over a network, which may damage it: then an index is made of what has
+  /// been verified (see index_shard()).
+  virtual bool over_network(std::string_view /*url*/) const noexcept { return true; }
+
+  /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
+  /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several
+  /// parts, together with its first part: an object of one part is compared by read().
   virtual task<std::unique_ptr<object_check>> check(shard /*object*/, std::string /*etag*/) const {
     return task<std::unique_ptr<object_check>>();
   }
 
-  /// The most bytes of objects that it keeps in memory beside what it is asked for: counted by run_options::budget.
+  /// The most bytes of objects that it caches in memory: counted by run_options::budget.
   virtual std::size_t keeps() const noexcept { return 0; }
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
@@ -85,3 +128,25 @@ class storage {
 };
 
 }  // namespace millrace
+
+namespace millrace::detail {
+
+/// The store that a user's argument stands for: a storage, or the result of as_storage(), a function beside its type.
+template <class Store>
+std::shared_ptr<const storage> storage_of(const Store& store) {
+  if constexpr (std::is_convertible_v<const Store&, std::shared_ptr<const storage>>) {
+    return store;
+  } else if constexpr (requires { as_storage(store); }) {
+    return as_storage(store);
+  } else if constexpr (std::is_function_v<Store>) {
+    static_assert(never_v<Store>, "a function is no store: call it, as in fetch(files())");
+    return nullptr;
+  } else {
+    static_assert(never_v<Store>,
+                  "this is no store to fetch from: pass an s3::client, files() or a std::shared_ptr<const storage>; "
+                  "URLs come from the left side of |, as in client.list(\"s3://bucket/prefix\") | fetch(client)");
+    return nullptr;
+  }
+}
+
+}  // namespace millrace::detail

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/shards/detail/storage_of.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
 
-/// Several stores behind one: each URL is read by the first that serves it.
+/// Several stores as one: each URL is read by the first that serves it.
 class storage_set final : public storage {
  public:
   explicit storage_set(std::vector<std::shared_ptr<const storage>> stores) : stores_(std::move(stores)) {}
@@ -26,6 +25,16 @@ class storage_set final : public storage {
   MILLRACE_INLINE std::size_t keeps() const noexcept override;
   MILLRACE_INLINE task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                                   slab_pool slabs) const override;
+  MILLRACE_INLINE task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                                        slab_pool slabs) const override;
+  bool over_network(std::string_view url) const noexcept override {
+    const storage* s = find(url);
+    return s == nullptr || s->over_network(url);
+  }
+  std::string host(std::string_view url) const override {
+    const storage* s = find(url);
+    return s == nullptr ? std::string() : s->host(url);
+  }
   MILLRACE_INLINE task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
 
  private:
@@ -45,5 +54,5 @@ std::shared_ptr<const storage> stores(const Stores&... each) {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/shards/impl/storage_set.ipp>
+#include <millrace/shards/storage_set.ipp>
 #endif

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <millrace/sync/detail/branches.hpp>
-#include <millrace/sync/further_errors.hpp>
+#include <millrace/sync/scope.hpp>
 
 namespace millrace {
 
@@ -78,12 +78,12 @@ class all_of_function {
 /// values in the order of the arguments, std::monostate where there is none. A std::vector of tasks gives a std::vector
 /// of the values, and nothing where they have none.
 ///
-/// Concurrency: all are started through the run queue, in their order, on the executor and on the account of the
-/// awaiting coroutine. No task, an empty vector: it is over at once. Cancellation: dropping the await drops all, the
-/// last one first. Lifetime: tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the
-/// first exception drops the others, before it is delivered. Of several that were thrown by the time the awaiting
-/// coroutine runs, that of the first in the order of the arguments counts; the others are counted in `further` where
-/// one is given. usage_error for an empty task; nothing has run then. Example:
+/// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting
+/// coroutine. Without tasks (an empty vector) it is done at once. Cancellation: dropping the await drops all, the last
+/// one first. Lifetime: tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the first
+/// exception drops the others, before it is delivered. If several were thrown by the time the awaiting coroutine runs,
+/// it gets that of the first in the order of the arguments; the others are counted in `further` if that is given.
+/// usage_error for an empty task; nothing has run then. Example:
 ///
 ///     auto both = co_await all_of(load(a), load(b));     // no structured binding here: g++ 15 leaks it when dropped
 ///     use(std::get<0>(both), std::get<1>(both));

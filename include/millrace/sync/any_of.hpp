@@ -63,12 +63,12 @@ class any_of_function {
 /// spawned task. The result is a std::variant with a place for each argument (std::monostate where there is no value),
 /// whose index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
 ///
-/// Concurrency: all are started through the run queue, in their order, on the executor and on the account of the
-/// awaiting coroutine, which is queued when the first one ends. Several may have ended by the time it runs: then the
-/// first of them in the order of the arguments counts, whether it has a value or an exception. So a task that never
-/// suspends wins over those behind it, and a result wins over a sleep behind it that is over as well.
+/// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting
+/// coroutine, which is queued when the first one ends. Several may have ended by the time it runs: then the first of
+/// them in the order of the arguments counts, whether it has a value or an exception. So a task that never suspends
+/// wins over later arguments, and a result wins over a later sleep that is over as well.
 ///
-/// Cancellation: the others are dropped, the last one first, when the awaiting coroutine goes on and before the result
+/// Cancellation: the others are dropped, the last one first, when the awaiting coroutine resumes and before the result
 /// is delivered: never while one of them runs. Those that have ended by then lose their results and exceptions: what
 /// must not be lost, like an item of g.next(), belongs in the first place. Dropping the await drops all. Lifetime:
 /// tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the exception of the one that

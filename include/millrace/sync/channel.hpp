@@ -23,11 +23,11 @@ namespace millrace {
 /// instead, each time.
 ///
 /// Concurrency: coroutines that wait are served in the order in which they came, without exception. An item that is
-/// queued wakes one receiver and is kept for it; an item that is taken wakes one sender and its place is kept for that.
-/// Waiters go on through the run queue; close() wakes all. Cancellation: dropping a send() or receive() loses no queued
-/// item: items are moved only by a coroutine that runs. What was kept for a waiter that is dropped before it runs goes
-/// to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for a capacity of 0: nothing
-/// could be handed over.
+/// queued wakes one receiver and is reserved for it; an item that is taken wakes one sender and its room is reserved
+/// for that. Waiters resume through the run queue; close() wakes all. Cancellation: dropping a send() or receive()
+/// loses no queued item: items are moved only by a coroutine that runs. What was reserved for a waiter that is dropped
+/// before it runs goes to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for a
+/// capacity of 0.
 template <class T>
 class channel {
  public:
@@ -49,8 +49,8 @@ class channel {
     return detail::awaitable_of<receiving, channel>(*this);
   }
 
-  /// An item that can be had without waiting; nullopt otherwise. Throws what the channel was closed with once there is
-  /// nothing left.
+  /// An item that is available without waiting; nullopt otherwise. Throws what the channel was closed with once there
+  /// is nothing left.
   std::optional<T> try_receive() {
     if (has_item() && kept_items_ > 0) return std::nullopt;
     return item_or_end();
@@ -75,7 +75,7 @@ class channel {
   std::size_t size() const noexcept { return items_.size(); }
 
  private:
-  // An item, a place, that is not kept for a waiter.
+  // An item, or room for one, that is not reserved for a waiter.
   bool has_item() const noexcept { return items_.size() > kept_items_; }
   bool has_place() const noexcept { return items_.size() + kept_places_ < capacity_; }
 
@@ -127,7 +127,7 @@ class channel<T>::receiving : public waiter, private detail::waiting_awaiter {
   void await_suspend(std::coroutine_handle<> handle) noexcept {
     suspend(handle);
     channel_.receivers_.push(*this);
-    channel_.serve_receivers();  // behind those who have been woken and did not run yet
+    channel_.serve_receivers();  // after those that have been woken and did not run yet
   }
   std::optional<T> await_resume() {
     if (!served_) return channel_.item_or_end();
@@ -164,7 +164,7 @@ class channel<T>::sending : public waiter, private detail::waiting_awaiter {
   void await_suspend(std::coroutine_handle<> handle) noexcept {
     suspend(handle);
     channel_.senders_.push(*this);
-    channel_.serve_senders();  // behind those who have been woken and did not run yet
+    channel_.serve_senders();  // after those that have been woken and did not run yet
   }
   bool await_resume() {
     if (channel_.closed_) return false;

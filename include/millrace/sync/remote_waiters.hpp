@@ -16,8 +16,8 @@ namespace millrace {
 /// mutex.
 ///
 /// Each waiter leaves a ticket on the heap. Going up posts the tickets to their executors; a waiter that is dropped
-/// takes its ticket back, or, when that is on its way, leaves it to its own arrival. No executor counts a waiter as an
-/// operation: it may be destroyed as soon as its waiters are.
+/// removes its ticket, or, if that was posted, leaves it to delete itself when it arrives. No executor counts a waiter
+/// as an operation: it may be destroyed as soon as its waiters are.
 class remote_waiters {
   class ticket;
 
@@ -97,5 +97,5 @@ inline remote_waiters::awaitable remote_waiters::until_above(std::uint64_t seen,
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/sync/impl/remote_waiters.ipp>
+#include <millrace/sync/remote_waiters.ipp>
 #endif

@@ -9,10 +9,21 @@
 #include <utility>
 
 #include <millrace/coro/spawned.hpp>
-#include <millrace/sync/further_errors.hpp>
-#include <millrace/sync/notifier.hpp>
+#include <millrace/sync/event.hpp>
 
 namespace millrace {
+
+/// How many exceptions were lost because another one had come first. with_scope() and all_of() throw the first one;
+/// others may be thrown until the siblings have been dropped. Adds up over all that it is given to, which it must
+/// outlive.
+class further_errors {
+ public:
+  std::size_t count() const noexcept { return count_; }
+  void add(std::size_t n = 1) noexcept { count_ += n; }
+
+ private:
+  std::size_t count_ = 0;
+};
 
 /// A set of tasks that run side by side and end together. There is one only inside with_scope(), so the join cannot be
 /// forgotten:
@@ -48,16 +59,15 @@ class scope {
   friend task<void> with_scope(further_errors& further, Body body);
 
  private:
-  scope(executor& ex, stage_record* stage, further_errors* further) noexcept
-      : executor_(ex), stage_(stage), further_(further) {}
+  scope(const coroutine_context& here, further_errors* further) noexcept
+      : context_(here), further_(further) {}
 
   ~scope() { stop(); }
 
   template <class Body>
   static task<void> join(further_errors* further, Body body) {
-    executor& ex = co_await this_executor();
-    stage_record* stage = co_await this_stage();
-    scope s(ex, stage, further);
+    const coroutine_context here = co_await this_context();
+    scope s(here, further);
     s.start(run_body(s, body));
     while (s.running_ > 0 && !s.error_) co_await s.changed_.wait();
     s.stop();
@@ -92,8 +102,7 @@ class scope {
   void sweep();
   void stop() noexcept;
 
-  executor& executor_;
-  stage_record* stage_;
+  const coroutine_context context_;
   further_errors* further_;
   std::list<spawned<void>> tasks_;
   std::size_t running_ = 0;
@@ -112,8 +121,36 @@ task<void> with_scope(further_errors& further, Body body) {
   return scope::join(&further, std::move(body));
 }
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/sync/impl/scope.ipp>
-#endif
+inline void scope::start(task<void> t) {
+  if (tasks_.size() > 2 * running_ + 8) sweep();
+  tasks_.push_back(spawned<void>(context_, std::move(t)));
+  ++running_;
+}
+
+inline void scope::fail() noexcept {
+  if (!error_) {
+    error_ = std::current_exception();
+  } else if (further_ != nullptr) {
+    further_->add();
+  }
+}
+
+inline void scope::sweep() {
+  std::list<spawned<void>> ended;
+  for (auto it = tasks_.begin(); it != tasks_.end();) {
+    const auto current = it++;
+    if (current->done()) ended.splice(ended.end(), tasks_, current);
+  }
+}
+
+inline void scope::stop() noexcept {
+  while (!tasks_.empty()) {
+    std::list<spawned<void>> first;
+    first.splice(first.end(), tasks_, tasks_.begin());
+  }
+}
+
+}  // namespace millrace

@@ -15,18 +15,18 @@ namespace millrace {
 
 /// Counts permits of any unit (items, bytes, connections) for coroutines of one executor.
 ///
-/// `semaphore::permit p = co_await s.acquire(n);` waits until `n` permits are free and everybody who asked earlier has
-/// been served: first in, first out, so that a large request is not starved by small ones. The permit gives them back
-/// when it is dropped. A request for more than the capacity is granted when nothing else is out: one oversized item
-/// passes alone instead of deadlocking. Permits granted to a waiter that is dropped before it runs go back. The
-/// semaphore must outlive its waiters and permits.
+/// `semaphore::permit p = co_await s.acquire(n);` waits until `n` permits are free and all earlier requests have been
+/// served: first in, first out, so that small requests do not starve a large one. Dropping the permit returns them. A
+/// request for more than the capacity is granted when no other permit exists: one oversized item passes alone instead
+/// of deadlocking. Permits granted to a waiter that is dropped before it runs are returned. The semaphore must outlive
+/// its waiters and permits.
 class semaphore {
  public:
   explicit semaphore(std::uint64_t capacity) noexcept : capacity_(capacity) {}
   semaphore(const semaphore&) = delete;
   semaphore& operator=(const semaphore&) = delete;
 
-  /// The right to `amount()` units, given back on destruction.
+  /// The right to `amount()` units, returned on destruction.
   class permit {
    public:
     permit() noexcept = default;
@@ -41,7 +41,7 @@ class semaphore {
     void release() noexcept {
       if (semaphore_ != nullptr) std::exchange(semaphore_, nullptr)->give_back(std::exchange(amount_, 0));
     }
-    /// Gives back all but `amount`: for when an upper bound was asked for and less turned out to be needed.
+    /// Returns all but `amount`: for when an upper bound was acquired and less turned out to be needed.
     void shrink_to(std::uint64_t amount) noexcept;
 
    private:
@@ -58,7 +58,7 @@ class semaphore {
         semaphore_.give_back(amount_);
       } else if (linked()) {
         unlink();
-        semaphore_.serve();  // a smaller request behind this one may fit now
+        semaphore_.serve();  // a smaller request after this one may fit now
       }
     }
     bool await_ready() noexcept {
@@ -94,7 +94,7 @@ class semaphore {
 
   awaitable acquire(std::uint64_t amount = 1) noexcept { return awaitable(*this, amount); }
 
-  /// A permit if it can be had without waiting (an empty one otherwise).
+  /// A permit if there is one without waiting (an empty one otherwise).
   permit try_acquire(std::uint64_t amount = 1) noexcept;
 
   std::uint64_t capacity() const noexcept { return capacity_; }
@@ -116,8 +116,38 @@ class semaphore {
   wait_list<awaiter> waiters_;
 };
 
-}  // namespace millrace
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/sync/impl/semaphore.ipp>
-#endif
+inline semaphore::permit& semaphore::permit::operator=(permit&& other) noexcept {
+  if (this != &other) {
+    release();
+    semaphore_ = std::exchange(other.semaphore_, nullptr);
+    amount_ = std::exchange(other.amount_, 0);
+  }
+  return *this;
+}
+
+inline void semaphore::permit::shrink_to(std::uint64_t amount) noexcept {
+  if (amount >= amount_) return;
+  const std::uint64_t surplus = amount_ - amount;
+  amount_ = amount;
+  semaphore_->give_back(surplus);
+}
+
+inline semaphore::permit semaphore::try_acquire(std::uint64_t amount) noexcept {
+  if (!waiters_.empty() || !fits(amount)) return permit();
+  used_ += amount;
+  return permit(*this, amount);
+}
+
+inline void semaphore::serve() noexcept {
+  while (!waiters_.empty() && fits(waiters_.front().amount_)) {
+    awaiter& a = waiters_.pop();
+    used_ += a.amount_;
+    a.granted_ = true;
+    a.wake();
+  }
+}
+
+}  // namespace millrace

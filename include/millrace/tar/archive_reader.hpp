@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,7 +14,6 @@
 #include <millrace/base/units.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/tar/archive_options.hpp>
 #include <millrace/tar/detail/unpacker.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
@@ -21,14 +22,14 @@
 namespace millrace::tar {
 
 /// Reads any archive that arrives in pieces: a plain tar, a tar compressed by gzip, bzip2, xz, zstd or lz4, a zip, a
-/// cpio. Which it is, its first bytes tell. The interface is tar::reader's.
+/// cpio. The first bytes say which. The interface is tar::reader's.
 ///
 /// A plain tar goes to tar::reader, without copies. A compressed one is decompressed into slabs of `pool`, by zlib,
 /// libzstd or libarchive, and then goes to tar::reader too, so that the same strictness applies. Zip and cpio members
-/// are libarchive's, each in an allocation of its own, whole and checked. No thread is used: they run in a fiber.
+/// are read by libarchive, each into its own allocation, complete and checked. No thread is used: they run in a fiber.
 ///
 /// Offsets of a compressed tar (in members and errors) count decompressed bytes. Those of zip and cpio members are
-/// where their headers are, data_offset the same. A zip is read from its front: symbolic links in it look like small
+/// those of their headers, as is data_offset. A zip is read from its front: symbolic links in it look like small
 /// files and files removed from its directory are seen.
 ///
 /// Errors: archive_error as tar::reader's; also for compressed data that is cut, damaged or followed by something else,
@@ -49,12 +50,19 @@ class archive_reader {
   /// Gives the next piece of the archive, of any size.
   void feed(bytes piece);
 
-  /// Hands out the next member. False: more input is needed, or done().
+  /// Takes the next member. False: more input is needed, or done().
   bool next(entry& out);
 
-  /// Says that no more input comes. Throws where the archive is cut short or broken, unless members have not been taken
-  /// yet: then next() hands them out first and throws behind them.
+  /// Declares the end of input. Throws if the archive is truncated or broken, unless members have not been taken yet:
+  /// then next() returns them first, and throws after them.
   void finish();
+
+  /// tar::reader::resume_at(); nullopt inside of compressed data, a zip or a cpio. 0 until the format is known, and if
+  /// it cannot be read.
+  std::optional<std::uint64_t> resume_at() const noexcept {
+    if (unpacker_ != nullptr) return std::nullopt;
+    return kind_ == format::tar ? reader_.resume_at() : 0;
+  }
 
   /// True once no further member can come. A compressed archive is read to the end of its compression first, and a zip
   /// to the end of its directory, to check them.
@@ -101,5 +109,5 @@ class archive_reader {
 }  // namespace millrace::tar
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/tar/impl/archive_reader.ipp>
+#include <millrace/tar/archive_reader.ipp>
 #endif

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include <millrace/base/units.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace::tar {
@@ -22,7 +24,7 @@ struct entry {
   /// or more pieces, memory of its own. Empty for every other type.
   bytes body;
   /// The first block that belongs to this member alone, including its pax and long-name headers. A new reader that
-  /// starts there hands out this member first.
+  /// starts there returns this member first.
   std::uint64_t header_offset = 0;
   /// The first byte of the body.
   std::uint64_t data_offset = 0;
@@ -36,6 +38,55 @@ struct entry {
 
   /// True for members with a body to use. The others are reported so that nothing is skipped unseen.
   bool is_regular() const noexcept { return type == '0' || type == '7'; }
+};
+
+/// Limits and policies of a tar::reader. Exceeding a limit is an archive_error that names the limit.
+struct reader_options {
+  /// Longest body of a regular file, in bytes. Checked before memory is allocated.
+  std::uint64_t max_member_bytes = GiB;
+  /// The memory budget of the run, set by untar() and untar_plain(): no body may be longer either. 0: none.
+  std::uint64_t budget_bytes = 0;
+  /// Longest member name or link target, in bytes.
+  std::size_t max_name_bytes = 4096;
+  /// Largest pax header, in bytes.
+  std::size_t max_pax_bytes = MiB;
+  /// Size of the object, when known: a member that claims to reach beyond it is then refused at its header, before
+  /// anything is fetched or allocated for it. 0: unknown.
+  std::uint64_t object_bytes = 0;
+  /// Offset in the object of the first byte that will be fed: 0, or a member's header_offset to resume there.
+  std::uint64_t start = 0;
+  /// Continue after an end-of-archive block (`cat a.tar b.tar`) instead of ignoring what follows.
+  bool concatenated = false;
+  /// Accept an input of no bytes at all as an archive without members. For objects known to be empty.
+  bool allow_empty = false;
+  /// Refuse an archive without an end-of-archive block, which may have been cut between two members.
+  bool require_end_block = false;
+  /// Report sparse members as type 'S' without a body instead of refusing the archive.
+  bool report_sparse = false;
+  /// Bodies are skipped, and entries have none: for walking the headers alone, see reader::skip().
+  bool headers_only = false;
+  /// For the stages that read archives by themselves, untar() and untar_plain(): say in the log what warning()
+  /// says. A reader never does.
+  bool report = true;
+};
+
+/// Limits and policies of an archive_reader. Exceeding a limit is an archive_error that names the limit.
+struct archive_options {
+  /// For the members, in whatever format. `object_bytes` and `start` are about the object and have a meaning for a
+  /// plain tar only; a compressed archive cannot be entered in the middle.
+  reader_options members = reader_options();
+  /// Most bytes that one compressed byte may become, over the whole object so far: more is a bomb. gzip reaches 1032
+  /// on zeros, the others much more. The first `free_bytes` are not counted. 0: no limit.
+  std::uint64_t max_ratio = 1100;
+  /// Bytes of output before max_ratio is looked at.
+  std::uint64_t free_bytes = 64 * MiB;
+  /// Most bytes that a compressed object may become; 0: no limit.
+  std::uint64_t max_output_bytes = 0;
+  /// Largest window of a zstd frame, or dictionary of xz and lzma: memory that unpacking an object takes. The option
+  /// `--long` of zstd makes larger ones, 2 GiB by `--long=31`. Every frame and block is looked at. 0: no limit of ours.
+  /// The memory budget of a run bounds it in any case, also those of all objects that a stage unpacks side by side: the
+  /// next one waits until there is room. One that grows within its object, and has no room then, is an error.
+  std::uint64_t max_window_bytes = 128 * MiB;
 };
 
 }  // namespace millrace::tar

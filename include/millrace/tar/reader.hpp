@@ -2,20 +2,191 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/tar/detail/extended.hpp>
-#include <millrace/tar/detail/header.hpp>
-#include <millrace/tar/detail/input.hpp>
 #include <millrace/tar/entry.hpp>
-#include <millrace/tar/reader_options.hpp>
+#include <millrace/tar/format.hpp>
+
+namespace millrace::tar::detail {
+
+/// The pieces fed and not yet read, as one stream with a position.
+class input {
+ public:
+  explicit input(std::uint64_t start) noexcept : base_(start) {}
+
+  void push(bytes piece);
+
+  /// Offset of the next unread byte.
+  std::uint64_t offset() const noexcept { return base_ + used_; }
+
+  /// Unread bytes that lie together. 0 only when everything fed has been read.
+  std::size_t together() {
+    if (MILLRACE_UNLIKELY(used_ == current_.size())) next_piece();
+    return current_.size() - used_;
+  }
+
+  /// The same of the current piece alone, which stays where it is.
+  std::size_t left() const noexcept { return current_.size() - used_; }
+
+  /// The next byte, one of together(). Valid until the next call that reads.
+  const char* here() const noexcept { return current_.data() + used_; }
+
+  /// Passes over n <= together() bytes.
+  void advance(std::size_t n) noexcept { used_ += n; }
+
+  /// Passes over n <= together() bytes and shares them. Cheapest when `to` is a slice of the same piece.
+  void take(std::size_t n, bytes& to) {
+    to.assign_slice(current_, used_, n);
+    used_ += n;
+  }
+
+  /// Copies up to `most` bytes across pieces; returns how many there were.
+  std::size_t copy(char* to, std::size_t most);
+
+  /// Passes over up to `most` bytes across pieces; returns how many there were.
+  std::uint64_t skip(std::uint64_t most);
+
+  /// Everything fed has been read: skips `n` more bytes, but not beyond `limit`, where the input ends.
+  void jump(std::uint64_t n, std::uint64_t limit) noexcept {
+    release_read();
+    if (n != 0) base_ += std::min(n, limit - base_);
+  }
+
+  /// Drops everything unread.
+  void drop() noexcept;
+
+  /// Frees the current piece as soon as it has been read, so that its slab can be used again.
+  void release_read() noexcept;
+
+ private:
+  void next_piece() noexcept;
+  void become_current(bytes piece) noexcept;
+
+  bytes current_;
+  std::size_t used_ = 0;
+  std::uint64_t base_;  // offset of current_'s first byte
+  std::vector<bytes> queue_;
+  std::size_t next_ = 0;
+};
+
+/// A body that was not all there when its header was read: shared if it still turns out to lie in one piece, gathered
+/// into memory of its own if not, or passed over.
+class body_collector {
+ public:
+  void begin(std::uint64_t size) noexcept {
+    wanted_ = size;
+    done_ = 0;
+  }
+
+  /// True when `out` is the whole body; false: more input is needed.
+  bool collect(input& in, bytes& out);
+
+  /// True when the whole body has been passed over.
+  bool skip(input& in) {
+    done_ += in.skip(wanted_ - done_);
+    return done_ == wanted_;
+  }
+
+  /// Skips what is there; returns how many bytes are missing, and counts them as skipped.
+  std::uint64_t jump(input& in) {
+    skip(in);
+    return wanted_ - std::exchange(done_, wanted_);
+  }
+
+  void drop() noexcept { memory_ = writable_bytes(); }
+
+ private:
+  writable_bytes memory_;
+  std::uint64_t wanted_ = 0;
+  std::uint64_t done_ = 0;
+};
+
+/// What the pax records before a member say about it. Empty strings: not given.
+struct pax_records {
+  std::string path;
+  std::string sparse_name;  ///< of a sparse member, whose path is then a made-up one
+  std::optional<std::uint64_t> size;
+  bool sparse = false;
+
+  void clear() noexcept;
+};
+
+/// A broken pax record: where in the header it begins, and why.
+struct pax_problem {
+  std::size_t at = 0;
+  const char* reason = nullptr;
+};
+
+/// A run of decimal digits. Empty, too long, or anything else in it: nullopt.
+std::optional<std::uint64_t> parse_decimal(std::string_view digits, std::size_t most_digits) noexcept;
+
+/// The records that nearly every pax header consists of and that say nothing of names and bodies: mtime, atime, ctime.
+inline bool is_time(std::string_view record) noexcept {
+  return record.size() > 5 && std::memcmp(record.data() + 1, "time=", 5) == 0 &&
+         (record[0] == 'm' || record[0] == 'a' || record[0] == 'c');
+}
+
+/// Reads the records "<length> <key>=<value>\n" of one extended header into `out`. POSIX.1-2017 pax, "pax Extended
+/// Header". The grammar is kept strictly: a header that is not wholly records is refused.
+pax_problem parse_pax(std::string_view text, bool global, std::size_t max_name, pax_records& out);
+
+/// Collects the extended headers before a member: pax 'x' and 'g', Solaris 'X', GNU long names 'L' and 'K'.
+class extended_headers {
+ public:
+  static bool is_type(char type) noexcept {
+    return type == 'x' || type == 'L' || type == 'g' || type == 'K' || type == 'X';
+  }
+
+  /// Starts on a header with a payload of `size` bytes. False: it is refused, see refusal().
+  bool begin(char type, std::uint64_t size, const reader_options& options) noexcept;
+
+  /// Why begin() refused the header.
+  static std::string refusal(char type, std::uint64_t size) {
+    if (type == 'L' || type == 'K') return "a name is longer than max_name_bytes";
+    return "a pax header of " + std::to_string(size) + " bytes is larger than max_pax_bytes";
+  }
+
+  /// Reads and applies the payload. False: more input is needed. What is wrong with it goes to `problem`.
+  bool read(input& in, const reader_options& options, pax_problem& problem);
+
+  /// Bytes of the payload.
+  std::size_t size() const noexcept { return wanted_; }
+
+  /// True when a header has been read that a member must follow.
+  bool pending() const noexcept { return pending_; }
+
+  /// The member's name, which `block` has when no extended header says otherwise.
+  void assign_name(std::string& name, const char* block);
+
+  /// Applies the rest to the member and forgets it.
+  void finish_member(std::uint64_t& size, bool& sparse) noexcept;
+
+ private:
+  pax_problem apply(std::string_view payload, std::size_t max_name);
+
+  pax_problem apply_other(std::string_view payload, std::size_t max_name);
+
+  char type_ = 0;
+  bool pending_ = false;
+  bool has_long_name_ = false;
+  std::size_t wanted_ = 0;
+  pax_records pax_;
+  std::string long_name_;
+  std::string gathered_;
+};
+
+}  // namespace millrace::tar::detail
 
 namespace millrace::tar {
 
@@ -29,9 +200,9 @@ namespace millrace::tar {
 /// an allocation of its own. The reader holds on to a piece only until it has been read.
 ///
 /// Strictness: headers must have a right checksum, numbers and pax records must parse, and every member must be whole.
-/// Nothing is guessed and nothing is searched for behind a broken header. Sparse members and multi-volume archives are
-/// refused. Bytes behind the end-of-archive block are ignored. Names are raw bytes; link targets and metadata are
-/// checked but not reported.
+/// Nothing is guessed, and the reader does not search for headers after a broken one. Sparse members and multi-volume
+/// archives are refused. Bytes after the end-of-archive block are ignored. Names are raw bytes; link targets and
+/// metadata are checked but not reported.
 ///
 /// Errors: archive_error with the object, the byte offset of the block or record that is wrong (for a cut archive:
 /// where the input ended) and the member where it is known. After an error the reader stays broken: next() throws the
@@ -56,18 +227,23 @@ class reader {
     in_.push(std::move(piece));
   }
 
-  /// Hands out the next member. False: more input is needed, or done(). `out` may be used again from call to call,
+  /// Takes the next member. False: more input is needed, or done(). `out` may be reused from call to call,
   /// which saves allocations; its contents are unspecified after false.
   bool next(entry& out);
 
-  /// Says that no more input comes. Throws where the archive is cut short, unless complete members have not been taken
-  /// yet: then next() hands them out first and throws behind them.
+  /// Declares the end of input. Throws if the archive is truncated, unless complete members have not been taken yet:
+  /// then next() returns them first, and throws after them.
   void finish();
 
-  /// Passes over a body that next() would pass over unseen (with reader_options::headers_only: any), and its padding.
-  /// For when next() wants more input: feed() goes on at the offset that is returned; finish(), if that is not in the
-  /// object.
+  /// Skips a body that next() would skip (with reader_options::headers_only: any), and its padding. For when next()
+  /// wants more input: feed() must continue at the offset that is returned; finish(), if that is not in the object.
   std::uint64_t skip();
+
+  /// Where a reader must begin (reader_options::start) to continue as this one would: at the first header of the member
+  /// whose headers are being read, or that a broken one belongs to; else, inside of a body too, at the next byte.
+  std::uint64_t resume_at() const noexcept {
+    return group_open_ || state_ == state::failed ? group_start_ : in_.offset() - carried_;
+  }
 
   /// True once no further member can come: the end-of-archive block has been read, or finish() was called and every
   /// member taken. The rest of the input, if any, need not be fetched.
@@ -82,7 +258,7 @@ class reader {
 
   bool step(entry& out);
   bool step_or_break(entry& out);
-  /// Out of memory in the middle of a member: what comes next must not be taken for a header.
+  /// Out of memory in the middle of a member: what follows must not be read as a header.
   void break_off() noexcept;
   bool on_header(const char* block, entry& out);
   void prefetch_behind(std::uint64_t size) noexcept;
@@ -102,6 +278,7 @@ class reader {
     if (MILLRACE_UNLIKELY(begin > limit_ || size > limit_ - begin)) refuse_to_fit(size, at, name);
   }
   [[noreturn]] void refuse_to_fit(std::uint64_t size, std::uint64_t at, std::string_view name);
+  [[noreturn]] void refuse_header(std::string_view head, std::uint64_t at);
   [[noreturn]] void fail(std::uint64_t at, std::string_view reason, std::string_view name = {});
   [[noreturn]] void throw_failure() const { throw archive_error(failure_, where{object_, failed_at_, failed_name_}); }
 
@@ -135,5 +312,5 @@ class reader {
 }  // namespace millrace::tar
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/tar/impl/reader.ipp>
+#include <millrace/tar/reader.ipp>
 #endif

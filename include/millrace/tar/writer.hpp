@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/tar/detail/header.hpp>
+#include <millrace/tar/format.hpp>
 
 namespace millrace::tar {
 
@@ -94,7 +94,7 @@ class writer {
     open_ = false;
   }
 
-  /// Writes the end-of-archive block. Nothing may be added behind it.
+  /// Writes the end-of-archive block. Nothing may be added after it.
   void finish() {
     if (open_) throw archive_error("the last member has not been ended", at({}));
     const char zeros[2 * detail::block_bytes] = {};

@@ -2,24 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <dirent.h>
-#include <unistd.h>
 
 #include <millrace/coro/executor.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::testing {
 
-/// What there is, compared with what there was when the census was made. Of an executor: coroutine frames, operations
-/// in flight, background clean-ups, timers. Of a slab pool, on request: slabs that somebody holds. Of the process, on
-/// request: descriptors. After everything of a test has been dropped and drained, all must be as before:
+/// Compares what exists with what existed when the census was made. Of an executor: coroutine frames, operations in
+/// flight, background clean-ups, timers. Of a slab pool, on request: slabs in use. Of the process, on request:
+/// descriptors. After a test has dropped and drained everything, the counts must be as before:
 ///
 ///     census before(loop);
 ///     before.count_slabs(pool);
@@ -30,26 +33,26 @@ namespace millrace::testing {
 /// Descriptors are counted around a loop (`census before; before.count_descriptors(); { jumping_loop loop; ... }`): a
 /// loop has some of its own, and keeps idle connections; and only where no other thread opens any meanwhile.
 ///
-/// The destructor aborts with the difference when a test forgot to look and something is left; not when an exception
+/// The destructor aborts with the difference if a test did not check it and something is left; not when an exception
 /// ends the test.
 class census {
  public:
-  /// Counts what it is told to count.
+  /// Counts what is added by count_slabs() and count_descriptors().
   census() = default;
   explicit census(executor& ex) noexcept;
   census(const census&) = delete;
   census& operator=(const census&) = delete;
   ~census();
 
-  /// From now on also the slabs of `pool` that are out.
+  /// Also counts the slabs of `pool` that are in use.
   census& count_slabs(const slab_pool& pool) {
     pools_.emplace_back(pool, pool.live());
     return *this;
   }
-  /// From now on also the open descriptors of the process. Throws io_error where there is no /proc.
+  /// Also counts the open descriptors of the process. Throws io_error where there is no /proc.
   census& count_descriptors();
 
-  /// "" when nothing is left; otherwise what there is too much of, as in "2 frames, 1 timers, 1 descriptors (7:
+  /// "" if nothing is left; otherwise what is left, as in "2 frames, 1 timers, 1 descriptors (7:
   /// /tmp/x)".
   std::string difference();
 
@@ -73,8 +76,64 @@ class census {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
+/// Counts the life of the `tracked` objects of one test: how many live, how often they were copied and moved, and
+/// whether one was destroyed twice or used after its end. Thread-safe. Must outlive its objects.
+class lifetime {
+ public:
+  lifetime() = default;
+  lifetime(const lifetime&) = delete;
+  lifetime& operator=(const lifetime&) = delete;
+
+  std::size_t live() const { return read(live_set_size_); }
+  std::size_t peak() const { return read(peak_); }
+  std::size_t made() const { return read(made_); }
+  std::size_t copies() const { return read(copies_); }
+  std::size_t moves() const { return read(moves_); }
+  /// Objects destroyed twice, or copied or moved from after their end.
+  std::size_t errors() const { return read(errors_); }
+
+ private:
+  friend class tracked;
+
+  std::size_t read(const std::size_t& counter) const {
+    std::lock_guard lock(mutex_);
+    return counter;
+  }
+  void add(const void* object, const void* from, std::size_t* counter);
+  void remove(const void* object) noexcept;
+
+  mutable std::mutex mutex_;
+  std::set<const void*> objects_;
+  std::size_t live_set_size_ = 0;
+  std::size_t peak_ = 0;
+  std::size_t made_ = 0;
+  std::size_t copies_ = 0;
+  std::size_t moves_ = 0;
+  std::size_t errors_ = 0;
+};
+
+/// An item with a value whose life is counted. It has no default constructor and cannot be assigned; value() of one
+/// that has been moved from is -1.
+class tracked {
+ public:
+  tracked(lifetime& log, std::int64_t value) : log_(&log), value_(value) { log_->add(this, nullptr, &log.made_); }
+  tracked(const tracked& other) : log_(other.log_), value_(other.value_) { log_->add(this, &other, &log_->copies_); }
+  tracked(tracked&& other) noexcept : log_(other.log_), value_(other.value_) {
+    log_->add(this, &other, &log_->moves_);
+    other.value_ = -1;
+  }
+  tracked& operator=(const tracked&) = delete;
+  ~tracked() { log_->remove(this); }
+
+  std::int64_t value() const noexcept { return value_; }
+
+ private:
+  lifetime* log_;
+  std::int64_t value_;
+};
+
 }  // namespace millrace::testing
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/impl/census.ipp>
+#include <millrace/testing/census.ipp>
 #endif

@@ -2,19 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <poll.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include <poll.h>
-
 #include <millrace/base/compiler.hpp>
 #include <millrace/loop/epoll_loop.hpp>
-#include <millrace/testing/detail/seed_note.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 
 namespace millrace::testing {
 
-/// How a jumping_loop tells that nothing goes on any more. Both are real time.
+/// How a jumping_loop decides that nothing happens any more. Both are real time.
 struct jumping_loop_options {
   /// The kernel has been silent for that long: time jumps. Data between two sockets of one machine is there when the
   /// call that sends it returns, or soon after.
@@ -25,9 +26,9 @@ struct jumping_loop_options {
 };
 
 /// Virtual time over real descriptors: an event loop for tests of clients, servers and time-outs that must neither wait
-/// nor depend on how fast the machine is. Time stands still while anything goes on: a coroutine is ready, a descriptor
-/// has something to report, an operation of another thread is under way. When all of that is over, the clock jumps to
-/// the next timer. When there is no timer either, run_until() and block_on() throw `deadlock`, which names the
+/// nor depend on how fast the machine is. Time does not advance while anything happens: a coroutine is ready, a
+/// descriptor has something to report, an operation of another thread is in flight. When all of that is over, the clock
+/// jumps to the next timer. When there is no timer either, run_until() and block_on() throw `deadlock`, which names the
 /// descriptors that are waited for.
 ///
 ///     testing::jumping_loop loop;
@@ -37,18 +38,17 @@ struct jumping_loop_options {
 ///     block_on(loop, with_timeout(1h, read(server.endpoint())));     // half a minute of time-out passes at once
 ///     CHECK(loop.elapsed() == 30s);
 ///
-/// Whatever a descriptor waits for must happen on this loop or in an announced operation: what takes another thread or
-/// process longer than the grace is overtaken by the timers. Work takes no time: durations measured with the loop's
-/// clock are sums of jumps. libcurl measures its connect time-out in real time: its timer brings the loop forward in
-/// steps of that time-out until it has really passed, while nothing else happens. With a seed the ready queue is
-/// shuffled, and a test that fails tells it: see virtual_loop. Concurrency, watches and file operations: see
-/// event_loop.
+/// Whatever a descriptor waits for must happen on this loop or in an announced operation: if another thread or process
+/// takes longer than the grace, timers fire first. Work takes no time: durations measured with the loop's clock are
+/// sums of jumps. libcurl measures its connect time-out in real time: its timer brings the loop forward in steps of
+/// that time-out until it has really passed, while nothing else happens. With a seed the ready queue is shuffled, and a
+/// test that fails prints it: see virtual_loop. Concurrency, watches and file operations: see event_loop.
 class jumping_loop final : public epoll_loop {
  public:
-  explicit jumping_loop(const jumping_loop_options& o = {}) : options_(o) { sample_account(1); }
+  explicit jumping_loop(const jumping_loop_options& o = {}) : options_(o) { sample_metrics(1); }
   /// Shuffles the ready queue, reproducibly from `seed` as far as the kernel reports in the same order.
   explicit jumping_loop(std::uint64_t seed, const jumping_loop_options& o = {}) : options_(o), seed_(seed) {
-    sample_account(1);
+    sample_metrics(1);
     ready_queue().shuffle(seed);
   }
   ~jumping_loop() override { shut_down(); }
@@ -64,7 +64,7 @@ class jumping_loop final : public epoll_loop {
   MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
 
  private:
-  /// Asks a second time, without waiting: this thread may have been kept from running while the time ran out.
+  /// Polls a second time, without waiting: this thread may not have run while the time ran out.
   bool something_within(duration limit) { return wait(limit) || wait(duration(0)); }
 
   duration patience_without_timer() noexcept { return watches().live() == 0 ? options_.grace : options_.patience; }
@@ -77,8 +77,33 @@ class jumping_loop final : public epoll_loop {
   std::int64_t now_ = start;
 };
 
-}  // namespace millrace::testing
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/impl/jumping_loop.ipp>
-#endif
+inline void jumping_loop::poll(bool block, std::optional<time_point> deadline) {
+  if (!block || (deadline && *deadline <= now())) {
+    epoll_loop::poll(false, std::nullopt);
+  } else if (operations() > 0) {  // real time first, or a virtual time-out could overtake a real job
+    if (!something_within(options_.patience))
+      throw deadlock(seed_.added_to("an announced operation did not report back in time"));
+  } else if (!something_within(deadline ? options_.grace : patience_without_timer())) {
+    if (!deadline) throw deadlock(seed_.added_to(reproach().c_str()));
+    now_ = std::max<std::int64_t>(now_, deadline->time_since_epoch().count());
+  }
+}
+
+inline std::string jumping_loop::reproach() {
+  std::string text = "nothing is ready, no timer is armed, and a coroutine still waits";
+  const char* separator = ": for descriptor ";
+  for (std::uint32_t i = 0; i < watches().size(); ++i) {
+    const millrace::detail::watch_table::slot& s = watches().at(i);
+    if (s.owner == nullptr) continue;
+    text += separator + std::to_string(s.fd);
+    if (s.events & POLLIN) text += " to be readable";
+    if (s.events & POLLOUT) text += s.events & POLLIN ? " or writable" : " to be writable";
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace millrace::testing

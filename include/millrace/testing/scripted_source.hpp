@@ -36,7 +36,7 @@ class scripted_source {
     state_->steps.emplace_back(delay).error = std::move(error);
     return *this;
   }
-  /// From here on an item is awaited that never comes.
+  /// The next item never comes.
   scripted_source& never() {
     state_->steps.emplace_back(duration(-1));
     return *this;
@@ -44,7 +44,7 @@ class scripted_source {
 
   stream<T> open() { return stream<T>(play(presence(state_))).named("scripted_source"); }
 
-  /// Items handed over so far.
+  /// Items yielded so far.
   std::size_t given() const noexcept { return state_->given; }
   /// Items asked for so far.
   std::size_t asked() const noexcept { return state_->asked; }

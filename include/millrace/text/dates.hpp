@@ -9,6 +9,7 @@
 
 // The proleptic Gregorian calendar without the C library: gmtime and strptime bring time zones, locales and buffers of
 // their own, and <chrono>'s calendar a fifth of a second of compile time.
+
 namespace millrace::text {
 
 /// A moment in UTC.
@@ -79,6 +80,8 @@ class date_cursor {
   bool literal(char c) noexcept;
 
   bool text(std::string_view expected) noexcept;
+  /// The same whatever the case of the letters.
+  bool word(std::string_view expected) noexcept;
 
   bool number(int& value, std::size_t digits) noexcept;
 
@@ -104,16 +107,18 @@ class date_cursor {
 }  // namespace detail
 
 /// Unix seconds of an HTTP date, the `Date` header of a server: IMF-fixdate, and the two obsolete forms that every
-/// recipient must accept (RFC 9110, section 5.6.7). Nothing when the text is none of them. `now` (unix seconds) decides
+/// recipient must accept (RFC 9110, section 5.6.7). nullopt for other texts. `now` (unix seconds) decides
 /// the century of the obsolete two-digit years.
 std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0);
 
 /// Unix seconds of `2013-01-10T21:45:09.000Z` or with an offset `+01:00`; fractions of a second are dropped (RFC 3339).
-/// S3 writes it in listings, credential services in `Expiration`.
+/// S3 writes it in listings, credential services in `Expiration`. Of what else botocore's dateutil reads: `UTC` or
+/// `GMT` for the Z (the SSO cache of older AWS CLIs), `+0100`, `+01`, a blank before these, a comma before the
+/// fraction, and `20130110T214509Z`. A time without a zone is refused.
 std::optional<std::int64_t> parse_iso8601(std::string_view text);
 
 }  // namespace millrace::text
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/text/impl/dates.ipp>
+#include <millrace/text/dates.ipp>
 #endif

@@ -11,18 +11,20 @@
 #include <vector>
 
 #include <millrace/base/detail/wipe.hpp>
-#include <millrace/text/utf8.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::text {
 
-/// The strings and numbers of a small JSON document (RFC 8259), by their place: `roleCredentials/accessKeyId`.
+/// The strings and numbers of a small JSON document (RFC 8259), by their path: `roleCredentials/accessKeyId`.
 ///
-/// For documents an object or two deep, such as the answers of credential services; samples have decode/json.hpp. What
-/// stands in arrays is checked and, unless asked for, dropped, like true, false and null. Values may be secrets: they
-/// are overwritten on destruction. Views that find() returns are of this object's texts, and last as long as it.
+/// For documents an object or two deep that the library itself reads: the answers of credential services, lists of
+/// shards, saved states. Samples and lines of text are read by json_reader (decode/json_reader.hpp), whose simdjson is
+/// optional and so cannot serve the credentials. Items of arrays are checked and, unless asked for, dropped, like true,
+/// false and null. Values may be secrets: they are overwritten on destruction. Views that find() returns are of this
+/// object's texts, and last as long as it.
 class json_leaves {
  public:
-  /// What becomes of the items of arrays: dropped, or kept with their numbers as their names: `shards/0/url`.
+  /// Whether items of arrays are dropped, or kept with their index as name: `shards/0/url`.
   enum class arrays : unsigned char { dropped, kept };
 
   /// Nothing when `text` is not one intact JSON document, nested at most 16 deep.
@@ -34,10 +36,10 @@ class json_leaves {
     for (auto& [path, text] : leaves_) millrace::detail::wipe(text);
   }
 
-  /// A string, or the digits of a number; nothing when there is none at that place. The last of repeated members wins.
+  /// A string, or the digits of a number; nullopt if there is none at that path. The last of repeated members wins.
   std::optional<std::string_view> find(std::string_view path) const noexcept;
 
-  /// Places and values of all, in the order of the text.
+  /// Paths and values of all, in the order of the text.
   const std::vector<std::pair<std::string, std::string>>& all() const noexcept { return leaves_; }
 
   /// A whole number that is not negative; nothing for anything else.
@@ -80,5 +82,5 @@ class json_leaves {
 }  // namespace millrace::text
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/text/impl/json_leaves.ipp>
+#include <millrace/text/json_leaves.ipp>
 #endif

@@ -4,21 +4,44 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <string_view>
+
+#include <millrace/base/error.hpp>
 
 namespace millrace::detail {
 
-/// The lines that this process has said, by their hashes; 0 is a free place. The one thing that pipelines of a process
-/// share unasked: constant-initialized, and never destroyed, as a loop may still speak while the program ends.
+/// Hashes of the lines that this process has logged; 0 is a free entry. The only state that pipelines of a process
+/// share implicitly: constant-initialized and never destroyed, as a loop may still log while the program ends.
 inline constinit std::atomic<std::uint64_t> lines_said[64]{};
 
-/// Whether this process says `line` for the first time. For what is true of the process rather than of one pipeline: a
-/// training makes a pipeline for every epoch, and its log shall not hold the same line a thousand times. Threads may
-/// ask at once; one of them is told yes. When all places are taken the answer is always yes: rather twice than never.
+/// Whether this process logs `line` for the first time. For facts about the process rather than about one pipeline: a
+/// training makes a pipeline for every epoch, and must not log the same line a thousand times. Thread-safe: one of
+/// several concurrent callers gets true. When the table is full the answer is always true: twice is better than never.
 bool first_time(std::string_view line) noexcept;
 
-}  // namespace millrace::detail
+/// Reports what is unusual about the data at `at`, if it is the first line of that `kind`. On standard error: callers
+/// run on any thread and know no runtime whose log they could use.
+void say_first(std::string_view kind, const std::string& text, const where& at);
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/base/detail/impl/first_time.ipp>
-#endif
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline bool first_time(std::string_view line) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char c : line) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  if (hash == 0) hash = 1;
+  for (std::atomic<std::uint64_t>& place : lines_said) {
+    std::uint64_t there = 0;
+    if (place.compare_exchange_strong(there, hash, std::memory_order_relaxed)) return true;
+    if (there == hash) return false;
+  }
+  return true;
+}
+
+inline void say_first(std::string_view kind, const std::string& text, const where& at) {
+  if (first_time(kind)) std::fprintf(stderr, "millrace: %s\n", error(text, at).what());
+}
+
+}  // namespace millrace::detail

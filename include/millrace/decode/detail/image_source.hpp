@@ -4,10 +4,35 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace::detail {
+
+/// The orientation, 1 to 8, that EXIF data (a TIFF header and its directory; CIPA DC-008) give an image, with the
+/// prefix "Exif\0\0" or without it. The number may be of any numeric type: cameras write SHORT, as the standard says,
+/// and programs LONG and others. 1 where the number is none of these, 0 where the data give none or are damaged.
+int exif_orientation(std::string_view data) noexcept;
+
+/// The same of an XMP packet (tiff:Orientation as an attribute or an element), which counts where EXIF gives none; 0
+/// where the packet gives none.
+int xmp_orientation(std::string_view packet) noexcept;
+
+/// How a stored image is turned upright: first mirrored, then transposed.
+class orientation {
+ public:
+  explicit constexpr orientation(int exif = 1) noexcept
+      : transposed(exif >= 5),
+        mirrored_x(exif == 2 || exif == 3 || exif == 7 || exif == 8),
+        mirrored_y(exif == 3 || exif == 4 || exif == 6 || exif == 7) {}
+
+  bool transposed;  ///< columns of the stored image are rows of the upright one
+  bool mirrored_x;  ///< in the stored image's directions
+  bool mirrored_y;
+};
 
 /// Pixels of a stored image: from the first to before the last.
 class pixel_range {
@@ -31,18 +56,36 @@ class image_source {
   /// which is in pixels of the reduced image. Returns how many pixels are in each row, and which of the image the first
   /// one is: not after wanted.left.
   virtual void begin(int denominator, const pixel_range& wanted, int& first, int& pixels) = 0;
-  /// The next row, from wanted.top on: four bytes a pixel, red, green, blue and one that means nothing.
+  /// The next row, from wanted.top on: four bytes a pixel, red, green, blue and one that means nothing; without the
+  /// fourth where `packed`.
   virtual void read_row(std::uint8_t* row) = 0;
   /// No more rows are wanted. Throws when the rows that were read were corrupt.
   virtual void finish() = 0;
-  /// Lets go of the data. After an error, too.
+  /// Drops the data. After an error, too.
   virtual void close() noexcept = 0;
   /// Whether begin() takes denominators 2, 4 and 8.
   virtual bool reduces() const noexcept { return false; }
+  /// Whether the image that is open can have packed rows.
+  virtual bool packs() const noexcept { return false; }
 
+  bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only where packs()
   int width = 0, height = 0;  ///< as stored
   int orientation = 1;        ///< as EXIF counts
   bool plain_jpeg = false;    ///< see undecoded_image, but for what is to be turned
+  /// What is wrong with the data that cost no pixel; null: nothing, as far as they have been read. Valid until the next
+  /// open().
+  const char* oddity = nullptr;
+  const char* oddity_kind = nullptr;  ///< the same for all of a kind; constant
 };
 
+/// Once for each kind.
+inline void say_oddity(const image_source& source, const where& at) {
+  const std::string text = std::string(source.oddity) + " (no pixel is lost: taken, as are all others like it)";
+  say_first(source.oddity_kind, text, at);
+}
+
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/detail/image_source.ipp>
+#endif

@@ -2,21 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdio>  // before <jpeglib.h>, which needs it
-
-#include <jpeglib.h>
+#include <jerror.h>
 
 #include <algorithm>
 #include <csetjmp>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>  // before <jpeglib.h>, which needs it
 #include <cstring>
 #include <new>
 #include <string>
 
+#include <jpeglib.h>
+
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/decode/detail/exif.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 
 #ifndef LIBJPEG_TURBO_VERSION
@@ -26,8 +26,8 @@
 namespace millrace::detail {
 
 /// A JPEG, by libjpeg-turbo. Of the rows and columns that are not wanted only the entropy coding is read, of rows
-/// behind the last one nothing. What libjpeg calls a warning (corrupt or missing data) is an error, unless it is
-/// tolerated.
+/// after the last one nothing. A warning of libjpeg's is an error where pixels were lost (corrupt or missing data),
+/// unless that is tolerated; where none was, it is an oddity.
 class jpeg_source final : public image_source {
  public:
   jpeg_source();
@@ -36,6 +36,7 @@ class jpeg_source final : public image_source {
   MILLRACE_INLINE void open(const bytes& data, bool tolerant) override;
 
   bool reduces() const noexcept override { return true; }
+  bool packs() const noexcept override { return !of_inks(); }
 
   MILLRACE_INLINE void begin(int denominator, const pixel_range& wanted, int& first, int& pixels) override;
 
@@ -43,8 +44,6 @@ class jpeg_source final : public image_source {
 
   MILLRACE_INLINE void finish() override;
   void close() noexcept override { jpeg_abort_decompress(&state_); }
-
-  int channels = 4;  ///< of the rows: 3 without the fourth byte, 1 for grey; set before begin()
 
  private:
   static constexpr int most_scans = 500;
@@ -74,6 +73,14 @@ class jpeg_source final : public image_source {
     s->err->format_message(s, message_);
   }
   bool is_plain() const noexcept;
+  bool of_inks() const noexcept {
+    return state_.jpeg_color_space == JCS_CMYK || state_.jpeg_color_space == JCS_YCCK;
+  }
+  void warn(j_common_ptr s) noexcept;
+  /// Whether the warning that is being said tells of no pixel that was lost.
+  bool loses_nothing(j_common_ptr s) noexcept;
+  bool has_means() const noexcept;
+  void read_orientation();
   void refuse_warnings(const char* what) const {
     if (errors_.num_warnings != 0 && !tolerant_) fail(what);
   }
@@ -88,12 +95,14 @@ class jpeg_source final : public image_source {
   jpeg_progress_mgr progress_ = {};
   std::jmp_buf jump_;
   char message_[JMSG_LENGTH_MAX] = {};
+  char oddity_[JMSG_LENGTH_MAX] = {};
   bool tolerant_ = false;
   bool cmyk_ = false;
+  bool means_late_ = false;  // a scan of details came before the one with the means of the blocks
 };
 
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/detail/impl/jpeg_source.ipp>
+#include <millrace/decode/detail/jpeg_source.ipp>
 #endif

@@ -9,18 +9,21 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/decode/detail/exif.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 
 namespace millrace::detail {
 
 /// A PNG, by libspng: of any colour type and depth, with its alpha channel or transparent colour left out, as Pillow's
 /// convert("RGB") does it; of 16 bits the upper 8. Rows above those that are wanted are decoded, those below are not;
-/// of an interlaced image all are.
+/// of an interlaced image all are. Of an animation it is the default image.
+///
+/// libspng is given the chunks that make the pixels and no other: texts, profiles and what else may stand before them
+/// cost no memory, whatever their number and size, and their faults are none of the image's.
 class png_source final : public image_source {
  public:
   png_source() = default;
@@ -42,12 +45,50 @@ class png_source final : public image_source {
   static constexpr const char* header = "the PNG's header cannot be read";
   static constexpr const char* body = "the PNG is corrupt";
 
+  /// A chunk with its length, name and checksum.
+  class chunk {
+   public:
+    std::string_view all;
+    std::size_t at = 0;  // in the file
+
+    std::string_view name() const noexcept { return all.substr(4, 4); }
+    std::string_view body() const noexcept { return all.substr(8, all.size() - 12); }
+    void check_sum() const;
+  };
+  /// What libspng reads, as one file.
+  class pieces {
+   public:
+    static int read(spng_ctx*, void* self, void* to, std::size_t size) noexcept;
+    std::string_view left[3];
+  };
+
+  static std::uint32_t number(std::string_view text, std::size_t at) noexcept;
+  /// Throws where there is no whole chunk. `before`: the name of the one that stands there.
+  static chunk chunk_at(std::string_view file, std::size_t at, std::string_view before);
+  [[noreturn]] static void refuse(const std::string& why) { throw decode_error(std::string(header) + ": " + why); }
+  static std::string named(const chunk& c) {
+    return "the chunk " + std::string(c.name()) + " at byte " + std::to_string(c.at);
+  }
+
+  /// The chunks that the image needs, before its data and with them.
+  void select(std::string_view file);
+  /// As many colours as the image can have; what stands after them is left out, as in Pillow.
+  void take_palette(std::string_view colours, int depth);
+  /// Keeps one that may say how the image is turned.
+  void keep(const chunk& c);
+  int stated_orientation() const;
+  /// Of tEXt, zTXt and iTXt, unpacked; empty where it cannot be.
+  static std::string text_of(const chunk& c);
+
   static void check(int result, const char* what) {
     if (result == SPNG_EMEM) throw std::bad_alloc();
     if (result != 0) throw decode_error(std::string(what) + ": " + spng_strerror(result));
   }
 
   spng_ctx* state_ = nullptr;
+  pieces stream_;
+  std::string palette_;
+  chunk exif_, profile_, xmp_;  // the last one of each
   bool interlaced_ = false;
   std::vector<std::uint8_t> whole_;
   std::size_t row_ = 0;
@@ -57,5 +98,5 @@ class png_source final : public image_source {
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/detail/impl/png_source.ipp>
+#include <millrace/decode/detail/png_source.ipp>
 #endif

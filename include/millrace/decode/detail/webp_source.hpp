@@ -17,7 +17,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/decode/detail/exif.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 
 namespace millrace::detail {
@@ -42,7 +41,7 @@ class webp_source final : public image_source {
   static void check(VP8StatusCode status, const char* what);
   void decode_first_frame();
 
-  /// That of the chunk "EXIF", wherever it stands (RFC 9649, section 2.7).
+  /// That of the chunk "EXIF", wherever it stands (RFC 9649, section 2.7), else of "XMP ".
   static int orientation_of(std::string_view file) noexcept;
 
   const std::uint8_t* data_ = nullptr;
@@ -58,5 +57,5 @@ class webp_source final : public image_source {
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/decode/detail/impl/webp_source.ipp>
+#include <millrace/decode/detail/webp_source.ipp>
 #endif

@@ -11,7 +11,7 @@
 
 #include <millrace/coro/executor.hpp>
 #include <millrace/data/epoch_mark.hpp>
-#include <millrace/data/lost_shard.hpp>
+#include <millrace/data/shard.hpp>
 #include <millrace/feed/epoch_state.hpp>
 
 namespace millrace::detail {

@@ -8,17 +8,19 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
@@ -26,34 +28,40 @@
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
-#include <millrace/io/run_on.hpp>
+#include <millrace/retry/detail/store_host.hpp>
+#include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
-#include <millrace/shards/sample_name.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/sync/notifier.hpp>
+#include <millrace/sync/event.hpp>
 #include <millrace/tar/reader.hpp>
+#include <millrace/text/entity_tag.hpp>
 
 namespace millrace::detail {
 
-/// The schedule behind epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
+/// The schedule of epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
 /// track that no request reads yet, those of the slice that the rank will take one after the other become a piece,
 /// whose requests wait for their turn in the order in which they are needed. So the schedule is that of the deadlines,
 /// and it does not end at the end of an epoch.
 ///
+/// How many requests are under way and how long a range is at most follows from what the store's host is seen to give
+/// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
+/// for nothing there.
+///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. Where it is reached, the walk is not
 /// planned further while the consumer has planned samples; when it has none, the next sample is read alone.
 ///
-/// At the beginning, and behind a resume, the first sample of each track is a piece of its own: the first batch does
+/// At the beginning, and after a resume, the first sample of each track is a separate piece: the first batch does
 /// not wait for slices.
 template <class Sample = sample>
 class epoch_reader {
  public:
-  epoch_reader(epochs_source source, executor& ex, stage_record* stage)
+  epoch_reader(epochs_source source, const coroutine_context& here)
       : source_(std::move(source)),
         options_(source_.options),
-        executor_(ex),
-        stage_(stage),
-        runtime_(ex.runtime()),
+        here_(here),
+        reader_(source_.store),
+        shares_(here, bounds_of_requests(source_)),
         walk_(source_.walk),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) piece_samples_.push_back(samples_of_piece(d));
@@ -70,34 +78,59 @@ class epoch_reader {
   /// Whether what the next sample needs has come, or has failed to. Where not: arrived().wait().
   bool ready() const noexcept { return ahead_.front().piece == nullptr || range_of(ahead_.front()).done; }
   notifier& arrived() noexcept { return arrived_; }
+  /// Whether the consumer waits for arrived().
+  void consumer_waits(bool now) noexcept {
+    consumer_waits_ = now;
+    if (now) start();
+  }
 
-  /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why.
+  /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why. Where what
+  /// came of it is damaged, damaged() says so: then take_again().
   Sample take() {
-    const planned next = std::move(ahead_.front());
+    taken_ = std::move(ahead_.front());
     ahead_.pop_front();
     failure_ = nullptr;
+    damaged_ = false;
     Sample s;
-    s.mark = next.mark;
-    if (next.piece == nullptr) return s;
-    slice_piece::range& r = range_of(next);
+    s.mark = taken_.mark;
+    if (taken_.piece == nullptr) return s;
+    slice_piece::range& r = range_of(taken_);
     if (r.reading) r.reading = spawned<void>();
     failure_ = r.error;
-    if (failure_ == nullptr) {
-      try {
-        fill(s, next.piece->at(next.number).place, next.piece->epoch(), r);
-        return s;
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
-    }
-    failed_shard_ = next.piece->at(next.number).place.shard;
-    s = Sample();
-    s.mark = failed_ = next.mark;
-    s.mark.padding = true;
+    if (failure_ == nullptr) fill_or_fail(s, r);
+    if (failure_ != nullptr) s = lost();
+    if (!damaged_) taken_.piece.reset();
     return s;
   }
+  bool damaged() const noexcept { return damaged_; }
+  /// Reads it alone once more, beyond the bound in bytes, and judges that; as take().
+  task<Sample> take_again() {
+    const sample_place& place = taken_.piece->at(taken_.number).place;
+    const slice_piece::range& r = range_of(taken_);
+    const shard_index& index = source_.index(place.shard);
+    slice_piece::range alone(r.shard);
+    alone.begin = index.offset(static_cast<std::size_t>(place.ordinal));
+    alone.end = index.end(static_cast<std::size_t>(place.ordinal));
+    bytes first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
+    second_reading again =
+        co_await reader_.read_again(object_of(place.shard), alone.begin, std::move(first), text_of(failure_));
+    Sample s;
+    s.mark = taken_.mark;
+    if (again.differs()) {
+      alone.data = std::move(again.data);
+      failure_ = nullptr;
+      fill_or_fail(s, alone);
+    }
+    if (failure_ != nullptr) {
+      if (again.alike) again.note += ", or the index is of other bytes";
+      add_note(failure_, again.note);
+      s = lost();
+    }
+    taken_.piece.reset();
+    co_return std::move(s);
+  }
   const std::exception_ptr& failure() const noexcept { return failure_; }
-  /// After a failure of take(): the sample is lost, and that is borne.
+  /// After a failure of take(): the sample is lost, and the policy tolerates that.
   void note_loss() {
     std::string reason;
     try {
@@ -119,22 +152,33 @@ class epoch_reader {
     std::shared_ptr<slice_piece> piece;  // null: padding
     std::uint64_t number = 0;            // in its track
   };
-  /// A request's place among those under way.
-  class turn {
-   public:
-    explicit turn(std::size_t& busy) noexcept : busy_(&busy) { ++busy; }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
-    ~turn() { end(); }
-    void end() noexcept {
-      if (std::size_t* const busy = std::exchange(busy_, nullptr); busy != nullptr) --*busy;
-    }
 
-   private:
-    std::size_t* busy_;
+  /// That of a range of a piece, which waits for its turn.
+  class request {
+   public:
+    request(std::weak_ptr<slice_piece> p, std::size_t number, host_share& s) noexcept
+        : piece(std::move(p)), range(number), share(&s) {}
+    std::weak_ptr<slice_piece> piece;
+    std::size_t range;
+    host_share* share;
   };
 
   static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
+
+  /// The first batch comes soon: before anything is known of the store, 16 MiB of samples are asked for.
+  static host_share::bounds bounds_of_requests(const epochs_source& s) {
+    std::uint64_t samples = 0;
+    std::uint64_t bytes = 0;
+    for (const epochs_source::dataset& set : s.sets) {
+      samples += set.indexes->samples();
+      bytes += set.indexes->sample_bytes();
+    }
+    const std::uint64_t start = 16 * MiB * samples / std::max<std::uint64_t>(bytes, 1);
+    return {.bytes = s.options.bytes,
+            .longest = s.options.part,
+            .requests = s.options.requests,
+            .start = std::clamp<std::size_t>(start, 6, std::max<std::size_t>(6, s.options.requests))};
+  }
 
   std::uint64_t samples_of_piece(std::size_t d) const {
     const epoch_walk::plan& w = source_.walk;
@@ -189,7 +233,9 @@ class epoch_reader {
       if (piece->samples() > 1) piece = made(1);
     }
     piece->hold(held_);
-    for (std::size_t i = 0; i < piece->ranges().size(); ++i) waiting_.emplace_back(piece, i);
+    for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
+      waiting_.emplace_back(piece, i, share_of(piece->ranges()[i].shard));
+    }
     open_[track] = piece;
     return piece;
   }
@@ -201,7 +247,8 @@ class epoch_reader {
     const epochs_source::dataset& set = source_.sets[at.set];
     const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number), piece_samples_[at.set],
                                           (source_.walk.end - 1 - next_.position) / tracks + 1});
-    auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, options_.part,
+    const std::size_t part = share_of(set.first).part();
+    auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part,
                                                options_.gap);
     piece->place(next_.position / tracks, set.first, at.epoch);
     return piece;
@@ -216,66 +263,69 @@ class epoch_reader {
 
   /// Begins the requests whose turn it is.
   void start() {
-    while (busy_ < options_.requests && !waiting_.empty()) {
-      const std::shared_ptr<slice_piece> piece = waiting_.front().first.lock();
-      const std::size_t number = waiting_.front().second;
+    const bool waits = consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
+    while (!waiting_.empty()) {
+      const std::shared_ptr<slice_piece> piece = waiting_.front().piece.lock();
+      host_share& share = *waiting_.front().share;
+      if (piece != nullptr && !share.may_begin(waits)) return;
+      const std::size_t number = waiting_.front().range;
       waiting_.pop_front();
-      if (piece == nullptr) continue;  // nobody wants it any more
+      if (piece == nullptr) continue;  // it is not needed any more
       slice_piece::range& r = piece->ranges()[number];
-      auto place = std::make_unique<turn>(busy_);
-      r.reading = spawned<void>(executor_, read(r, std::move(place)), stage_);
+      r.reading = spawned<void>(here_, read(r, share.begin()));
     }
+    for (const auto& [host, share] : shares_) share->satisfied();
   }
+  /// Whether memory, or the number of samples that are planned, is what keeps it from asking for more.
+  bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }
 
-  task<void> read(slice_piece::range& r, std::unique_ptr<turn> place) {
+  host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
+
+  task<void> read(slice_piece::range& r, host_share::request turn) {
+    const time_point asked = here_.get_executor().now();
     try {
-      const shard object = object_of(r.shard);
-      storage::part p;
+      shard object = object_of(r.shard);
+      if (const std::size_t largest = here_.run().budget().largest_item(); r.length() > largest) {
+        throw archive_error(run_budget::too_large("the sample's", r.length(), largest),
+                            where{object.shown(), r.begin, {}});
+      }
       try {
-        executor* const other = elsewhere();
-        if (other != nullptr) {
-          auto reading = [store = source_.store, object, begin = r.begin, length = r.length(),
-                          slabs = slabs(r.length())]() mutable {
-            return store->read(object, object.etag, begin, length, std::move(slabs));
-          };
-          p = co_await run_on(*other, std::move(reading));
-        } else {
-          p = co_await source_.store->read(object, object.etag, r.begin, r.length(), slabs(r.length()));
-        }
+        storage::part p = co_await reader_.read(object, r.begin, r.length());
+        const time_point now = here_.get_executor().now();
+        turn.finished(now, {.bytes = p.data.size(),
+                            .first = p.first_byte,
+                            .total = now - asked,
+                            .whole = !r.cut,
+                            .waits = consumer_waits_,
+                            .full = full(),
+                            .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+        if (p.rest) throw no_ranges(object, r.begin);
+        note_version(r.shard, object.etag, r.begin);
+        r.data = std::move(p.data);
       } catch (const changed_error& e) {
         throw stale_index_error("the index \"" + source_.index(r.shard).name() +
                                     "\" is of another version of this shard: " + e.reason(),
                                 where{object.shown(), r.begin, {}});
       }
-      check(r, object, p);
-      if (stage_ != nullptr) stage_record::add(stage_->read, static_cast<std::int64_t>(p.data.size()));
-      r.data = std::move(p.data);
     } catch (...) {
       r.error = std::current_exception();
     }
     r.done = true;
-    place->end();
+    turn.end();
     start();
     arrived_.notify();
   }
 
-  void check(const slice_piece::range& r, const shard& object, const storage::part& p) {
-    const where at{object.shown(), r.begin, {}};
-    if (p.rest)
-      throw configuration_error("the store serves no ranges of the object: samples cannot be read by an index", at);
-    shard seen(object.url, p.total, p.etag);
-    source_.index(r.shard).check(seen);
-    if (!p.etag.empty() &&
-        object.etag != p.etag) {  // an index without an ETag: all parts are of the first one's version
-      const std::string& first = etags_.try_emplace(r.shard, p.etag).first->second;
-      if (first != p.etag) {
-        throw changed_error("the object changed while it was read: ETag " + first + " became " + p.etag, at);
-      }
-    }
-    if (p.data.size() != r.length()) {
-      throw io_error(0, "read " + std::to_string(p.data.size()) + " bytes instead of " + std::to_string(r.length()),
-                     at);
-    }
+  static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
+    return configuration_error("the store serves no ranges of the object: samples cannot be read by an index",
+                               where{object.shown(), offset, {}});
+  }
+  /// Where the index has no ETag, all ranges are of the version of the first one that came.
+  void note_version(std::uint64_t number, const std::string& etag, std::uint64_t offset) {
+    if (etag.empty() || !source_.index(number).etag().empty()) return;
+    const std::string& first = etags_.try_emplace(number, etag).first->second;
+    if (millrace::detail::same_etag(first, etag)) return;
+    throw version_changed(first, etag, where{shard(source_.url(number)).shown(), offset, {}});
   }
 
   shard object_of(std::uint64_t number) const {
@@ -283,18 +333,6 @@ class epoch_reader {
     std::string etag = index.etag();
     if (const auto known = etags_.find(number); etag.empty() && known != etags_.end()) etag = known->second;
     return shard(source_.url(number), index.object_size(), std::move(etag));
-  }
-
-  executor* elsewhere() noexcept {
-    if (runtime_ == nullptr || source_.store->may_be_sequential()) return nullptr;
-    executor& next = runtime_->next_loop();
-    return &next == &executor_ ? nullptr : &next;
-  }
-  slab_pool slabs(std::size_t length) {
-    const std::size_t size = slab_for(length);
-    const auto known = pools_.find(size);
-    if (known != pools_.end()) return known->second;
-    return pools_.emplace(size, runtime_ != nullptr ? runtime_->slabs(size) : slab_pool(size)).first->second;
   }
 
   /// The shard as the samples of an epoch of its data set name it.
@@ -311,6 +349,24 @@ class epoch_reader {
     return known;
   }
 
+  void fill_or_fail(Sample& s, const slice_piece::range& r) {
+    try {
+      fill(s, taken_.piece->at(taken_.number).place, taken_.piece->epoch(), r);
+    } catch (const error&) {
+      failure_ = std::current_exception();
+      damaged_ = true;
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+  /// What stands in the place of the sample taken last.
+  Sample lost() {
+    failed_shard_ = taken_.piece->at(taken_.number).place.shard;
+    Sample s;
+    s.mark = failed_ = taken_.mark;
+    s.mark.padding = true;
+    return s;
+  }
   void fill(Sample& s, const sample_place& place, std::uint64_t epoch, const slice_piece::range& r) {
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
@@ -322,6 +378,7 @@ class epoch_reader {
       const shard_index::field f = index.field_at(number, i);
       bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
       if (options_.verify && index.has_checksums()) verify(s, f, body);
+      if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }
   }
@@ -356,10 +413,10 @@ class epoch_reader {
 
   const epochs_source source_;
   const epochs_options& options_;
-  executor& executor_;
-  stage_record* const stage_;
-  runtime_parts* const runtime_;
-  std::map<std::size_t, slab_pool> pools_;                // by size
+  const coroutine_context here_;
+  range_reader reader_;
+  host_shares shares_;
+  bool consumer_waits_ = false;
   std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
   std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
 
@@ -372,12 +429,13 @@ class epoch_reader {
   std::uint64_t step_begin_ = 0;
 
   notifier arrived_;
-  std::exception_ptr failure_;  // of the sample taken last
+  planned taken_;               // last
+  bool damaged_ = false;        // what came of it
+  std::exception_ptr failure_;  // of it
   epoch_mark failed_;           // where it stands
   std::uint64_t failed_shard_ = 0;
   std::size_t held_ = 0;                                                    // bytes
-  std::size_t busy_ = 0;                                                    // requests
-  std::deque<std::pair<std::weak_ptr<slice_piece>, std::size_t>> waiting_;  // requests, the most urgent first
+  std::deque<request> waiting_;  // the most urgent first
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
   std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
   std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above

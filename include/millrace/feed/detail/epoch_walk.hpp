@@ -44,8 +44,8 @@ class epoch_walk {
     std::uint64_t begin_epoch = 0;
     std::uint64_t begin = 0;      // the position there
     std::uint32_t taken = 0;      // epoch_mark::taken of the first entry
-    std::uint64_t end = 0;        // of every epoch: a position, or that behind the last
-    std::uint64_t end_epoch = 0;  // behind the last one
+    std::uint64_t end = 0;        // of every epoch: a position, or one after the last
+    std::uint64_t end_epoch = 0;  // after the last one
   };
 
   explicit epoch_walk(plan p)
@@ -56,7 +56,7 @@ class epoch_walk {
         reached_(plan_.begin),
         taken_(plan_.taken) {}
 
-  /// The next entry; false behind the last epoch.
+  /// The next entry; false after the last epoch.
   bool next(epoch_mark& out) {
     while (given_ == entries_) {
       if (reached_ >= plan_.end) {

@@ -10,9 +10,9 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/data/epoch_mark.hpp>
-#include <millrace/data/lost_shard.hpp>
+#include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
-#include <millrace/flow/stream_position.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
 

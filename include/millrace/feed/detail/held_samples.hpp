@@ -15,18 +15,20 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
-#include <millrace/coro/runtime_parts.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_position.hpp>
 #include <millrace/feed/epochs_options.hpp>
+#include <millrace/retry/detail/store_host.hpp>
+#include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/sync/notifier.hpp>
+#include <millrace/sync/event.hpp>
 
 namespace millrace::detail {
 
@@ -41,8 +43,8 @@ inline shard stamped(shard s, std::uint64_t seed, std::uint64_t epoch) {
   return s;
 }
 
-/// Behind a resume without an index: reads the samples that the window held again, by ranges, in the order in which
-/// they will leave. Reading begins with the object, and has ended where it is destroyed.
+/// After a resume without an index: reads the samples that the window held again, by ranges, in the order in which they
+/// will be yielded. Reading begins with the object, and has ended where it is destroyed.
 template <class Sample = sample>
 class held_samples {
   class range;
@@ -65,15 +67,18 @@ class held_samples {
     std::uint64_t begin_ = 0;
   };
 
-  /// What `order` holds now. `order` and `options` outlive it; `changed` is told when samples have come.
+  /// What `order` holds now. `order` and `options` outlive it; `changed` is notified when samples have been read.
   held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_options& options,
-               std::shared_ptr<const window_position> position, executor& ex, stage_record* stage, notifier& changed)
+               std::shared_ptr<const window_position> position, const coroutine_context& here, notifier& changed)
       : order_(order),
-        store_(std::move(store)),
+        reader_(std::move(store)),
+        shares_(here, {.bytes = options.bytes / 2,
+                       .longest = options.part,
+                       .requests = options.requests,
+                       .start = options.requests}),
         options_(options),
         position_(std::move(position)),
-        executor_(ex),
-        stage_(stage),
+        here_(here),
         changed_(changed),
         places_(order.held().size()) {
     make_ranges();
@@ -88,6 +93,7 @@ class held_samples {
   void clear() noexcept {
     waiting_.clear();
     ranges_.clear();
+    for (const auto& [host, share] : shares_) share->satisfied();
     busy_ = busy_bytes_ = early_left_ = 0;
   }
 
@@ -170,7 +176,8 @@ class held_samples {
     }
     return leaves;
   }
-  /// What the first batch waits for has the link for itself; then there are a few at a time.
+  /// What the first batch waits for has the link for itself, as many requests as the store is seen to take; then there
+  /// are a few at a time, which leave to readers whose consumer waits what is beyond their share.
   void begin_requests() {
     while (!waiting_.empty()) {
       range& r = *waiting_.front();
@@ -178,56 +185,76 @@ class held_samples {
       const bool early = r.leaves < options_.batch;
       if (busy_ >= (early ? options_.requests : std::min(options_.requests, later_requests))) break;
       if (!early && early_left_ != 0) break;
-      if (busy_ != 0 && busy_bytes_ + slab_for(length) > options_.bytes / 2) break;
+      host_share& share = shares_.of(reader_.store().host(url_of(r)));
+      if (!share.may_begin(early)) break;
+      if (busy_ != 0 && busy_bytes_ + range_reader::slab_for(length) > options_.bytes / 2) break;
       waiting_.pop_front();
       ++busy_;
-      busy_bytes_ += slab_for(length);
-      r.reading = spawned<void>(executor_, read_again(*this, r), stage_);
+      busy_bytes_ += range_reader::slab_for(length);
+      r.reading = spawned<void>(here_, read_again(*this, r, share.begin()));
     }
   }
-  static task<void> read_again(held_samples& self, range& r) {
+  std::string url_of(const range& r) const {
+    return position_->version_of(static_cast<std::size_t>(r.shard_number)).url;
+  }
+  static task<void> read_again(held_samples& self, range& r, host_share::request turn) {
     const auto length = static_cast<std::size_t>(r.end - r.begin);
     try {
       shard s = stamped(self.position_->version_of(static_cast<std::size_t>(r.shard_number)), self.order_.plan().seed,
                         self.order_.epoch());
-      storage::part p = co_await self.store_->read(s, s.etag, r.begin, length, self.slabs(length));
+      const time_point asked = self.here_.get_executor().now();
+      storage::part p = co_await self.reader_.read(s, r.begin, length);
+      const time_point now = self.here_.get_executor().now();
+      turn.finished(now, {.bytes = p.data.size(),
+                          .first = p.first_byte,
+                          .total = now - asked,
+                          .whole = true,
+                          .waits = r.leaves < self.options_.batch});
       const where at{s.shown(), r.begin, {}};
       if (p.rest) throw configuration_error("resume: the store serves no ranges of the object", at);
-      if (!s.etag.empty() && !p.etag.empty() && p.etag != s.etag) {
-        throw changed_error("resume: the shard has changed: its ETag was " + s.etag + " and is " + p.etag, at);
-      }
-      if (p.data.size() != length) {
-        throw io_error(0, "read " + std::to_string(p.data.size()) + " bytes instead of " + std::to_string(length), at);
-      }
-      if (self.stage_ != nullptr) stage_record::add(self.stage_->read, static_cast<std::int64_t>(length));
-      if (s.etag.empty()) s.etag = p.etag;
+      if (p.data.size() != length) throw range_reader::short_read(p.data.size(), length, at);
       const auto from = std::make_shared<const shard>(std::move(s));
       for (const window_order::spot& spot : r.spots) {
         const auto begin = static_cast<std::size_t>(spot.begin - r.begin);
-        r.samples.emplace(spot.begin,
-                          sample_at(spot, from, p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin))));
+        bytes data = p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin));
+        std::exception_ptr damaged;
+        try {
+          r.samples.emplace(spot.begin, sample_at(spot, from, data));
+          continue;
+        } catch (const error&) {
+          damaged = std::current_exception();
+        }
+        second_reading again =
+            co_await self.reader_.read_again(*from, spot.begin, std::move(data), text_of(damaged));
+        if (!again.differs()) {
+          add_note(damaged, again.note);
+          std::rethrow_exception(damaged);
+        }
+        try {
+          r.samples.emplace(spot.begin, sample_at(spot, from, again.data));
+        } catch (error& e) {
+          e.add_note(again.note);
+          throw;
+        }
       }
     } catch (...) {
       r.error = std::current_exception();
     }
+    turn.end();
     r.done = true;
     if (r.leaves < self.options_.batch) --self.early_left_;
     --self.busy_;
-    self.busy_bytes_ -= slab_for(length);
+    self.busy_bytes_ -= range_reader::slab_for(length);
     self.begin_requests();
     self.changed_.notify();
   }
-  slab_pool slabs(std::size_t length) {
-    const std::size_t size = slab_for(length);
-    return executor_.runtime() != nullptr ? executor_.runtime()->slabs(size) : slab_pool(size);
-  }
 
   const window_order& order_;
-  const std::shared_ptr<const storage> store_;
+  range_reader reader_;
+  host_shares shares_;
   const epochs_options& options_;
   const std::shared_ptr<const window_position> position_;
-  executor& executor_;
-  stage_record* const stage_;
+  const coroutine_context here_;
   notifier& changed_;
   std::vector<place> places_;
   std::deque<range*> waiting_;

@@ -16,21 +16,21 @@ namespace millrace::detail {
 
 /// The folder beside an index file in which ranks leave the indexes of shards for each other until the file is there:
 /// one file for each shard, which is there as a whole or not at all, and one for each rank that reads shards, which
-/// grows while it does. Nobody waits by a lock, so nothing is left to open where a rank dies.
+/// grows while it does. There are no locks, so a rank that dies holds none.
 class index_parts {
  public:
   /// Makes the folder. io_error, which names the index, where nothing can be written.
   explicit index_parts(const std::string& index_file);
 
-  /// The index of this shard, called `name`, if somebody has left one that is whole and of this version. Where no ETag
-  /// tells versions apart, leavings of an earlier run are not taken.
+  /// The index of this shard, called `name`, if a rank has left one that is complete and of this version. Without an
+  /// ETag that identifies the version, files of an earlier run are not used.
   std::optional<shard_index> find(const std::string& name, const shard& object) const;
   /// For others. Where it cannot be written they read the shard themselves.
   void leave(const shard_index& index) const noexcept;
   /// This rank is alive and reads.
   void beat(std::uint32_t rank) const noexcept;
 
-  /// What there is of others: it is another when somebody has left an index, or has read on.
+  /// What other ranks have written: it differs when one has left an index, or has read further.
   class news {
    public:
     std::size_t indexes = 0;
@@ -40,7 +40,7 @@ class index_parts {
   news look() const noexcept;
   /// Whether the index is there as a whole.
   bool finished() const noexcept;
-  /// Then: nobody needs them any more.
+  /// Then: they are not needed any more.
   void remove() const noexcept;
 
  private:

@@ -13,7 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
 #include <millrace/feed/epochs_options.hpp>
-#include <millrace/flow/stream_position.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
 

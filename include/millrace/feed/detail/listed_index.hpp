@@ -67,6 +67,7 @@ class listed_index {
   void write(const index_set& indexes) const;
   void check_writable() const;
   bool in_store() const noexcept { return file_.find("://") != std::string::npos; }
+  MILLRACE_COROUTINE task<std::string> read_text(bool again) const;
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> read_object() const;
   bool is_there() const;
   std::vector<shard> share_of(const std::vector<shard>& list) const;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -15,13 +14,9 @@
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/shards/range_reader.hpp>
 
 namespace millrace::detail {
-
-/// The slab that a request of so many bytes is written into: the next power of two, 64 KiB at least.
-inline std::size_t slab_for(std::size_t length) noexcept {
-  return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
-}
 
 /// How many samples of a slice a rank reads at once, with so many bytes of memory and a mean sample of `mean`: as many
 /// that a piece of each of its tracks takes half of the bytes. The other half is for reading ahead.
@@ -45,13 +40,14 @@ class slice_piece {
     std::uint64_t shard;
     std::uint64_t begin = 0;  // bytes of the object
     std::uint64_t end = 0;
+    bool cut = false;  // more of the piece would have been in it if it could be longer
     bool done = false;
     bytes data;                // when done
     std::exception_ptr error;  // or this
     spawned<void> reading;     // empty until it is begun
   };
 
-  /// Samples [first, first + count) of a track.
+  /// Samples [first, first + count) of a track, in ranges of `part` bytes at most where a sample is not longer.
   slice_piece(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first,
               std::uint64_t count, std::size_t part, std::size_t gap)
       : first_(first) {
@@ -74,10 +70,11 @@ class slice_piece {
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
       const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
       const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
-      const bool joins = !ranges_.empty() && ranges_.back().shard == place.shard && begin - ranges_.back().end <= gap &&
-                         end - ranges_.back().begin <= part &&
-                         end - ranges_.back().begin <= 2 * (used + (end - begin)) + gap;
+      const bool near = !ranges_.empty() && ranges_.back().shard == place.shard && begin - ranges_.back().end <= gap &&
+                        end - ranges_.back().begin <= 2 * (used + (end - begin)) + gap;
+      const bool joins = near && end - ranges_.back().begin <= part;
       if (!joins) {
+        if (near) ranges_.back().cut = true;
         ranges_.emplace_back(place.shard);
         ranges_.back().begin = begin;
         used = 0;
@@ -87,7 +84,7 @@ class slice_piece {
       samples_[i].range = ranges_.size() - 1;
     }
     for (const range& r : ranges_) {
-      const std::size_t slab = slab_for(r.length());
+      const std::size_t slab = range_reader::slab_for(r.length());
       // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
       reserved_ += r.length() <= slab / 8 ? r.length() : slab;
     }

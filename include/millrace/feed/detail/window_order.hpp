@@ -24,7 +24,7 @@ class window_plan {
   std::vector<shard> shards;  ///< in the order of what their URLs show, which is without secrets
   hash128 list;               ///< of these, their sizes and their ETags as far as the list says them
   std::uint64_t seed = 0;
-  std::uint64_t end_epoch = 0;  ///< behind the last one
+  std::uint64_t end_epoch = 0;  ///< after the last one
   millrace::rank rank;
   std::size_t width = 1;  ///< shards that are read in turn
   std::size_t window = 1;
@@ -32,14 +32,14 @@ class window_plan {
   std::uint64_t take = 0;  ///< samples of an epoch, of this rank; 0: all
 };
 
-/// The order of samples without an index, as a machine without I/O: it says what to do next, is told what has come of
-/// it, and can be asked at any time where it stands.
+/// The order of samples without an index, as a state machine without I/O: it says what to do next, gets the results,
+/// and has a position at any time.
 ///
 /// The rule. An epoch's shards of this rank (shard_deal) are opened in their order, `width` of them at once, and read
-/// in turn, a sample each. A shard that has ended when its turn comes gives its place, and the turn, to the next one;
-/// when there is none, to the place behind it. What is read goes into the last slot of the window. Before the first
-/// sample leaves, a tenth of the window is filled, in samples or bytes (whichever comes first); before each other one
-/// at most two samples are read, while the window has room: fewer than `window` samples, and of fewer than
+/// in turn, a sample each. A shard that has ended when its turn comes is replaced by the next one, which gets the turn;
+/// if there is none, the turn passes to the shard after it. What is read goes into the last slot of the window. Before
+/// the first sample leaves, a tenth of the window is filled, in samples or bytes (whichever comes first); before each
+/// other one at most two samples are read, while the window has room: fewer than `window` samples, and of fewer than
 /// `window_bytes` bytes. Two samples may always be there, so that the last one is known to be that. The sample that
 /// leaves is drawn from the first `window` slots, by random numbers of its place in the epoch alone; the last slot
 /// moves to its place. A sample's bytes are those of its members in the archive, headers and padding included.

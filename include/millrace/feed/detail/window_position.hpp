@@ -13,19 +13,19 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/data/epoch_mark.hpp>
-#include <millrace/data/lost_shard.hpp>
 #include <millrace/data/origin.hpp>
+#include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/epoch_losses.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_state.hpp>
 #include <millrace/feed/epochs_options.hpp>
-#include <millrace/flow/stream_position.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
 
-/// The state of a training without an index. The stream's loop writes down what happens to its order; what was
-/// delivered is done again to a second order, so that this one stands behind the batch in hand, whatever was made
-/// ahead.
+/// The state of a training without an index. The stream's loop records the changes of its order; those that were
+/// delivered are applied to a second order, which has the position after the batch that was last taken, whatever was
+/// made ahead.
 class window_position final : public stream_position {
  public:
   /// `saved`: of options.resume, if there is one.
@@ -55,7 +55,7 @@ class window_position final : public stream_position {
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;
 
  private:
-  /// Where nobody says what was delivered, so much is kept: 16 MB.
+  /// The most that is kept if passed() is never called: 16 MB.
   static constexpr std::size_t most_noted = std::size_t{1} << 20;
 
   void advance_to(const epoch_mark& delivered) const;  // under order_mutex_

@@ -17,20 +17,18 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/executor.hpp>
-#include <millrace/coro/give.hpp>
 #include <millrace/feed/detail/held_samples.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_position.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/shard_deal.hpp>
-#include <millrace/flow/detail/delivery.hpp>
-#include <millrace/flow/detail/puller.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/untar_plain.hpp>
-#include <millrace/sync/notifier.hpp>
+#include <millrace/sync/event.hpp>
 
 namespace millrace::detail {
 
@@ -49,32 +47,30 @@ async_generator<Sample> samples_of(shard s, std::shared_ptr<const storage> store
   return detail::group_members(detail::untar_plain_members(std::move(chunks), how), ordinal);
 }
 
-/// What epochs() reads without an index: the open shards, those behind them in the order, a few ahead, and the window
-/// that their samples go into. Behind a resume, held_samples reads what the window held.
+/// What epochs() reads without an index: the open shards, the next few in the order, and the window that their samples
+/// go into. After a resume, held_samples reads what the window held.
 template <class Sample = sample>
 class window_reader {
  public:
   class open_shard {
    public:
-    open_shard(executor& ex, stage_record* stage, async_generator<Sample> samples, std::size_t items,
-               std::size_t byte_count, delivery<Sample> yielded, notifier& arrived)
-        : pull(ex, stage, std::move(samples), items, byte_count, yielded, arrived) {}
-    puller<Sample> pull;
+    open_shard(generator_context<Sample> here, async_generator<Sample> samples, std::size_t items,
+               std::size_t byte_count, notifier& arrived)
+        : ahead(here, std::move(samples), items, byte_count, arrived) {}
+    read_ahead<Sample> ahead;
     bool known = false;  // its version has been noted
   };
 
   window_reader(window_order order, std::shared_ptr<const storage> store, const epochs_options& options,
-                std::shared_ptr<window_position> position, executor& ex, stage_record* stage, delivery<Sample> yielded)
+                std::shared_ptr<window_position> position, generator_context<Sample> here)
       : order_(std::move(order)),
         store_(std::move(store)),
         options_(options),
         position_(std::move(position)),
-        executor_(ex),
-        stage_(stage),
-        yielded_(yielded),
+        here_(here),
         slots_(order_.held().size()),
         ahead_epoch_(order_.epoch()),
-        held_(order_, store_, options_, position_, ex, stage, changed_) {
+        held_(order_, store_, options_, position_, here, changed_) {
     for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].again = held_.at(i);
   }
   window_reader(const window_reader&) = delete;
@@ -83,7 +79,7 @@ class window_reader {
   const window_order& order() const noexcept { return order_; }
   notifier& changed() noexcept { return changed_; }
 
-  /// Opens what is read now, and shards behind it.
+  /// Opens the shards that are read now, and the next few.
   void open_ahead() {
     if (std::exchange(opened_, true)) return;
     if (order_.over()) {
@@ -115,9 +111,8 @@ class window_reader {
   /// Its next sample, which has come, goes into the window.
   void take() {
     open_shard& from = *asked();
-    from.pull.hand_over();
-    Sample s = std::move(from.pull.front());
-    from.pull.pop();
+    Sample s = std::move(from.ahead.yielding());
+    from.ahead.pop();
     if (s.from.end <= s.from.offset) {
       throw archive_error("samples of this archive cannot be found again by their place", s.from.at(s.key));
     }
@@ -203,17 +198,15 @@ class window_reader {
     how.part = std::max<std::size_t>(64 * KiB, std::min(options_.part, share / 4));
     how.window = share / 2;
     at = std::make_unique<open_shard>(
-        executor_, stage_, samples_of<Sample>(std::move(s), store_, how, p.offset, p.ordinal),
-        std::max<std::size_t>(1, options_.ahead / (options_.shards + spare)), share / 4, yielded_, changed_);
+        here_, samples_of<Sample>(std::move(s), store_, how, p.offset, p.ordinal),
+        std::max<std::size_t>(1, options_.ahead / (options_.shards + spare)), share / 4, changed_);
   }
 
   window_order order_;
   const std::shared_ptr<const storage> store_;
   const epochs_options options_;  // without the texts
   const std::shared_ptr<window_position> position_;
-  executor& executor_;
-  stage_record* const stage_;
-  delivery<Sample> yielded_;
+  const generator_context<Sample> here_;
   notifier changed_;
   std::vector<slot> slots_;  // as order_.held()
   slot leaving_;

@@ -23,7 +23,7 @@ using known_shards = std::map<std::uint64_t, shard>;
 /// the places of the samples in the window, slot by slot; 7 to 10 bytes a sample, none of theirs.
 class window_state {
  public:
-  static constexpr std::uint64_t version = 1;
+  static constexpr std::uint64_t version = epoch_state::version;
 
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
@@ -45,8 +45,9 @@ class window_state {
   window_state() = default;
   window_state(const window_plan& plan, std::uint64_t at_epoch);
 
-  std::string text() const;
-  /// What text() gave; configuration_error, which says what is wrong, for anything else.
+  std::string text() const { return with_check_word(unchecked_text()); }
+  /// What text() gave, or a text of version 1, which has no check word; configuration_error, which says what is wrong,
+  /// for anything else.
   static window_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with this plan would not go on with the
@@ -55,9 +56,12 @@ class window_state {
 
   /// Takes the order's place over.
   void stand_at(const window_order& order, const known_shards& known);
-  /// The order there, of a plan that was checked. configuration_error for a `place` that is none of this list,
+  /// The order there, of a plan that was checked. configuration_error for a `place` that is not of this list,
   /// changed_error for a shard that the list says to be another version.
   window_order order(std::shared_ptr<const window_plan> plan, known_shards& known) const;
+
+ private:
+  std::string unchecked_text() const;
 };
 
 }  // namespace millrace::detail

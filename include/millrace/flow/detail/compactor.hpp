@@ -9,29 +9,24 @@
 #include <vector>
 
 #include <millrace/coro/item_bytes.hpp>
+#include <millrace/data/item.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace::detail {
 
-/// The item as it should be kept for long: what `compact(item)`, found by argument-dependent lookup, returns; the item
-/// changed in place where it returns nothing; the item itself where there is none.
+/// The item as it should be kept for long: what `compact(item)` returns (see data/item.hpp), or else the item itself.
 template <class T>
 T compacted(T&& item) {
   static_assert(!std::is_reference_v<T>);
-  if constexpr (requires { compact(item); }) {
-    if constexpr (std::is_void_v<decltype(compact(item))>) {
-      compact(item);
-      return std::move(item);
-    } else {
-      return T(compact(item));
-    }
+  if constexpr (has_compact<T>) {
+    return T(compact(std::move(item)));
   } else {
     return std::move(item);
   }
 }
 
 template <class T>
-inline constexpr bool has_slices_v = requires(const T& item) { slice_of(item); };
+inline constexpr bool has_slices_v = has_slice<T>;
 template <class T, class A>
 inline constexpr bool has_slices_v<std::vector<T, A>> = has_slices_v<T>;
 
@@ -54,12 +49,12 @@ void compact_in_place(std::vector<T, A>& items) {
   for (T& item : items) detail::compact_in_place(item);
 }
 
-/// How much of their slabs the items of a stream show: of the sixteen that it came upon last, so that a stream which
-/// takes turns between as many sources at most is judged by whole slabs too.
+/// Which share of their slabs the items of a stream use: over the last sixteen slabs, so that a stream which alternates
+/// between up to sixteen sources is measured by whole slabs too.
 class slab_density {
  public:
-  /// Another `size` bytes were met, `slice` among them. Returns whether slices of this stream are better copied: less
-  /// than half of the slabs would be held for something, one slab aside.
+  /// Counts `size` more bytes, of which `slice` is a part. Returns whether slices of this stream should be copied: less
+  /// than half of the slabs is used, not counting one slab.
   bool sparse(const bytes& slice, std::size_t size) noexcept;
 
  private:
@@ -78,12 +73,12 @@ class slab_density {
   std::size_t kept_ = 0;   // their sizes
 };
 
-/// Keeps the items that a stage holds from keeping much more memory than they show.
+/// Ensures that the items that a stage holds do not keep much more memory than their size.
 ///
 /// However small a slice is, it keeps a whole slab. Neighbours in a stream lie in one slab, so that this costs nothing,
 /// unless most of the data was dropped on the way: then every label held for a batch would keep the 8 MiB that its
-/// image lay in. So items of a stream that shows less than half of its slabs are compacted before they are held: what a
-/// stage holds keeps about twice its bytes and a few slabs, and data that is used is not copied.
+/// image lay in. So items of a stream that uses less than half of its slabs are compacted before they are held: a stage
+/// then keeps about twice its bytes and a few slabs, and mostly used slabs are not copied.
 template <class T>
 class compactor {
  public:
@@ -104,8 +99,28 @@ class compactor<T> {
   void operator()(T&) const noexcept {}
 };
 
-}  // namespace millrace::detail
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
 
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/flow/detail/impl/compactor.ipp>
-#endif
+inline bool slab_density::sparse(const bytes& slice, std::size_t size) noexcept {
+  seen& s = find(slice);
+  s.shown += size;
+  shown_ += size;
+  return shown_ + slice.retained() < kept_ / 2;
+}
+
+inline slab_density::seen& slab_density::find(const bytes& slice) noexcept {
+  for (seen& s : slabs_) {
+    if (s.slab != slice.memory()) continue;
+    if (s.use == slice.use()) return s;
+    s.slab = nullptr;  // given back and filled again
+  }
+  seen& s = slabs_[oldest_];
+  oldest_ = (oldest_ + 1) % (sizeof slabs_ / sizeof slabs_[0]);
+  shown_ -= s.shown;
+  kept_ += slice.retained() - s.bytes;
+  s = seen{slice.memory(), slice.use(), slice.retained(), 0};
+  return s;
+}
+
+}  // namespace millrace::detail

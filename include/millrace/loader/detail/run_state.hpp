@@ -2,45 +2,296 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/item_bytes.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/coro/stage_record.hpp>
 #include <millrace/flow/detail/compactor.hpp>
-#include <millrace/flow/run_budget.hpp>
-#include <millrace/io/detail/remote_task.hpp>
-#include <millrace/loader/detail/handover.hpp>
-#include <millrace/loader/detail/progress_line.hpp>
-#include <millrace/loader/detail/run_account.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
+#include <millrace/io/run_on.hpp>
 #include <millrace/loader/run_options.hpp>
+#include <millrace/loader/run_stats.hpp>
 #include <millrace/loop/event_loop.hpp>
+#include <millrace/sync/event.hpp>
 
 namespace millrace::detail {
+
+/// Durations in buckets of about 6 % width, for quantiles without keeping the values. One writer, any readers.
+class latency_histogram {
+ public:
+  void add(std::int64_t ns) noexcept {
+    auto& bucket = buckets_[index(ns)];
+    bucket.store(bucket.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (ns > max_.load(std::memory_order_relaxed)) max_.store(ns, std::memory_order_relaxed);
+  }
+  std::uint64_t count() const noexcept {
+    std::uint64_t n = 0;
+    for (const auto& b : buckets_) n += b.load(std::memory_order_relaxed);
+    return n;
+  }
+  std::int64_t max() const noexcept { return max_.load(std::memory_order_relaxed); }
+
+  /// The value below which the share `q` of the durations lies, up to the width of a bucket; 0 when there are none.
+  std::int64_t quantile(double q) const noexcept {
+    const auto rank = static_cast<std::uint64_t>(q * static_cast<double>(count()));
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      seen += buckets_[i].load(std::memory_order_relaxed);
+      if (seen > rank) return upper(i) < max() ? upper(i) : max();
+    }
+    return max();
+  }
+
+ private:
+  static constexpr std::size_t per_octave = 16;
+
+  static std::size_t index(std::int64_t ns) noexcept {
+    const auto v = static_cast<std::uint64_t>(ns < 0 ? 0 : ns);
+    if (v < per_octave) return static_cast<std::size_t>(v);
+    const int octave = 63 - __builtin_clzll(v);
+    const auto fraction = static_cast<std::size_t>((v >> (octave - 4)) & (per_octave - 1));
+    return static_cast<std::size_t>(octave - 3) * per_octave + fraction;
+  }
+  static std::int64_t upper(std::size_t i) noexcept {
+    if (i < per_octave) return static_cast<std::int64_t>(i);
+    const std::size_t octave = i / per_octave + 3;
+    const std::uint64_t base = std::uint64_t(1) << octave;
+    return static_cast<std::int64_t>(base + (i % per_octave + 1) * (base / per_octave) - 1);
+  }
+
+  std::array<std::atomic<std::uint64_t>, 61 * per_octave> buckets_{};
+  std::atomic<std::int64_t> max_{0};
+};
+
+/// The metrics of one run: the stages' records and the training thread's waits. snapshot() is for any thread.
+class run_metrics {
+ public:
+  stage_recorder& recorder() noexcept { return recorder_; }
+  stage_record* sink() {
+    if (sink_ == nullptr) sink_ = recorder_.find_or_add("(training loop)", nullptr);
+    return sink_;
+  }
+
+  void begin(std::int64_t now = monotonic_ns()) {
+    static_cast<void>(sink());
+    began_ = now;
+  }
+  void end(std::int64_t now = monotonic_ns()) noexcept { ended_ = now; }
+  /// The training thread asked for an item at `asked` and got it at `now`, with so many samples; 0: not known.
+  void got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept;
+  /// It got the end, or an error.
+  void got_none(std::int64_t asked, std::int64_t now) noexcept {
+    if (first_ != 0) stage_record::add(waited_, now - asked);
+  }
+
+  run_stats snapshot(std::int64_t now = monotonic_ns()) const;
+  /// The name of that stage in snapshot().
+  std::string name_of(const stage_record& stage) const;
+
+ private:
+  /// Waits that had begun before, or end after, are counted whole.
+  static double share_of(std::int64_t counted, std::int64_t ns) noexcept {
+    return counted <= 0 || ns <= 0 ? 0
+                                   : static_cast<double>(ns < counted ? ns : counted) / static_cast<double>(counted);
+  }
+  /// Adds the lines of the stages before `r`, then its own. Returns the bytes that came into this part of the pipeline:
+  /// those read from stores, or else those of the first stages whose items have a size. `records`: of the lines.
+  static std::int64_t list(std::vector<stage_stats>& lines, const std::vector<const stage_record*>& all,
+                           const stage_record& r, std::int64_t counted,
+                           std::vector<const stage_record*>* records = nullptr);
+  /// The number after a name that several lines have, from the second on.
+  static std::string number_of(const std::vector<stage_stats>& lines, const std::string& name);
+
+  stage_recorder recorder_;
+  stage_record* sink_ = nullptr;  // made before the loop's thread
+  latency_histogram waits_;
+  std::atomic<std::int64_t> began_{0};
+  std::atomic<std::int64_t> ended_{0};
+  std::atomic<std::int64_t> first_{0};  // when the first item was taken
+  stage_record::counter waited_{0};     // since then
+  stage_record::counter taken_{0};
+  stage_record::counter samples_{0};
+};
+
+/// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
+/// table at the end.
+class progress_line final : private timer_node {
+ public:
+  /// `rank`: the index of the process whose run it is.
+  progress_line(executor& ex, const run_metrics& metrics, progress show, std::uint32_t rank);
+  MILLRACE_INLINE ~progress_line() override;
+
+ private:
+  MILLRACE_INLINE void fire() noexcept override;
+  void arm();
+  void write(bool last) noexcept;
+
+  executor& executor_;
+  const run_metrics& metrics_;
+  const bool terminal_;
+  bool shown_ = false;
+};
+
+/// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
+template <class T>
+class blocking_queue {
+ public:
+  /// `bytes`: the bound of all items together; one item is always let in. 0: no bound.
+  explicit blocking_queue(std::size_t capacity, std::size_t bytes = 0)
+      : window_(capacity, bytes == 0 ? SIZE_MAX : bytes) {}
+
+  // ---- the executor's side
+
+  /// False if the queue is full; room() is then notified once there is room.
+  bool reserve() {
+    std::lock_guard lock(mutex_);
+    if (window_.room()) return true;
+    producer_waits_ = true;
+    return false;
+  }
+  notifier& room() noexcept { return room_; }
+  void push(T item) {
+    {
+      std::lock_guard lock(mutex_);
+      const std::size_t bytes = item_bytes(item);
+      items_.push_back(std::move(item));
+      window_.add(bytes);
+    }
+    filled_.notify_one();
+  }
+  void finish(std::exception_ptr error) {
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      error_ = std::move(error);
+    }
+    filled_.notify_one();
+  }
+  /// After finish(): whether the thread has taken everything. If not, room() is notified when to ask again.
+  bool drained() {
+    std::lock_guard lock(mutex_);
+    if (items_.empty()) return true;
+    producer_waits_ = true;
+    return false;
+  }
+  /// Drops all items, after the consumer has left.
+  void clear() {
+    for (;;) {                   // one by one: making an empty deque would allocate, and may throw
+      std::optional<T> dropped;  // destroyed after the lock is gone
+      std::lock_guard lock(mutex_);
+      if (items_.empty()) return;
+      window_.remove(item_bytes(items_.front()));
+      dropped.emplace(std::move(items_.front()));
+      items_.pop_front();
+    }
+  }
+  /// The executor that fills the queue; null before it runs and after it has ended.
+  void attach(executor* ex) {
+    {
+      std::lock_guard lock(mutex_);
+      executor_ = ex;
+      // A thread that has left before the loop was there.
+      if (ex != nullptr && stop_ != nullptr) ex->post_remote(*std::exchange(stop_, nullptr));
+    }
+    filled_.notify_one();
+  }
+
+  // ---- the thread's side
+
+  /// Blocks until there is an item; nullopt at the end. Throws the other side's failure, once. `taken(item)` is called
+  /// before the other side can see that the item was taken.
+  template <class Taken>
+  std::optional<T> pop(Taken&& taken) {
+    std::unique_lock lock(mutex_);
+    while (items_.empty() && !ended_) filled_.wait(lock);
+    if (items_.empty()) {
+      if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+      return std::nullopt;
+    }
+    const std::size_t bytes = item_bytes(items_.front());
+    std::optional<T> item(std::move(items_.front()));
+    items_.pop_front();
+    window_.remove(bytes);
+    taken(std::as_const(*item));
+    if (producer_waits_ && executor_ != nullptr) {
+      producer_waits_ = false;
+      executor_->post_remote(wake_);
+    }
+    return item;
+  }
+
+  /// Posts `stop` to the executor: now, or as soon as it runs; not if it has ended. Call once.
+  void send(remote_node& stop) {
+    std::lock_guard lock(mutex_);
+    if (executor_ != nullptr) {
+      executor_->post_remote(stop);
+    } else {
+      stop_ = &stop;
+    }
+  }
+
+ private:
+  // Posted only while the producer waits, which waits again only after this has run: one node is enough.
+  class wake_producer final : public remote_node {
+   public:
+    explicit wake_producer(blocking_queue& q) noexcept : queue_(q) {}
+
+   protected:
+    void run() noexcept override { queue_.room_.notify(); }
+
+   private:
+    blocking_queue& queue_;
+  };
+
+  std::mutex mutex_;
+  window window_;
+  std::condition_variable filled_;
+  std::deque<T> items_;
+  bool ended_ = false;
+  bool producer_waits_ = false;
+  std::exception_ptr error_;
+  executor* executor_ = nullptr;
+  remote_node* stop_ = nullptr;  // waits for the executor
+  notifier room_;                // the executor's thread only
+  wake_producer wake_{*this};
+};
 
 /// The half of a run that is on a loop of the runtime, and what both halves share.
 ///
 /// On the loop's thread: begin(), then end() when the pipeline is over, when the training thread has sent a stop, or
-/// when the loop fails. end() destroys the pipeline, waits by messages for what other threads still do for it, and the
-/// last message lets the training thread go. The loop keeps the state until that one has run, and with it every message
-/// sent before.
+/// when the loop fails. end() destroys the pipeline, waits, by messages, for the work that other threads still do for
+/// it, and the last message wakes the training thread. The loop keeps the state until that one has run, and with it
+/// every message sent before.
 template <class T>
 class run_state {
  public:
-  /// `spare`: what the budget leaves beyond the declared bounds, see check_budget().
+  /// `spare`: what the budget leaves beyond the declared bounds: see check_budget().
   run_state(async_generator<T>&& pipeline, const run_options& o, std::size_t spare, std::uint32_t rank)
       : options(o),
-        budget(spare),
+        context(spare, o.budget == 0 ? run_budget::unlimited : o.budget),
         queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes),
         pipeline_(std::move(pipeline)),
         rank_(rank) {
-    account.recorder().set_budget(&budget);
+    context.set_consumer_waits_since(run_context::not_waiting);
   }
 
   // ---- the training thread's side
@@ -50,32 +301,33 @@ class run_state {
     self->loop_ = &loop;
     loop.post_remote(self->begin_);
   }
-  /// The pipeline shall end; call once.
+  /// Asks the loop to end the pipeline. Call once.
   void stop() noexcept { queue.send(stop_); }
-  /// Until nothing of the pipeline is left on any thread.
+  /// Blocks until nothing of the pipeline is left on any thread.
   void wait() noexcept {
     std::unique_lock lock(mutex_);
     while (!over_) changed_.wait(lock);
   }
 
+  const own_process process;
   const run_options options;
-  run_budget budget;
-  run_account account;
-  handover<T> queue;
+  run_context context;
+  run_metrics metrics;
+  blocking_queue<T> queue;
 
  private:
-  class loop_watch final : public failure_listener {
+  class loop_failure_listener final : public failure_listener {
    public:
-    explicit loop_watch(run_state& s) noexcept : state_(s) {}
+    explicit loop_failure_listener(run_state& s) noexcept : state_(s) {}
     void loop_failed(const std::exception_ptr& failure) noexcept override { state_.end(failure); }
 
    private:
     run_state& state_;
   };
-  class home_watch final : public orphan_count::listener {
+  class abandoned_listener final : public wait_group::listener {
    public:
-    explicit home_watch(run_state& s) noexcept : state_(s) {}
-    void none_left() noexcept override { state_.leave_when_alone(); }
+    explicit abandoned_listener(run_state& s) noexcept : state_(s) {}
+    void all_done() noexcept override { state_.leave_when_idle(); }
 
    private:
     run_state& state_;
@@ -85,9 +337,9 @@ class run_state {
     try {
       failure_listeners& listeners = loop_->service<failure_listeners>();
       if (listeners.failure()) std::rethrow_exception(listeners.failure());
-      line_.emplace(*loop_, account, options.show, rank_);
-      pump_ = spawned<void>(*loop_, fill(*this), account.sink());
-      listeners.add(loop_watch_);
+      line_.emplace(*loop_, metrics, options.show, rank_);
+      pump_ = spawned<void>(coroutine_context(*loop_, context, metrics.sink()), fill(*this));
+      listeners.add(loop_failure_listener_);
       queue.attach(loop_);
     } catch (...) {
       end(std::current_exception());
@@ -95,7 +347,7 @@ class run_state {
   }
 
   static task<void> fill(run_state& self) {
-    handover<T>& queue = self.queue;
+    blocking_queue<T>& queue = self.queue;
     compactor<T> kept;
     try {
       for (;;) {
@@ -107,11 +359,22 @@ class run_state {
       }
       queue.finish(nullptr);
     } catch (...) {
+      self.log_stage_of(std::current_exception());
       queue.finish(std::current_exception());
     }
-    // The items that wait are taken by the training thread; the pipeline stays until they are, since they may need it.
+    // The pipeline stays until the training thread has taken the items in the queue, since they may need it.
     while (!queue.drained()) co_await queue.room().wait();
     self.loop_->post_remote(self.filled_);  // a coroutine cannot end itself
+  }
+
+  /// Exceptions that are not the library's have no place: logs the stage that threw them.
+  void log_stage_of(const std::exception_ptr& failure) noexcept {
+    try {
+      const stage_record* const stage = metrics.recorder().stage_of(failure);
+      metrics.recorder().forget_failure();
+      if (stage != nullptr) log_foreign_exception(*loop_, metrics.name_of(*stage), failure);
+    } catch (...) {  // no memory for the line
+    }
   }
 
   void filled() noexcept { end(nullptr); }
@@ -120,21 +383,21 @@ class run_state {
   void end(std::exception_ptr failure) noexcept {
     if (ended_) return;
     ended_ = true;
-    loop_watch_.unlink();
-    queue.attach(nullptr);  // the training thread must not post any more
+    loop_failure_listener_.unlink();
+    queue.attach(nullptr);  // from now on the training thread must not post
     queue.clear();          // before the pipeline: items may refer to what its stages own
-    account.end();
+    metrics.end();
     pump_ = spawned<void>();
     pipeline_ = async_generator<T>();
     line_.reset();
     if (failure) queue.finish(std::move(failure));
-    leave_when_alone();
+    leave_when_idle();
   }
-  void leave_when_alone() noexcept {
-    for (orphan_count* each : {account.recorder().orphans().get(), loop_->orphans().get()}) {
-      if (!each->none()) return each->tell(home_watch_);
+  void leave_when_idle() noexcept {
+    for (const run_context* each : {&context, &loop_->own_run()}) {
+      if (!each->abandoned()->empty()) return each->abandoned()->notify_when_empty(abandoned_listener_);
     }
-    loop_->post_remote(leave_);  // behind all that the training thread and the pump have sent
+    loop_->post_remote(leave_);  // after all that the training thread and the pump have sent
   }
   void leave() noexcept {
     const std::shared_ptr<run_state> last = std::move(self_);
@@ -154,8 +417,8 @@ class run_state {
   const std::uint32_t rank_;
   std::optional<progress_line> line_;
   bool ended_ = false;
-  loop_watch loop_watch_{*this};
-  home_watch home_watch_{*this};
+  loop_failure_listener loop_failure_listener_{*this};
+  abandoned_listener abandoned_listener_{*this};
   message<run_state, &run_state::begin> begin_{*this};
   message<run_state, &run_state::filled> filled_{*this};
   message<run_state, &run_state::stopped> stop_{*this};
@@ -164,3 +427,7 @@ class run_state {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loader/detail/run_state.ipp>
+#endif

@@ -9,28 +9,37 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/device/slot_store.hpp>
 #include <millrace/io/cpu_pool.hpp>
+#include <millrace/io/detail/cpu_limits.hpp>
 #include <millrace/io/loop_thread.hpp>
-#include <millrace/loader/runtime_options.hpp>
+#include <millrace/loader/run_options.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/retry/detail/store_host.hpp>
 
 namespace millrace::detail {
 
-/// The inside of a runtime, kept by it and by its runs. Ends on a thread that is none of its own.
+/// The implementation of a runtime, shared by it and its runs. Must not be destroyed on one of its own threads.
 class runtime_core final : public runtime_parts {
  public:
-  explicit runtime_core(const runtime_options& o);
+  /// `slots`: the store to which runs return device memory; null: its own, whose destructor waits for the devices. The
+  /// last owner destroys it, except in a child of fork(), where it is leaked.
+  static std::shared_ptr<runtime_core> make(const runtime_options& o, slot_store* slots = nullptr);
+  runtime_core(const runtime_options& o, slot_store* slots);
   ~runtime_core() {
     for (const std::unique_ptr<loop_thread>& each : loops_) each->drain();
   }
 
-  /// The loop that has the fewest runs gets one more; its number.
-  std::size_t move_in() noexcept;
-  void move_out(std::size_t home) noexcept {
+  /// How many loops a runtime makes by itself.
+  static unsigned loops_for(unsigned cores) noexcept;
+
+  const own_process& process() const noexcept { return process_; }
+  /// Assigns a run to the loop that has the fewest, and returns its number.
+  std::size_t assign_loop() noexcept;
+  void release_loop(std::size_t i) noexcept {
     const std::lock_guard lock(mutex_);
-    --runs_[home];
+    --runs_[i];
   }
   event_loop& loop(std::size_t i) const noexcept { return loops_[i]->loop(); }
   const runtime_options& options() const noexcept { return options_; }
@@ -38,32 +47,56 @@ class runtime_core final : public runtime_parts {
   executor& next_loop() noexcept override {
     return loops_[turn_.fetch_add(1, std::memory_order_relaxed) % loops_.size()]->loop();
   }
-  MILLRACE_INLINE cpu_pool& pool() override;
+  std::size_t loops() const noexcept override { return how_many_loops_; }
+  MILLRACE_INLINE cpu_pool* pool() override;
+  unsigned cores() const noexcept override { return share_; }
   MILLRACE_INLINE slab_pool slabs(std::size_t bytes) override;
-  slot_store& device_slots() noexcept override { return device_slots_; }
-  const http::engine_options& http() const noexcept override { return options_.http; }
-  MILLRACE_INLINE void say(const char* line) noexcept override;
+  slot_store* device_slots() noexcept override {
+    return shared_slots_.store != nullptr ? shared_slots_.store : &own_slots_;
+  }
+  const http::engine_options* http() const noexcept override { return &options_.http; }
+  store_hosts* hosts() noexcept override { return &hosts_; }
+  MILLRACE_INLINE void log(const char* line) noexcept override;
 
  private:
-  static void pass_on(void* self, const char* line) { static_cast<runtime_core*>(self)->say(line); }
-  static void say_nothing(void*, const char*) {}
+  /// A store that outlives the runtime: at the runtime's end, frees the slots that no device uses any more.
+  struct shared_slot_store {
+    explicit shared_slot_store(slot_store* s) noexcept : store(s) {}
+    shared_slot_store(const shared_slot_store&) = delete;
+    shared_slot_store& operator=(const shared_slot_store&) = delete;
+    ~shared_slot_store() {
+      if (store != nullptr) store->free_idle();
+    }
+    slot_store* const store;
+  };
 
-  /// Of the machine's cores. A process that a launcher has bound to its share may use no others.
-  unsigned fair_share() const noexcept;
+  static void log_of_loop(void* self, const char* line) { static_cast<runtime_core*>(self)->log(line); }
+  static void log_nothing(void*, const char*) {}
 
+  static unsigned ranks_of(const runtime_options& o) noexcept { return o.rank ? o.rank->local_world_size : 1; }
+
+  const own_process process_;
   const runtime_options options_;
-  std::mutex said_;
+  const cpu_limits limits_;
+  const unsigned share_;  // of the machine's CPUs
+  const unsigned how_many_loops_;
+  std::mutex log_mutex_;
   std::atomic<std::size_t> turn_{0};
   std::mutex mutex_;
   std::vector<unsigned> runs_;  // on each loop
   std::vector<slab_pool> slabs_;
-  slot_store device_slots_;
+  slot_store own_slots_;
+  const shared_slot_store shared_slots_;
+  store_hosts hosts_;
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };
 
+/// For one run(): its end waits for no device. Slots that are still in use go to slot_store::of_process().
+std::shared_ptr<runtime_core> core_for_one_run(const runtime_options& o);
+
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loader/detail/impl/runtime_core.ipp>
+#include <millrace/loader/detail/runtime_core.ipp>
 #endif

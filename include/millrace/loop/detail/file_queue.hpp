@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <millrace/loop/file_operation.hpp>
+#include <millrace/loop/event_loop.hpp>
 
 namespace millrace::detail {
 
@@ -44,5 +44,5 @@ class file_queue {
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loop/detail/impl/file_queue.ipp>
+#include <millrace/loop/detail/file_queue.ipp>
 #endif

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-#include <utility>
-
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+
+#include <memory>
+#include <utility>
 
 #include <millrace/base/compiler.hpp>
 
 namespace millrace::detail {
 
-/// One of the library's own threads: it runs with every signal blocked but those that it raises by a fault of its own,
-/// so that the program's handlers run on the program's threads; with a name for top(1) and debuggers; and behind the
+/// One of the library's own threads: it runs with all signals blocked but those of its own faults, so that the
+/// program's handlers run on the program's threads; with a name for top(1) and debuggers; and without preempting the
 /// program's threads, see let_waker_run().
 ///
 /// Made of pthreads and not of std::thread, whose header takes 30 ms to compile and each body of a thread 15 more
@@ -23,7 +23,7 @@ class thread {
  public:
   thread() noexcept = default;
   /// Runs `body()`, which must not throw, on a new thread named `name` (15 characters at most). The body is destroyed
-  /// on that thread. Throws std::system_error when there is no thread to be had.
+  /// on that thread. Throws io_error if no thread can be started.
   template <class Body>
   thread(const char* name, Body body) {
     auto all_of_it = std::make_unique<Body>(std::move(body));
@@ -32,11 +32,13 @@ class thread {
   }
   thread(thread&& other) noexcept : id_(other.id_), joinable_(other.joinable_) { other.joinable_ = false; }
   thread& operator=(thread&& other) noexcept;
-  ~thread() { MILLRACE_ASSERT(!joinable_, "a thread was dropped that nobody has joined"); }
+  ~thread() { MILLRACE_ASSERT(!joinable_, "a thread was destroyed without being joined"); }
 
   bool joinable() const noexcept { return joinable_; }
   /// Waits for the end of the body.
   void join() noexcept;
+  /// In a child of fork(), where there is no such thread.
+  void forget() noexcept { joinable_ = false; }
 
  private:
   template <class Body>
@@ -55,5 +57,5 @@ class thread {
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loop/detail/impl/thread.ipp>
+#include <millrace/loop/detail/thread.ipp>
 #endif

@@ -11,14 +11,14 @@
 
 namespace millrace::s3 {
 
-/// Where a client gets its credentials, anew for every request that it sends. Shared by clients and loops: get() may be
-/// awaited on several loops at once; an implementation that refreshes does so once for all who wait.
+/// Gives a client credentials, for every request that it sends. Shared by clients and loops: get() may be awaited on
+/// several loops at once; an implementation that refreshes does so once for all waiters.
 class credentials_provider {
  public:
   virtual ~credentials_provider() = default;
-  /// The present snapshot. Throws when there are none to be had; anonymous is a valid answer.
+  /// The present snapshot. Throws if there are none; anonymous is a valid answer.
   virtual task<credentials> get() = 0;
-  /// Told that the store refused `used` as expired: true when a later get() may give others.
+  /// Called when the store refused `used` as expired: true if a later get() may give others.
   virtual bool refused(const credentials& used) {
     static_cast<void>(used);
     return false;

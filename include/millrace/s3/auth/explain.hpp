@@ -10,13 +10,13 @@
 namespace millrace::s3 {
 
 /// What a client from this environment would use, setting by setting, and why: which source won, which ones are set but
-/// overruled, which are not set. Reads the configuration files, makes no request; what is broken is said in its place.
-/// The text is for people and changes; no secret is in it.
+/// overruled, which are not set. Reads the configuration files and sends no request; a setting that is broken is
+/// reported where it is listed. The text is for people and may change; it holds no secret.
 std::string explain(const environment& variables = process_environment(),
                     const config_options& given = config_options());
 
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/auth/impl/explain.ipp>
+#include <millrace/s3/auth/explain.ipp>
 #endif

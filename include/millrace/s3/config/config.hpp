@@ -22,8 +22,10 @@ enum class addressing {
   path,            ///< always in the path
 };
 
-/// How failures are retried. Adaptive is standard with a limit of the client's own on its requests per second (see
-/// rate_limiter); legacy is taken for standard.
+/// How failures are retried. While the store asks for fewer requests, a limit on those under way holds back the reads
+/// of objects in every mode, and all other requests (listings, uploads, HEAD) in adaptive, too: additive increase,
+/// multiplicative decrease (aimd_limit) for each loop, and not the SDKs' limit on requests per second. Legacy is taken
+/// for standard.
 enum class retry_mode { legacy, standard, adaptive };
 
 /// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given". Texts
@@ -67,7 +69,10 @@ class config {
   bool fips;                 ///< AWS_USE_FIPS_ENDPOINT
   bool use_arn_region;       ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
   bool global_us_east_1;     ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
-  std::string ca_bundle;     ///< AWS_CA_BUNDLE: path of a PEM file; empty: the system's
+  /// AWS_CA_BUNDLE, ca_bundle: path of a PEM file; then what http::authority_choice finds; empty: the system's.
+  std::string ca_bundle;
+  std::string ca_directory;  ///< SSL_CERT_DIR, where the file is not AWS's
+  std::string ca_source;     ///< where they were set; empty: the program
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;        ///< AWS_RETRY_MODE
   bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read to their end, by fetch in
@@ -86,8 +91,14 @@ std::optional<int> parse_attempts(std::string_view text) noexcept;
 
 }  // namespace detail
 
+/// What answers for this bucket: the endpoint where one is configured, else AWS's front ends of the bucket. Names the
+/// bounds of requests (storage::host()); no address.
+inline std::string host_name(const config& c, std::string_view bucket) {
+  return c.endpoint_url.empty() ? "s3://" + std::string(bucket) : c.endpoint_url;
+}
+
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/config/impl/config.ipp>
+#include <millrace/s3/config/config.ipp>
 #endif

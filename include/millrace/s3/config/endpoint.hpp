@@ -2,11 +2,83 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <millrace/s3/config/config.hpp>
-#include <millrace/text/ascii.hpp>
+#include <millrace/s3/config/settings.hpp>
+#include <millrace/text/text.hpp>
+
+namespace millrace::s3::detail {
+
+/// One label of a host name: letters, digits and inner hyphens, 1 to 63 of them.
+bool is_host_label(std::string_view text) noexcept;
+
+/// Labels with dots between them. Whatever goes into a host name or a signing scope is checked with this before.
+bool is_host_labels(std::string_view text) noexcept;
+
+/// Four decimal numbers from 0 to 255.
+bool is_ipv4(std::string_view text) noexcept;
+
+/// True when a bucket's name may be put in front of a host name. Names with dots may only where no TLS certificate has
+/// to match: a wildcard covers one label.
+bool is_virtual_hostable_bucket(std::string_view bucket, bool allow_dots) noexcept;
+
+/// The parts of a custom endpoint, `http://host:port/prefix`.
+class endpoint_url {
+ public:
+  /// Throws configuration_error for anything that requests could not be sent to as it stands: another scheme, user
+  /// info, a query, a broken port.
+  static endpoint_url parse(std::string_view text);
+
+  std::string_view scheme() const noexcept { return scheme_; }
+  /// Lower case, without the port; IPv6 in brackets.
+  const std::string& host() const noexcept { return host_; }
+  /// `:9000`, or empty when it is the scheme's default: what follows the host in a Host header.
+  const std::string& port() const noexcept { return port_; }
+  /// Encoded path without a slash at its end; often empty.
+  const std::string& prefix() const noexcept { return prefix_; }
+  /// True for an IPv4 or IPv6 address: no bucket can go in front of it.
+  bool is_address() const noexcept { return is_address_; }
+
+ private:
+  [[noreturn]] static void refuse(std::string_view text, const char* why);
+
+  void set_port(std::string_view digits, std::string_view text);
+
+  std::string_view scheme_;
+  std::string host_;
+  std::string port_;
+  std::string prefix_;
+  bool is_address_ = false;
+};
+
+/// A separate AWS: its own accounts, ARNs and domain.
+struct partition {
+  std::string_view name;
+  std::string_view dns_suffix;
+};
+
+/// The partition of a region, by its prefix; unknown regions are of the main one.
+partition partition_of(std::string_view region) noexcept;
+
+/// The URL of a service that gives credentials: STS, or the portal of SSO.
+class service_endpoint {
+ public:
+  /// `host` is `sts` or `portal.sso`; `variable` AWS_ENDPOINT_URL_STS or the like, `section` its block in a services
+  /// section. Order: that variable, AWS_ENDPOINT_URL, the services section, endpoint_url of the profile, AWS.
+  service_endpoint(const settings& s, std::string_view host, const char* variable, std::string_view section,
+                   const std::string& region);
+
+  std::string url(std::string_view path) const { return scheme + "://" + authority + prefix + std::string(path); }
+
+  std::string scheme;
+  std::string authority;
+  std::string prefix;
+};
+
+}  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
 
@@ -58,5 +130,5 @@ class endpoint {
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/config/impl/endpoint.ipp>
+#include <millrace/s3/config/endpoint.ipp>
 #endif

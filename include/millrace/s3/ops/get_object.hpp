@@ -7,33 +7,177 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/running_crc.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/s3/ops/object_part.hpp>
+#include <millrace/retry/request_rate.hpp>
+#include <millrace/s3/error.hpp>
+#include <millrace/s3/ops/objects.hpp>
+#include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/session.hpp>
-#include <millrace/s3/wire/checksum_error.hpp>
+#include <millrace/s3/wire/detail/body_checksum.hpp>
+#include <millrace/text/entity_tag.hpp>
+
+namespace millrace::s3::detail {
+
+/// Whether a composite checksum can be compared with the bytes of an object of `size` bytes: whether its upload had
+/// parts of one size, as far as the first and their number tell.
+MILLRACE_COROUTINE task<bool> find_parts(const session& s, body_checksum& sum, std::string bucket, std::string key,
+                                         std::string etag, std::uint64_t size);
+
+/// Whether the parts of the upload are really those of find_parts(): each is checked before damage is reported.
+/// Both throw changed_error where the object is no longer the version `etag`.
+MILLRACE_COROUTINE task<bool> parts_alike(const session& s, const body_checksum& sum, std::string bucket,
+                                          std::string key, std::string etag);
+
+/// Logs, once, that the store calls a CRC-32 a CRC-32C.
+void note_misnamed(executor& ex, const session& s, const std::string& bucket);
+
+/// The download of one part of an object, over as many answers as it takes. Every answer but the first continues at the
+/// next byte, in the same memory, and only if it is of the same version.
+class part_download {
+ public:
+  /// Bytes [offset, offset + length) of the object that `op` names, or all of it when it is known to be `length` bytes
+  /// long: then its checksum comes with it. `s` must outlive the download.
+  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, bool whole,
+                std::string if_match, slab_pool slabs);
+
+  /// One attempt; for with_retries.
+  class attempt {
+   public:
+    explicit attempt(part_download& d) noexcept : download_(&d) {}
+    MILLRACE_COROUTINE task<object_part> operator()() const;
+    bool progressed() const noexcept { return download_->progressed_; }
+    /// The one that each attempt passes.
+    millrace::detail::request_gate& gate(executor& ex) const;
+
+   private:
+    part_download* download_;
+  };
+
+  /// Whether the last attempt was for the rest of a part whose beginning is here.
+  bool resumed() const noexcept { return resumed_; }
+  /// The version that is read, as far as it is known.
+  const std::string& version() const noexcept { return seen_ && !seen_->etag.empty() ? seen_->etag : if_match_; }
+  const operation& asked() const noexcept { return op_; }
+  /// Whether the last request had an If-Match.
+  bool conditional() const noexcept { return conditional_; }
+  /// From now on requests have none: the ETags of the answers are compared alone.
+  void go_without_condition() noexcept { unconditional_ = true; }
+
+ private:
+  MILLRACE_COROUTINE task<object_part> once();
+  /// And what follows where the store sends less than was asked for.
+  MILLRACE_COROUTINE task<object_part> as_many_as_it_takes();
+
+  /// The checksum that came with a whole object.
+  MILLRACE_COROUTINE task<void> compare(const object_part& p);
+
+  /// The request for what is still due.
+  void prepare(executor& ex);
+
+  http::body_options memory();
+
+  /// Every answer must be of one version and one size.
+  void judge(const http::response_head& head);
+
+  void check_length(std::size_t got) const;
+
+  bool may_resume() const noexcept {
+    return partial_.filled > 0 && partial_.filled < length_ && millrace::detail::is_strong_etag(version());
+  }
+  void forget() noexcept;
+
+  const session& session_;
+  operation op_;
+  const std::uint64_t offset_;
+  const std::size_t length_;
+  const bool whole_;
+  const std::string if_match_;
+  const slab_pool slabs_;
+  http::partial_body partial_;
+  std::optional<object_info> seen_;  // by the answer whose bytes are kept
+  std::optional<body_checksum> declared_;
+  std::optional<std::uint32_t> damaged_;  // the CRC32C of what came and was wrong
+  bool resumed_ = false;
+  bool conditional_ = false;
+  bool unconditional_ = false;
+  bool unproven_ = false;  // the version is known and was not asked for: the answer has to tell its own
+  bool progressed_ = false;
+};
+
+}  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
 
 /// Bytes [offset, offset + length) of an object, in one slab of `slabs` (length is at most a slab) or, for small
 /// lengths, in memory of their own size; fewer where the object ends, none for an empty object.
 ///
-/// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off goes on
-/// at the next byte, in the same memory, if the store still has that version. changed_error, with both ETags, when it
-/// has not. With `size`, the size of the object, an object of one part is asked for as a whole and compared with the
-/// checksum that the store keeps of it (config::validate_checksums): checksum_error. Parts of an object whose store
-/// sends no ETag are refused. Dropping the task ends the transfer.
+/// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off is
+/// continued at the next byte, in the same memory, if the store still has that version, else changed_error, with both
+/// ETags. With `size`, the size of the object, an object of one part is asked for as a whole and compared with the
+/// checksum that the store keeps of it (config::validate_checksums); where it is damaged it is read once more, over
+/// another connection, and then a checksum_error says whether it was the same both times. With `new_connection` the
+/// first request has a connection of its own, too. Parts of an object whose store sends no ETag are refused. Dropping
+/// the task ends the transfer.
 MILLRACE_COROUTINE task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket,
                                                       std::string key, std::uint64_t offset, std::size_t length,
                                                       std::string if_match, slab_pool slabs,
-                                                      std::optional<std::uint64_t> size = std::nullopt);
+                                                      std::optional<std::uint64_t> size = std::nullopt,
+                                                      bool new_connection = false);
 
 /// Size and ETag of an object.
 MILLRACE_COROUTINE task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket, std::string key);
 
+/// The checksum that a store keeps of an object, to compare with the bytes of all its parts: see checksum_of(). For one
+/// loop.
+class object_checksum {
+ public:
+  object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key, std::string etag,
+                  detail::body_checksum sum);
+
+  /// The version that it is of; may be empty.
+  const std::string& etag() const noexcept { return etag_; }
+
+  /// The next bytes of the object, in order. Their CRC is not computed again where `crc` is that (object_part::crc).
+  void add(const bytes& data, const running_crc& crc) { sum_.add(data.view(), crc); }
+
+  /// After all bytes have been added: throws checksum_error if they are not those of the store. The error has
+  /// `delivered`. The object must outlive the task.
+  MILLRACE_COROUTINE task<void> compare(std::uint64_t delivered);
+
+ private:
+  const std::shared_ptr<const session> session_;
+  const std::string bucket_;
+  const std::string key_;
+  const std::string etag_;
+  detail::body_checksum sum_;
+};
+
+namespace detail {
+
+struct declared_checksum {
+  declared_checksum() {}
+  object_info object;
+  std::optional<body_checksum> sum;
+};
+
+}  // namespace detail
+
+/// Requests, by a HEAD, the checksum that the store keeps of an object, of the version `if_match` if that is not empty.
+/// Null if there is nothing to compare its bytes with: no checksum; one of an upload whose parts differ in size; a
+/// store that does not serve HEAD (405, 501).
+MILLRACE_COROUTINE task<std::unique_ptr<object_checksum>> checksum_of(std::shared_ptr<const session> s,
+                                                                      std::string bucket, std::string key,
+                                                                      std::string if_match);
+
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/ops/impl/get_object.ipp>
+#include <millrace/s3/ops/get_object.ipp>
 #endif

@@ -2,20 +2,110 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/http/error.hpp>
 #include <millrace/http/exchange.hpp>
-#include <millrace/http/response.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/retry/request_rate.hpp>
+#include <millrace/retry/retry.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/session.hpp>
 #include <millrace/s3/sign/signer.hpp>
 
 namespace millrace::s3 {
+
+namespace detail {
+
+failed_attempt attempt_that(const error& e) noexcept;
+failed_attempt attempt_that(const http::error& e) noexcept;
+
+/// The gate of `ex` for the objects of a bucket whose keys begin with the same component: S3 counts requests by prefix,
+/// and this is the one that a data set has to itself. Without a bucket: that of all other requests to the endpoint.
+millrace::detail::request_gate& gate_of(executor& ex, const std::string& endpoint, const std::string& bucket = {},
+                                        const std::string& key = {});
+
+/// The gate that `attempt` passes each time: its own, else, in the adaptive mode, that of the endpoint. Null: none.
+template <class Attempt>
+millrace::detail::request_gate* gate_of_attempt(executor& ex, const session& s, const Attempt& attempt) {
+  if constexpr (requires { attempt.gate(ex); }) {
+    return &attempt.gate(ex);
+  } else {
+    return s.base().retries == retry_mode::adaptive ? &gate_of(ex, s.base().endpoint_url) : nullptr;
+  }
+}
+
+}  // namespace detail
+
+/// Runs `attempt` (a callable that gives a task<T>; each call signs anew) until it succeeds, fails for good, or the
+/// retry_policy ends it: then its last exception is thrown. An answer that contradicts what is known (checksum_error,
+/// changed_error) may have a wrong bit: the attempt is repeated once, immediately, whatever the policy says. Exceptions
+/// other than these, s3::error and http::error are thrown as they come. All requests of a session share its quota.
+///
+/// Pauses are those of the executor's clock. If an attempt has a member progressed() that is true after a failure, it
+/// has received a good part of the answer and the next call continues from there: it does not count as an attempt (its
+/// cost does). One with a member gate(executor&) passes that request_gate each time; in the adaptive mode the others
+/// pass the endpoint's. The callable lives in the coroutine. Dropping the task drops the attempt, or the pause, where
+/// it stands.
+template <class T, class Attempt>
+task<T> with_retries(const session& s, Attempt attempt) {
+  retry_policy policy(s.retries(), s.quota());
+  bool doubted = false;
+  executor& ex = co_await this_executor();
+  for (;;) {
+    millrace::detail::request_gate::pass turn;
+    millrace::detail::request_gate* const gate = detail::gate_of_attempt(ex, s, attempt);
+    if (gate != nullptr) turn = co_await gate->enter();
+    std::exception_ptr why;
+    failed_attempt failed;
+    bool once_more = false;
+    try {
+      task<T> one = attempt();
+      if constexpr (std::is_void_v<T>) {
+        co_await std::move(one);
+        policy.after_success();
+        turn.succeeded();
+        co_return;
+      } else {
+        T result = co_await std::move(one);
+        policy.after_success();
+        turn.succeeded();
+        co_return std::move(result);
+      }
+    } catch (const error& e) {
+      why = std::current_exception();
+      failed = detail::attempt_that(e);
+    } catch (const http::error& e) {
+      why = std::current_exception();
+      failed = detail::attempt_that(e);
+    } catch (const checksum_error&) {
+      why = std::current_exception();
+      once_more = !std::exchange(doubted, true);
+    } catch (const changed_error&) {
+      why = std::current_exception();
+      once_more = !std::exchange(doubted, true);
+    }
+    if (failed.what == retry_class::throttling) turn.refused();
+    turn = millrace::detail::request_gate::pass();
+    if (once_more) continue;
+    if constexpr (requires { attempt.progressed(); }) {
+      if (attempt.progressed()) policy.made_progress();
+    }
+    const std::optional<duration> pause = policy.after_failure(failed, s.jitter());
+    if (!pause) std::rethrow_exception(why);
+    if (pause->count() > 0) co_await sleep_for(*pause);
+  }
+}
 
 /// One S3 request before it is signed.
 class operation {
@@ -30,6 +120,7 @@ class operation {
   http::headers fields;
   std::optional<http::byte_range> range;
   bytes body;
+  bool new_connection = false;  ///< what came over an open one was damaged
 
   where at() const;
 };
@@ -50,12 +141,19 @@ class loop_signer final : public executor_service {
 /// Signs `op` for this moment, with credentials of one snapshot.
 http::request signed_request(executor& ex, const session& s, const operation& op, const credentials& who);
 
-/// Reads an answer that is no success and makes an exception of it; learns the bucket's region and the store's clock
-/// where the answer tells them.
+/// Reads an error answer and makes an exception of it; learns the bucket's region and the store's clock if the answer
+/// has them.
 MILLRACE_COROUTINE task<error> refusal(const session& s, const operation& op, http::exchange& x,
                                        const http::response_head& head);
 
-/// Asks whoever gives the credentials for the region of this machine: the last resort.
+/// Adds If-Match for the version `etag`, unless there is none to ask for, or the host is one of unconditional_hosts;
+/// whether it did.
+bool add_condition(executor& ex, const session& s, operation& op, std::string_view etag);
+
+/// Later requests for `bucket` have no If-Match: its host refuses it for versions that exist.
+void forgo_conditions(executor& ex, const session& s, const std::string& bucket);
+
+/// Asks the credentials provider for the region of this machine: the last resort.
 MILLRACE_COROUTINE task<void> learn_own_region(const session& s);
 
 }  // namespace detail
@@ -67,5 +165,5 @@ MILLRACE_COROUTINE task<http::exchange> send(const session& s, const operation& 
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/ops/impl/send.ipp>
+#include <millrace/s3/ops/send.ipp>
 #endif

@@ -63,5 +63,5 @@ std::optional<credentials> credentials_from_environment(const environment& varia
 }  // namespace millrace::s3
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/sign/impl/credentials.ipp>
+#include <millrace/s3/sign/credentials.ipp>
 #endif

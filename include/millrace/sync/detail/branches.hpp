@@ -15,8 +15,8 @@
 
 namespace millrace::detail {
 
-/// The coroutine that awaits several tasks at once: told of the end of each, it is queued as soon as it need not wait
-/// for more.
+/// The coroutine that awaits several tasks at once: it is notified when each ends, and queued when it need not wait for
+/// more.
 class fork : protected waiting_awaiter {
  public:
   void ended(bool failed) noexcept {
@@ -43,9 +43,9 @@ class branch final : private completion {
   explicit branch(task<T> t) noexcept : task_(std::move(t)) {}
   branch(branch&& other) noexcept : task_(std::move(other.task_)) {}
 
-  void bind(fork& whole, executor& ex, stage_record* stage) {
+  void bind(fork& whole, const coroutine_context& here) {
     if (!task_) misused("any_of() or all_of() awaits an empty task: it was moved from, or never made");
-    task_.handle_.promise().bind(ex, stage);
+    task_.handle_.promise().bind(here);
     task_.handle_.promise().set_completion(this);
     whole_ = &whole;
   }
@@ -79,7 +79,7 @@ class branch final : private completion {
   bool done_ = false;
 };
 
-/// Branches of any types. Whatever is done to all is done in their order, and the dropping in the reverse order.
+/// Branches of any types. What is done to all is done in their order; they are dropped in reverse order.
 template <class... T>
 class branch_tuple {
  public:
@@ -188,7 +188,7 @@ class branches_awaiter : public fork {
  protected:
   branches_awaiter(Branches branches, bool first_counts, promise_base& promise)
       : fork(promise, branches.size(), first_counts), branches_(std::move(branches)) {
-    branches_.each([this](auto& b) { b.bind(*this, home(), stage()); });
+    branches_.each([this](auto& b) { b.bind(*this, context()); });
   }
   ~branches_awaiter() {
     branches_.each_from_last([](auto& b) { b.drop(); });

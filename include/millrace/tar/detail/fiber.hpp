@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ucontext.h>
+
 #include <cstddef>
 #include <cstdint>
-
-#include <ucontext.h>
 
 #include <millrace/base/compiler.hpp>
 
@@ -35,7 +35,7 @@ class fiber {
   /// Runs the function until it suspends or returns.
   void resume();
 
-  /// Called inside: goes back to whoever resumed, and returns at the next resume().
+  /// Called inside: returns to the caller of resume(), and continues at the next resume().
   void suspend();
 
   /// Whether the function has returned.
@@ -73,5 +73,5 @@ class fiber {
 }  // namespace millrace::tar::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/tar/detail/impl/fiber.ipp>
+#include <millrace/tar/detail/fiber.ipp>
 #endif

@@ -7,7 +7,9 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/coro/task.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/testing/s3_server/server.hpp>
 
@@ -20,16 +22,15 @@ namespace millrace::s3_server {
 ///     connect_to(server.endpoint());                 // "http://127.0.0.1:PORT"; keys: see options
 ///
 /// Every function is for any thread. The destructor closes all connections and joins the thread.
-template <class Unused = void>  // as basic_server
-class basic_background {
+class background {
  public:
-  explicit basic_background(options o = options(), const loop_options& l = {})
-      : server_(std::make_unique<server>(std::move(o))), thread_(l) {
+  MILLRACE_COROUTINE explicit background(options o = options(), const loop_options& l = {})
+      : server_(std::make_unique<server>(std::move(o))), serving_(server_->serve()), thread_(l) {
     thread_.loop().post_remote(start_message_);
   }
-  basic_background(const basic_background&) = delete;
-  basic_background& operator=(const basic_background&) = delete;
-  ~basic_background() { thread_.loop().post_remote(stop_message_); }
+  background(const background&) = delete;
+  background& operator=(const background&) = delete;
+  ~background() { thread_.loop().post_remote(stop_message_); }
 
   std::string endpoint() const { return server_->endpoint(); }
   std::uint16_t port() const noexcept { return server_->port(); }
@@ -48,18 +49,18 @@ class basic_background {
 
  private:
   // On the thread of the loop.
-  void start() noexcept { running_ = spawned<void>(thread_.loop(), server_->serve()); }
+  void start() noexcept { running_ = spawned<void>(thread_.loop(), std::move(serving_)); }
   void stop() noexcept {
     running_ = spawned<void>();
     server_.reset();  // here: a socket, which may still be watched, ends before its loop and on its thread
   }
 
   std::unique_ptr<server> server_;
+  task<void> serving_;  // until it is started
   spawned<void> running_;
-  millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::start> start_message_{*this};
-  millrace::detail::message<basic_background<Unused>, &basic_background<Unused>::stop> stop_message_{*this};
+  millrace::detail::message<background, &background::start> start_message_{*this};
+  millrace::detail::message<background, &background::stop> stop_message_{*this};
   loop_thread thread_;  // last: it takes the messages, and ends first
 };
-using background = basic_background<>;
 
 }  // namespace millrace::s3_server

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
 
 namespace millrace::s3_server {
@@ -47,6 +48,22 @@ class access_key {
   bool expired = false;       ///< requests are refused with ExpiredToken, once their signature is right
 };
 
+/// A store that is not on this machine: how long its answers take. All zero: as fast as the machine.
+class distance {
+ public:
+  distance() = default;
+
+  duration first_byte{0};  ///< from a request to its answer's first byte: the median
+  double spread = 0;       ///< standard deviation of its logarithm; 0: always the same
+  duration connect{0};     ///< before the first request of a connection is looked at
+  std::uint64_t connection_rate = 0;  ///< bytes in a second that one connection sends; 0: no limit
+  std::uint64_t link_rate = 0;        ///< bytes in a second that all send together; 0: no limit
+  std::size_t requests = 0;           ///< in service at a time: one more gets 503 SlowDown; 0: no limit
+
+  /// Whether bodies are sent piece by piece.
+  bool paced() const noexcept { return connection_rate != 0 || link_rate != 0; }
+};
+
 /// What requests without a signature may do.
 enum class anonymous_access { none, read, write };
 
@@ -75,6 +92,7 @@ class options {
   /// list that completes an upload may say PartNumber and ETag of each part, and no more.
   bool checksums = true;
   tls_options tls;
+  distance away;
 };
 
 }  // namespace millrace::s3_server

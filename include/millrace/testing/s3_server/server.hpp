@@ -10,9 +10,9 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/io/stream_socket.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/testing/s3_server/detail/connection.hpp>
+#include <millrace/testing/s3_server/stream_socket.hpp>
 
 namespace millrace::s3_server {
 
@@ -29,18 +29,16 @@ namespace millrace::s3_server {
 /// A program of several files that does not link millrace::compiled compiles the server once if every file but one
 /// declares
 ///
-///     extern template class millrace::s3_server::basic_server<>;
+///     extern template millrace::task<void> millrace::s3_server::server::serve<>();
 ///
 /// and one defines it, without `extern`.
-template <class Unused = void>  // it names coroutines: see MILLRACE_COROUTINE
-class basic_server {
+class server {
  public:
   /// Throws io_error when it cannot listen, configuration_error when the certificate cannot be made.
-  explicit basic_server(options o = options());
-  ~basic_server();
+  explicit server(options o = options());
 
   /// Accepts and serves connections until stop().
-  task<void> serve();
+  MILLRACE_COROUTINE task<void> serve();
   /// For good.
   void stop() noexcept { stopping_.set(); }
 
@@ -61,22 +59,17 @@ class basic_server {
  private:
   using connections = std::list<spawned<void>>;
 
-  task<void> accept_all(executor& ex, connections& connected);
-  task<void> serve_connection(stream_socket peer, std::uint64_t number);
+  MILLRACE_COROUTINE task<void> accept_all(executor& ex, connections& connected);
+  MILLRACE_COROUTINE task<void> serve_connection(stream_socket peer, std::uint64_t number);
 
   std::unique_ptr<detail::shared_state> state_;
   stream_socket listener_;
   const std::uint16_t port_;
   event stopping_;
 };
-using server = basic_server<>;
-
-#if defined(MILLRACE_SEPARATE_COMPILATION)
-extern template class basic_server<>;
-#endif
 
 }  // namespace millrace::s3_server
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/s3_server/impl/server.ipp>
+#include <millrace/testing/s3_server/server.ipp>
 #endif

@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <millrace/testing/s3_server/message.hpp>
 #include <millrace/testing/s3_server/options.hpp>
-#include <millrace/testing/s3_server/reply.hpp>
-#include <millrace/testing/s3_server/server_clock.hpp>
 #include <millrace/testing/s3_server/signature_check.hpp>
 #include <millrace/testing/s3_server/store.hpp>
 
@@ -48,5 +47,5 @@ class service {
 }  // namespace millrace::s3_server
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/s3_server/impl/service.ipp>
+#include <millrace/testing/s3_server/service.ipp>
 #endif

@@ -7,9 +7,22 @@
 #include <string_view>
 #include <vector>
 
+#include <millrace/testing/s3_server/message.hpp>
 #include <millrace/testing/s3_server/options.hpp>
-#include <millrace/testing/s3_server/refusal.hpp>
-#include <millrace/testing/s3_server/request.hpp>
+
+namespace millrace::s3_server::detail {
+
+/// The query as SigV4 sorts it, without the signature.
+std::string canonical_query(const request& r);
+
+/// A value with runs of blanks made one.
+std::string collapsed(std::string_view value);
+
+/// The canonical request of SigV4 for S3 (one encoding, no normalisation) over the named header fields.
+std::string canonical_request(const request& r, const std::vector<std::string_view>& signed_names,
+                              std::string_view payload);
+
+}  // namespace millrace::s3_server::detail
 
 namespace millrace::s3_server {
 
@@ -74,5 +87,5 @@ class signature_check {
 }  // namespace millrace::s3_server
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/s3_server/impl/signature_check.ipp>
+#include <millrace/testing/s3_server/signature_check.ipp>
 #endif

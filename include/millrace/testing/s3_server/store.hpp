@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <time.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,11 +15,124 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/testing/s3_server/detail/listing.hpp>
-#include <millrace/testing/s3_server/object.hpp>
-#include <millrace/testing/s3_server/refusal.hpp>
-#include <millrace/testing/s3_server/server_clock.hpp>
-#include <millrace/testing/s3_server/upload.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/testing/s3_server/detail/text.hpp>
+#include <millrace/testing/s3_server/message.hpp>
+
+namespace millrace::s3_server {
+
+/// The wall clock of a server: the machine's, moved by an offset that may be changed while the server runs.
+class server_clock {
+ public:
+  explicit server_clock(std::int64_t offset_seconds = 0) noexcept : offset_(offset_seconds) {}
+
+  /// Unix time in seconds.
+  std::int64_t now() const noexcept {
+    return static_cast<std::int64_t>(::time(nullptr)) + offset_.load(std::memory_order_relaxed);
+  }
+  void set_offset(std::int64_t seconds) noexcept { offset_.store(seconds, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::int64_t> offset_;
+};
+
+/// One object of a store; never changed once it is stored. The content is a list of slices, shared by every answer that
+/// is on its way.
+class object {
+ public:
+  using field = std::pair<std::string, std::string>;
+
+  object() = default;
+  /// The ETag is the quoted MD5 of the content unless one is given.
+  explicit object(bytes whole, std::string tag = std::string()) : size(whole.size()), etag(std::move(tag)) {
+    if (etag.empty()) etag = '"' + detail::to_hex(detail::digest_of("MD5", whole.view())) + '"';
+    if (!whole.empty()) content.push_back(std::move(whole));
+  }
+
+  std::vector<bytes> content;
+  std::uint64_t size = 0;
+  std::string etag;              ///< with its quotes
+  std::int64_t modified = 0;     ///< Unix time
+  std::vector<field> fields;     ///< Content-Type, x-amz-meta-*, ...: sent with every answer
+  std::vector<field> checksums;  ///< x-amz-checksum-*: sent when they are asked for
+
+  std::vector<std::uint64_t> parts;  ///< sizes of those of the upload that made it; empty: it came in one request
+
+  /// The checksum with that field name; empty when there is none.
+  std::string checksum(std::string_view name) const;
+
+  /// The slices of [first, first + length), sharing the memory. The range must lie inside.
+  std::vector<bytes> range(std::uint64_t first, std::uint64_t length) const;
+};
+
+/// A multipart upload that is neither completed nor aborted.
+class upload {
+ public:
+  upload() = default;
+  upload(std::string in_bucket, std::string of_key, std::vector<object::field> object_fields)
+      : bucket(std::move(in_bucket)), key(std::move(of_key)), fields(std::move(object_fields)) {}
+
+  /// What a client says to be a part: number, ETag (with or without quotes) and checksum (empty: none given).
+  class claim {
+   public:
+    std::uint64_t number = 0;
+    std::string etag;
+    std::string checksum;
+  };
+  using part_list = std::vector<claim>;
+
+  std::string bucket;
+  std::string key;
+  std::vector<object::field> fields;
+  std::string algorithm;   ///< of the checksum that every part must have ("crc32c"); empty: none
+  bool composite = false;  ///< the object's checksum is that of the parts' checksums, which are to be listed
+  std::map<std::uint64_t, std::shared_ptr<const object>> parts;
+
+  /// The name of the field with the checksum of a part.
+  std::string checksum_field() const { return "x-amz-checksum-" + algorithm; }
+
+  /// The object made of `wanted`; throws refusal. The ETag is the MD5 of the parts' MD5s and their number, as S3's.
+  object assemble(const part_list& wanted, std::uint64_t min_part_size) const;
+
+ private:
+  void check(const claim& wanted, const object& part) const;
+  static std::string unquoted(const std::string& tag) {
+    return tag.size() >= 2 && tag.front() == '"' && tag.back() == '"' ? tag.substr(1, tag.size() - 2) : tag;
+  }
+  static std::string from_hex(const std::string& hex);
+};
+
+}  // namespace millrace::s3_server
+
+namespace millrace::s3_server::detail {
+
+using object_map = std::map<std::string, std::shared_ptr<const object>, std::less<>>;
+
+/// Where a listing continues: after a key, or after every key that begins with a prefix.
+class list_position {
+ public:
+  list_position() = default;
+  list_position(std::string after, bool whole_prefix) : text(std::move(after)), prefix(whole_prefix) {}
+  std::string text;
+  bool prefix = false;
+};
+
+class list_page {
+ public:
+  std::vector<std::pair<std::string, std::shared_ptr<const object>>> objects;
+  std::vector<std::string> prefixes;
+  bool truncated = false;
+  list_position next;  // when truncated
+
+  std::size_t count() const noexcept { return objects.size() + prefixes.size(); }
+};
+
+/// One page of ListObjectsV2: keys with `prefix` after `from` in the order of their bytes; keys that have `delimiter`
+/// after the prefix are rolled up. A key and a rolled-up prefix count the same towards `limit`.
+list_page list(const object_map& all, const std::string& prefix, std::string_view delimiter, const list_position& from,
+               std::size_t limit);
+
+}  // namespace millrace::s3_server::detail
 
 namespace millrace::s3_server {
 
@@ -53,7 +169,7 @@ class store {
   std::size_t size(std::string_view bucket) const;
   /// False when it was not there.
   bool erase(std::string_view bucket, std::string_view key);
-  /// Gives an object a new ETag and date, the content unchanged: as if somebody had replaced it.
+  /// Gives an object a new ETag and date, the content unchanged: as if it had been replaced.
   void replace(const std::string& bucket, const std::string& key);
 
   // ---- for requests
@@ -108,5 +224,5 @@ class store {
 }  // namespace millrace::s3_server
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/s3_server/impl/store.ipp>
+#include <millrace/testing/s3_server/store.ipp>
 #endif

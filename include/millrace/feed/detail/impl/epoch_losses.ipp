@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/feed/detail/epoch_losses.hpp>
 
 namespace millrace::detail {
@@ -68,11 +68,11 @@ MILLRACE_INLINE std::vector<lost_shard> epoch_losses::list() const {
 MILLRACE_INLINE void say_losses(const executor& ex, const std::vector<lost_shard>& lost) {
   constexpr std::size_t most = 10;
   for (std::size_t i = 0; i < lost.size() && i < most; ++i) {
-    say(ex, "millrace: epochs: lost " + std::to_string(lost[i].samples) + " samples of " + lost[i].shard + ": " +
+    log_line(ex, "millrace: epochs: lost " + std::to_string(lost[i].samples) + " samples of " + lost[i].shard + ": " +
                 lost[i].reason);
   }
   if (lost.size() > most) {
-    say(ex, "millrace: epochs: and samples of " + std::to_string(lost.size() - most) + " more shards");
+    log_line(ex, "millrace: epochs: and samples of " + std::to_string(lost.size() - most) + " more shards");
   }
 }
 

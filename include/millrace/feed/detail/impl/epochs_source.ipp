@@ -12,9 +12,8 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/detail/mix64.hpp>
-#include <millrace/base/detail/shown_url.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/mix_text.hpp>
@@ -31,7 +30,7 @@ MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
     throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
   }
   if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
-    throw configuration_error("epochs: on_failure::stop is for one rank: the others would go on without it");
+    throw configuration_error("epochs: on_failure::stop is for one rank: the others would continue without it");
   }
   if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
 }
@@ -181,9 +180,9 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uin
   }
   if (saved.world_size != 0 && (saved.rank != options.rank.index || saved.world_size != options.rank.world_size)) {
     throw configuration_error("resume: the state is that of rank " + std::to_string(saved.rank) + " of " +
-                              std::to_string(saved.world_size) + " behind pack(), and this is rank " +
+                              std::to_string(saved.world_size) + " after pack(), and this is rank " +
                               std::to_string(options.rank.index) + " of " + std::to_string(options.rank.world_size) +
-                              ": each goes on from its own");
+                              ": each resumes from its own");
   }
   if (saved.position >= samples) {
     throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +

@@ -10,8 +10,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/feed/detail/held_samples.hpp>
 #include <millrace/shards/group_samples.hpp>
-#include <millrace/shards/member.hpp>
-#include <millrace/shards/sample_name.hpp>
+#include <millrace/shards/sample.hpp>
 #include <millrace/tar/reader.hpp>
 
 namespace millrace::detail {

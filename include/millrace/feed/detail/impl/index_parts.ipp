@@ -42,7 +42,7 @@ MILLRACE_INLINE index_parts::index_parts(const std::string& index_file)
     std::filesystem::remove(probe, error);
     return;
   }
-  throw io_error(error ? error.value() : errno, "the index cannot be written", where{index_file, std::nullopt, {}});
+  throw io_error::of(error ? error.value() : errno, "the index cannot be written", where{index_file, std::nullopt, {}});
 }
 
 MILLRACE_INLINE std::string index_parts::path_of(const std::string& name) const {
@@ -67,7 +67,7 @@ MILLRACE_INLINE std::optional<shard_index> index_parts::find(const std::string& 
     if (!error && made > begun_ - std::chrono::minutes(10)) return index;  // ranks do not begin at once
     return std::nullopt;
   } catch (const index_error&) {
-    return std::nullopt;  // somebody else's leavings, or of another version: the shard is read
+    return std::nullopt;  // a file of another program, or of another version: the shard is read
   }
 }
 

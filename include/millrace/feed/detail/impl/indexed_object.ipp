@@ -6,11 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/error.hpp>
 #include <millrace/feed/detail/indexed_object.hpp>
 
 namespace millrace::detail {
@@ -20,19 +18,13 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
     bytes next = co_await rest_->next();
     if (next.empty()) rest_ended_ = true;
     read_ += next.size();
+    crc_ = running_crc();
     co_return std::move(next);
   }
   if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
-  storage::part p = co_await from_->read(object_, object_.etag, at, length, slabs_);
-  if (object_.etag.empty()) object_.etag = p.etag;
-  if (p.total) {
-    if (object_.size && *object_.size != *p.total) {
-      throw changed_error("the object has " + std::to_string(*p.total) + " bytes, and had " +
-                              std::to_string(*object_.size) + " when it was listed",
-                          where{object_.shown(), std::nullopt, {}});
-    }
-    total_ = object_.size = p.total;
-  }
+  storage::part p = co_await reader_.read(object_, at, length, slabs_, over_);
+  if (p.total) total_ = p.total;
+  crc_ = p.crc;
   short_ = p.data.size() < length;
   rest_ = std::move(p.rest);
   read_ = at + p.data.size();

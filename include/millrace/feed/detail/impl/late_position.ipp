@@ -15,7 +15,7 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE late_position::late_position(const epochs_options& options) 
+MILLRACE_INLINE late_position::late_position(const epochs_options& options)
     : beginning_(options.resume), batch_(options.batch), world_(options.rank.world_size) {
   if (!beginning_.empty()) return;
   epoch_state first;  // at an epoch's beginning the index may be any

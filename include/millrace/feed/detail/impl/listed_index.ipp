@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -21,24 +22,24 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/detail/mix64.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/executor.hpp>
-#include <millrace/coro/runtime_parts.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/feed/detail/indexed_object.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
-#include <millrace/feed/detail/little_endian.hpp>
+#include <millrace/feed/detail/indexed_object.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
-#include <millrace/feed/shard_index.hpp>
+#include <millrace/feed/detail/little_endian.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/feed/shard_deal.hpp>
-#include <millrace/flow/collect.hpp>
-#include <millrace/flow/from_range.hpp>
+#include <millrace/feed/shard_index.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/shards/range_reader.hpp>
 
 namespace millrace::detail {
 
@@ -99,16 +100,11 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(
   co_return indexes;
 }
 
-/// A training only reads from stores: an index that is not there is an error.
-MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::read_object() const {
+MILLRACE_COROUTINE_BODY task<std::string> listed_index::read_text(bool again) const {
   const shard object(file_);
-  if (!store_->serves(file_)) {
-    throw configuration_error("the store of the shards does not serve the index",
-                              where{object.shown(), std::nullopt, {}});
-  }
   std::string text;
   try {
-    indexed_object source(store_, object, 8 * MiB);
+    indexed_object source(store_, object, 8 * MiB, again);
     while (!source.ended(text.size())) {
       const bytes more = co_await source.read(text.size(), 8 * MiB);
       text += more.view();
@@ -117,7 +113,35 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::rea
     throw index_error("the index cannot be read, and in a store it is not made (millrace-index does): " + e.reason(),
                       where{object.shown(), std::nullopt, {}});
   }
-  co_return std::make_shared<const index_set>(read_indexes(text, object.shown()));
+  co_return std::move(text);
+}
+
+/// A training only reads from stores: an index that is not there is an error. One that comes damaged is read once more.
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::read_object() const {
+  const std::string shown = shard(file_).shown();
+  if (!store_->serves(file_)) {
+    throw configuration_error("the store of the shards does not serve the index", where{shown, std::nullopt, {}});
+  }
+  std::string text = co_await read_text(false);
+  std::exception_ptr damaged;
+  try {
+    co_return std::make_shared<const index_set>(read_indexes(text, shown));
+  } catch (const index_error&) {
+    damaged = std::current_exception();
+  }
+  if (!store_->over_network(file_)) std::rethrow_exception(damaged);
+  log_second_reading(co_await this_context(), text_of(damaged));
+  const std::string second = co_await read_text(true);
+  if (second == text) {
+    add_note(damaged, read_twice(true));
+    std::rethrow_exception(damaged);
+  }
+  try {
+    co_return std::make_shared<const index_set>(read_indexes(second, shown));
+  } catch (index_error& e) {
+    e.add_note(read_twice(false));
+    throw;
+  }
 }
 
 MILLRACE_INLINE bool listed_index::is_there() const {
@@ -127,29 +151,22 @@ MILLRACE_INLINE bool listed_index::is_there() const {
 
 /// One shard's index after the other: the text of all is as large as what comes of it.
 MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read() const {
+  errno = 0;
   std::ifstream in(file_, std::ios::binary | std::ios::ate);
   const auto size = in ? static_cast<std::uint64_t>(in.tellg()) : 0;
   in.seekg(0);
-  std::vector<shard_index> all;
+  const auto check = [&] {
+    if (!in) throw io_error::of(errno, "the index cannot be read", where{file_, std::nullopt, {}});
+  };
+  check();
   std::string text;
-  for (std::uint64_t at = 0; in && (at < size || at == 0); at += text.size()) {
-    const auto front = static_cast<std::size_t>(std::min<std::uint64_t>(size - at, 64));
-    text.resize(front);
-    in.read(text.data(), static_cast<std::streamsize>(front));
-    // A length that is wrong is found by who reads the text.
-    const std::uint64_t length = front < 64 ? front : std::clamp<std::uint64_t>(read_le(text, 16, 8), front, size - at);
-    text.resize(static_cast<std::size_t>(length));
-    in.read(text.data() + front, static_cast<std::streamsize>(text.size() - front));
-    if (!in) break;
-    std::string_view rest = text;
-    try {
-      all.push_back(shard_index::read(rest, file_));
-    } catch (const index_error& e) {
-      throw index_error(e.reason(), where{file_, at + e.offset().value_or(0), {}});
-    }
-    if (size == 0) break;
-  }
-  if (!in) throw io_error(errno, "the index cannot be read", where{file_, std::nullopt, {}});
+  std::vector<shard_index> all = read_index_file(size, file_, [&](std::uint64_t at, std::uint64_t n) {
+    text.resize(static_cast<std::size_t>(n));
+    in.seekg(static_cast<std::streamoff>(at));
+    in.read(text.data(), static_cast<std::streamsize>(n));
+    check();
+    return std::string_view(text);
+  });
   return std::make_shared<const index_set>(std::move(all));
 }
 
@@ -169,7 +186,7 @@ MILLRACE_INLINE void listed_index::check(const index_set& indexes, const std::ve
   throw stale_index_error(what + "this shard is not listed", where{indexer_.prefix() + index.name(), std::nullopt, {}});
 }
 
-/// A template, so that g++ does not emit its stages where nobody asks for them.
+/// A template, so that g++ does not emit its stages where they are not used.
 template <class Shard>
 task<std::vector<shard_index>> index_each(std::vector<Shard> list, shard_indexer indexer, std::size_t requests) {
   auto work = from_range(std::move(list)) |
@@ -180,7 +197,7 @@ task<std::vector<shard_index>> index_each(std::vector<Shard> list, shard_indexer
 
 MILLRACE_INLINE void listed_index::check_writable() const {
   const std::string fresh = unfinished(file_, this);
-  if (!std::ofstream(fresh)) throw io_error(errno, "the index cannot be written", where{file_, std::nullopt, {}});
+  if (!std::ofstream(fresh)) throw io_error::of(errno, "the index cannot be written", where{file_, std::nullopt, {}});
   std::error_code ignored;
   std::filesystem::remove(fresh, ignored);
 }
@@ -188,12 +205,12 @@ MILLRACE_INLINE void listed_index::check_writable() const {
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
   executor& ex = co_await this_executor();
   const bool together = rank_.world_size > 1 && !file_.empty();
-  if (rank_.index == 0 && ex.runtime() != nullptr) {
+  if (rank_.index == 0) {
     std::string line = "millrace: epochs: there is no index yet: reading ";
-    line += std::to_string(list.size()) + " shards once";
+    line += std::to_string(list.size()) + " shards";
     if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
     if (file_.empty()) line += ", in every run and on every rank (name an .index_file)";
-    say(ex, line);
+    log_line(ex, line);
   }
   if (together) {
     std::shared_ptr<const index_set> shared = co_await make_together(std::move(list));
@@ -292,7 +309,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
       continue;
     }
     if (!std::exchange(alone, true)) {
-      say(ex, "millrace: epochs: rank " + std::to_string(rank_.index) + " has seen nothing of the others for " +
+      log_line(ex, "millrace: epochs: rank " + std::to_string(rank_.index) + " has seen nothing of the others for " +
                   std::to_string(patience.count()) + " s: it reads " + std::to_string(missing.size()) +
                   " shards of theirs for the index");
     }
@@ -310,7 +327,9 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
 /// At once or not at all.
 MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
   const std::string fresh = unfinished(file_, this);
+  errno = 0;
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
+  out << index_file_head(indexes).text();
   for (const shard_index& index : indexes) out << index.text();
   out.close();
   std::error_code error;
@@ -318,7 +337,7 @@ MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
   if (out && !error) return;
   const int why = error ? error.value() : errno;
   std::filesystem::remove(fresh, error);
-  throw io_error(why, "the index cannot be written", where{file_, std::nullopt, {}});
+  throw io_error::of(why, "the index cannot be written", where{file_, std::nullopt, {}});
 }
 
 }  // namespace millrace::detail

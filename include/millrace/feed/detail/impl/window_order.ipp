@@ -12,10 +12,10 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/data/sample_rng.hpp>
+#include <millrace/data/origin.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/shard_deal.hpp>
-#include <millrace/flow/purpose.hpp>
+#include <millrace/text/entity_tag.hpp>
 
 namespace millrace::detail {
 
@@ -39,7 +39,7 @@ MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const epochs_
   for (const auto& [name, i] : names) {
     digest.add(name);
     digest.add(shards[i].size.value_or(UINT64_MAX));
-    digest.add(shards[i].etag);
+    digest.add(millrace::detail::plain_etag(shards[i].etag));
     sorted.push_back(std::move(shards[i]));
   }
   shards = std::move(sorted);

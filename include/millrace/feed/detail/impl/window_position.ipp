@@ -69,7 +69,7 @@ MILLRACE_INLINE void window_position::note(const window_order::event& e) {
   if (full) fold();
 }
 
-/// Nobody has asked for long: the older half is done for good.
+/// No state was requested for long: the older half is applied.
 MILLRACE_INLINE void window_position::fold() {
   const std::lock_guard order_lock(order_mutex_);
   while (ahead_.size() > most_noted / 2) {

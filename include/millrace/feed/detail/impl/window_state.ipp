@@ -17,8 +17,9 @@
 #include <millrace/base/error.hpp>
 #include <millrace/feed/detail/window_state.hpp>
 #include <millrace/feed/detail/words.hpp>
+#include <millrace/text/entity_tag.hpp>
 #include <millrace/text/json_leaves.hpp>
-#include <millrace/text/numbers.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::detail {
 
@@ -34,7 +35,7 @@ MILLRACE_INLINE window_state::window_state(const window_plan& plan, std::uint64_
       window_bytes(plan.window_bytes),
       list(plan.list) {}
 
-MILLRACE_INLINE std::string window_state::text() const {
+MILLRACE_INLINE std::string window_state::unchecked_text() const {
   const auto member = [](const char* name, std::uint64_t value) {
     return ",\"" + std::string(name) + "\":" + std::to_string(value);
   };
@@ -54,7 +55,7 @@ MILLRACE_INLINE window_state window_state::parse(std::string_view text) {
   if (!json) fail("the state is not one intact JSON document");
   if (json->find("millrace") != "epochs") fail("the state is not one of epochs()");
   if (json->find("order") != "window") {
-    fail("the state is of a training with an index: it does not go on with index_use::none");
+    fail("the state is of a training with an index: it cannot be resumed with index_use::none");
   }
   const auto number = [&](const char* name) {
     const std::optional<std::string_view> digits = json->find(name);
@@ -62,8 +63,9 @@ MILLRACE_INLINE window_state window_state::parse(std::string_view text) {
     if (!value) fail("the state has no whole number \"" + std::string(name) + "\"");
     return *value;
   };
-  if (const std::uint64_t v = number("version"); v != version) {
-    fail("the state has version " + std::to_string(v) + "; this program reads version " + std::to_string(version));
+  if (const std::uint64_t v = number("version"); v == 0 || v > version) {
+    fail("the state has version " + std::to_string(v) + "; this program reads versions 1 to " +
+         std::to_string(version));
   }
   window_state out;
   out.seed = number("seed");
@@ -86,6 +88,7 @@ MILLRACE_INLINE window_state window_state::parse(std::string_view text) {
   if (lost && !out.losses.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
   out.place = json->find("place").value_or(std::string_view());
   if (out.position != 0 && out.place.empty()) fail("the state has no \"place\"");
+  check_state(*json, out.unchecked_text());
   return out;
 }
 
@@ -181,10 +184,10 @@ MILLRACE_INLINE window_order window_state::order(std::shared_ptr<const window_pl
     const std::uint64_t size = in.next();
     const std::string etag = in.next_text();
     if (!in.good() || number >= plan->shards.size()) {
-      // Of another list, or damaged: which one is told below.
+      // Of another list, or damaged: decided below.
     } else {
       const shard& listed = plan->shards[static_cast<std::size_t>(number)];
-      if (!etag.empty() && !listed.etag.empty() && listed.etag != etag) {
+      if (!etag.empty() && !listed.etag.empty() && !millrace::detail::same_etag(listed.etag, etag)) {
         throw changed_error("resume: the shard has changed: its ETag was " + etag + " and is " + listed.etag,
                             where{listed.shown(), std::nullopt, {}});
       }

@@ -11,19 +11,26 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/running_crc.hpp>
-#include <millrace/http/headers.hpp>
-#include <millrace/s3/sign/detail/hashing.hpp>
+#include <millrace/http/message.hpp>
+#include <millrace/s3/sign/signer.hpp>
 
 namespace millrace::s3::detail {
 
 /// A checksum that a store declares of an object, and what has been added up of the object's bytes so far.
 ///
 /// Either of all bytes (FULL_OBJECT), or of an upload in parts (COMPOSITE, "...-7"): the checksum of the checksums of
-/// its parts. That needs to know where the parts end: cut_at().
+/// its parts. That needs to know where the parts end: cut_at(). A store that gives no number of an object whose ETag is
+/// that of an upload in parts ("...-7", as moto does) may mean both: either is right then, and CRC-32 for CRC-32C.
 class body_checksum {
  public:
+  body_checksum(const body_checksum& other);
+  body_checksum(body_checksum&&) noexcept = default;
+  body_checksum& operator=(const body_checksum&) = delete;
+  body_checksum& operator=(body_checksum&&) noexcept = default;
+
   /// The cheapest of those in the fields of an answer; nothing when there is none whose algorithm is known here.
   static std::optional<body_checksum> of(const http::headers& fields);
 
@@ -31,13 +38,14 @@ class body_checksum {
   std::string_view name() const noexcept { return std::string_view(how_.field).substr(15); }
   /// The CRC that is to be added up; none for a hash.
   crc_kind crc() const noexcept { return how_.crc; }
-  /// Parts of the upload whose checksums this is of; 0: it is of the object's bytes.
+  /// Parts of the upload whose checksums this is (or may be) of; 0: it is of the object's bytes.
   std::uint64_t parts() const noexcept { return parts_; }
 
   std::uint64_t part_size() const noexcept { return part_size_; }
   /// All parts of the upload have `bytes` bytes, but the last. False when their number does not fit that.
   bool cut_at(std::uint64_t bytes, std::uint64_t size) noexcept {
     part_size_ = bytes;
+    for (const auto& other : others_) other->part_size_ = bytes;
     return bytes != 0 && size != 0 && (size - 1) / bytes + 1 == parts_;
   }
 
@@ -45,6 +53,11 @@ class body_checksum {
   void add(std::string_view data, const running_crc& crc = running_crc());
   /// Whether the bytes that have been added are those that the checksum is of. Ends the adding.
   bool matches();
+  /// The same for `data`, all bytes of the object, which did not match: whether the store has a CRC-32 of them and
+  /// calls it CRC-32C, as moto does where Python lacks the other one.
+  bool matches_as_crc32(std::string_view data) const;
+  /// Whether what matched is of another algorithm than its name says.
+  bool misnamed() const noexcept { return misnamed_; }
 
  private:
   struct algorithm {
@@ -58,7 +71,19 @@ class body_checksum {
     begin_run();
   }
 
-  static std::uint64_t count_of(const std::string& digits) noexcept;
+  /// Those that are known here, the cheapest first.
+  static const algorithm* begin_known() noexcept;
+  static const algorithm* end_known() noexcept;
+  static const algorithm& crc32() noexcept { return begin_known()[1]; }
+
+  /// The declared value may be of `parts` parts by `how`, too.
+  void allow(const algorithm& how, std::uint64_t parts) {
+    others_.emplace_back(new body_checksum(how, declared_, parts));
+  }
+
+  static std::uint64_t count_of(std::string_view digits) noexcept;
+  /// Parts of the upload that made the object, as far as its ETag tells: the MD5 of MD5s and their number. 0: not one.
+  static std::uint64_t parts_of(const http::headers& fields);
   /// Base64 of whole groups; empty for anything else.
   static std::string decode(const std::string& text);
 
@@ -74,13 +99,15 @@ class body_checksum {
   std::uint64_t part_size_ = 0;
   running_crc crc_;
   std::unique_ptr<EVP_MD_CTX, openssl_free> hash_;
-  std::uint64_t filled_ = 0;  // of the part that is being added
-  std::uint64_t count_ = 0;   // parts that have been added
-  std::string sums_;          // theirs
+  std::uint64_t filled_ = 0;            // of the part that is being added
+  std::uint64_t count_ = 0;             // parts that have been added
+  bool misnamed_ = false;
+  std::vector<std::unique_ptr<body_checksum>> others_;  // what it may be of instead
+  std::string sums_;                    // theirs
 };
 
 }  // namespace millrace::s3::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/s3/wire/detail/impl/body_checksum.ipp>
+#include <millrace/s3/wire/detail/body_checksum.ipp>
 #endif

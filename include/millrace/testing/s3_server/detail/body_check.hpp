@@ -9,11 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/testing/s3_server/request.hpp>
+#include <millrace/testing/s3_server/message.hpp>
 
 namespace millrace::s3_server::detail {
 
-/// The number in a chunk's size line, without its extensions; nothing when it is none.
+/// Appends the fields of `text`, lines that end in CR LF each. Returns what is wrong, null when nothing is. Strict: no
+/// folding, no bare LF, no blank before the colon, no control characters (RFC 9112, 5).
+const char* parse_fields(std::string_view text, std::vector<request::pair>& out);
+
+/// Parses a request head: everything up to, without, the empty line, with the last field's CR LF. Returns what is
+/// wrong, null when nothing is.
+const char* parse_head(std::string_view text, request& r);
+
+/// The number in a chunk's size line, without its extensions; nullopt if it is not one.
 std::optional<std::uint64_t> parse_chunk_size(std::string_view line);
 
 /// Compares the body with every digest that came with it: the signed payload hash, Content-MD5 and x-amz-checksum-*, in
@@ -23,5 +31,5 @@ std::vector<request::pair> check_body(request& r, std::string_view payload);
 }  // namespace millrace::s3_server::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/s3_server/detail/impl/body_check.ipp>
+#include <millrace/testing/s3_server/detail/body_check.ipp>
 #endif

@@ -2,25 +2,198 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <linux/sockios.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/testing/s3_server/detail/input.hpp>
-#include <millrace/testing/s3_server/detail/wire_script.hpp>
-#include <millrace/testing/s3_server/fault_plan.hpp>
-#include <millrace/testing/s3_server/request_log.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/testing/s3_server/fault.hpp>
+#include <millrace/testing/s3_server/message.hpp>
+#include <millrace/testing/s3_server/options.hpp>
 #include <millrace/testing/s3_server/service.hpp>
 #include <millrace/testing/s3_server/statistics.hpp>
+#include <millrace/testing/s3_server/stream_socket.hpp>
 
 namespace millrace::s3_server::detail {
+
+struct tls_free {
+  void operator()(SSL_CTX* p) const noexcept { SSL_CTX_free(p); }
+  void operator()(SSL* p) const noexcept { SSL_free(p); }
+  void operator()(EVP_PKEY* p) const noexcept { EVP_PKEY_free(p); }
+  void operator()(X509* p) const noexcept { X509_free(p); }
+  void operator()(X509_EXTENSION* p) const noexcept { X509_EXTENSION_free(p); }
+  void operator()(FILE* p) const noexcept { std::fclose(p); }
+};
+template <class T>
+using tls_handle = std::unique_ptr<T, tls_free>;
+
+/// A fresh key and a self-signed certificate for it; the certificate's PEM lies in a file for clients to trust, removed
+/// with the context unless its path was given.
+class tls_context {
+ public:
+  explicit tls_context(const tls_options& o);
+  tls_context(const tls_context&) = delete;
+  tls_context& operator=(const tls_context&) = delete;
+  ~tls_context() {
+    if (temporary_) ::unlink(path_.c_str());
+  }
+
+  SSL_CTX* get() const noexcept { return context_.get(); }
+  /// Where the certificate is.
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  [[noreturn]] static void failed() { throw configuration_error("OpenSSL cannot make a key and a certificate"); }
+
+  tls_handle<X509> sign(const tls_options& o) const;
+
+  void write(X509& certificate);
+
+  tls_handle<EVP_PKEY> key_;
+  tls_handle<SSL_CTX> context_;
+  std::string path_;
+  bool temporary_ = false;
+};
+
+/// The server's side of TLS over a socket, through memory: OpenSSL never sees the descriptor. Socket and context must
+/// outlive it.
+class tls_session {
+ public:
+  tls_session(stream_socket& s, tls_context& context);
+
+  /// As socket::read_some(); makes the handshake on the way. A clean end and a bare FIN are both 0.
+  MILLRACE_COROUTINE task<std::size_t> read_some(std::span<char> memory);
+
+  /// As socket::write_all().
+  MILLRACE_COROUTINE task<void> write_all(std::span<const std::string_view> pieces);
+
+ private:
+  MILLRACE_COROUTINE task<void> flush();
+
+  stream_socket& socket_;
+  tls_handle<SSL> ssl_;
+  BIO* in_ = nullptr;  // both belong to ssl_
+  BIO* out_ = nullptr;
+  std::vector<char> memory_;
+};
+
+/// A connection, plain or under TLS.
+class stream {
+ public:
+  /// `context` null: plain. It must outlive the stream.
+  stream(stream_socket s, tls_context* context) : socket_(std::move(s)) {
+    if (context != nullptr) tls_ = std::make_unique<tls_session>(socket_, *context);
+  }
+  stream(const stream&) = delete;
+  stream& operator=(const stream&) = delete;
+
+  /// 0 at the end.
+  MILLRACE_COROUTINE task<std::size_t> read_some(std::span<char> memory);
+  MILLRACE_COROUTINE task<void> write_all(std::span<const std::string_view> pieces);
+  /// Below TLS.
+  stream_socket& raw() noexcept { return socket_; }
+
+ private:
+  stream_socket socket_;
+  std::unique_ptr<tls_session> tls_;
+};
+
+/// The receiving side of a connection: heads, and bodies of either framing. What was read ahead waits for the next
+/// call.
+class input {
+ public:
+  input(stream& from, std::size_t max_head) : stream_(from), memory_(max_head) {}
+
+  /// A head without its empty line (each field with its CR LF); empty at the end of the connection. Throws refusal when
+  /// it is too long.
+  MILLRACE_COROUTINE task<std::string> head();
+
+  /// A body of `size` bytes in memory of its own.
+  MILLRACE_COROUTINE task<bytes> body(std::uint64_t size);
+
+  /// Reads a body and forgets it.
+  MILLRACE_COROUTINE task<void> skip(std::uint64_t size);
+
+  /// A body in chunked coding, of at most `limit` bytes; its trailing fields go to `r`.
+  MILLRACE_COROUTINE task<bytes> chunked_body(request& r, std::uint64_t limit);
+
+ private:
+  [[noreturn]] static void throw_cut() { throw io_error(ECONNRESET, "the client closed the connection in a request"); }
+
+  std::string_view view() const noexcept { return {memory_.data() + begin_, end_ - begin_}; }
+
+  MILLRACE_COROUTINE task<bool> fill();
+
+  std::size_t take(char* to, std::size_t limit) noexcept;
+
+  MILLRACE_COROUTINE task<std::string> line();
+
+  stream& stream_;
+  std::vector<char> memory_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+/// What a fault changes in an answer before it is put on the wire: fields and content.
+void alter_reply(reply& a, const fault& f);
+
+/// The answer that a fault puts in the place of the real one; called for refuse, error_in_success and page only.
+reply substitute(const fault& f, const std::string& resource, const std::string& request_id);
+
+/// One thing to do with the connection.
+class step {
+ public:
+  enum class kind : std::uint8_t {
+    send,   ///< the slices
+    pause,  ///< nothing for a while
+    stall,  ///< nothing until the client closes
+    reset,  ///< RST, once the client has what was sent
+    close,  ///< FIN
+  };
+  explicit step(kind k) : what(k) {}
+  explicit step(duration d) : what(kind::pause), length(d) {}
+  explicit step(std::vector<bytes> data) : what(kind::send), slices(std::move(data)) {}
+
+  kind what;
+  duration length{0};
+  std::vector<bytes> slices;
+};
+
+using wire_script = std::vector<step>;
+
+std::uint64_t total(const std::vector<bytes>& slices) noexcept;
+
+/// `slices` in chunked coding (RFC 9112, 7.1), chunks of 64 KiB; the last one is left out when `cut`.
+std::vector<bytes> in_chunks(std::vector<bytes> slices, bool cut);
+
+/// What is done with the connection to give the answer `a` with the fault `f`: pure, so that it can be tested without a
+/// socket. The script ends in close where the connection cannot go on.
+wire_script make_script(reply a, fault f);
 
 /// What the connections of a server share; all of it outlives them.
 class shared_state {
@@ -35,7 +208,12 @@ class shared_state {
   request_log log;
   statistics counts;
   std::unique_ptr<tls_context> tls;
+  rng latencies{1};           // of the loop that serves
+  time_point link_free_at{};  // likewise: when the link has sent what it was given
 };
+
+/// From a request to the first byte of its answer, as options::away says: drawn anew for each.
+duration latency(shared_state& s);
 
 /// One connection from its first byte to its end. Dropping its task closes it.
 class connection {
@@ -84,7 +262,10 @@ class connection {
   /// False when the connection has ended or must end.
   MILLRACE_COROUTINE task<bool> perform(wire_script script);
 
-  MILLRACE_COROUTINE task<void> send(const std::vector<bytes>& slices);
+  MILLRACE_COROUTINE task<void> send(std::vector<bytes> slices);
+
+  /// When a piece of `size` bytes may be sent, by the rates of the connection and of the link.
+  time_point due(std::uint64_t size, time_point now);
 
   /// Until the client closes its side.
   MILLRACE_COROUTINE task<void> wait_for_end();
@@ -97,11 +278,12 @@ class connection {
   input input_;
   const std::uint64_t number_;
   std::uint64_t requests_ = 0;
+  time_point free_at_{};  // when what was sent has left, at the rate of the connection
   bool busy_ = false;
 };
 
 }  // namespace millrace::s3_server::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/testing/s3_server/detail/impl/connection.ipp>
+#include <millrace/testing/s3_server/detail/connection.ipp>
 #endif

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A store that is some milliseconds away and sends so much a second on each connection, read with default options: raw
+// objects against what the link or 64 connections bring, small objects, samples by epochs() against the bare stages,
+// and the first chunk against one GET. Each round is a new runtime, which knows nothing of the store.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/far_store_bench.cpp -o far_store_bench -lcurl -luring -lssl -lcrypto
+// -lexpat
+//
+//   far_store_bench [rounds, default 5]
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/index_shard.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/loader/runtime.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/tar/writer.hpp>
+
+#include "bench/common/measure.hpp"
+#include "bench/common/served.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr std::size_t raw_bytes = 256'000'000;
+constexpr int raws = 10;
+constexpr std::size_t small_bytes = 100'000;
+constexpr int smalls = 3000;
+constexpr int shards = 8;
+constexpr int members = 1000;
+
+class place {
+ public:
+  const char* name;
+  double milliseconds;
+  double connection;  // bytes in a second
+  double link;
+};
+
+void fill(mill::s3_server::background& server) {
+  const mill::bytes raw = mill::bytes::copy(std::string(raw_bytes, 'x'));
+  for (int i = 0; i < raws; ++i) server.put("b", "raw/" + std::to_string(i), raw);
+  const mill::bytes small = mill::bytes::copy(std::string(small_bytes, 'y'));
+  for (int i = 0; i < smalls; ++i) server.put("b", "small/" + std::to_string(i), small);
+  for (int n = 0; n < shards; ++n) {
+    std::string text;
+    mill::tar::writer out(text);
+    for (int i = 0; i < members; ++i)
+      out.add(std::to_string(n) + "-" + std::to_string(i) + ".bin", bench::noise(small_bytes, 1));
+    out.finish();
+    server.put("b", "tars/" + std::to_string(n) + ".tar", text);
+  }
+}
+
+double seconds_since(std::int64_t begin) { return 1e-9 * static_cast<double>(mill::monotonic_ns() - begin); }
+
+class result {
+ public:
+  double first = 0;         // seconds to the first item
+  double first_second = 0;  // bytes in a second
+  double later = 0;         // from then on
+  double all = 0;           // bytes in a second, of everything
+  double seconds = 0;
+};
+
+template <class Pipeline, class Size>
+result read(Pipeline pipeline, Size size, std::uint64_t expected) {
+  result r;
+  mill::runtime rt;
+  const std::int64_t begin = mill::monotonic_ns();
+  auto run = rt.run(std::move(pipeline), {.show = mill::progress::off});
+  double bytes = 0;
+  double at_second = 0;
+  double second = 0;
+  std::uint64_t items = 0;
+  while (auto item = run.next()) {
+    const double now = seconds_since(begin);
+    if (items++ == 0) r.first = now;
+    bytes += size(*item);
+    if (second == 0 && now >= 1) {
+      second = now;
+      at_second = bytes;
+    }
+  }
+  r.seconds = seconds_since(begin);
+  if (static_cast<std::uint64_t>(bytes) != expected) std::abort();
+  r.all = bytes / r.seconds;
+  r.first_second = second == 0 ? r.all : at_second / second;
+  r.later = second == 0 ? r.all : (bytes - at_second) / (r.seconds - second);
+  return r;
+}
+
+double one_get(const mill::s3::client& s3) {
+  const auto loop = mill::make_event_loop();
+  const std::int64_t begin = mill::monotonic_ns();
+  const auto part = mill::block_on(*loop, s3.get("s3://b/raw/0", 0, 256 * mill::KiB, "", mill::slab_pool()));
+  if (part.data.size() != 256 * mill::KiB) std::abort();
+  return seconds_since(begin);
+}
+
+void measure(const place& at, int rounds) {
+  mill::s3_server::distance away;
+  away.first_byte = mill::duration(static_cast<std::int64_t>(at.milliseconds * 1e6));
+  away.connect = away.first_byte;
+  away.spread = 0.2;
+  away.connection_rate = static_cast<std::uint64_t>(at.connection);
+  away.link_rate = static_cast<std::uint64_t>(at.link);
+  const bench::served server(false, fill, 0, away);
+  const mill::s3::client s3 = server.client();
+
+  std::vector<mill::shard_index> made;
+  {
+    const auto loop = mill::make_event_loop();
+    for (int n = 0; n < shards; ++n) {
+      const std::string name = std::to_string(n) + ".tar";
+      made.push_back(
+          mill::block_on(*loop, mill::index_shard(mill::s3::as_storage(s3), mill::shard("s3://b/tars/" + name), name)));
+    }
+  }
+  const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
+
+  const auto of_chunk = [](const mill::chunk& c) { return static_cast<double>(c.data.size()); };
+  const auto of_sample = [](const mill::sample& s) { return static_cast<double>(s.fields[0].data.size()); };
+  constexpr std::uint64_t sample_bytes = std::uint64_t(shards) * members * small_bytes;
+  bench::figure later, early, objects, stages, epochs, chunk, get;
+  for (int i = 0; i < rounds; ++i) {
+    get.add(one_get(s3));
+    std::vector<mill::shard> known;
+    for (int n = 0; n < raws; ++n) known.emplace_back("s3://b/raw/" + std::to_string(n), raw_bytes);
+    const result raw = read(mill::from_range(std::move(known)) | mill::fetch(s3), of_chunk, raws * raw_bytes);
+    chunk.add(raw.first);
+    early.add(raw.first_second);
+    later.add(raw.later);
+    objects.add(read(s3.list("s3://b/small/") | mill::fetch(s3), of_chunk, smalls * small_bytes).all / small_bytes);
+    stages.add(
+        read(s3.list("s3://b/tars/") | mill::fetch(s3) | mill::untar() | mill::group_samples(), of_sample, sample_bytes)
+            .all);
+    epochs.add(
+        read(mill::epochs(indexes, s3, {.seed = 7, .batch = 100, .prefix = "s3://b/tars/"}), of_sample, sample_bytes)
+            .all);
+  }
+  const double bound = std::min(at.link, 64 * at.connection);
+  std::printf("\n%s, medians of %d\n", at.name, rounds);
+  const auto print = [](const char* what, const bench::figure& f, double unit, const char* name) {
+    std::printf("  %-44s %9.0f (%6.0f - %6.0f) %s\n", what, f.median() / unit, f.lowest() / unit, f.highest() / unit,
+                name);
+  };
+  print("one GET of 256 KiB, cold", get, 1e-3, "ms");
+  print("fetch: first chunk, cold", chunk, 1e-3, "ms");
+  print("fetch: in the first second", early, 1e6, "MB/s");
+  print("fetch: from then on", later, 1e6, "MB/s");
+  print("list | fetch, objects of 100 KB", objects, 1, "objects/s");
+  print("list | fetch | untar | group_samples", stages, 1e6, "MB/s");
+  print("epochs(), with an index", epochs, 1e6, "MB/s");
+  bench::goal_at_least("fetch after a second / min(link, 64 connections)", later.median() / bound, 0.9);
+  bench::goal_at_least("objects/s, list | fetch", objects.median(), 1980, "");
+  bench::goal_at_least("epochs() / list | fetch | untar | group_samples", bench::ratio(epochs, stages), 0.9);
+  bench::goal_at_most("first chunk / one GET", bench::ratio(chunk, get), 1.2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
+  bench::print_machine();
+  bench::pin(1);
+  measure({"20 ms away, 30 MB/s a connection, a link of 800 MB/s", 20, 30e6, 800e6}, rounds);
+  measure({"15 ms away, 85 MB/s a connection, a link of 800 MB/s", 15, 85e6, 800e6}, rounds);
+}

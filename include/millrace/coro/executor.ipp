@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/executor.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE void timer_queue::add(timer_node& node, time_point due) {
+  remove(node);
+  heap_.push_back(&node);
+  node.due_ = due < fired_ ? fired_ : due;  // one that is late already must not overtake those that were late before it
+  node.order_ = ++armed_;
+  node.index_ = heap_.size() - 1;
+  up(node.index_);
+}
+
+MILLRACE_INLINE void timer_queue::remove(timer_node& node) noexcept {
+  const std::size_t hole = node.index_;
+  if (hole == timer_node::npos) return;
+  node.index_ = timer_node::npos;
+  timer_node* last = heap_.back();
+  heap_.pop_back();
+  if (last == &node) return;
+  place(hole, last);
+  up(hole);
+  down(last->index_);
+}
+
+MILLRACE_INLINE std::size_t timer_queue::fire_due(time_point now) noexcept {
+  fired_ = now;
+  const std::uint64_t limit = armed_;
+  std::size_t fired = 0;
+  while (!heap_.empty() && heap_.front()->due_ <= now && heap_.front()->order_ <= limit) {
+    timer_node& node = *heap_.front();
+    remove(node);
+    node.fire();
+    ++fired;
+  }
+  return fired;
+}
+
+MILLRACE_INLINE void timer_queue::up(std::size_t i) noexcept {
+  timer_node* node = heap_[i];
+  while (i > 0) {
+    const std::size_t parent = (i - 1) / 2;
+    if (!before(node, heap_[parent])) break;
+    place(i, heap_[parent]);
+    i = parent;
+  }
+  place(i, node);
+}
+
+MILLRACE_INLINE void timer_queue::down(std::size_t i) noexcept {
+  timer_node* node = heap_[i];
+  for (;;) {
+    std::size_t child = 2 * i + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) ++child;
+    if (!before(heap_[child], node)) break;
+    place(i, heap_[child]);
+    i = child;
+  }
+  place(i, node);
+}
+
+MILLRACE_INLINE void executor::post_remote(remote_node& node) noexcept {
+  senders_.fetch_add(1, std::memory_order_relaxed);  // shut_down() waits for those that are in here
+  bool was_empty;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    node.next_ = nullptr;
+    was_empty = inbox_head_ == nullptr;
+    (was_empty ? inbox_head_ : inbox_tail_->next_) = &node;
+    inbox_tail_ = &node;
+  }
+  // Not under the lock: the executor's thread often wakes up on this very core, and would have to wait for it.
+  if (was_empty) wake();
+  senders_.fetch_sub(1, std::memory_order_release);
+}
+
+MILLRACE_INLINE void executor::drain() {
+  do {
+    run_until([this] { return operations_ == 0 && background_ == 0; });
+  } while (services_linger());
+}
+
+MILLRACE_INLINE std::int64_t executor::preemptions() const noexcept {
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nivcsw;
+}
+
+MILLRACE_INLINE void executor::shut_down() noexcept {
+  if (!process_.here()) {
+    // They hold connections and descriptors of the parent, which a protocol's goodbye would end there, too.
+    for (held_service& s : services_) static_cast<void>(s.service.release());
+    services_.clear();
+    return;
+  }
+  drain_or_give_up();
+  while (!services_.empty()) {
+    std::unique_ptr<executor_service> last = std::move(services_.back().service);
+    services_.pop_back();  // first: a destructor may ask for services, and leave clean-up to those that remain
+    last.reset();
+    drain_or_give_up();
+  }
+  run_inbox();  // messages whose senders were not announced
+  // Senders whose messages have been run may still be in wake().
+  while (senders_.load(std::memory_order_acquire) != 0) nap(20'000);
+}
+
+MILLRACE_INLINE void executor::nap(long ns) noexcept {
+  const timespec moment{0, ns};
+  ::nanosleep(&moment, nullptr);
+}
+
+MILLRACE_INLINE void executor::drain_or_give_up() noexcept {
+  constexpr std::int64_t longest = 30'000'000'000;
+  for (const std::int64_t begun = monotonic_ns(); monotonic_ns() - begun < longest;) {
+    try {
+      drain();
+      return;
+    } catch (...) {
+      if (operations_ == 0) return;  // clean-up that would wait for ever: it is destroyed with its service
+    }
+    nap(1'000'000);
+  }
+  MILLRACE_ASSERT(operations_ == 0, "an executor was destroyed, and an operation on another thread does not end");
+}
+
+MILLRACE_INLINE bool executor::services_linger() noexcept {
+  bool any = false;
+  for (held_service& s : services_) any = s.service->linger() || any;
+  return any;
+}
+
+MILLRACE_INLINE void executor::run_inbox() {
+  remote_node* node;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    node = std::exchange(inbox_head_, nullptr);
+  }
+  while (node != nullptr) {
+    remote_node* const following = node->next_;  // run() may free the node
+    node->run();
+    node = following;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/io/cpu_pool.hpp>
+#include <millrace/io/detail/cpu_limits.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE void pool_job::run() noexcept {
+  executor_->operation_finished();
+  done_ = true;
+  if (waiter_ != nullptr) {
+    executor_->post(*waiter_);
+  } else {
+    const std::shared_ptr<wait_group> abandoned = std::move(abandoned_);
+    delete this;  // the function too: only then is nothing left
+    abandoned->done();
+  }
+}
+
+MILLRACE_INLINE bool pool_state::submit(pool_job& job) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    job.prev_ = head_.prev_;
+    job.next_ = &head_;
+    head_.prev_->next_ = &job;
+    head_.prev_ = &job;
+  }
+  changed_.notify_one();
+  return true;
+}
+
+MILLRACE_INLINE bool pool_state::withdraw(pool_job& job) noexcept {
+  std::lock_guard lock(mutex_);
+  if (job.next_ == nullptr) return false;
+  unlink(job);
+  return true;
+}
+
+MILLRACE_INLINE void pool_state::stop() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+MILLRACE_INLINE void pool_state::work() noexcept {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (head_.next_ == &head_ && !stopping_) changed_.wait(lock);
+    if (head_.next_ == &head_) return;
+    pool_job& job = *head_.next_;
+    unlink(job);
+    lock.unlock();
+    const std::int64_t begun = monotonic_ns();
+    job.execute();
+    job.spent_ns_ = monotonic_ns() - begun;
+    job.executor_->post_remote(job);  // the job may be gone from here on
+    lock.lock();
+  }
+}
+
+MILLRACE_INLINE void pool_state::unlink(pool_job& job) noexcept {
+  job.prev_->next_ = job.next_;
+  job.next_->prev_ = job.prev_;
+  job.prev_ = job.next_ = nullptr;
+}
+
+MILLRACE_INLINE bool pool_job::start(std::shared_ptr<pool_state> pool, executor& ex, ready_node& waiter) noexcept {
+  pool_ = std::move(pool);
+  executor_ = &ex;
+  waiter_ = &waiter;
+  ex.operation_started();
+  if (pool_->submit(*this)) return true;
+  ex.operation_finished();
+  executor_ = nullptr;
+  return false;
+}
+
+MILLRACE_INLINE void pool_job::abandon(const std::shared_ptr<wait_group>& abandoned) noexcept {
+  if (executor_ != nullptr && !pool_->process.here()) return;
+  if (executor_ != nullptr && !done_) {
+    if (!pool_->withdraw(*this)) {
+      waiter_ = nullptr;
+      abandoned_ = abandoned;
+      abandoned_->add();
+      return;
+    }
+    executor_->operation_finished();
+  }
+  delete this;
+}
+
+}  // namespace millrace::detail
+
+namespace millrace {
+
+MILLRACE_INLINE cpu_pool::cpu_pool(unsigned threads) {
+  if (threads == 0) threads = usable_cores();
+  threads_.reserve(threads);
+  try {
+    while (threads_.size() < threads) {
+      threads_.emplace_back("millrace-pool", [state = state_.get()] { state->work(); });
+    }
+  } catch (...) {
+    join();
+    throw;
+  }
+}
+
+MILLRACE_INLINE unsigned cpu_pool::usable_cores() noexcept {
+  return detail::share_of_cpus(detail::limits_of_process(), 1);
+}
+
+namespace detail {
+MILLRACE_INLINE void tell_pool(const coroutine_context& here, const cpu_pool::share& pool, bool given,
+                               std::size_t limit, const char* more) noexcept {
+  stage_record* const stage = here.stage();
+  if (stage == nullptr || !pool) return;
+  stage->pool_threads = static_cast<std::int64_t>(pool.threads());
+  stage->pool_cores = given ? cpu_pool::usable_cores() : here.runtime().cores();
+  stage->pool_given = given;
+  stage->pool_limit = static_cast<std::int64_t>(limit);
+  stage->more_jobs = more != nullptr ? more : stage->advice;
+}
+}  // namespace detail
+
+}  // namespace millrace

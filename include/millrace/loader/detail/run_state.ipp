@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/loader/detail/run_state.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE void run_metrics::got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
+  if (first_ == 0) {  // start-up is no wait: what follows is counted from here on
+    recorder_.mark();
+    first_ = now;
+  } else {
+    stage_record::add(waited_, now - asked);
+    waits_.add(now - asked);
+  }
+  stage_record::add(taken_, 1);
+  stage_record::add(samples_, samples);
+}
+
+MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
+  run_stats out;
+  const std::int64_t began = began_;
+  const std::int64_t first = first_;
+  const std::int64_t until = ended_ != 0 ? ended_.load() : now;
+  if (began != 0) out.seconds = static_cast<double>(until - began) * 1e-9;
+  if (first != 0) out.first_after = static_cast<double>(std::min(first, until) - began) * 1e-9;
+  const std::int64_t counted = began == 0 ? 0 : until - (first != 0 ? first : began);
+  out.items = taken_;
+  out.samples = samples_;
+  out.waited = share_of(counted, waited_);
+  out.next_p50_ns = waits_.quantile(0.5);
+  out.next_p99_ns = waits_.quantile(0.99);
+  out.next_max_ns = waits_.max();
+
+  std::vector<const stage_record*> all;
+  recorder_.for_each([&all](const stage_record& r) { all.push_back(&r); });
+  for (const stage_record* r : all) {
+    if (r->parent == nullptr) out.bytes += list(out.stages, all, *r, counted);
+  }
+  return out;
+}
+
+MILLRACE_INLINE std::string run_metrics::name_of(const stage_record& stage) const {
+  std::vector<const stage_record*> all, listed;
+  recorder_.for_each([&all](const stage_record& r) { all.push_back(&r); });
+  std::vector<stage_stats> lines;
+  for (const stage_record* r : all) {
+    if (r->parent == nullptr) list(lines, all, *r, 0, &listed);
+  }
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    if (listed[i] == &stage) return lines[i].name;
+  }
+  return {};
+}
+
+MILLRACE_INLINE std::int64_t run_metrics::list(std::vector<stage_stats>& lines,
+                                               const std::vector<const stage_record*>& all, const stage_record& r,
+                                               std::int64_t counted, std::vector<const stage_record*>* records) {
+  std::int64_t came = 0;
+  for (const stage_record* before : all) {
+    if (before->parent == &r) came += list(lines, all, *before, counted, records);
+  }
+  if (r.parent == nullptr) return came;  // the training loop itself
+  stage_stats s;
+  s.name = r.name;
+  s.advice = r.advice;
+  if (s.name.empty()) {
+    s.name = "stage " + std::to_string(lines.size() + 1);
+  } else {
+    int alike = 0;
+    for (const stage_record* other : all) {
+      if (other->parent != nullptr && s.name == other->name) ++alike;
+    }
+    if (alike > 1) s.name += number_of(lines, s.name);
+  }
+  s.items = r.items;
+  s.failed = r.failed;
+  s.reread = r.reread;
+  s.bytes = r.bytes;
+  const stage_record::times t = r.since_mark();
+  s.busy = share_of(counted, t.busy);
+  s.pool = counted > 0 ? static_cast<double>(t.pool) / static_cast<double>(counted) : 0;
+  s.starved = share_of(counted, t.starved);
+  s.blocked = share_of(counted, t.blocked);
+  s.waiting = share_of(counted, t.asked - t.starved - t.busy);
+  s.pool_threads = static_cast<unsigned>(r.pool_threads);
+  s.pool_cores = static_cast<unsigned>(r.pool_cores);
+  s.pool_given = r.pool_given;
+  s.pool_limit = static_cast<std::size_t>(r.pool_limit);
+  s.more_jobs = r.more_jobs;
+  s.bound_by_bytes = r.full_by_bytes > r.full_by_number;
+  s.reads = static_cast<std::size_t>(r.reads);
+  s.read_part = static_cast<std::size_t>(r.read_part);
+  const std::int64_t kept = std::max({r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_store.load()});
+  if (kept > 0) {
+    s.limit = kept == r.kept_by_store ? read_limit::store
+              : kept == r.kept_by_memory ? read_limit::memory
+                                         : read_limit::requests;
+  }
+  lines.push_back(std::move(s));
+  if (records != nullptr) records->push_back(&r);
+  if (r.read > 0) return r.read;
+  return came > 0 ? came : r.bytes.load();
+}
+
+MILLRACE_INLINE std::string run_metrics::number_of(const std::vector<stage_stats>& lines, const std::string& name) {
+  int before = 0;
+  for (const stage_stats& s : lines) {
+    if (s.name == name || s.name.starts_with(name + " #")) ++before;
+  }
+  return before == 0 ? std::string() : " #" + std::to_string(before + 1);
+}
+
+MILLRACE_INLINE progress_line::progress_line(executor& ex, const run_metrics& metrics, progress show,
+                                             std::uint32_t rank)
+    : executor_(ex), metrics_(metrics), terminal_(::isatty(STDERR_FILENO) == 1) {
+  shown_ = show == progress::on || (show == progress::automatic && terminal_ && rank == 0);
+  if (shown_) arm();
+}
+
+MILLRACE_INLINE progress_line::~progress_line() {
+  if (!shown_) return;
+  executor_.remove_timer(*this);
+  write(true);
+  std::fputs(metrics_.snapshot().table().c_str(), stderr);
+}
+
+MILLRACE_INLINE void progress_line::fire() noexcept {
+  write(false);
+  arm();
+}
+
+MILLRACE_INLINE void progress_line::arm() {
+  executor_.add_timer(*this, executor_.now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10)));
+}
+
+MILLRACE_INLINE void progress_line::write(bool last) noexcept {
+  const run_stats s = metrics_.snapshot();
+  std::fprintf(stderr, "%s%ld s: %s, waited %.1f%%%s", terminal_ ? "\r\x1b[K" : "", static_cast<long>(s.seconds),
+               s.rates().c_str(), 100 * s.waited, terminal_ && !last ? "" : "\n");
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/loader/rank_from_environment.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+struct rank_source {
+  const char* name;
+  const char* index;
+  const char* world_size;
+  const char* other_world_size;  // where world_size is not set
+  const char* local_index;
+  const char* local_world_size;
+};
+
+MILLRACE_INLINE std::optional<std::uint32_t> rank_number(const environment& variables, const char* name) {
+  if (name == nullptr) return std::nullopt;
+  const std::optional<std::string> text = variables.get(name);
+  if (!text) return std::nullopt;
+  std::uint64_t value = 0;
+  for (char c : *text) {
+    if (c < '0' || c > '9' || value > UINT32_MAX) {
+      throw configuration_error(std::string(name) + " is \"" + *text + "\": expected a number");
+    }
+    value = value * 10 + static_cast<std::uint64_t>(c - '0');
+  }
+  if (value > UINT32_MAX) throw configuration_error(std::string(name) + " is \"" + *text + "\": too large");
+  return static_cast<std::uint32_t>(value);
+}
+
+/// Slurm's variables are about this process only inside a step: in a batch script, and in the shell of an allocation,
+/// they are those of the job, and SLURM_PROCID is 0.
+MILLRACE_INLINE bool is_about_process(const environment& variables, const rank_source& source) {
+  if (std::strcmp(source.name, "Slurm") != 0) return true;
+  const std::optional<std::string> step = variables.get("SLURM_STEP_ID");
+  return step && *step != "batch" && *step != "4294967291" && *step != "4294967290";
+}
+
+MILLRACE_INLINE std::optional<std::uint32_t> world_size_from(const environment& variables, const rank_source& source) {
+  const std::optional<std::uint32_t> size = rank_number(variables, source.world_size);
+  return size || source.other_world_size == nullptr ? size : rank_number(variables, source.other_world_size);
+}
+
+/// Nullopt for a source of which only half is set: see refuse_half().
+MILLRACE_INLINE std::optional<rank> rank_from(const environment& variables, const rank_source& source) {
+  if (!is_about_process(variables, source)) return std::nullopt;
+  const std::optional<std::uint32_t> index = rank_number(variables, source.index);
+  const std::optional<std::uint32_t> size = world_size_from(variables, source);
+  if (!index || !size) return std::nullopt;
+  rank r;
+  r.index = *index;
+  r.world_size = *size;
+  r.local_index = rank_number(variables, source.local_index).value_or(0);
+  r.local_world_size = rank_number(variables, source.local_world_size).value_or(1);
+  r.source = source.name;
+  r.check();
+  return r;
+}
+
+MILLRACE_INLINE std::string shown_rank(const rank& r) {
+  return std::string(r.source) + " says rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size);
+}
+
+/// Whether `outer` counts the agents that started the processes of `inner`, one agent a machine. torchrun's may be
+/// started by anything, and decide on an order of their own. mpirun starts its daemons as tasks of Slurm, and Open
+/// MPI's needs none on the machine that it runs on itself.
+MILLRACE_INLINE bool counts_agents(const rank& outer, const rank& inner) {
+  const std::uint64_t each = inner.local_world_size;
+  const bool one_a_machine = outer.world_size * each == inner.world_size;
+  if (std::strcmp(inner.source, "torchrun") == 0) return one_a_machine;
+  if (std::strcmp(outer.source, "Slurm") != 0 || outer.world_size == inner.world_size) return false;
+  return one_a_machine || (std::strcmp(inner.source, "Open MPI") == 0 &&
+                           (std::uint64_t(outer.world_size) + 1) * each == inner.world_size);
+}
+
+/// Throws for an index without a number of processes, and for a number without an index: taken for nothing, every
+/// process would be rank 0 of 1 and read everything. Not where they are true of `found`, the rank that another launcher
+/// gave: batch scripts set WORLD_SIZE for the processes that srun starts. Under torchrun they are those of its agents.
+MILLRACE_INLINE void refuse_half(const environment& variables, const rank_source& source,
+                                 const std::optional<rank>& found) {
+  if (!is_about_process(variables, source) || (found && std::strcmp(found->source, "torchrun") == 0)) return;
+  const std::optional<std::uint32_t> index = rank_number(variables, source.index);
+  const std::optional<std::uint32_t> size = world_size_from(variables, source);
+  if (index.has_value() == size.has_value()) return;
+  const char* const name = index ? source.index : source.world_size;
+  const std::uint32_t value = index ? *index : *size;
+  if (found ? value == (index ? found->index : found->world_size) : !index && value == 1) return;
+  throw configuration_error(std::string(name) + " is " + std::to_string(value) + " and " +
+                            (index ? source.world_size : source.index) + " is not set" +
+                            (found ? ", " + shown_rank(*found) : std::string()) +
+                            ": set both as a launcher does, or MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+}
+
+}  // namespace detail
+
+MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
+  static constexpr detail::rank_source sources[] = {
+      {"MILLRACE_RANK", "MILLRACE_RANK", "MILLRACE_WORLD_SIZE", nullptr, "MILLRACE_LOCAL_RANK",
+       "MILLRACE_LOCAL_WORLD_SIZE"},
+      {"torchrun", "RANK", "WORLD_SIZE", nullptr, "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+      {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr, "OMPI_COMM_WORLD_LOCAL_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      {"Hydra", "PMI_RANK", "PMI_SIZE", nullptr, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+      {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", nullptr, "MV2_COMM_WORLD_LOCAL_RANK",
+       "MV2_COMM_WORLD_LOCAL_SIZE"},
+      {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},
+  };
+  std::optional<rank> found;
+  for (const detail::rank_source& source : sources) {
+    const std::string_view name = source.name;
+    std::optional<rank> r = detail::rank_from(variables, source);
+    if (name == "MILLRACE_RANK") {
+      if (r) return *r;
+      if (variables.get("MILLRACE_RANK") || variables.get("MILLRACE_WORLD_SIZE")) {
+        throw configuration_error("MILLRACE_RANK and MILLRACE_WORLD_SIZE must both be set");
+      }
+      continue;
+    }
+    if (!r) continue;
+    if (name == "torchrun" &&
+        !(variables.get("LOCAL_RANK") && variables.get("LOCAL_WORLD_SIZE") && variables.get("GROUP_RANK"))) {
+      throw configuration_error(
+          "RANK and WORLD_SIZE are set without torchrun's LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK, so they may "
+          "count machines and not processes: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+    }
+    if (!found) {
+      found = r;
+    } else if ((found->index != r->index || found->world_size != r->world_size) && !detail::counts_agents(*r, *found)) {
+      throw configuration_error(detail::shown_rank(*found) + ", " + detail::shown_rank(*r) +
+                                ": set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+    }
+  }
+  for (const detail::rank_source& source : sources) detail::refuse_half(variables, source, found);
+  if (found) return *found;
+  rank alone;
+  alone.source = "no launcher";
+  return alone;
+}
+
+}  // namespace millrace
+
+namespace millrace::detail {
+
+MILLRACE_INLINE std::string forgotten_launcher(const rank& said, const environment& variables) {
+  if (said.world_size != 1) return {};
+  std::string why;
+  try {
+    const rank launched = rank_from_environment(variables);
+    if (launched.world_size == 1) return {};
+    why = std::string(launched.source) + " says that it is rank " + std::to_string(launched.index) + " of " +
+          std::to_string(launched.world_size);
+  } catch (const configuration_error& e) {
+    // One process on a platform that always sets these: no contradiction.
+    const std::optional<std::string> size = variables.get("WORLD_SIZE");
+    if (size && *size == "1") return {};
+    why = e.what();
+  }
+  return "millrace: this process reads as rank 0 of 1, so all of the data, but " + why +
+         ": unless that is meant, give epochs() rank_from_environment() as its .rank";
+}
+
+MILLRACE_INLINE void log_forgotten_launcher(runtime_parts& log, const rank& said, const environment& variables) {
+  const std::string line = forgotten_launcher(said, variables);
+  if (!line.empty() && first_time(line)) log.log(line.c_str());
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
+
+namespace millrace::detail {
+
+/// Decides how many ranged reads of a store are in flight and how long each is, from what finished reads took.
+///
+/// A read takes the time to its first byte and then its length over the rate of its connection: a few reads at the
+/// start tell both. From then on the rate of all is measured in intervals. Where it is what that many reads bring one
+/// by one, nothing limits them but their number, which grows threefold until memory or `requests` bounds it; where it
+/// is less, the link or the store is the limit, and there are `slack` times as many as fill it. Every few intervals a
+/// few more, or a few fewer, are tried in turn: more are kept where the rate follows, fewer where it does not fall. A
+/// rate that falls makes more be tried at once, which tells a slower link from reads that take longer. (As BBR does for
+/// bytes in flight: Cardwell et al., ACM Queue 14(5), 2016; here the unit is a request, and only what requests took is
+/// seen.)
+///
+/// Reads are as long as possible, as long as the memory holds the number wanted and 64 or more finish in a second: long
+/// ones cost less CPU. Not for several threads.
+class read_controller {
+ public:
+  struct bounds {
+    std::size_t bytes = 128 * MiB;    ///< of reads in flight, and finished ones that wait for their turn
+    std::size_t longest = 8 * MiB;    ///< of one read
+    std::size_t shortest = 1 * MiB;   ///< of one read, unless `longest` is less
+    std::size_t requests = 128;       ///< in flight, at most
+    std::size_t start = 6;            ///< in flight before anything is known of the store
+  };
+
+  explicit read_controller(const bounds& b) noexcept;
+
+  /// Other bounds from now on; what has been learnt remains.
+  void set_bounds(const bounds& b) noexcept;
+
+  /// How many reads may be in flight.
+  std::size_t requests() const noexcept { return requests_; }
+  /// How long the next one is, at most: `longest` or a half, a quarter, an eighth, ... of it.
+  std::size_t part() const noexcept { return part_; }
+  /// Whether there would be more of them if `bytes` were more.
+  bool at_bytes() const noexcept;
+  /// Whether enough reads have finished for requests() and part() to be more than a guess, not too long ago.
+  bool has_measured() const noexcept { return state_ != state::learning; }
+
+  /// A read of `bytes` has finished at `now`, its first byte `first` and its last `total` after its beginning. It was
+  /// one of `in_flight`. `whole`: of a whole object; no part() could have made it longer. For reads of which there
+  /// could have been more, if requests() had been larger: what a reader does not ask for says nothing about the store.
+  /// After a pause the interval begins anew. After minutes of it, what was learnt is a place to start from.
+  void finished(time_point now, std::size_t bytes, duration first, duration total, std::size_t in_flight,
+                bool whole = false) noexcept;
+
+ private:
+  /// What was learnt so long ago is learnt anew.
+  static constexpr duration old = std::chrono::minutes(2);
+  /// Requests to start with, where what was learnt is old.
+  static constexpr double careful = 16;
+
+  enum class state { learning, growing, holding, trying_more, trying_fewer };
+
+  /// Takes the mean size of objects, where nearly all reads of the interval were of whole ones. Returns whether that is
+  /// so now and was not before, or the reverse.
+  bool learn_size() noexcept;
+  /// Bytes in a second that one read of this length brings where nothing limits it.
+  double alone(double bytes) const noexcept { return bytes / (first_ + bytes / rate_); }
+  /// Of the interval: bytes in a second of one connection, once the first one has come.
+  double body_rate() const noexcept { return bytes_ / (bodies_ < 1e-6 ? 1e-6 : bodies_); }
+  /// How long reads are where parts are of this length: objects may be shorter.
+  double length(std::size_t part) const noexcept;
+  /// The most reads with parts of this length.
+  double most(std::size_t part) const noexcept;
+  bool at_bound() const noexcept;
+  /// Chooses length and number for so many bytes in a second.
+  void aim(double rate) noexcept;
+  void set_requests(double n) noexcept;
+  /// What finishes until reads begun before have ended is of the state before.
+  void enter(state s, time_point now) noexcept;
+  void learn() noexcept;
+  void grow(double rate, double flying, time_point now) noexcept;
+  void hold(double rate, double flying, time_point now) noexcept;
+  void judge(double rate, double flying, time_point now) noexcept;
+
+  bounds bounds_;
+  double wanted_ = 0;  // requests, if there were no bounds
+  std::size_t requests_;
+  std::size_t part_;
+  state state_ = state::learning;
+  double first_ = 0;  // seconds to the first byte, of reads that nothing limited
+  double rate_ = 1;   // bytes in a second of one connection, of the same
+  bool guessed_ = true;  // both are of the first three reads
+  bool measured_ = false;
+  double object_ = 0;  // the mean size of objects, where most reads are of whole ones; 0: longer than any part
+  time_point latest_{};  // read that finished
+  // The interval.
+  bool begun_ = false;
+  time_point settled_{};
+  time_point began_{};
+  double count_ = 0;
+  double wholes_ = 0;
+  double bytes_ = 0;
+  double waits_ = 0;   // for first bytes, in seconds
+  double bodies_ = 0;  // from first to last bytes
+  double flying_ = 0;
+  // What is held.
+  double held_rate_ = 0;
+  double held_flying_ = 0;
+  double wanted_before_ = 0;
+  int intervals_ = 0;
+  bool more_next_ = false;
+  bool blocked_ = false;  // memory is full of reads that wait for their turn
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/retry/detail/read_controller.ipp>
+#endif

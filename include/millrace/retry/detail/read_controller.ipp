@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/retry/detail/read_controller.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE read_controller::read_controller(const bounds& b) noexcept : requests_(1), part_(b.longest / 4) {
+  set_bounds(b);
+}
+
+MILLRACE_INLINE void read_controller::set_bounds(const bounds& b) noexcept {
+  bounds_ = b;
+  bounds_.longest = std::max<std::size_t>(1, std::min(b.longest, b.bytes / 2));
+  bounds_.shortest = std::min(b.shortest, bounds_.longest);
+  const std::size_t before = part_;
+  part_ = bounds_.longest;
+  while (part_ / 2 >= bounds_.shortest && part_ > before) part_ /= 2;
+  set_requests(measured_ ? wanted_ : static_cast<double>(bounds_.start));
+}
+
+MILLRACE_INLINE double read_controller::length(std::size_t part) const noexcept {
+  const auto p = static_cast<double>(part);
+  return object_ > 0 ? std::min(p, object_) : p;
+}
+
+MILLRACE_INLINE double read_controller::most(std::size_t part) const noexcept {
+  return std::min(static_cast<double>(bounds_.requests), static_cast<double>(bounds_.bytes) / length(part));
+}
+
+MILLRACE_INLINE bool read_controller::at_bound() const noexcept {
+  return blocked_ || static_cast<double>(requests_) + 1 > most(part_);
+}
+
+MILLRACE_INLINE bool read_controller::at_bytes() const noexcept {
+  const double most_by_bytes = static_cast<double>(bounds_.bytes) / length(part_);
+  return wanted_ > most_by_bytes && most_by_bytes < static_cast<double>(bounds_.requests);
+}
+
+MILLRACE_INLINE void read_controller::set_requests(double n) noexcept {
+  wanted_ = n;
+  requests_ = static_cast<std::size_t>(std::clamp(n, 1.0, std::max(1.0, most(part_))));
+}
+
+MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
+  // More than the number that would do if all reads were alike: they are not, and some wait for their turn.
+  constexpr double slack = 1.4;
+  constexpr double finished_in_a_second = 64;
+  constexpr double waiting = 1.5;  // memory for this many times the reads in flight
+  // Of what the best length would bring. Where reads wait for their turn, few long ones wait less than many short ones.
+  const double enough = blocked_ ? 0.75 : 0.95;
+  const auto brings = [&](std::size_t part) {
+    return std::min(slack * rate, most(part) / waiting * alone(length(part)));
+  };
+  double best = 0;
+  for (std::size_t p = bounds_.longest; p >= bounds_.shortest; p /= 2) best = std::max(best, brings(p));
+  std::size_t p = bounds_.longest;
+  while (p / 2 >= bounds_.shortest &&
+         (brings(p) < enough * best || rate < finished_in_a_second * length(p))) {
+    p /= 2;
+  }
+  part_ = p;
+  set_requests(std::max(2.0, slack * rate / alone(length(p)) + 1));
+}
+
+MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
+  state_ = s;
+  intervals_ = 0;
+  begun_ = false;
+  settled_ = now + duration(static_cast<std::int64_t>(1e9 * (first_ + static_cast<double>(part_) / rate_)));
+}
+
+MILLRACE_INLINE void read_controller::learn() noexcept {
+  first_ = waits_ / count_;
+  rate_ = body_rate();
+  object_ = 2 * wholes_ > count_ ? bytes_ / count_ : 0;
+  measured_ = true;
+}
+
+MILLRACE_INLINE bool read_controller::learn_size() noexcept {
+  const bool before = object_ > 0;
+  const bool now = wholes_ > (before ? 0.25 : 0.75) * count_;
+  object_ = now ? bytes_ / count_ : 0;
+  return now != before;
+}
+
+MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes, duration first, duration total,
+                                               std::size_t in_flight, bool whole) noexcept {
+  constexpr double ns = 1e-9;
+  const duration since = now - std::exchange(latest_, now);
+  if (now < settled_) return;
+  if (state_ != state::learning && since > duration(250'000'000)) {
+    const double read = first_ + static_cast<double>(part_) / rate_;
+    if (ns * static_cast<double>(since.count()) > 4 * read) begun_ = false;
+    if (since > old) {
+      enter(state::learning, now);
+      settled_ = now;
+      set_requests(std::min(wanted_, careful));
+    }
+  }
+  if (!begun_) {
+    begun_ = true;
+    began_ = now;
+    count_ = wholes_ = bytes_ = waits_ = bodies_ = flying_ = 0;
+    if (state_ != state::learning) return;  // it was received before the interval
+  }
+  count_ += 1;
+  wholes_ += whole ? 1 : 0;
+  bytes_ += static_cast<double>(bytes);
+  waits_ += ns * static_cast<double>(first.count());
+  bodies_ += ns * static_cast<double>((total - first).count());
+  flying_ += static_cast<double>(in_flight);
+  if (state_ == state::learning) {
+    if (count_ < 3) return;
+    learn();
+    aim(4 * flying_ / count_ * alone(bytes_ / count_));
+    enter(state::growing, now);
+    return;
+  }
+  const double elapsed = ns * static_cast<double>((now - began_).count());
+  const double enough = static_cast<double>(std::clamp<std::size_t>(requests_, 16, 64));
+  const double reads = state_ == state::growing ? 2 : 3;  // a step too far is judged again
+  const bool sure = count_ >= enough && elapsed >= reads * (waits_ + bodies_) / count_;
+  const bool long_enough = count_ >= 4 && elapsed > 1;
+  if (elapsed > 0 && (sure || long_enough)) judge(bytes_ / elapsed, flying_ / count_, now);
+}
+
+MILLRACE_INLINE void read_controller::grow(double rate, double flying, time_point now) noexcept {
+  const std::size_t requests = requests_;
+  const std::size_t part = part_;
+  aim(3 * rate);
+  if (requests_ == requests && part_ == part) return hold(rate, flying, now);
+  enter(state::growing, now);
+}
+
+MILLRACE_INLINE void read_controller::hold(double rate, double flying, time_point now) noexcept {
+  held_rate_ = rate;
+  held_flying_ = flying;
+  enter(state::holding, now);
+}
+
+MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_point now) noexcept {
+  // What so many reads would bring if nothing limited them.
+  const double unlimited = flying * alone(bytes_ / count_);
+  blocked_ = flying < 0.8 * static_cast<double>(requests_);
+  if (learn_size()) return grow(rate, flying, now);
+  switch (state_) {
+    case state::learning:
+      return;
+    case state::growing: {
+      // The first reads of all that finish are the fastest of those in flight: the wait for first bytes is longer than
+      // they say. Where connections are as fast as they were, it is not the link that makes it longer.
+      const bool misjudged = std::exchange(guessed_, false) && body_rate() >= 0.75 * rate_;
+      if (rate >= 0.75 * unlimited || misjudged) {
+        learn();
+        return grow(rate, flying, now);
+      }
+      aim(rate);
+      return hold(rate, flying, now);
+    }
+    case state::holding: {
+      if (rate > 0.85 * unlimited && !at_bound()) {
+        learn();
+        return grow(rate, flying, now);
+      }
+      const bool fell = rate < 0.75 * held_rate_;
+      const double weight = fell ? 1 : 0.5;
+      held_rate_ += weight * (rate - held_rate_);
+      held_flying_ += weight * (flying - held_flying_);
+      begun_ = false;
+      if (!fell && ++intervals_ < 4) return;
+      intervals_ = 0;
+      const double n = static_cast<double>(requests_);
+      wanted_before_ = wanted_;
+      more_next_ = !more_next_ || fell;
+      if (more_next_ && !at_bound()) {
+        set_requests(std::max(n * (fell ? 1.5 : 1.25), n + 1));
+        enter(state::trying_more, now);
+      } else if (requests_ > 2 && !blocked_ && rate < 0.8 * unlimited) {
+        set_requests(std::min(n * 0.85, n - 1));
+        enter(state::trying_fewer, now);
+      }
+      return;
+    }
+    case state::trying_more:
+      if (rate / held_rate_ - 1 > 0.5 * std::max(0.05, flying / held_flying_ - 1)) {
+        learn();
+        return grow(rate, flying, now);
+      }
+      set_requests(wanted_before_);
+      return hold(std::max(rate, held_rate_), held_flying_, now);
+    case state::trying_fewer:
+      if (rate > 0.97 * held_rate_) return hold(rate, flying, now);
+      set_requests(wanted_before_);
+      return hold(held_rate_, held_flying_, now);
+  }
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/running_crc.hpp>
+#include <millrace/base/short_text.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/s3/sign/signing_request.hpp>
+
+namespace millrace::s3 {
+
+/// The result of HeadObject, which also comes with the bytes of GetObject.
+class object_info {
+ public:
+  std::uint64_t size = 0;  ///< of the whole object
+  std::string etag;        ///< quotes included; empty when the store sends none
+  std::string encoding;    ///< Content-Encoding of what was read; empty when the store sends none
+};
+
+/// Bytes of an object, with the version they belong to.
+class object_part {
+ public:
+  bytes data;
+  object_info object;
+  bool again = false;  ///< it had come damaged, and was read once more
+  duration first_byte{0};  ///< from the request to the head of its answer: of the last request, if there were several
+  running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
+};
+
+/// How an object is stored. The metadata are copied by the call that takes the options, and must live until then.
+struct put_options {
+  std::size_t part = 8 * MiB;     ///< bytes of one part: 5 MiB to 5 GiB at AWS, and at most 10,000 parts
+  std::size_t parts = 4;          ///< held at once: the one that is being filled and those on their way
+  std::size_t window = 64 * MiB;  ///< bytes of those; one part is always held
+  /// What the stream holds, where that is known: parts become large enough for it, and a stream of another length is an
+  /// error instead of an object.
+  std::optional<std::uint64_t> size = std::nullopt;
+  bool only_new = false;  ///< an object of that name is left alone: 412 PreconditionFailed
+  /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
+  /// configured (config::send_checksums).
+  std::optional<bool> checksums = std::nullopt;
+  short_text<256> content_type = {};
+  std::span<const header_field> metadata = {};  ///< kept with the object as x-amz-meta-NAME; printable ASCII
+};
+
+}  // namespace millrace::s3

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/s3/ops/get_object.hpp>
+#include <millrace/s3/ops/put_object.hpp>
+#include <millrace/s3/ops/send.hpp>
+#include <millrace/text/entity_tag.hpp>
+#include <millrace/text/text.hpp>
+
+namespace millrace::s3::detail {
+
+MILLRACE_INLINE put_plan::put_plan(const config& c, const put_options& o)
+    : part(o.part), size(o.size), only_new(o.only_new), checksums(o.checksums.value_or(c.send_checksums)) {
+  if (part == 0 || part > 5 * GiB) throw configuration_error("put: a part has 1 byte to 5 GiB");
+  if (c.endpoint_url.empty() && part < 5 * MiB) throw configuration_error("put: AWS wants parts of 5 MiB or more");
+  if (size && *size / max_parts >= part) {
+    const std::uint64_t needed = *size / max_parts + 1;
+    if (needed > 5 * GiB) throw configuration_error("put: no object may be that large");
+    part = static_cast<std::size_t>((needed + MiB - 1) / MiB * MiB);
+  }
+  limit = std::max<std::size_t>(1, std::min(o.parts, o.window / part));
+  if (!o.content_type.empty()) {
+    check_text(o.content_type, "the content type");
+    fields.add("content-type", std::string(o.content_type));
+  }
+  for (const header_field& m : o.metadata) {
+    check_name(m.name);
+    check_text(m.value, "the metadata");
+    fields.add("x-amz-meta-" + std::string(m.name), std::string(m.value));
+  }
+}
+
+MILLRACE_INLINE void put_plan::check_text(std::string_view text, const char* what) {
+  for (char c : text) {
+    if (c < 0x20 || c > 0x7e) {
+      throw configuration_error(std::string("put: ") + what + " may hold printable ASCII only");
+    }
+  }
+}
+
+MILLRACE_INLINE void put_plan::check_name(std::string_view name) {
+  bool good = !name.empty();
+  for (char c : name) {
+    const bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    good = good && (letter || c == '-' || c == '_' || c == '.');
+  }
+  if (!good) throw configuration_error("put: the name of metadata is made of letters, digits, '-', '_' and '.'");
+}
+
+MILLRACE_INLINE void part_buffer::take(bytes& piece) {
+  const std::size_t n = std::min(piece.size(), part_ - filled_);
+  if (whole_.empty() && filled_ == 0 && n == part_) {
+    whole_ = piece.slice(0, n);  // a part in one piece is not copied
+  } else {
+    reserve(filled_ + n);
+    std::memcpy(memory_.data() + filled_, piece.data(), n);
+  }
+  filled_ += n;
+  piece = piece.slice(n, piece.size() - n);
+}
+
+MILLRACE_INLINE bytes part_buffer::release() {
+  bytes out = whole_.empty() ? memory_.share(0, filled_) : std::move(whole_);
+  whole_ = bytes();
+  memory_ = writable_bytes();
+  filled_ = 0;
+  return out;
+}
+
+MILLRACE_INLINE void part_buffer::reserve(std::size_t size) {
+  if (memory_.capacity() >= size) return;
+  const std::size_t small = std::min(part_, 256 * KiB);
+  writable_bytes larger = size <= small ? writable_bytes::allocate(small) : slabs_.acquire();
+  if (filled_ > 0) std::memcpy(larger.data(), memory_.data(), filled_);
+  memory_ = std::move(larger);
+}
+
+/// One attempt at storing a body: its ETag, and its checksum if the answer shows that the store has checked it.
+/// Without an ETag in the answer nothing was stored: it is a proxy's page, say.
+MILLRACE_COROUTINE task<stored_part> store_once(const session& s, const operation& op) {
+  http::body_options small;
+  http::exchange x = co_await send(s, op, std::move(small));
+  const http::response_head& head = co_await x.head();
+  std::string etag = head.etag();
+  const std::string* sent = op.fields.find("x-amz-checksum-crc32c");
+  const std::string* kept = head.fields.find("x-amz-checksum-crc32c");
+  const bool differs = sent != nullptr && kept != nullptr && *sent != *kept;
+  co_await http::read_all(x, 64 * KiB);
+  if (etag.empty() || differs) {
+    throw error(200, std::string(), differs ? "the store has another checksum" : "the answer has no ETag",
+                std::string(), op.at());
+  }
+  std::string understood = sent != nullptr && kept != nullptr ? *sent : std::string();
+  co_return stored_part(0, std::move(etag), std::move(understood));
+}
+
+/// One attempt at a request that is answered with a document: the text of its element `name`.
+MILLRACE_COROUTINE task<std::string> ask_once(const session& s, const operation& op, std::string_view name) {
+  http::body_options small;
+  http::exchange x = co_await send(s, op, std::move(small));
+  const std::string body = co_await http::read_all(x, 256 * KiB);
+  co_return element_of(body, name, op.at());
+}
+
+MILLRACE_COROUTINE_BODY task<void> discard_once(const session& s, const operation& op) {
+  http::body_options small;
+  http::exchange x = co_await send(s, op, std::move(small));
+  co_await http::read_all(x, 64 * KiB);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> store_whole(std::shared_ptr<const session> s, std::string bucket,
+                                                      std::string key, bytes body, const put_plan& plan) {
+  operation op("PUT", std::move(bucket), std::move(key));
+  op.body = std::move(body);
+  add_fields(op, plan.fields);
+  if (plan.checksums) add_checksum(op, crc32c_value(op.body.view()));
+  if (plan.only_new) op.fields.add("if-none-match", "*");
+  auto attempt = [&] { return store_once(*s, op); };
+  stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+  co_return std::move(stored.etag);
+}
+
+MILLRACE_COROUTINE_BODY task<stored_part> store_part(std::shared_ptr<const session> s, std::string bucket,
+                                                     std::string key, std::string id, object_chunk chunk,
+                                                     bool checksums) {
+  if (chunk.number > max_parts) {
+    where at;
+    at.object = "s3://" + bucket + "/" + key;
+    at.offset = chunk.offset;
+    throw configuration_error("the stream does not fit into 10000 parts: make them larger, or give its .size", at);
+  }
+  operation op("PUT", std::move(bucket), std::move(key));
+  text::append_query_parameter(op.query, "partNumber", std::to_string(chunk.number));
+  text::append_query_parameter(op.query, "uploadId", id);
+  op.body = std::move(chunk.data);
+  if (checksums) add_checksum(op, crc32c_value(op.body.view()));
+  auto attempt = [&] { return store_once(*s, op); };
+  stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+  stored.number = chunk.number;
+  co_return stored;
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> create_upload(std::shared_ptr<const session> s, std::string bucket,
+                                                        std::string key, const put_plan& plan) {
+  operation op("POST", std::move(bucket), std::move(key));
+  op.query = "uploads";
+  add_fields(op, plan.fields);
+  if (plan.checksums) op.fields.add("x-amz-checksum-algorithm", "CRC32C");
+  auto attempt = [&] { return ask_once(*s, op, "UploadId"); };
+  std::string id = co_await with_retries<std::string>(*s, attempt);
+  co_return id;
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const session> s, std::string bucket,
+                                                          std::string key, std::string id,
+                                                          std::vector<stored_part> parts, bool only_new) {
+  operation op("POST", std::move(bucket), std::move(key));
+  text::append_query_parameter(op.query, "uploadId", id);
+  op.body = bytes::copy(complete_document(parts));
+  op.fields.add("content-type", "application/xml");
+  if (only_new) op.fields.add("if-none-match", "*");
+  auto attempt = [&] { return ask_once(*s, op, "ETag"); };
+  std::optional<error> refused;
+  try {
+    std::string etag = co_await with_retries<std::string>(*s, attempt);
+    co_return millrace::detail::quoted_etag(etag);  // Ceph writes none
+  } catch (const error& e) {
+    if (e.code() != "NoSuchUpload") throw;
+    refused = e;
+  }
+  // An earlier attempt may have got through and its answer lost (libcurl repeats some by itself). Then the object is
+  // there, made of our parts.
+  const std::string expected = composite_etag(parts);
+  std::optional<object_info> there;
+  try {
+    there = co_await head_object(s, op.bucket, op.key);
+  } catch (const error&) {
+  }
+  if (!there || expected.empty() || !millrace::detail::same_etag(there->etag, expected)) throw *refused;
+  co_return expected;
+}
+
+MILLRACE_COROUTINE_BODY task<void> abort_upload(std::shared_ptr<const session> s, std::string bucket, std::string key,
+                                                std::string id) {
+  operation op("DELETE", std::move(bucket), std::move(key));
+  text::append_query_parameter(op.query, "uploadId", id);
+  auto attempt = [&] { return discard_once(*s, op); };
+  try {
+    co_await with_retries<void>(*s, attempt);
+  } catch (const error& e) {
+    if (e.code() != "NoSuchUpload") throw;
+  }
+}
+
+}  // namespace millrace::s3::detail
+
+namespace millrace::s3 {
+
+MILLRACE_COROUTINE_BODY task<std::string> put_object(std::shared_ptr<const session> s, std::string bucket,
+                                                     std::string key, bytes body, detail::put_plan plan) {
+  std::string etag = co_await detail::store_whole(s, std::move(bucket), std::move(key), std::move(body), plan);
+  co_return etag;
+}
+
+MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> s, std::string bucket) {
+  const operation op("PUT", std::move(bucket), std::string());
+  auto attempt = [&] { return detail::discard_once(*s, op); };
+  try {
+    co_await with_retries<void>(*s, attempt);
+  } catch (const error& e) {
+    if (e.code() != "BucketAlreadyOwnedByYou") throw;
+  }
+}
+
+MILLRACE_COROUTINE_BODY task<void> remove_object(std::shared_ptr<const session> s, std::string bucket,
+                                                  std::string key) {
+  const operation op("DELETE", std::move(bucket), std::move(key));
+  auto attempt = [&] { return detail::discard_once(*s, op); };
+  try {
+    co_await with_retries<void>(*s, attempt);
+  } catch (const error& e) {
+    if (e.code() != "NoSuchKey") throw;  // S3 answers 204; some stores say that it was not there
+  }
+}
+
+}  // namespace millrace::s3

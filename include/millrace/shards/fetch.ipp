@@ -1,0 +1,493 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/running_crc.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/flow/detail/read_ahead.hpp>
+#include <millrace/retry/detail/store_host.hpp>
+#include <millrace/s3/error.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/range_reader.hpp>
+#include <millrace/sync/event.hpp>
+#include <millrace/text/entity_tag.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE void read_window::took(std::size_t held, duration waited, time_point now) noexcept {
+  if (bytes_ == most_) return;
+  held_ += held;
+  waited_ += waited;
+  if (held_ < (begun_ ? bytes_ : bytes_ / 2)) return;
+  if (begun_) judge(now - began_);
+  begun_ = true;
+  began_ = now;
+  held_ = 0;
+  waited_ = duration(0);
+}
+
+MILLRACE_INLINE void read_window::judge(duration round) noexcept {
+  const double waiting = static_cast<double>(waited_.count());
+  const double per_byte = waiting / static_cast<double>(held_);
+  if (doubled_ && per_byte > paid * before_) resting_ = rest;
+  doubled_ = false;
+  if (resting_ > 0) {
+    --resting_;
+  } else if (waiting > noticed * static_cast<double>(round.count())) {
+    bytes_ = bytes_ > most_ / 2 ? most_ : 2 * bytes_;
+    doubled_ = true;
+    before_ = per_byte;
+  }
+}
+
+/// How much of its time a consumer has waited lately.
+class waiting_share {
+ public:
+  /// An item was taken after a wait of `waited`, `since` the one before it. Whether waits are a quarter of the time.
+  bool waits(duration waited, duration since) noexcept {
+    waited_ += waited;
+    all_ += since;
+    const bool much = 4 * waited_ > all_;
+    if (all_ > std::chrono::milliseconds(200)) {
+      waited_ /= 2;
+      all_ /= 2;
+    }
+    return much;
+  }
+
+ private:
+  duration waited_{0};
+  duration all_{0};
+};
+
+/// The part scheduler of `fetch`. Parts are requested in the order in which they will be delivered, as far as sizes
+/// are known, until the window is full: one large object gets as many connections as many small ones. The window covers
+/// what is in flight and what has arrived and is not yet taken; it grows towards the bound as read_window says. One
+/// part of it is always left to the object that is delivered next, so that later objects cannot hold all of it while
+/// the consumer waits for an earlier one.
+///
+/// The first object begins with small parts, so that its first bytes need not wait for later ones: a part is as
+/// long as all before it and 256 KiB, at most options.part. How an object is cut depends on nothing else.
+class part_scheduler {
+ public:
+  MILLRACE_COROUTINE part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
+                                    fetch_options options, std::uint64_t start, const coroutine_context& here);
+
+  /// The next piece in order; nullopt at the end. Its share of the bound is freed by the following call.
+  MILLRACE_COROUTINE task<std::optional<chunk>> next();
+
+ private:
+  struct piece {
+    piece(bytes content, const running_crc& sum) noexcept : data(std::move(content)), crc(sum) {}
+    bytes data;
+    running_crc crc;
+  };
+  struct job {
+    job(std::uint64_t at, std::size_t bytes) noexcept : offset(at), reserved(bytes) {}
+    std::uint64_t offset;
+    std::size_t reserved;
+    spawned<piece> reading;
+  };
+  struct open_object {
+    open_object(shard s, std::uint64_t start, bool is_first, const range_reader& reader, host_share& host)
+        : info(std::make_shared<shard>(std::move(s))), object(*info), share(host), first(is_first), next_offset(start) {
+      if (reader.store().over_network(info->url)) source = std::make_shared<chunk_source>(reader, info);
+    }
+    /// Whether every part has been asked for.
+    bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
+
+    /// Takes the store's answer to ask_check().
+    void judge(std::unique_ptr<object_check> answer);
+
+    const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it
+    shard object;              // the version that is read, as far as it is known
+    host_share& share;         // of its host
+    const bool first;          // of all that have bytes
+    std::uint64_t next_offset;
+    bool learning = false;  // the first part of an object of unknown size is under way
+    std::unique_ptr<sequential_rest> rest;
+    bool rest_ended = false;
+    bool reading_rest = false;
+    std::shared_ptr<chunk_source> source;  // null: what comes is as it is
+    std::unique_ptr<object_check> check;
+    std::optional<piece> unchecked;  // delivered last; it may be corrected until the next one is requested
+    std::uint64_t unchecked_offset = 0;
+    spawned<std::unique_ptr<object_check>> asking;  // for the check; empty once it is there
+    std::deque<job> jobs;                 // declared last: jobs refer to the object
+  };
+
+  chunk end_of_front(std::uint64_t offset, bytes data);
+  /// Null where the store serves no ranges.
+  std::shared_ptr<chunk_source> source_of(const open_object& o) const;
+
+  /// Adds the piece that was delivered last to the object's check, with its corrections.
+  static void check_delivered(open_object& o);
+  /// Adds the last piece, and compares. If it is damaged, what was not delivered yet is read once more.
+  MILLRACE_COROUTINE task<piece> compare(open_object& o, std::uint64_t offset, piece last);
+
+  /// How long the next part of an object is, if the object goes on for that long.
+  std::size_t next_part(const open_object& o) const noexcept;
+
+  /// Slabs for a part of this length: of options.part, or of a half, a quarter, ... of it.
+  const slab_pool& slabs_for(std::size_t length);
+
+  /// Objects open at once, at most.
+  std::size_t most_open() const noexcept;
+  /// Whether the run waits for what this stage reads.
+  bool is_waited_for() const noexcept;
+
+  /// Asks the store for whatever the window allows, in the order of delivery.
+  MILLRACE_COROUTINE void issue();
+
+  /// An object of one part is compared by its read().
+  void ask_check(open_object& o, std::size_t first_part);
+
+  MILLRACE_COROUTINE task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length, slab_pool slabs,
+                                         host_share::request request);
+
+  MILLRACE_COROUTINE task<piece> read_rest(open_object& o, job& j);
+
+  void count(std::size_t read) noexcept {
+    stage_record::add(here_.stage(), &stage_record::read, static_cast<std::int64_t>(read));
+  }
+
+  /// What the part that came from `offset` on says of the object.
+  void learn(open_object& o, storage::part& p, std::uint64_t offset);
+
+  // For the pump of the source.
+  friend pump<shard, part_scheduler>;
+  bool has_room() const noexcept { return open_.size() < most_open(); }
+  MILLRACE_COROUTINE void take(shard&& s);
+  void source_ended() noexcept { changed_.notify(); }
+
+  async_generator<shard> in_;
+  range_reader reader_;
+  const fetch_options options_;
+  const std::uint64_t start_;  // of what is read of each object
+  const coroutine_context here_;
+  std::vector<slab_pool> slabs_;  // of options.part bytes, and their halves, quarters, eighths
+  host_shares shares_;
+  read_window window_;
+  bool consumer_waits_ = false;
+  waiting_share consumer_;
+  std::optional<time_point> took_at_;  // when the latest part was taken
+  bool full_ = false;                  // the latest issue() ended at the window
+  std::size_t used_ = 0;   // bytes of the window
+  std::size_t taken_ = 0;  // of those, with the consumer
+  bool begun_ = false;     // an object that has bytes has been opened
+  notifier changed_;
+  std::deque<open_object> open_;  // in the order of delivery; coroutines refer to them
+  pump<shard, part_scheduler> pump_{changed_};  // declared last: it refers to all of the above
+};
+
+MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in,
+                                                       std::shared_ptr<const storage> store, fetch_options options,
+                                                       std::uint64_t start, const coroutine_context& here)
+    : in_(std::move(in)),
+      reader_(std::move(store)),
+      options_(options),
+      start_(start),
+      here_(here),
+      shares_(here, {.bytes = options.bytes(), .longest = options.part, .requests = options.requests}),
+      window_(2 * options.part, options.bytes()) {
+  pump_.start(here, *this, in_);
+}
+
+MILLRACE_COROUTINE_BODY task<std::optional<chunk>> part_scheduler::next() {
+  used_ -= std::exchange(taken_, 0);
+  for (;;) {
+    while (open_.empty()) {
+      if (pump_.ended()) {
+        pump_.rethrow();
+        co_return std::nullopt;
+      }
+      co_await changed_.wait();
+    }
+    issue();
+    open_object& o = open_.front();
+    if (o.jobs.empty()) {
+      if (o.complete()) co_return end_of_front(start_, bytes());  // an object listed as empty
+      co_await changed_.wait();
+      continue;
+    }
+    job& j = o.jobs.front();
+    const time_point asked = here_.get_executor().now();
+    consumer_waits_ = true;
+    piece p = co_await j.reading;
+    consumer_waits_ = false;
+    const time_point now = here_.get_executor().now();
+    window_.took(j.reserved, now - asked, now);
+    // The wait for the first part says nothing of the consumer.
+    if (took_at_ && consumer_.waits(now - asked, now - *took_at_) && o.share.has_measured()) {
+      window_.raise(o.share.requests() * o.share.part() * 3 / 2);
+    }
+    took_at_ = now;
+    const std::uint64_t offset = j.offset;
+    taken_ = j.reserved;
+    o.jobs.pop_front();
+    const bool last = o.jobs.empty() && o.complete();
+    if (o.asking) {
+      std::unique_ptr<object_check> answer = co_await o.asking;
+      o.asking = spawned<std::unique_ptr<object_check>>();
+      o.judge(std::move(answer));
+    }
+    if (o.check) {
+      check_delivered(o);
+      if (last) {  // before the object counts as complete
+        p = co_await compare(o, offset, std::move(p));
+      } else {
+        o.unchecked_offset = offset;
+        o.unchecked = p;
+      }
+    }
+    if (last) co_return end_of_front(offset, std::move(p.data));
+    chunk c(o.info, offset, std::move(p.data), false);
+    c.source = source_of(o);
+    co_return std::move(c);
+  }
+}
+
+MILLRACE_INLINE void part_scheduler::check_delivered(open_object& o) {
+  if (!o.unchecked) return;
+  if (o.source != nullptr && o.source->take_mended(o.unchecked_offset, o.unchecked->data)) {
+    o.unchecked->crc = running_crc();
+  }
+  o.check->add(o.unchecked->data, o.unchecked->crc);
+  o.unchecked.reset();
+}
+
+MILLRACE_INLINE std::shared_ptr<chunk_source> part_scheduler::source_of(const open_object& o) const {
+  if (o.rest || o.source == nullptr) return nullptr;
+  o.source->set_version(o.object.etag);
+  return o.source;
+}
+
+MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::compare(open_object& o, std::uint64_t offset,
+                                                                           piece last) {
+  const std::unique_ptr<object_check> before = o.check->fork();
+  o.check->add(last.data, last.crc);
+  std::exception_ptr damaged;
+  try {
+    co_await o.check->compare(offset);
+  } catch (const s3::checksum_error&) {
+    damaged = std::current_exception();
+  }
+  const std::shared_ptr<chunk_source> source = source_of(o);
+  if (damaged && before != nullptr && source != nullptr) {
+    second_reading again = co_await source->read(offset, last.data, text_of(damaged));
+    const bool differs = again.differs();
+    if (differs) {
+      before->add(again.data, running_crc());
+      last = piece(std::move(again.data), running_crc());
+      try {
+        co_await before->compare(offset);
+        damaged = nullptr;
+      } catch (const s3::checksum_error&) {
+        damaged = std::current_exception();
+      }
+    }
+    const bool whole = offset == start_;  // else the damage may be in what was delivered
+    if (differs && !whole) again.note.insert(0, "its last part was ");
+    if (damaged && (whole || !again.alike)) add_note(damaged, again.note);
+  }
+  if (damaged) std::rethrow_exception(damaged);
+  co_return std::move(last);
+}
+
+MILLRACE_INLINE void part_scheduler::open_object::judge(std::unique_ptr<object_check> answer) {
+  if (answer && !answer->etag().empty() && !object.etag.empty() &&
+      !millrace::detail::same_etag(answer->etag(), object.etag)) {
+    throw version_changed(object.etag, answer->etag(), where{info->shown(), std::nullopt, std::string()});
+  }
+  check = std::move(answer);
+}
+
+MILLRACE_INLINE chunk part_scheduler::end_of_front(std::uint64_t offset, bytes data) {
+  chunk last(open_.front().info, offset, std::move(data), true);
+  last.source = source_of(open_.front());
+  open_.pop_front();
+  changed_.notify();
+  return last;
+}
+
+MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) const noexcept {
+  constexpr std::size_t smallest = 256 * KiB;
+  if (o.rest) return options_.part;
+  const std::uint64_t before = o.next_offset - start_;
+  const std::size_t part = o.share.part();
+  if (!o.first || before >= part) return part;
+  return std::min(part, smallest + static_cast<std::size_t>(before));
+}
+
+MILLRACE_INLINE const slab_pool& part_scheduler::slabs_for(std::size_t length) {
+  std::size_t halvings = 0;
+  while (halvings < 3 && options_.part >> (halvings + 1) >= length) ++halvings;
+  if (slabs_.empty()) slabs_.push_back(here_.runtime().slabs(options_.part));
+  while (slabs_.size() <= halvings) slabs_.push_back(slabs_.back().halves());
+  return slabs_[halvings];
+}
+
+MILLRACE_INLINE std::size_t part_scheduler::most_open() const noexcept {
+  if (options_.shards != 0) return options_.shards;
+  std::size_t most = 8;
+  for (const auto& [host, share] : shares_) most = std::max(most, 2 * share->requests());
+  return most;
+}
+
+MILLRACE_INLINE bool part_scheduler::is_waited_for() const noexcept {
+  return consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
+}
+
+MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
+  const std::size_t window = window_.bytes();
+  full_ = false;
+  bool front = true;
+  for (open_object& o : open_) {
+    while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
+      // Later objects leave one part to the front one: it can always go on.
+      const std::size_t limit = front ? window : window - options_.part;
+      if (!o.rest && !o.share.may_begin(is_waited_for()) && !(front && o.jobs.empty())) return;
+      const std::uint64_t left = o.info->size && !o.rest ? *o.info->size - o.next_offset : options_.part;
+      const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
+      // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
+      const slab_pool& slabs = slabs_for(o.info->size && !o.rest ? length : options_.part);
+      const std::size_t reserved = o.info->size && !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
+      if (used_ + reserved > limit) {
+        full_ = true;
+        return;
+      }
+      used_ += reserved;
+      o.jobs.emplace_back(o.next_offset, reserved);
+      job& j = o.jobs.back();
+      if (o.rest) {
+        o.reading_rest = true;
+        j.reading = spawned<piece>(here_, read_rest(o, j));
+      } else {
+        o.learning = !o.info->size;
+        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, o.share.begin()));
+        if (o.next_offset == 0) ask_check(o, length);
+        o.next_offset += length;
+      }
+    }
+    front = false;
+  }
+}
+
+MILLRACE_INLINE void part_scheduler::ask_check(open_object& o, std::size_t first_part) {
+  if (o.info->size && *o.info->size <= first_part) return;
+  task<std::unique_ptr<object_check>> asking = reader_.store().check(*o.info, o.object.etag);
+  if (asking) o.asking = spawned<std::unique_ptr<object_check>>(here_, std::move(asking));
+}
+
+MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(open_object& o, std::uint64_t offset,
+                                                                             std::size_t length, slab_pool slabs,
+                                                                             host_share::request request) {
+  const time_point asked = here_.get_executor().now();
+  storage::part p;
+  {
+    host_share::request until_answered = std::move(request);
+    p = co_await reader_.read(o.object, offset, length, std::move(slabs));
+    const time_point now = here_.get_executor().now();
+    const std::size_t open = most_open();
+    until_answered.finished(now, {.bytes = p.data.size(),
+                                  .first = p.first_byte,
+                                  .total = now - asked,
+                                  .whole = offset == start_ && o.object.size == p.data.size(),
+                                  .waits = consumer_waits_,
+                                  .full = full_,
+                                  // A window that does not grow any more would bring nothing by it.
+                                  .full_by = window_.bytes() >= options_.bytes() ? &stage_record::kept_by_memory
+                                                                                 : &stage_record::kept_by_store});
+    if (most_open() > open) changed_.notify();
+  }
+  learn(o, p, offset);
+  if (o.learning) {
+    o.learning = false;
+    o.next_offset = offset + p.data.size();
+    changed_.notify();
+  }
+  issue();
+  co_return piece(std::move(p.data), p.crc);
+}
+
+MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_rest(open_object& o, job& j) {
+  bytes data = co_await o.rest->next();
+  count(data.size());
+  j.offset = o.next_offset;
+  o.next_offset += data.size();
+  o.reading_rest = false;
+  if (data.empty()) o.rest_ended = true;
+  issue();
+  changed_.notify();
+  co_return piece(std::move(data), running_crc());
+}
+
+MILLRACE_INLINE void part_scheduler::learn(open_object& o, storage::part& p, std::uint64_t offset) {
+  // Chunks show the shard to other threads: it is written before the first of them, and never again.
+  if (offset == start_) {
+    if (o.info->etag.empty()) o.info->etag = o.object.etag;
+    o.info->encoding = o.object.encoding;
+  }
+  const auto at = [&] { return where{o.info->shown(), offset, std::string()}; };
+  if (!o.learning && p.rest) throw changed_error("the store stopped serving ranges of the object", at());
+  if (!o.learning) return;
+  if (!p.rest && !p.total) throw io_error(0, "the store does not report the size of the object", at());
+  if (!p.rest) o.info->size = p.total;
+  o.rest = std::move(p.rest);
+}
+
+MILLRACE_COROUTINE_BODY void part_scheduler::take(shard&& s) {
+  if (!reader_.store().serves(s.url)) {
+    throw configuration_error("no store is configured for this URL", where{s.shown(), std::nullopt, std::string()});
+  }
+  const bool empty = s.size && *s.size == 0;  // a folder's name, in listings
+  host_share& share = shares_.of(reader_.store().host(s.url));
+  if (!begun_ && share.has_measured()) window_.raise(share.requests() * share.part());
+  open_.emplace_back(std::move(s), start_, !empty && !std::exchange(begun_, true), reader_, share);
+  issue();
+  changed_.notify();
+}
+
+MILLRACE_COROUTINE_BODY async_generator<chunk> fetch_chunks(async_generator<shard> in,
+                                                            std::shared_ptr<const storage> store,
+                                                            fetch_options options, std::uint64_t start) {
+  const coroutine_context here = co_await this_context();
+  part_scheduler parts(std::move(in), std::move(store), options, start, here);
+  for (;;) {
+    auto c = co_await parts.next();
+    if (!c) break;
+    co_yield give(*c);
+  }
+}
+
+MILLRACE_INLINE fetch_stage::fetch_stage(std::shared_ptr<const storage> store, fetch_options options)
+    : store_(std::move(store)), options_(options) {
+  if (options.part < 64 * KiB || options.requests == 0) {
+    throw configuration_error("fetch needs parts of 64 KiB or more and at least one request at a time");
+  }
+}
+
+MILLRACE_COROUTINE_BODY stream<chunk> fetch_stage::operator()(async_generator<shard> in) const {
+  const std::size_t kept = store_->keeps();
+  return stream<chunk>(fetch_chunks(std::move(in), store_, options_, 0))
+      .named("fetch", "raise its .window")
+      .bounded(options_.shards == 0 ? 2 * options_.requests : options_.shards, sum_of_bounds(options_.bytes(), kept));
+}
+
+}  // namespace millrace::detail

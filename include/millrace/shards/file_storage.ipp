@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <glob.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/io/file.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/text/text.hpp>
+
+namespace millrace {
+
+template <class Unused>
+task<storage::part> basic_file_storage<Unused>::read(shard object, std::string, std::uint64_t offset,
+                                                     std::size_t length, slab_pool slabs) const {
+  std::string path = text::starts_ignoring_case(object.url, "file://") ? object.url.substr(7) : object.url;
+  file_options how;
+  how.direct = options_.direct;
+  file f = co_await file::open(std::move(path), how);
+  part result;
+  result.total = co_await f.size();
+  writable_bytes memory = slabs.worth_a_slab(length) ? slabs.acquire() : writable_bytes::allocate(length);
+  const std::size_t got = co_await f.read_at(memory, 0, length, offset);
+  result.data = memory.share(0, got);
+  co_return std::move(result);
+}
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+template class basic_file_storage<>;
+#endif
+
+MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> files(file_storage_options options) {
+  return std::make_shared<const file_storage>(options);
+}
+
+MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pattern) {
+  ::glob_t found{};
+  // A folder that cannot be read (no descriptor left, no permission, a broken disk) would be passed over in silence.
+  const auto refuse = [](const char*, int error) { return error == ENOENT || error == ENOTDIR ? 0 : 1; };
+  const int rc = ::glob(pattern.c_str(), GLOB_MARK | GLOB_NOSORT, refuse, &found);
+  const int error = errno;
+  // By bytes: glob(3) sorts by the locale, which may differ between ranks.
+  const auto by_bytes = [](const void* a, const void* b) {
+    return std::strcmp(*static_cast<char* const*>(a), *static_cast<char* const*>(b));
+  };
+  if (rc == 0) std::qsort(found.gl_pathv, found.gl_pathc, sizeof(char*), by_bytes);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; rc == 0 && i < found.gl_pathc; ++i) {
+    std::string name = found.gl_pathv[i];
+    if (name.back() != '/') names.push_back(std::move(name));  // GLOB_MARK: folders end in a slash
+  }
+  ::globfree(&found);
+  const where at{pattern, std::nullopt, std::string()};
+  if (rc == GLOB_ABORTED) throw io_error(error, std::string("cannot read a folder: ") + std::strerror(error), at);
+  if (rc == GLOB_NOSPACE) throw std::bad_alloc();
+  if (names.empty()) throw configuration_error("no file matches the pattern", at);
+  for (std::string& n : names) {
+    if (is_index_beside(pattern, n)) {
+      executor& ex = co_await this_executor();
+      const std::string line = "millrace: the listing leaves out an index: " + n;
+      if (first_time(line)) log_line(ex, line);
+      continue;
+    }
+    shard s(std::move(n));
+    co_yield give(s);
+  }
+}
+
+MILLRACE_COROUTINE_BODY stream<shard> glob(std::string_view pattern) {
+  return stream<shard>(detail::glob_files(std::string(pattern))).named("glob");
+}
+
+}  // namespace millrace

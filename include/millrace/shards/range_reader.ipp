@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/io/run_on.hpp>
+#include <millrace/memory/slab_pool.hpp>
+#include <millrace/shards/range_reader.hpp>
+#include <millrace/text/entity_tag.hpp>
+
+namespace millrace::detail {
+
+/// The runtime's loop that a range is read on; null for this one. A sequential rest lives on the loop that began it.
+MILLRACE_INLINE executor* other_loop(const coroutine_context& here, const storage& store) noexcept {
+  if (store.may_be_sequential()) return nullptr;
+  executor& next = here.runtime().next_loop();
+  return &next == &here.get_executor() ? nullptr : &next;
+}
+
+MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, std::uint64_t offset, std::size_t length,
+                                                               std::optional<slab_pool> slabs, connection over) {
+  const coroutine_context here = co_await this_context();
+  if (!slabs) slabs = pool_of(here.runtime(), slab_for(length));
+  auto ask = [store = store_, asked = object, offset, length, slabs = std::move(*slabs), over]() mutable {
+    std::string version = asked.etag;
+    if (over == connection::fresh) {
+      return store->read_again(std::move(asked), std::move(version), offset, length, std::move(slabs));
+    }
+    return store->read(std::move(asked), std::move(version), offset, length, std::move(slabs));
+  };
+  storage::part p;
+  executor* const other = other_loop(here, *store_);
+  if (other != nullptr) {
+    p = co_await run_on(*other, std::move(ask));
+  } else {
+    p = co_await ask();
+  }
+  stage_record::add(here.stage(), &stage_record::read, static_cast<std::int64_t>(p.data.size()));
+  if (p.again) log_second_reading(here, object.shown());
+  check(object, p, offset, length);
+  co_return std::move(p);
+}
+
+MILLRACE_INLINE slab_pool range_reader::pool_of(runtime_parts& runtime, std::size_t slab_bytes) {
+  for (const slab_pool& known : pools_) {
+    if (known.slab_bytes() == slab_bytes) return known;
+  }
+  return pools_.emplace_back(runtime.slabs(slab_bytes));
+}
+
+MILLRACE_INLINE io_error range_reader::short_read(std::uint64_t came, std::uint64_t due, where at) {
+  return io_error(0, "read " + std::to_string(came) + " bytes instead of " + std::to_string(due), std::move(at));
+}
+
+MILLRACE_INLINE void range_reader::check(shard& object, const storage::part& p, std::uint64_t offset,
+                                         std::size_t length) {
+  const auto here = [&] { return where{object.shown(), offset, std::string()}; };
+  if (object.etag.empty()) {
+    object.etag = p.etag;
+  } else if (!p.etag.empty() && !millrace::detail::same_etag(p.etag, object.etag)) {
+    throw version_changed(object.etag, p.etag, here());
+  }
+  if (object.encoding.empty()) object.encoding = p.encoding;
+  if (p.rest) return;
+  if (p.total && object.size && *p.total != *object.size) {
+    throw changed_error("the object is " + std::to_string(*p.total) + " bytes long, not " +
+                            std::to_string(*object.size) + " as listed",
+                        here());
+  }
+  if (p.total) object.size = p.total;
+  const std::uint64_t size = object.size.value_or(offset + p.data.size());  // an answer is short where the object ends
+  const std::uint64_t due = size <= offset ? 0 : std::min<std::uint64_t>(size - offset, length);
+  if (p.data.size() != due) throw short_read(p.data.size(), due, here());
+}
+
+MILLRACE_COROUTINE_BODY task<second_reading> range_reader::read_again(shard object, std::uint64_t begin, bytes first,
+                                                                      std::string why) const {
+  second_reading result;
+  if (first.empty() || !store_->over_network(object.url)) co_return std::move(result);
+  const coroutine_context here = co_await this_context();
+  log_second_reading(here, why);
+  const std::string etag = object.etag;
+  const std::size_t length = first.size();
+  try {
+    slab_pool slabs(slab_for(length));
+    storage::part p = co_await store_->read_again(std::move(object), etag, begin, length, std::move(slabs));
+    if (p.rest) {
+      result.note = "it cannot be read once more: the store serves no ranges";
+    } else if (!etag.empty() && !p.etag.empty() && !millrace::detail::same_etag(p.etag, etag)) {
+      result.note = "read once more, it is another version: " + p.etag;
+    } else if (p.data.size() != length) {
+      result.note = "read once more, there were " + std::to_string(p.data.size()) + " bytes of " +
+                    std::to_string(length);
+    } else {
+      result.alike = p.data.view() == first.view();
+      result.note = read_twice(result.alike);
+      if (!result.alike) result.data = std::move(p.data);
+    }
+  } catch (const error& e) {
+    result.note = std::string("reading it once more failed: ") + e.what();
+  }
+  co_return std::move(result);
+}
+
+MILLRACE_COROUTINE_BODY task<second_reading> chunk_source::read(std::uint64_t begin, bytes first,
+                                                                std::string why) const {
+  shard object = *object_;
+  object.etag = etag_;
+  return reader_.read_again(std::move(object), begin, std::move(first), std::move(why));
+}
+
+MILLRACE_INLINE bool chunk_source::take_mended(std::uint64_t begin, bytes& piece) {
+  bool any = false;
+  std::string text;
+  for (const auto& [at, data] : mended_) {
+    const std::uint64_t from = std::max(begin, at);
+    const std::uint64_t to = std::min(begin + piece.size(), at + data.size());
+    if (from >= to) continue;
+    if (!std::exchange(any, true)) text = piece.view();
+    text.replace(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from), data.data() + (from - at),
+                 static_cast<std::size_t>(to - from));
+  }
+  mended_.clear();
+  if (any) piece = bytes::copy(text);
+  return any;
+}
+
+MILLRACE_INLINE std::string text_of(const std::exception_ptr& e) {
+  try {
+    std::rethrow_exception(e);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+MILLRACE_INLINE void add_note(const std::exception_ptr& e, const std::string& note) {
+  if (note.empty()) return;
+  try {
+    std::rethrow_exception(e);
+  } catch (error& known) {
+    known.add_note(note);
+  } catch (...) {
+  }
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/s3/error.hpp>
+#include <millrace/s3/ops/get_object.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+namespace millrace {
+
+template <class Unused>
+task<storage::part> basic_s3_storage<Unused>::read_over(shard object, std::string etag, std::uint64_t offset,
+                                                        std::size_t length, slab_pool slabs,
+                                                        bool new_connection) const {
+  part result;
+  try {
+    s3::object_part got =
+        co_await client_.get(object.url, offset, length, etag, std::move(slabs), object.size, new_connection);
+    result.data = std::move(got.data);
+    result.total = got.object.size;
+    result.etag = std::move(got.object.etag);
+    result.crc = got.crc;
+    result.encoding = std::move(got.object.encoding);
+    result.again = got.again;
+    result.first_byte = got.first_byte;
+  } catch (const s3::error& e) {
+    if (e.status() != 416 || offset == 0 || !etag.empty()) throw;
+    throw changed_error("the object changed while it was read: it ends before this byte (" + e.reason() + ")",
+                        where{object.url, offset, std::string()});
+  }
+  co_return std::move(result);
+}
+
+template <class Unused>
+task<std::unique_ptr<object_check>> basic_s3_storage<Unused>::check(shard object, std::string etag) const {
+  if (!client_.configuration().validate_checksums) return task<std::unique_ptr<object_check>>();
+  return ask(std::move(object), std::move(etag));
+}
+
+template <class Unused>
+class basic_s3_storage<Unused>::comparison final : public object_check {
+ public:
+  explicit comparison(std::unique_ptr<s3::object_checksum> c) noexcept : checksum_(std::move(c)) {}
+  const std::string& etag() const noexcept override { return checksum_->etag(); }
+  void add(const bytes& data, const running_crc& crc) override { checksum_->add(data, crc); }
+  std::unique_ptr<object_check> fork() const override {
+    return std::make_unique<comparison>(std::make_unique<s3::object_checksum>(*checksum_));
+  }
+  task<void> compare(std::uint64_t delivered) override { return checksum_->compare(delivered); }
+
+ private:
+  const std::unique_ptr<s3::object_checksum> checksum_;
+};
+
+template <class Unused>
+task<std::unique_ptr<object_check>> basic_s3_storage<Unused>::ask(shard object, std::string etag) const {
+  std::unique_ptr<object_check> result;
+  std::unique_ptr<s3::object_checksum> kept = co_await client_.checksum(object.url, std::move(etag));
+  if (kept != nullptr) result = std::make_unique<comparison>(std::move(kept));
+  co_return std::move(result);
+}
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+template class basic_s3_storage<>;
+#endif
+
+MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> s3::as_storage(const client& c) {
+  return std::make_shared<const s3_storage>(c);
+}
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// millrace-plan: what an epoch will cost, before a sample is read. docs/guide/tools.md describes it.
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/feed/epoch_plan.hpp>
+#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/index_set.hpp>
+#include <millrace/s3/client.hpp>
+
+#include "src/tools/command_line.hpp"
+#include "src/tools/store.hpp"
+
+namespace mill = millrace;
+
+namespace {
+
+bool is_place(const std::string& name) {
+  return name.back() == '/' || (!tools::store::is_s3(name) && std::filesystem::is_directory(name));
+}
+
+int plan(const std::string& name, mill::plan_options& options) {
+  const tools::store store(name);
+  const std::string index = is_place(name) ? tools::index_of(name) : name;
+  if (const std::optional<std::string> text = store.read(index)) {
+    const mill::index_set set(mill::read_indexes(*text, index));
+    if (options.order.slice == 0) options.order.slice = set.slice();
+    std::printf("tracks %llu, slices of %llu samples\n%s", static_cast<unsigned long long>(options.order.tracks),
+                static_cast<unsigned long long>(options.order.slice),
+                mill::epoch_plan::of(set, options).text().c_str());
+    return tools::fine;
+  }
+  if (!is_place(name)) throw mill::configuration_error("there is no index", mill::where{index, std::nullopt, {}});
+  const std::vector<mill::shard> shards = store.list(name);
+  if (shards.empty()) throw mill::configuration_error("there are no .tar objects under " + name);
+  std::fputs(mill::epoch_plan::of(shards, options).text().c_str(), stdout);
+  return tools::fine;
+}
+
+}  // namespace
+
+int main(int count, char** texts) {
+  tools::command_line given("millrace-plan",
+                            "Says what an epoch will cost and give before a sample is read: batches, requests, bytes,\n"
+                            "memory, and how well it is shuffled.");
+  std::string name;
+  mill::plan_options o;
+  o.batch = 256;
+  o.order.slice = 0;
+  std::uint64_t memory = mill::epochs_options().bytes / mill::MiB;
+  double latency = 0, rate = 0;
+  given.add_option("PLACE", name, "s3://bucket/prefix/, a folder, or an index")
+      ->required()
+      ->type_name("")
+      ->check(tools::not_empty);
+  const auto positive = [&](const char* option, std::uint64_t& value, const char* unit, const char* what) {
+    given.add_option(option, value, what)->type_name(unit)->check(tools::positive)->capture_default_str();
+  };
+  const auto number = [&](const char* option, std::uint64_t& value, const char* unit, const char* what) {
+    given.add_option(option, value, what)->type_name(unit)->check(tools::number)->capture_default_str();
+  };
+  const auto decimal = [&](const char* option, double& value, const char* unit, const char* what) {
+    given.add_option(option, value, what)->type_name(unit)->check(tools::decimal);
+  };
+  positive("--world", o.world, "RANKS", "Ranks of the training");
+  positive("--batch", o.batch, "SAMPLES", "Samples in a batch of one rank");
+  positive("--tracks", o.order.tracks, "T", "Tracks of the order: more of them shuffle better");
+  number("--slice", o.order.slice, "SAMPLES", "Samples that are read by one request; 0: what the index suggests");
+  number("--take-batches", o.take_batches, "N", "End each epoch after so many batches; 0: take all");
+  number("--memory-mb", memory, "MIB", "Memory of a rank for samples ahead; 0: what the order needs");
+  number("--seed", o.seed, "S", "Seed of the order");
+  number("--epoch", o.epoch, "E", "The epoch");
+  decimal("--price-1000", o.price_of_1000_requests, "PRICE", "Price of 1000 requests");
+  decimal("--price-gb", o.price_of_gigabyte, "PRICE", "Price of a gigabyte that leaves the store");
+  decimal("--latency-ms", latency, "MS", "Time until the first byte of an answer");
+  decimal("--mb-s", rate, "MB", "Megabytes a second of a rank's network");
+  return given.run(count, texts, [&] {
+    o.memory = memory * mill::MiB;
+    o.request_seconds = latency / 1000;
+    o.bytes_per_second = rate * 1e6;
+    return plan(name, o);
+  });
+}

@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a host's name leads to, made of a getaddrinfo() before that of the C library: a name server that does not
+// answer, and several addresses of which some swallow SYNs.
+
+#include <millrace/http/exchange.hpp>
+
+#include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <curl/curl.h>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/http_storage.hpp>
+
+#include "tests/http/support.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
+#include "tests/support/scripted_server.hpp"
+
+namespace {
+
+constexpr std::string_view silent_host = "silent.millrace.test";
+
+class silent_server {
+ public:
+  /// What a thread that asks for the host meets: nothing, until dismiss().
+  void ask() {
+    std::unique_lock lock(mutex_);
+    ++asking_;
+    // In a test that fails, the thread of the test waits for this one.
+    if (!changed_.wait_for(lock, std::chrono::seconds(10), [this] { return dismissed_; })) ++lost_patience_;
+    --asking_;
+    changed_.notify_all();
+  }
+  void dismiss() {
+    std::unique_lock lock(mutex_);
+    dismissed_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return asking_ == 0; });
+  }
+  int asking() {
+    const std::lock_guard lock(mutex_);
+    return asking_;
+  }
+  int lost_patience() {
+    const std::lock_guard lock(mutex_);
+    return lost_patience_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int asking_ = 0;
+  int lost_patience_ = 0;
+  bool dismissed_ = false;
+};
+silent_server& silent() {
+  static silent_server* const one = new silent_server;  // for good: threads may outlive main()
+  return *one;
+}
+
+using addresses = std::vector<std::string>;
+
+class name_server {
+ public:
+  void set(const std::string& host, addresses all) {
+    const std::lock_guard lock(mutex_);
+    hosts_[host] = std::move(all);
+  }
+  std::optional<addresses> find(const char* host) {
+    const std::lock_guard lock(mutex_);
+    const auto found = hosts_.find(host == nullptr ? "" : host);
+    return found == hosts_.end() ? std::nullopt : std::optional<addresses>(found->second);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, addresses> hosts_;
+};
+name_server& names() {
+  static name_server* const one = new name_server;  // for good: threads may outlive main()
+  return *one;
+}
+
+}  // namespace
+
+extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** result) {
+  if (node != nullptr && node == silent_host) {
+    silent().ask();
+    return EAI_AGAIN;
+  }
+  using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
+  static const auto next = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  const std::optional<addresses> known = names().find(node);
+  if (!known) return next(node, service, hints, result);
+  addrinfo numeric{};
+  if (hints != nullptr) numeric = *hints;
+  numeric.ai_flags = AI_NUMERICHOST;
+  addrinfo** end = result;
+  for (const std::string& address : *known) {  // glibc frees a list node by node
+    if (const int error = next(address.c_str(), service, &numeric, end)) return error;
+    while (*end != nullptr) end = &(*end)->ai_next;
+  }
+  return 0;
+}
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using test::fetch;
+using test::scripted_server;
+using then = test::scripted_answer::then;
+
+namespace {
+
+task<int> status_of(std::string url) {
+  auto transport = std::make_shared<const http::transport_options>();
+  http::request r(std::move(url));
+  const http::response a = co_await http::send(std::move(r), std::move(transport), 1 * MiB);
+  co_return a.head.status;
+}
+
+task<void> one_turn() { co_await sleep_for(std::chrono::milliseconds(1)); }
+
+}  // namespace
+
+TEST_CASE("an exchange dropped while its host is looked up does not wait for the look-up") {
+  const curl_version_info_data* const curl = curl_version_info(CURLVERSION_NOW);
+  if ((curl->features & CURL_VERSION_ASYNCHDNS) == 0 || curl->ares != nullptr || curl->version_num < 0x075700) {
+    MILLRACE_SKIP("this libcurl looks names up without a thread, or cannot leave it");
+  }
+  const auto loop = make_event_loop();
+  {
+    const spawned<int> dropped(*loop, status_of("http://" + std::string(silent_host) + "/"));
+    while (silent().asking() == 0 && !dropped.done()) block_on(*loop, one_turn());
+  }
+  CHECK(silent().asking() == 1);
+  silent().dismiss();
+  CHECK(silent().lost_patience() == 0);
+  CHECK(loop->frames() == 0);
+}
+
+namespace {
+
+/// `port` at an address where the queue of connections is full: a SYN is swallowed.
+class dead_address {
+ public:
+  dead_address(const std::string& address, std::uint16_t port) {
+    addrinfo numeric{};
+    numeric.ai_flags = AI_NUMERICHOST;
+    numeric.ai_socktype = SOCK_STREAM;
+    addrinfo* at = nullptr;
+    REQUIRE(::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &numeric, &at) == 0);
+    sockets_.push_back(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::bind(sockets_[0], at->ai_addr, at->ai_addrlen) == 0);
+    REQUIRE(::listen(sockets_[0], 0) == 0);
+    for (int i = 0; i < 4; ++i) {
+      sockets_.push_back(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      ::connect(sockets_.back(), at->ai_addr, at->ai_addrlen);
+    }
+    ::freeaddrinfo(at);
+  }
+  ~dead_address() {
+    for (const int fd : sockets_) ::close(fd);
+  }
+
+ private:
+  std::vector<int> sockets_;
+};
+
+bool has_ipv6() {
+  const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_loopback;
+  const bool works = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (fd >= 0) ::close(fd);
+  return works;
+}
+
+std::string url_of(std::uint16_t port) { return "http://several.millrace.test:" + std::to_string(port) + "/b/k"; }
+
+http::transport_options in_time(duration connecting) {
+  http::transport_options t;
+  t.connect_timeout = connecting;
+  return t;
+}
+
+constexpr const char* host = "several.millrace.test";
+
+/// The addresses of `host` are these, at `port`; only 127.0.0.1 (or ::1, where `family` says so) lives there.
+class mostly_dead_host {
+ public:
+  mostly_dead_host(const addresses& all, std::uint16_t port, int family = AF_INET) {
+    const std::string alive = family == AF_INET ? "127.0.0.1" : "::1";
+    for (const std::string& address : all) {
+      if (address != alive && dead_[address] == nullptr) dead_[address] = std::make_unique<dead_address>(address, port);
+    }
+    names().set(host, all);
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<dead_address>> dead_;
+};
+
+std::string reached(event_loop& loop, const addresses& all, duration connecting, int family = AF_INET) {
+  const scripted_server live({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::keep}}, family);
+  const mostly_dead_host dead(all, live.port(), family);
+  try {
+    return block_on(loop, fetch(url_of(live.port()), in_time(connecting)));
+  } catch (const http::error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+// Each address of a family gets half of what is left of the time-out for connecting, and the last one all of it.
+TEST_CASE("addresses that swallow SYNs cost time, not the connection") {
+  const auto loop = make_event_loop({.force_epoll = GENERATE(true, false)});
+  CHECK(reached(*loop, {"127.0.0.2", "127.0.0.1"}, 300ms) == "200 ok");
+  CHECK(reached(*loop, {"127.0.0.2", "127.0.0.3", "127.0.0.1"}, 500ms) == "200 ok");
+  CHECK(reached(*loop, {"127.0.0.2", "127.0.0.1", "127.0.0.3"}, 300ms) == "200 ok");
+}
+
+TEST_CASE("addresses of both families that swallow SYNs cost time, not the connection", "[slow]") {
+  if (!has_ipv6()) MILLRACE_SKIP("no IPv6 on this machine");
+  const auto loop = make_event_loop({.force_epoll = GENERATE(true, false)});
+  CHECK(reached(*loop, {"::1", "127.0.0.1"}, 500ms) == "200 ok");
+  CHECK(reached(*loop, {"::1", "127.0.0.2", "127.0.0.1"}, 500ms) == "200 ok");
+  CHECK(reached(*loop, {"::1", "::1", "127.0.0.2", "127.0.0.1"}, 600ms) == "200 ok");
+  CHECK(reached(*loop, {"127.0.0.2", "::1", "::1", "127.0.0.1"}, 500ms) == "200 ok");
+  CHECK(reached(*loop, {"127.0.0.2", "127.0.0.3", "::1"}, 500ms, AF_INET6) == "200 ok");
+  CHECK(reached(*loop, {"127.0.0.2", "::1"}, 500ms, AF_INET6) == "200 ok");
+}
+
+TEST_CASE("a host all of whose addresses swallow SYNs is a time-out for connecting") {
+  const auto loop = make_event_loop();
+  const scripted_server elsewhere({{"", then::fin}}, AF_INET);
+  const mostly_dead_host dead({"127.0.0.2", "127.0.0.3"}, elsewhere.port());
+  try {
+    block_on(*loop, fetch(url_of(elsewhere.port()), in_time(100ms)));
+    FAIL("an answer");
+  } catch (const http::error& e) {
+    CHECK(e.kind() == http::failure::timeout);
+  }
+}
+
+TEST_CASE("a store, a server and a proxy are reached past a dead first address") {
+  const auto loop = make_event_loop();
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  o.host_names = {host};
+  s3_server::background server(o);
+  server.put("b", "k", "content");
+  const std::string endpoint = server.endpoint();
+  const auto port = static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
+  const mostly_dead_host dead({"127.0.0.2", "127.0.0.1"}, port);
+
+  s3::config_options given;
+  given.endpoint = std::string("http://") + host + ":" + std::to_string(port);
+  given.region = "us-east-1";
+  given.style = s3::addressing::path;
+  const s3::client client(s3::config(given), std::make_shared<s3::fixed_credentials>(s3::credentials()),
+                          in_time(300ms));
+  CHECK(block_on(*loop, client.read("s3://b/k")).view() == "content");
+
+  const auto other_loop = make_event_loop();  // without the connection
+  const http_storage storage(in_time(300ms));
+  auto reading = storage.read(shard(url_of(port)), std::string(), 0, 7, slab_pool(64 * KiB));
+  CHECK(block_on(*other_loop, std::move(reading)).data.view() == "content");
+
+  const scripted_server proxy({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::keep}});
+  const mostly_dead_host dead_proxy({"127.0.0.2", "127.0.0.1"}, proxy.port());
+  http::transport_options t = in_time(300ms);
+  t.proxy = std::string("http://") + host + ":" + std::to_string(proxy.port());
+  CHECK(block_on(*loop, fetch("http://elsewhere.millrace.test/", t)) == "200 ok");
+}

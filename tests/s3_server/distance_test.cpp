@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// options::away: answers are never earlier than the distance says. How much later is the machine's affair.
+
+#include <millrace/testing/s3_server/background.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/s3_server/raw_client.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
+
+namespace {
+
+namespace s3_server = millrace::s3_server;
+using millrace::test::raw_client;
+using std::chrono::milliseconds;
+
+s3_server::options far(const s3_server::distance& away) {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::write;
+  o.away = away;
+  return o;
+}
+
+template <class F>
+milliseconds time_of(F f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+}
+
+TEST_CASE("a store some way off answers later, and a new connection later still") {
+  s3_server::distance away;
+  away.first_byte = milliseconds(20);
+  away.connect = milliseconds(30);
+  s3_server::background server(far(away));
+  server.put("b", "k", std::string("12345"));
+  raw_client client(server.port());
+  const auto get = [&] { CHECK(client.ask("GET /b/k").body == "12345"); };
+  CHECK(time_of(get) >= milliseconds(50));
+  CHECK(time_of(get) >= milliseconds(20));
+}
+
+TEST_CASE("latencies that vary do so about their median, the same in every run") {
+  s3_server::distance away;
+  away.first_byte = milliseconds(1);
+  away.spread = 0.5;
+  const auto latencies = [&] {
+    s3_server::detail::shared_state state(far(away));
+    std::vector<double> drawn;
+    for (int i = 0; i < 1000; ++i) {
+      drawn.push_back(static_cast<double>(s3_server::detail::latency(state).count()) / 1e6);
+    }
+    return drawn;
+  };
+  std::vector<double> drawn = latencies();
+  CHECK(drawn == latencies());
+  std::sort(drawn.begin(), drawn.end());
+  CHECK(drawn[500] == Approx(1).epsilon(0.1));
+  CHECK(drawn[841] == Approx(1.65).epsilon(0.1));  // exp(0.5): one standard deviation
+}
+
+TEST_CASE("bodies come at the rate of the connection, all together at that of the link") {
+  s3_server::distance away;
+  away.connection_rate = 10'000'000;
+  const std::string object(1'000'000, 'x');
+  {
+    s3_server::background server(far(away));
+    server.put("b", "k", object);
+    raw_client client(server.port());
+    CHECK(time_of([&] { CHECK(client.ask("GET /b/k").body == object); }) >= milliseconds(100));
+  }
+  away.link_rate = 12'000'000;
+  s3_server::background server(far(away));
+  server.put("b", "k", object);
+  const auto both = [&] {
+    std::thread other([&] { CHECK(raw_client(server.port()).ask("GET /b/k").body == object); });
+    CHECK(raw_client(server.port()).ask("GET /b/k").body == object);
+    other.join();
+  };
+  CHECK(time_of(both) >= milliseconds(166));
+}
+
+TEST_CASE("one request too many at a time is refused with SlowDown") {
+  s3_server::distance away;
+  away.first_byte = milliseconds(100);
+  away.requests = 1;
+  s3_server::background server(far(away));
+  server.put("b", "k", std::string("12345"));
+  raw_client first(server.port());
+  raw_client second(server.port());
+  first.send("GET /b/k HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  while (server.stats().in_flight.load() == 0) std::this_thread::yield();
+  const auto refused = second.ask("GET /b/k");
+  CHECK(refused.status == 503);
+  CHECK(refused.body.find("<Code>SlowDown</Code>") != std::string::npos);
+  CHECK(first.read().status == 200);
+  CHECK(second.ask("GET /b/k").status == 200);
+}
+
+}  // namespace
