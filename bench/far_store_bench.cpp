@@ -3,9 +3,10 @@
 
 // A store that is some milliseconds away and sends so much a second on each connection, read with default options: raw
 // objects against what the link or 64 connections bring, small objects, samples by epochs() against the bare stages,
-// and the first chunk against one GET. Each round is a new runtime, which knows nothing of the store.
+// the first chunk against one GET, and a listing against its pages one after the other. Each round is a new runtime,
+// which knows nothing of the store.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/far_store_bench.cpp -o far_store_bench -lcurl -luring -lssl -lcrypto
-// -lexpat
+// -lexpat -larchive -lz -lzstd
 //
 //   far_store_bench [rounds, default 5]
 
@@ -46,6 +47,7 @@ constexpr std::size_t small_bytes = 100'000;
 constexpr int smalls = 3000;
 constexpr int shards = 8;
 constexpr int members = 1000;
+constexpr int listed = 100'000;
 
 class place {
  public:
@@ -176,12 +178,35 @@ void measure(const place& at, int rounds) {
   bench::goal_at_most("first chunk / one GET", bench::ratio(chunk, get), 1.2);
 }
 
+void measure_listing(int rounds) {
+  constexpr double page = 0.03;
+  mill::s3_server::distance away;
+  away.first_byte = mill::duration(static_cast<std::int64_t>(page * 1e9));
+  const auto keys = [](mill::s3_server::background& server) {
+    for (int i = 0; i < listed; ++i) {
+      char key[32];
+      std::snprintf(key, sizeof key, "train/%06d.tar", i);
+      server.put("b", key, std::string("x"));
+    }
+  };
+  const bench::served server(false, keys, 0, away);
+  const mill::s3::client s3 = server.client();
+  bench::figure all;
+  for (int i = 0; i < rounds; ++i) {
+    all.add(read(s3.list("s3://b/train/"), [](const mill::shard&) { return 1.0; }, listed).seconds);
+  }
+  std::printf("\n%d keys at %.0f ms a page, medians of %d\n", listed, 1e3 * page, rounds);
+  std::printf("  %-44s %9.2f (%6.2f - %6.2f) s\n", "list", all.median(), all.lowest(), all.highest());
+  bench::goal_at_most("list / its pages one after the other", all.median() / (page * listed / 1000), 0.5);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
   bench::print_machine();
   bench::pin(1);
+  measure_listing(rounds);
   measure({"20 ms away, 30 MB/s a connection, a link of 800 MB/s", 20, 30e6, 800e6}, rounds);
   measure({"15 ms away, 85 MB/s a connection, a link of 800 MB/s", 15, 85e6, 800e6}, rounds);
 }

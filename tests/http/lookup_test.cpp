@@ -295,3 +295,32 @@ TEST_CASE("a store, a server and a proxy are reached past a dead first address")
   t.proxy = std::string("http://") + host + ":" + std::to_string(proxy.port());
   CHECK(block_on(*loop, fetch("http://elsewhere.millrace.test/", t)) == "200 ok");
 }
+
+TEST_CASE("connections are spread over the addresses of a host, those that are opened later too") {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  o.host_names = {host};
+  o.away.first_byte = 20ms;
+  std::vector<std::unique_ptr<s3_server::background>> servers;
+  addresses all;
+  for (const char* address : {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}) {
+    o.address = address;
+    servers.push_back(std::make_unique<s3_server::background>(o));
+    servers.back()->put("b", "k", "content");
+    o.port = servers[0]->port();
+    all.emplace_back(address);
+  }
+  names().set(host, all);
+  const auto loop = make_event_loop();
+  const auto read = [&](int n) -> task<void> {
+    std::vector<spawned<std::string>> reading;
+    for (int i = 0; i < n; ++i) reading.emplace_back(*loop, fetch(url_of(o.port), in_time(5s)));
+    for (spawned<std::string>& each : reading) {
+      const std::string answer = co_await each;
+      CHECK(answer == "200 content");
+    }
+  };
+  block_on(*loop, read(2));
+  block_on(*loop, read(40));  // 38 more, when the host has been looked up
+  for (const auto& each : servers) CHECK(each->stats().connections > 0);
+}

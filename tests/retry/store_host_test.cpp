@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -226,6 +227,26 @@ TEST_CASE("readers on several threads share one host") {
   const reader last(here, "a");
   CHECK(last.share.host().in_flight() == 0);
   CHECK(last.share.host().readers() == 1);
+}
+
+TEST_CASE("of many hosts those without readers are forgotten, and no others") {
+  detail::store_hosts hosts;
+  const std::shared_ptr<detail::store_host> read = hosts.of("read");
+  const std::weak_ptr<detail::store_host> left = hosts.of("left");
+  CHECK(hosts.of("left") == left.lock());
+  for (int i = 0; i < 300; ++i) static_cast<void>(hosts.of(std::to_string(i)));
+  CHECK(left.expired());
+  CHECK(hosts.of("read") == read);
+}
+
+TEST_CASE("a reader has one share of each host, on a loop without a runtime too") {
+  virtual_loop loop;
+  detail::host_shares shares(context_of(loop), usual);
+  CHECK(shares.most_requests() == 0);
+  host_share& of_a = shares.of("a");
+  CHECK(&shares.of("b") != &of_a);
+  CHECK(&shares.of("a") == &of_a);
+  CHECK(shares.most_requests() == of_a.requests());
 }
 
 }  // namespace

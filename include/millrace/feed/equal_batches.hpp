@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/hash128.hpp>

@@ -238,7 +238,7 @@ inline constexpr bool is_source_v<async_generator<T>> = true;
 namespace millrace::detail {
 
 inline void stream_description::followed_by(stream_description later) {
-  bounds.insert(bounds.end(), later.bounds.begin(), later.bounds.end());
+  for (const stage_bounds& each : later.bounds) bounds.push_back(each);
   if (!rank) rank = later.rank;
   many_positions = many_positions || later.many_positions || (position && later.position);
   if (window == 0) window = later.window;

@@ -102,6 +102,18 @@ class engine final : public executor_service {
 
   /// `who` has left libcurl's queue, has a connection, or is back in the queue.
   void moved(client& who, client::step to) noexcept;
+  /// Whether a connection that is opened now is to look its host up anew: each look-up has the addresses in another
+  /// order, and connections of one look-up all go to the first address that answers. Where hundreds of connections are
+  /// opened each second, most use what was looked up within the last minute.
+  bool may_look_up() noexcept {
+    if (loop_.now() - look_ups_since_ >= std::chrono::seconds(1)) {
+      look_ups_since_ = loop_.now();
+      look_ups_ = 0;
+    }
+    return look_ups_ < 64;
+  }
+  void looks_up() noexcept { ++look_ups_; }
+
   /// A socket for a connection that begins; -1, and errno, when there is none.
   int open_socket(const curl_sockaddr& address) noexcept;
 
@@ -231,6 +243,8 @@ class engine final : public executor_service {
   const engine_options options_;
   CURLM* multi_ = nullptr;
   CURLSH* share_ = nullptr;
+  time_point look_ups_since_{};
+  unsigned look_ups_ = 0;  // since then
   std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
   std::vector<std::unique_ptr<socket_watch>> retired_;
   std::vector<CURL*> idle_;
@@ -311,6 +325,7 @@ class transfer final : public engine::client, private timer_node {
   /// It has left libcurl's queue: its host is looked up, or it has a socket.
   static int on_look_up(void*, void*, void* self) noexcept {
     static_cast<transfer*>(self)->moved(step::connecting);
+    static_cast<transfer*>(self)->engine_.looks_up();
     return 0;
   }
   static curl_socket_t on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept;

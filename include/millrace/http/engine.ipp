@@ -525,6 +525,8 @@ MILLRACE_INLINE void transfer::configure() {
   set(CURLOPT_WRITEFUNCTION, &transfer::on_body);
   set(CURLOPT_WRITEDATA, this);
   set(CURLOPT_PREREQFUNCTION, &transfer::on_sending);
+  set(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
+  set(CURLOPT_DNS_CACHE_TIMEOUT, engine_.may_look_up() ? 0L : 60L);
   set(CURLOPT_RESOLVER_START_FUNCTION, &transfer::on_look_up);
   set(CURLOPT_RESOLVER_START_DATA, this);
   set(CURLOPT_OPENSOCKETFUNCTION, &transfer::on_opening);

@@ -143,15 +143,7 @@ class cpu_pool {
   template <class Function>
   class awaiter;
 
-  void join() noexcept {
-    if (!state_->process.here()) {
-      for (detail::thread& t : threads_) t.forget();
-      std::shared_ptr<detail::pool_state> waited_for = state_;  // its end would wait for the threads
-      return detail::leak(waited_for);
-    }
-    state_->stop();
-    for (detail::thread& t : threads_) t.join();
-  }
+  void join() noexcept;
 
   const std::shared_ptr<detail::pool_state> state_ = std::make_shared<detail::pool_state>();
   std::vector<detail::thread> threads_;

@@ -118,6 +118,16 @@ MILLRACE_INLINE cpu_pool::cpu_pool(unsigned threads) {
   }
 }
 
+MILLRACE_INLINE void cpu_pool::join() noexcept {
+  if (!state_->process.here()) {
+    for (detail::thread& t : threads_) t.forget();
+    std::shared_ptr<detail::pool_state> waited_for = state_;  // its end would wait for the threads
+    return detail::leak(waited_for);
+  }
+  state_->stop();
+  for (detail::thread& t : threads_) t.join();
+}
+
 MILLRACE_INLINE unsigned cpu_pool::usable_cores() noexcept {
   return detail::share_of_cpus(detail::limits_of_process(), 1);
 }

@@ -15,7 +15,6 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/shards/detail/unpack_ahead.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/unpack.hpp>
 

@@ -345,9 +345,7 @@ MILLRACE_INLINE const slab_pool& part_scheduler::slabs_for(std::size_t length) {
 
 MILLRACE_INLINE std::size_t part_scheduler::most_open() const noexcept {
   if (options_.shards != 0) return options_.shards;
-  std::size_t most = 8;
-  for (const auto& [host, share] : shares_) most = std::max(most, 2 * share->requests());
-  return most;
+  return std::max<std::size_t>(8, 2 * shares_.most_requests());
 }
 
 MILLRACE_INLINE bool part_scheduler::is_waited_for() const noexcept {

@@ -11,7 +11,6 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -27,9 +26,7 @@ class basic_file_storage final : public storage {
  public:
   explicit basic_file_storage(file_storage_options options = {}) : options_(options) {}
 
-  bool serves(std::string_view url) const noexcept override {
-    return text::starts_ignoring_case(url, "file://") || url.find("://") == std::string_view::npos;
-  }
+  bool serves(std::string_view url) const noexcept override;
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override;

@@ -30,6 +30,11 @@
 namespace millrace {
 
 template <class Unused>
+bool basic_file_storage<Unused>::serves(std::string_view url) const noexcept {
+  return text::starts_ignoring_case(url, "file://") || url.find("://") == std::string_view::npos;
+}
+
+template <class Unused>
 task<storage::part> basic_file_storage<Unused>::read(shard object, std::string, std::uint64_t offset,
                                                      std::size_t length, slab_pool slabs) const {
   std::string path = text::starts_ignoring_case(object.url, "file://") ? object.url.substr(7) : object.url;

@@ -12,7 +12,6 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/text/text.hpp>
 
 namespace millrace {
 
@@ -23,7 +22,7 @@ class basic_s3_storage final : public storage {
  public:
   explicit basic_s3_storage(s3::client client) : client_(std::move(client)) {}
 
-  bool serves(std::string_view url) const noexcept override { return text::starts_ignoring_case(url, "s3://"); }
+  bool serves(std::string_view url) const noexcept override;
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -14,8 +15,14 @@
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace {
+
+template <class Unused>
+bool basic_s3_storage<Unused>::serves(std::string_view url) const noexcept {
+  return text::starts_ignoring_case(url, "s3://");
+}
 
 template <class Unused>
 task<storage::part> basic_s3_storage<Unused>::read_over(shard object, std::string etag, std::uint64_t offset,

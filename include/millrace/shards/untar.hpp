@@ -7,7 +7,6 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/shards/detail/unpack_ahead.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/unpack.hpp>

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -42,10 +42,7 @@ class own_process {
 /// Moves `object` to where nothing destroys it. Without memory for that it is destroyed all the same.
 template <class T>
 void leak(T& object) noexcept {
-  try {
-    static_cast<void>(std::make_unique<T>(std::move(object)).release());
-  } catch (...) {
-  }
+  static_cast<void>(new (std::nothrow) T(std::move(object)));
 }
 
 }  // namespace millrace::detail

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/device/detail/slots.hpp>
@@ -62,11 +62,13 @@ MILLRACE_INLINE slot_pool::slot_pool(const coroutine_context& here, std::shared_
       slot_bytes_(slot_bytes),
       memories_(memories),
       limit_(limit),
-      slots_(std::move(slots)),
-      held_(slots_.size(), false) {
+      slots_(std::move(slots)) {
   free_.reserve(slots_.size());
   draining_.reserve(slots_.size());  // so that returned(), which must not throw, never allocates
-  for (std::size_t i = 0; i < slots_.size(); ++i) free_.push_back(i);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    free_.push_back(i);
+    held_.push_back(0);
+  }
 }
 
 MILLRACE_INLINE std::optional<std::size_t> slot_pool::try_acquire() {
@@ -100,7 +102,8 @@ MILLRACE_INLINE void slot_pool::collect() {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
     released_ = false;
-    look = draining_;
+    look.reserve(draining_.size());
+    for (const std::size_t i : draining_) look.push_back(i);
   }
   for (const std::size_t i : look) {
     if (!slots_[i]->done()) continue;
@@ -127,7 +130,7 @@ MILLRACE_INLINE device_slot& slot_pool::fill(std::size_t i, host_batch batch) {
   s->pool_ = this;
   s->index_ = i;
   const std::lock_guard lock(mutex_);
-  held_[i] = true;
+  held_[i] = 1;
   return *s;
 }
 
@@ -146,15 +149,38 @@ MILLRACE_INLINE void slot_pool::grow(std::size_t n) {
 }
 
 MILLRACE_INLINE void slot_pool::end() noexcept {
-  std::vector<bool> held;
+  std::vector<std::size_t> held;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     held.swap(held_);
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (!held[i]) give_back(std::move(slots_[i]));
+    if (held[i] == 0) give_back(std::move(slots_[i]));
   }
+}
+
+MILLRACE_INLINE void slot_pool::returned(device_slot& s, std::exception_ptr failed,
+                                         std::shared_ptr<void> owner) noexcept {
+  const std::size_t i = s.index_;
+  bool stage_gone = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stage_gone = ended_;
+    if (!stage_gone) held_[i] = 0;
+    if (failed) {
+      error_ = failed;  // for the stage: a slot fewer, and a device in trouble
+    } else if (!stage_gone) {
+      draining_.push_back(i);
+    }
+    released_ = true;
+    if (!stage_gone && waiter_ != nullptr && !posted_) {
+      posted_ = true;
+      owner_ = std::move(owner);
+      executor_.post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
+    }
+  }
+  if (stage_gone) give_back(std::move(slots_[i]));
 }
 
 MILLRACE_INLINE void slot_pool::give_back(std::unique_ptr<device_slot> s) noexcept {

@@ -274,7 +274,7 @@ class epoch_reader {
       slice_piece::range& r = piece->ranges()[number];
       r.reading = spawned<void>(here_, read(r, share.begin()));
     }
-    for (const auto& [host, share] : shares_) share->satisfied();
+    shares_.satisfied();
   }
   /// Whether memory, or the number of samples that are planned, is what keeps it from asking for more.
   bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }

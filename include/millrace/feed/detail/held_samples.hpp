@@ -93,7 +93,7 @@ class held_samples {
   void clear() noexcept {
     waiting_.clear();
     ranges_.clear();
-    for (const auto& [host, share] : shares_) share->satisfied();
+    shares_.satisfied();
     busy_ = busy_bytes_ = early_left_ = 0;
   }
 

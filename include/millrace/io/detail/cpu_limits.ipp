@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -83,14 +82,17 @@ struct cgroup_place {
   std::string inside;  // the process's path below it: empty or "/a/b"
 };
 
-inline std::vector<cgroup_place> cgroup_places(const std::string& root) {
+/// Calls f(place) for each hierarchy that the process is in.
+template <class Function>
+void for_each_cgroup(const std::string& root, Function f) {
   const std::string cgroups = text_of_small_file(root + "/proc/self/cgroup");
   const std::string mounts = text_of_small_file(root + "/proc/self/mountinfo");
   const auto has = [](std::string_view list, std::string_view name) {
-    const std::vector<std::string_view> all = fields_of(list, ',');
-    return std::find(all.begin(), all.end(), name) != all.end();
+    for (const std::string_view each : fields_of(list, ',')) {
+      if (each == name) return true;
+    }
+    return false;
   };
-  std::vector<cgroup_place> places;
   for (const std::string_view line : fields_of(cgroups, '\n')) {  // 4:cpu,cpuacct:/path
     const std::size_t list = line.find(':');
     const std::size_t path_at = list == line.npos ? list : line.find(':', list + 1);
@@ -115,15 +117,14 @@ inline std::vector<cgroup_place> cgroup_places(const std::string& root) {
         if (!inside.empty() && inside.front() != '/') continue;
       }
       if (inside == "/" || inside.substr(0, 3) == "/..") inside = {};
-      places.push_back({version_2, cpu, cpuset, root + unescaped_mount_point(where[4]), std::string(inside)});
+      f(cgroup_place{version_2, cpu, cpuset, root + unescaped_mount_point(where[4]), std::string(inside)});
     }
   }
-  return places;
 }
 
 MILLRACE_INLINE cpu_limits cgroup_limits(const std::string& root) {
   cpu_limits l;
-  for (cgroup_place& each : cgroup_places(root)) {
+  for_each_cgroup(root, [&l](cgroup_place each) {
     bool cpuset = each.cpuset;  // the nearest group that has one: each contains those below it
     for (;;) {
       const std::string group = each.top + each.inside + "/";
@@ -145,7 +146,7 @@ MILLRACE_INLINE cpu_limits cgroup_limits(const std::string& root) {
       if (each.inside.empty()) break;
       each.inside.erase(each.inside.rfind('/'));
     }
-  }
+  });
   return l;
 }
 
@@ -166,7 +167,10 @@ MILLRACE_INLINE cpu_limits limits_of_process() noexcept {
 MILLRACE_INLINE unsigned share_of_cpus(const cpu_limits& l, unsigned ranks) noexcept {
   unsigned all = l.machine;
   if (l.cpuset > 0) all = std::min(all, l.cpuset);
-  if (l.quota > 0 && l.quota < all) all = static_cast<unsigned>(std::ceil(l.quota));
+  if (l.quota > 0 && l.quota < all) {
+    const auto whole = static_cast<unsigned>(l.quota);
+    all = whole < l.quota ? whole + 1 : whole;
+  }
   return std::max(1u, std::min(l.affinity, all / std::max(1u, ranks)));
 }
 

@@ -16,7 +16,6 @@
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/retry/detail/store_host.hpp>
 
 namespace millrace::detail {
 
@@ -55,7 +54,7 @@ class runtime_core final : public runtime_parts {
     return shared_slots_.store != nullptr ? shared_slots_.store : &own_slots_;
   }
   const http::engine_options* http() const noexcept override { return &options_.http; }
-  store_hosts* hosts() noexcept override { return &hosts_; }
+  store_hosts* hosts() noexcept override { return hosts_.get(); }
   MILLRACE_INLINE void log(const char* line) noexcept override;
 
  private:
@@ -87,7 +86,7 @@ class runtime_core final : public runtime_parts {
   std::vector<slab_pool> slabs_;
   slot_store own_slots_;
   const shared_slot_store shared_slots_;
-  store_hosts hosts_;
+  const std::shared_ptr<store_hosts> hosts_;  // shared, as its deleter knows the class
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };

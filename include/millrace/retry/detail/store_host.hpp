@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -37,10 +35,12 @@ class host_share;
 /// What the readers of one store have learnt of it, and the reads that they have in flight. Any thread.
 class store_host {
  public:
-  store_host() : controller_(read_controller::bounds()) { show(); }
+  explicit store_host(std::string name) : name_(std::move(name)), controller_(read_controller::bounds()) { show(); }
   store_host(const store_host&) = delete;
   store_host& operator=(const store_host&) = delete;
 
+  /// "https://store.example:9000"; empty: of one reader alone.
+  const std::string& name() const noexcept { return name_; }
   /// The number of reads that all readers together may have in flight, and how long the next one is at most.
   std::size_t requests() const noexcept { return requests_.load(std::memory_order_relaxed); }
   std::size_t part() const noexcept { return part_.load(std::memory_order_relaxed); }
@@ -52,17 +52,19 @@ class store_host {
 
  private:
   friend host_share;
+  friend class store_hosts;
 
-  void join(const host_share& reader);
-  void leave(const host_share& reader) noexcept;
+  void join(host_share& reader);
+  void leave(host_share& reader) noexcept;
   /// The bounds of all readers together.
   void bound() noexcept;
   void show() noexcept;
   void finished(time_point now, std::size_t bytes, duration first, duration total, bool whole) noexcept;
 
+  const std::string name_;
   mutable std::mutex mutex_;
   read_controller controller_;
-  std::vector<const host_share*> readers_;
+  host_share* readers_ = nullptr;  // the first of a list
   // Read and written without the mutex: a number that is out of date by one read does no harm.
   std::atomic<std::size_t> requests_{0};
   std::atomic<std::size_t> part_{0};
@@ -71,6 +73,7 @@ class store_host {
   std::atomic<std::size_t> in_flight_{0};
   std::atomic<std::size_t> active_{0};  // readers that have reads in flight
   std::atomic<std::size_t> hungry_{0};  // readers whose consumer waits, and that were refused one more
+  std::shared_ptr<store_host> next_;    // of store_hosts, under its mutex
 };
 
 /// The stores of a runtime, by name: runtime_parts::hosts(). Any thread.
@@ -86,7 +89,8 @@ class store_hosts {
  private:
   static constexpr std::size_t many = 256;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<store_host>> hosts_;
+  std::shared_ptr<store_host> first_;
+  std::size_t count_ = 0;
 };
 
 /// One reader's share of the reads that a store's host has in flight.
@@ -162,6 +166,8 @@ class host_share {
   /// This reader's reads.
   std::size_t in_flight() const noexcept { return in_flight_; }
   const store_host& host() const noexcept { return *host_; }
+  /// As the constructor was given it; that of host() is empty on a loop of no runtime.
+  const std::string& name() const noexcept { return name_; }
 
  private:
   friend store_host;
@@ -175,11 +181,12 @@ class host_share {
   }
 
   const bounds bounds_;
-  const bool named_;
+  const std::string name_;
   stage_record* const stage_;
   const std::shared_ptr<store_host> host_;
   std::size_t in_flight_ = 0;
-  bool hungry_ = false;  // counted by the host
+  bool hungry_ = false;         // counted by the host
+  host_share* next_ = nullptr;  // of the host's readers, under its mutex
 };
 
 /// The shares of a reader that may read from several hosts; of one, usually. The bounds are those of each.
@@ -188,15 +195,23 @@ class host_shares {
   host_shares(const coroutine_context& here, const host_share::bounds& b) : here_(here), bounds_(b) {}
 
   /// That of the host of this name.
-  host_share& of(std::string name);
+  host_share& of(const std::string& name);
 
-  auto begin() const noexcept { return shares_.begin(); }
-  auto end() const noexcept { return shares_.end(); }
+  /// Of each host: how many reads this reader would have in flight if it were the only one.
+  std::size_t most_requests() const noexcept;
+  /// There is nothing more to read for the moment, of any host.
+  void satisfied() noexcept;
 
  private:
+  struct one {
+    one(const coroutine_context& here, const std::string& name, const host_share::bounds& b, std::unique_ptr<one> n)
+        : share(here, name, b), next(std::move(n)) {}
+    host_share share;
+    std::unique_ptr<one> next;
+  };
   const coroutine_context here_;
   const host_share::bounds bounds_;
-  std::vector<std::pair<std::string, std::unique_ptr<host_share>>> shares_;
+  std::unique_ptr<one> first_;
 };
 
 }  // namespace millrace::detail

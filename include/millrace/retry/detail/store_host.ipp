@@ -18,25 +18,29 @@ namespace millrace::detail {
 
 MILLRACE_INLINE std::size_t store_host::readers() const {
   const std::lock_guard lock(mutex_);
-  return readers_.size();
+  std::size_t n = 0;
+  for (const host_share* each = readers_; each != nullptr; each = each->next_) ++n;
+  return n;
 }
 
-MILLRACE_INLINE void store_host::join(const host_share& reader) {
+MILLRACE_INLINE void store_host::join(host_share& reader) {
   const std::lock_guard lock(mutex_);
-  readers_.push_back(&reader);
+  reader.next_ = std::exchange(readers_, &reader);
   bound();
 }
 
-MILLRACE_INLINE void store_host::leave(const host_share& reader) noexcept {
+MILLRACE_INLINE void store_host::leave(host_share& reader) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase(readers_, &reader);
-  if (!readers_.empty()) bound();  // the last one leaves what it has learnt
+  host_share** place = &readers_;
+  while (*place != &reader) place = &(*place)->next_;
+  *place = reader.next_;
+  if (readers_ != nullptr) bound();  // the last one leaves what it has learnt
 }
 
 MILLRACE_INLINE void store_host::bound() noexcept {
-  read_controller::bounds all = readers_.front()->bounds_;
-  for (std::size_t i = 1; i < readers_.size(); ++i) {
-    const read_controller::bounds& b = readers_[i]->bounds_;
+  read_controller::bounds all = readers_->bounds_;
+  for (const host_share* each = readers_->next_; each != nullptr; each = each->next_) {
+    const read_controller::bounds& b = each->bounds_;
     all.bytes += std::min(b.bytes, SIZE_MAX - all.bytes);
     all.requests += std::min(b.requests, SIZE_MAX - all.requests);
     all.start = std::max(all.start, b.start);
@@ -63,26 +67,52 @@ MILLRACE_INLINE void store_host::finished(time_point now, std::size_t bytes, dur
 
 MILLRACE_INLINE std::shared_ptr<store_host> store_hosts::of(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (hosts_.size() >= many) std::erase_if(hosts_, [](const auto& each) { return each.second.use_count() == 1; });
-  std::shared_ptr<store_host>& host = hosts_[name];
-  if (host == nullptr) host = std::make_shared<store_host>();
-  return host;
+  for (std::shared_ptr<store_host>* each = &first_; *each != nullptr; each = &(*each)->next_) {
+    if ((*each)->name() == name) return *each;
+  }
+  for (std::shared_ptr<store_host>* each = &first_; count_ >= many && *each != nullptr;) {
+    if (each->use_count() > 1) {
+      each = &(*each)->next_;
+      continue;
+    }
+    std::shared_ptr<store_host> next = std::move((*each)->next_);
+    *each = std::move(next);
+    --count_;
+  }
+  auto made = std::make_shared<store_host>(name);
+  made->next_ = std::move(first_);
+  first_ = made;
+  ++count_;
+  return made;
 }
 
 MILLRACE_INLINE host_share::host_share(const coroutine_context& here, const std::string& name, const bounds& b)
     : bounds_(b),
-      named_(!name.empty() && here.runtime().hosts() != nullptr),
+      name_(name),
       stage_(here.stage()),
-      host_(named_ ? here.runtime().hosts()->of(name) : std::make_shared<store_host>()) {
+      host_(name.empty() || here.runtime().hosts() == nullptr ? std::make_shared<store_host>(std::string())
+                                                              : here.runtime().hosts()->of(name)) {
   host_->join(*this);
 }
 
-MILLRACE_INLINE host_share& host_shares::of(std::string name) {
-  for (const auto& [known, share] : shares_) {
-    if (known == name) return *share;
+MILLRACE_INLINE host_share& host_shares::of(const std::string& name) {
+  for (one* each = first_.get(); each != nullptr; each = each->next.get()) {
+    if (each->share.name() == name) return each->share;
   }
-  auto share = std::make_unique<host_share>(here_, name, bounds_);
-  return *shares_.emplace_back(std::move(name), std::move(share)).second;
+  first_ = std::make_unique<one>(here_, name, bounds_, std::move(first_));
+  return first_->share;
+}
+
+MILLRACE_INLINE std::size_t host_shares::most_requests() const noexcept {
+  std::size_t most = 0;
+  for (const one* each = first_.get(); each != nullptr; each = each->next.get()) {
+    most = std::max(most, each->share.requests());
+  }
+  return most;
+}
+
+MILLRACE_INLINE void host_shares::satisfied() noexcept {
+  for (one* each = first_.get(); each != nullptr; each = each->next.get()) each->share.satisfied();
 }
 
 MILLRACE_INLINE bool host_share::may_begin(bool consumer_waits) noexcept {
@@ -143,7 +173,7 @@ MILLRACE_INLINE void host_share::note(const result& r) noexcept {
 MILLRACE_INLINE void host_share::finished(time_point now, const result& r) noexcept {
   note(r);
   if (r.bytes == 0 || (!at_number() && !(r.full && r.waits))) return;
-  if (named_ && r.first.count() == 0) return;  // not the store's: it came from a cache
+  if (!host_->name().empty() && r.first.count() == 0) return;  // not the store's: it came from a cache
   host_->finished(now, r.bytes, r.first, r.total, r.whole);
 }
 

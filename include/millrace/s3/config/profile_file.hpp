@@ -98,16 +98,15 @@ std::string_view trim_blanks(std::string_view text) noexcept;
 /// Characters of the names of profiles and properties.
 bool is_profile_name(std::string_view text) noexcept;
 
-/// A word of a title as a shell reads it, without its quotes and backslashes.
-class title_word {
- public:
-  std::string text;
-  bool quoted = false;  ///< by quotes or a backslash, all of it or a part
+/// The words of a title as a shell reads them, without their quotes and backslashes.
+struct title_words {
+  std::vector<std::string> text;
+  std::vector<std::size_t> quoted;  ///< of each: 1 if by quotes or a backslash, all of it or a part; or 0
 };
 
 /// The words of a title, as botocore splits them (Python's shlex): blanks belong to a word between quotes, `profile "my
 /// team"`. None where a quote is left open.
-std::vector<title_word> words_of(std::string_view title);
+title_words words_of(std::string_view title);
 
 /// The name after the word `kind`: `foo` of `profile foo`, `my team` of `profile "my team"`. nullopt for another kind,
 /// and for an invalid name.

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <optional>
@@ -114,8 +113,8 @@ MILLRACE_INLINE bool is_profile_name(std::string_view text) noexcept {
   return !text.empty();
 }
 
-MILLRACE_INLINE std::vector<title_word> words_of(std::string_view title) {
-  std::vector<title_word> words;
+MILLRACE_INLINE title_words words_of(std::string_view title) {
+  title_words words;
   bool inside = false;  // of a word
   char quote = 0;
   for (std::size_t i = 0; i < title.size(); ++i) {
@@ -124,11 +123,13 @@ MILLRACE_INLINE std::vector<title_word> words_of(std::string_view title) {
       inside = false;
       continue;
     }
-    if (!std::exchange(inside, true)) words.emplace_back();
-    title_word& word = words.back();
+    if (!std::exchange(inside, true)) {
+      words.text.emplace_back();
+      words.quoted.push_back(0);
+    }
     if (c == quote || (quote == 0 && (c == '"' || c == '\''))) {
       quote = quote == 0 ? c : '\0';
-      word.quoted = true;
+      words.quoted.back() = 1;
       continue;
     }
     if (c == '\\' && quote != '\'') {
@@ -137,21 +138,21 @@ MILLRACE_INLINE std::vector<title_word> words_of(std::string_view title) {
       if (quote == 0 || next == '"' || next == '\\') {  // between double quotes these two alone
         c = next;
         ++i;
-        word.quoted = true;
+        words.quoted.back() = 1;
       }
     }
-    word.text += c;
+    words.text.back() += c;
   }
-  if (quote != 0) words.clear();
+  if (quote != 0) return {};
   return words;
 }
 
 MILLRACE_INLINE std::optional<std::string> name_after(std::string_view title, std::string_view kind) {
-  std::vector<title_word> words = words_of(title);
-  if (words.size() != 2 || words[0].text != kind) return std::nullopt;
-  title_word& name = words[1];
-  if (name.text.empty() || (!name.quoted && !is_profile_name(name.text))) return std::nullopt;
-  return std::move(name.text);
+  title_words words = words_of(title);
+  if (words.text.size() != 2 || words.text[0] != kind) return std::nullopt;
+  std::string& name = words.text[1];
+  if (name.empty() || (words.quoted[1] == 0 && !is_profile_name(name))) return std::nullopt;
+  return std::move(name);
 }
 
 MILLRACE_INLINE std::vector<raw_section> profile_parser::parse(std::string_view text) {
@@ -299,13 +300,15 @@ MILLRACE_INLINE void profile_file::add_credentials(std::vector<detail::raw_secti
   for (detail::raw_section& section : sections) {
     // A title of this file is a name as it stands, with its blanks (`aws configure` writes `[my team]`); in quotes, as
     // in the other file, it is understood too.
-    const std::vector<detail::title_word> words = detail::words_of(section.title);
-    if (words.size() == 1 && words[0].quoted && !words[0].text.empty()) merge(profiles_[words[0].text], section);
-    const bool named = std::all_of(words.begin(), words.end(), [](const detail::title_word& word) {
-      return !word.quoted && detail::is_profile_name(word.text);
-    });
-    if (!named || words.empty()) continue;
-    const bool known = words.size() == 1 || profiles_.find(section.title) != profiles_.end();
+    const detail::title_words words = detail::words_of(section.title);
+    const std::size_t count = words.text.size();
+    if (count == 1 && words.quoted[0] != 0 && !words.text[0].empty()) merge(profiles_[words.text[0]], section);
+    bool named = count > 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      named = named && words.quoted[i] == 0 && detail::is_profile_name(words.text[i]);
+    }
+    if (!named) continue;
+    const bool known = count == 1 || profiles_.find(section.title) != profiles_.end();
     merge((known ? profiles_ : spaced_)[section.title], section);
   }
 }

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
@@ -18,14 +21,27 @@ namespace detail {
 
 MILLRACE_COROUTINE task<list_page> list_once(const session& s, const operation& op);
 
+/// A string `s` with last < s < until, after which a range of keys may be listed by itself, as near to the middle of
+/// what is left of the range as the keys of its latest page tell, from `first` to `last`: digits, and letters beside
+/// them, are taken for a number. Without `until`: the end of the numbers that change within the page, or, if `wide`, of
+/// the letters and digits. nullopt where nothing tells, or where about one page is left. Starts with `prefix`, as they
+/// do.
+std::optional<std::string> split_point(std::string_view prefix, std::string_view first, std::string_view last,
+                                       const std::optional<std::string>& until, bool wide);
+
 }  // namespace detail
 
 /// The objects whose keys start with the key of `prefix`, in the store's order (keys ascending by bytes), as
 /// `s3://bucket/key` with size and ETag. Folder markers (empty objects whose key ends in a slash) are left out.
 ///
-/// ListObjectsV2, page by page as items are requested, so that any key can be listed (encoding-type=url). A page that
-/// fails is retried; a listing that is truncated, repeats itself, or has more than `most_empty` pages in a row without
-/// a key is an s3::error; no object at all is a configuration_error, as a glob() that matches nothing is.
+/// ListObjectsV2, so that any key can be listed (encoding-type=url). A page that fails is retried; a listing that is
+/// truncated, repeats itself, or has more than `most_empty` pages in a row without a key is an s3::error; no object at
+/// all is a configuration_error, as a glob() that matches nothing is.
+///
+/// The first page comes when the first item is requested, and more when that does not suffice. From then on up to 16
+/// ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the consumer. They are joined
+/// where the page that ends a range shows the key that the next one begins with. Where it does not, or where keys do
+/// not ascend, the rest is listed page after page, which one log line reports.
 MILLRACE_COROUTINE async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
                                                        std::uint64_t most_empty = 10000);
 

@@ -4,17 +4,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
 #include <millrace/s3/ops/send.hpp>
+#include <millrace/sync/event.hpp>
 #include <millrace/text/text.hpp>
 
 namespace millrace::s3::detail {
@@ -26,58 +33,362 @@ MILLRACE_COROUTINE_BODY task<list_page> list_once(const session& s, const operat
   co_return list_page::parse(text, op.bucket);
 }
 
+/// The letters and digits that a text around `at` is made of, in the order of bytes.
+struct number_digits {
+  number_digits(std::string_view text, std::size_t at) noexcept {
+    bool lower = false, upper = false, beyond_f = false;
+    const auto look = [&](char c) {
+      lower = lower || (c >= 'a' && c <= 'z');
+      upper = upper || (c >= 'A' && c <= 'Z');
+      beyond_f = beyond_f || (c > 'F' && c <= 'Z') || c > 'f';
+    };
+    for (std::size_t i = at; i < text.size() && text::is_alphanumeric(text[i]); ++i) look(text[i]);
+    for (std::size_t i = at; i > 0 && text::is_alphanumeric(text[i - 1]); --i) look(text[i - 1]);
+    for (char c = '0'; c <= '9'; ++c) each[count++] = c;
+    for (char c = 'A'; upper && c <= (beyond_f ? 'Z' : 'F'); ++c) each[count++] = c;
+    for (char c = 'a'; lower && c <= (beyond_f ? 'z' : 'f'); ++c) each[count++] = c;
+  }
+  char each[62];
+  std::size_t count = 0;
+  /// How many of them are less than `c`.
+  std::size_t below(char c) const noexcept {
+    std::size_t n = 0;
+    while (n < count && static_cast<unsigned char>(each[n]) < static_cast<unsigned char>(c)) ++n;
+    return n;
+  }
+};
+
+/// `text` from `at` on as a number between 0 and 1, of the digits that `like` has there; eight of them count.
+MILLRACE_INLINE double fraction_of(std::string_view text, std::string_view like, std::size_t at) noexcept {
+  double value = 0, unit = 1;
+  for (std::size_t i = at; i < text.size() && i < at + 8; ++i) {
+    const number_digits digits(like, i < like.size() ? i : like.size());
+    unit /= static_cast<double>(digits.count);
+    value += unit * static_cast<double>(digits.below(text[i]));
+    if (!text::is_alphanumeric(text[i])) break;
+  }
+  return value;
+}
+
+inline std::size_t shared_front(std::string_view a, std::string_view b) noexcept {
+  std::size_t n = 0;
+  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
+  return n;
+}
+
+MILLRACE_INLINE std::optional<std::string> split_point(std::string_view prefix, std::string_view first,
+                                                       std::string_view last, const std::optional<std::string>& until,
+                                                       bool wide) {
+  std::size_t at = shared_front(last, until ? std::string_view(*until) : first);
+  if (at >= last.size() || !text::is_alphanumeric(last[at])) return std::nullopt;
+  if (!until) {
+    const auto same = wide || !text::is_digit(last[at]) ? &text::is_alphanumeric : &text::is_digit;
+    while (at > prefix.size() && same(last[at - 1])) --at;
+    return std::string(last.substr(0, at)) + (same == &text::is_digit ? ':' : '{');  // the bytes after '9' and 'z'
+  }
+  const double begin = fraction_of(last, last, at);
+  const double end = fraction_of(*until, last, at);
+  if (shared_front(first, last) >= at && end - begin < begin - fraction_of(first, last, at)) return std::nullopt;
+  double rest = (begin + end) / 2;
+  std::string middle(last.substr(0, at));
+  for (std::size_t i = at; i < at + 8; ++i) {
+    const number_digits digits(last, i < last.size() ? i : last.size());
+    rest *= static_cast<double>(digits.count);
+    const std::size_t digit = rest < 1 ? 0 : static_cast<std::size_t>(rest);
+    if (digit >= digits.count) return std::nullopt;
+    rest -= static_cast<double>(digit);
+    middle += digits.each[digit];
+    if (middle > last && middle < *until) return middle;
+  }
+  return std::nullopt;
+}
+
+/// ": no permission"; empty for what is not an error of the library.
+MILLRACE_INLINE std::string reason_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const millrace::error& e) {
+    return ": " + e.reason();
+  } catch (...) {
+    return {};
+  }
+}
+
+/// A range of the keys under a prefix, listed page after page: those after `after`, up to `until`.
+class key_range {
+ public:
+  key_range(std::string begin, std::optional<std::string> end, bool w)
+      : after(std::move(begin)), until(std::move(end)), wide(w), last(after) {}
+
+  /// Throws where the pages of a listing go in circles or have no keys.
+  void check(const list_page& page, std::uint64_t most_empty, const operation& op, const url& prefix);
+  /// Whether the keys of a page ascend from those before.
+  bool ascends(const list_page& page) const noexcept;
+
+  const std::string after;           // start-after; empty: from the prefix's beginning
+  std::optional<std::string> until;  // the `after` of the next range; nullopt: there is none
+  const bool wide;                   // see split_point()
+  std::string token;
+  std::string last;                    // key, or `after`
+  std::string page_first;              // key of the latest page, if that was one of many
+  std::optional<std::string> opens;    // the first key after `after`
+  std::vector<listed_object> ready;    // not yet delivered
+  std::vector<listed_object> beyond;   // of the last page, after `until`
+  bool more_beyond = false;            // and its token leads to more
+  bool done = false;                   // there are no more, but for those beyond
+  bool odd = false;                    // does not begin after `after`: it cannot be used
+  std::exception_ptr failure;          // after `ready`
+  std::unique_ptr<key_range> next;
+  spawned<void> worker;  // declared last: it refers to the rest
+
+ private:
+  std::string seen_;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
+  std::uint64_t pages_ = 0;
+  std::uint64_t mark_ = 1;
+  std::uint64_t empty_ = 0;  // pages since the last key; a few are right where many versions have been deleted
+};
+
+MILLRACE_INLINE void key_range::check(const list_page& page, std::uint64_t most_empty, const operation& op,
+                                      const url& prefix) {
+  if (page.truncated && (page.next_continuation_token == token || page.next_continuation_token == seen_)) {
+    throw error(200, std::string(), "the listing repeats its continuation token", std::string(), op.at());
+  }
+  if (++pages_ == mark_) {
+    seen_ = page.next_continuation_token;
+    mark_ *= 2;
+  }
+  empty_ = page.objects.empty() ? empty_ + 1 : 0;
+  if (page.truncated && empty_ > most_empty) {
+    throw error(200, std::string(),
+                "the listing does not end: more than " + std::to_string(most_empty) + " pages in a row have no key",
+                std::string(), where{prefix.to_string(), std::nullopt, std::string()});
+  }
+}
+
+MILLRACE_INLINE bool key_range::ascends(const list_page& page) const noexcept {
+  std::string_view before = last;
+  for (const listed_object& o : page.objects) {
+    if (o.key <= before) return false;
+    before = o.key;
+  }
+  return true;
+}
+
+/// A listing in ranges of keys, in order. See list_objects().
+class split_listing {
+ public:
+  MILLRACE_COROUTINE split_listing(std::shared_ptr<const session> s, url prefix, std::uint64_t most_empty,
+                                   const coroutine_context& here)
+      : session_(std::move(s)), prefix_(std::move(prefix)), most_empty_(most_empty), here_(here) {
+    start(*first_);
+  }
+  split_listing(const split_listing&) = delete;
+  split_listing& operator=(const split_listing&) = delete;
+
+  /// The next objects; none at the end.
+  MILLRACE_COROUTINE task<std::vector<listed_object>> next();
+
+ private:
+  static constexpr std::size_t most_workers = 16;
+  static constexpr std::size_t most_ahead = 64000;  // keys
+  /// Keys of a page that may be worth more requests.
+  static constexpr std::size_t many = 100;
+
+  MILLRACE_COROUTINE void start(key_range& r) {
+    ++workers_;
+    r.worker = spawned<void>(here_, work(*this, r));
+  }
+  MILLRACE_COROUTINE static task<void> work(split_listing& self, key_range& r);
+  MILLRACE_COROUTINE task<list_page> page_of(key_range& r);
+  /// Splits what is left of a range, if that may be worth it.
+  MILLRACE_COROUTINE void split(key_range& r);
+  void take(key_range& r, list_page page);
+  /// From `r` on, whose keys up to here are right, page after page.
+  void go_on_alone(key_range& r, const std::string& why);
+
+  bool has_room(const key_range& r) const noexcept {
+    return (waited_for_ && &r == first_.get() && r.ready.empty()) || (reads_ahead_ && ahead_ < most_ahead);
+  }
+
+  const std::shared_ptr<const session> session_;
+  const url prefix_;
+  const std::uint64_t most_empty_;
+  const coroutine_context here_;
+  bool waited_for_ = false;   // by the consumer
+  bool begun_ = false;
+  bool reads_ahead_ = false;  // from the second page on
+  bool alone_ = false;        // nothing is split any more
+  std::size_t ahead_ = 0;     // keys that are ready
+  std::size_t workers_ = 0;
+  notifier changed_;
+  std::unique_ptr<key_range> first_ = std::make_unique<key_range>(std::string(), std::nullopt, false);
+};
+
+MILLRACE_COROUTINE_BODY task<list_page> split_listing::page_of(key_range& r) {
+  operation op("GET", prefix_.bucket(), std::string());
+  text::append_query_parameter(op.query, "list-type", "2");
+  text::append_query_parameter(op.query, "encoding-type", "url");
+  if (!prefix_.key().empty()) text::append_query_parameter(op.query, "prefix", prefix_.key());
+  if (!r.token.empty()) {
+    text::append_query_parameter(op.query, "continuation-token", r.token);
+  } else if (!r.after.empty()) {
+    text::append_query_parameter(op.query, "start-after", r.after);
+  }
+  bool first = true;
+  auto attempt = [&] {
+    op.new_connection = !std::exchange(first, false);  // the way may be why the last one could not be read
+    return list_once(*session_, op);
+  };
+  list_page page = co_await with_retries<list_page>(*session_, attempt);
+  r.check(page, most_empty_, op, prefix_);
+  co_return std::move(page);
+}
+
+MILLRACE_COROUTINE_BODY task<void> split_listing::work(split_listing& self, key_range& r) {
+  try {
+    while (!r.done) {
+      while (!self.has_room(r)) co_await self.changed_.wait();
+      self.split(r);
+      list_page page = co_await self.page_of(r);
+      self.take(r, std::move(page));
+      self.changed_.notify();
+    }
+  } catch (...) {
+    r.failure = std::current_exception();
+    r.done = true;
+  }
+  --self.workers_;
+  self.changed_.notify();
+}
+
+MILLRACE_COROUTINE_BODY void split_listing::split(key_range& r) {
+  if (alone_ || !reads_ahead_ || r.page_first.empty() || workers_ >= most_workers || ahead_ >= most_ahead) return;
+  std::optional<std::string> at = split_point(prefix_.key(), r.page_first, r.last, r.until, r.wide);
+  if (!at) return;
+  auto made = std::make_unique<key_range>(*at, r.until, r.wide || !r.until);
+  r.until = std::move(at);
+  made->next = std::move(r.next);
+  r.next = std::move(made);
+  start(*r.next);
+}
+
+MILLRACE_INLINE void split_listing::take(key_range& r, list_page page) {
+  r.token = std::move(page.next_continuation_token);
+  r.done = !page.truncated;
+  r.page_first.clear();
+  if (page.objects.empty()) return;
+  if (!r.ascends(page)) {
+    if (!r.opens && !r.after.empty()) {
+      r.odd = r.done = true;
+      return;
+    }
+    // As it comes, then. What is listed from here on may lie anywhere.
+    if (r.next != nullptr || r.until) go_on_alone(r, "keys do not ascend");
+    alone_ = true;
+  }
+  if (!r.opens) r.opens = page.objects.front().key;
+  if (r.until) {
+    std::size_t n = page.objects.size();
+    while (n > 0 && page.objects[n - 1].key > *r.until) --n;
+    if (n < page.objects.size()) {
+      r.beyond.assign(std::make_move_iterator(page.objects.begin() + static_cast<std::ptrdiff_t>(n)),
+                      std::make_move_iterator(page.objects.end()));
+      page.objects.resize(n);
+      r.more_beyond = page.truncated;
+      r.done = true;
+      if (n == 0) return;
+    }
+  }
+  r.last = page.objects.back().key;
+  if (page.objects.size() >= many) r.page_first = page.objects.front().key;
+  ahead_ += page.objects.size();
+  if (r.ready.empty()) {
+    r.ready = std::move(page.objects);
+  } else {
+    for (listed_object& o : page.objects) r.ready.push_back(std::move(o));
+  }
+}
+
+MILLRACE_INLINE void split_listing::go_on_alone(key_range& r, const std::string& why) {
+  alone_ = true;
+  for (const key_range* each = r.next.get(); each != nullptr; each = each->next.get()) {
+    ahead_ -= each->ready.size();
+    if (!each->worker.done()) --workers_;
+  }
+  r.next.reset();
+  r.until.reset();
+  const std::string line = "millrace: the listing of " + prefix_.to_string() + " goes on page after page: " + why;
+  if (millrace::detail::first_time(line)) millrace::detail::log_line(here_.get_executor(), line);
+}
+
+MILLRACE_COROUTINE_BODY task<std::vector<listed_object>> split_listing::next() {
+  reads_ahead_ = begun_;
+  begun_ = true;
+  waited_for_ = true;
+  changed_.notify();
+  for (;;) {
+    key_range& r = *first_;
+    if (!r.ready.empty()) {
+      std::vector<listed_object> ready = std::exchange(r.ready, std::vector<listed_object>());
+      ahead_ -= ready.size();
+      waited_for_ = false;
+      changed_.notify();
+      co_return std::move(ready);
+    }
+    if (!r.done) {
+      co_await changed_.wait();
+      continue;
+    }
+    if (r.failure) std::rethrow_exception(r.failure);
+    if (!r.until) co_return std::vector<listed_object>();
+    key_range& n = *r.next;
+    if (!n.opens && !n.done) {
+      co_await changed_.wait();
+      continue;
+    }
+    const bool joined = !n.odd && !(n.failure && !n.opens) &&
+                        (r.beyond.empty() ? !n.opens : n.opens && *n.opens == r.beyond.front().key);
+    if (joined) {
+      std::unique_ptr<key_range> rest = std::move(r.next);
+      first_ = std::move(rest);
+      changed_.notify();
+      continue;
+    }
+    std::string why = "the store did not list what follows \"" + *r.until + '"';
+    if (n.failure && !n.opens) why += reason_of(n.failure);
+    go_on_alone(r, why);
+    ahead_ += r.beyond.size();
+    r.ready = std::exchange(r.beyond, std::vector<listed_object>());
+    if (!r.ready.empty()) r.last = r.ready.back().key;
+    r.done = !r.more_beyond;
+    if (!r.done) start(r);
+  }
+}
+
 }  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
 
 MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
                                                             std::uint64_t most_empty) {
-  std::string token;
-  std::string seen;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
-  std::uint64_t pages = 0;
-  std::uint64_t mark = 1;
-  std::uint64_t empty = 0;  // pages since the last key; a few are right where many versions have been deleted
   std::size_t found = 0;
+  const coroutine_context here = co_await this_context();
+  detail::split_listing pages(std::move(s), prefix, most_empty, here);
   for (;;) {
-    operation op("GET", prefix.bucket(), std::string());
-    text::append_query_parameter(op.query, "list-type", "2");
-    text::append_query_parameter(op.query, "encoding-type", "url");
-    if (!prefix.key().empty()) text::append_query_parameter(op.query, "prefix", prefix.key());
-    if (!token.empty()) text::append_query_parameter(op.query, "continuation-token", token);
-    bool first = true;
-    auto attempt = [&] {
-      op.new_connection = !std::exchange(first, false);  // the way may be why the last one could not be read
-      return detail::list_once(*s, op);
-    };
-    list_page page = co_await with_retries<list_page>(*s, attempt);
-    if (page.truncated && (page.next_continuation_token == token || page.next_continuation_token == seen)) {
-      throw error(200, std::string(), "the listing repeats its continuation token", std::string(), op.at());
-    }
-    if (++pages == mark) {
-      seen = page.next_continuation_token;
-      mark *= 2;
-    }
-    empty = page.objects.empty() ? empty + 1 : 0;
-    if (page.truncated && empty > most_empty) {
-      throw error(200, std::string(),
-                  "the listing does not end: more than " + std::to_string(most_empty) + " pages in a row have no key",
-                  std::string(), where{prefix.to_string(), std::nullopt, std::string()});
-    }
-    for (listed_object& o : page.objects) {
+    std::vector<listed_object> page = co_await pages.next();
+    if (page.empty()) break;
+    for (listed_object& o : page) {
       if (o.size == 0 && o.key.back() == '/') continue;
       if (millrace::detail::is_index_beside(prefix.key(), o.key)) {
-        executor& ex = co_await this_executor();
         const std::string name = url(prefix.bucket(), std::move(o.key)).to_string();
         const std::string line = "millrace: the listing leaves out an index: " + name;
-        if (millrace::detail::first_time(line)) millrace::detail::log_line(ex, line);
+        if (millrace::detail::first_time(line)) millrace::detail::log_line(here.get_executor(), line);
         continue;
       }
       ++found;
       shard item(url(prefix.bucket(), std::move(o.key)).to_string(), o.size, std::move(o.etag));
       co_yield give(item);
     }
-    if (!page.truncated) break;
-    token = std::move(page.next_continuation_token);
   }
   if (found == 0) {
     throw configuration_error("no object has this prefix", where{prefix.to_string(), std::nullopt, std::string()});

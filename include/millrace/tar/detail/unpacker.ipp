@@ -162,9 +162,9 @@ MILLRACE_INLINE const char* zstd_decoder::step(std::string_view& in, std::span<c
 }
 
 MILLRACE_INLINE std::unique_ptr<stream_decoder> make_stream_decoder(format kind, window_claim& windows) {
-  if (kind == format::gzip) return std::make_unique<gzip_decoder>();
-  if (kind == format::deflate) return std::make_unique<deflate_decoder>();
-  if (kind == format::zstd) return std::make_unique<zstd_decoder>(windows);
+  if (kind == format::gzip) return std::unique_ptr<stream_decoder>(new gzip_decoder());
+  if (kind == format::deflate) return std::unique_ptr<stream_decoder>(new deflate_decoder());
+  if (kind == format::zstd) return std::unique_ptr<stream_decoder>(new zstd_decoder(windows));
   return nullptr;
 }
 

@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/running_crc.hpp>
 #include <millrace/http/message.hpp>
@@ -45,7 +44,7 @@ class body_checksum {
   /// All parts of the upload have `bytes` bytes, but the last. False when their number does not fit that.
   bool cut_at(std::uint64_t bytes, std::uint64_t size) noexcept {
     part_size_ = bytes;
-    for (const auto& other : others_) other->part_size_ = bytes;
+    for (body_checksum* other = other_.get(); other != nullptr; other = other->other_.get()) other->part_size_ = bytes;
     return bytes != 0 && size != 0 && (size - 1) / bytes + 1 == parts_;
   }
 
@@ -78,7 +77,9 @@ class body_checksum {
 
   /// The declared value may be of `parts` parts by `how`, too.
   void allow(const algorithm& how, std::uint64_t parts) {
-    others_.emplace_back(new body_checksum(how, declared_, parts));
+    std::unique_ptr<body_checksum>* last = &other_;
+    while (*last != nullptr) last = &(*last)->other_;
+    last->reset(new body_checksum(how, declared_, parts));
   }
 
   static std::uint64_t count_of(std::string_view digits) noexcept;
@@ -88,6 +89,9 @@ class body_checksum {
   static std::string decode(const std::string& text);
 
   void begin_run();
+  /// add() and matches(), without what the checksum may be of instead.
+  void add_alone(std::string_view data, const running_crc& crc);
+  bool matches_alone();
   void add_run(std::string_view data, const running_crc& crc);
   /// The checksum of the run, as S3 writes it before base64; the next run begins.
   std::string end_run();
@@ -102,7 +106,7 @@ class body_checksum {
   std::uint64_t filled_ = 0;            // of the part that is being added
   std::uint64_t count_ = 0;             // parts that have been added
   bool misnamed_ = false;
-  std::vector<std::unique_ptr<body_checksum>> others_;  // what it may be of instead
+  std::unique_ptr<body_checksum> other_;  // what it may be of instead, and that one's other_ too
   std::string sums_;                    // theirs
 };
 

@@ -28,7 +28,7 @@ MILLRACE_INLINE body_checksum::body_checksum(const body_checksum& other)
       count_(other.count_),
       misnamed_(other.misnamed_),
       sums_(other.sums_) {
-  for (const auto& o : other.others_) others_.push_back(std::make_unique<body_checksum>(*o));
+  if (other.other_ != nullptr) other_ = std::make_unique<body_checksum>(*other.other_);
   if (other.hash_ == nullptr) return;
   hash_ = std::unique_ptr<EVP_MD_CTX, openssl_free>(EVP_MD_CTX_new());
   if (hash_ == nullptr || EVP_MD_CTX_copy_ex(hash_.get(), other.hash_.get()) != 1) hashing_failed();
@@ -77,8 +77,11 @@ MILLRACE_INLINE std::optional<body_checksum> body_checksum::of(const http::heade
 }
 
 MILLRACE_INLINE void body_checksum::add(std::string_view data, const running_crc& crc) {
+  for (body_checksum* each = this; each != nullptr; each = each->other_.get()) each->add_alone(data, crc);
+}
+
+MILLRACE_INLINE void body_checksum::add_alone(std::string_view data, const running_crc& crc) {
   if (parts_ == 0) return add_run(data, crc);
-  for (const auto& other : others_) other->add(data, crc);
   while (!data.empty()) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(data.size(), part_size_ - filled_));
     add_run(data.substr(0, n), crc);
@@ -89,16 +92,20 @@ MILLRACE_INLINE void body_checksum::add(std::string_view data, const running_crc
 }
 
 MILLRACE_INLINE bool body_checksum::matches() {
-  if (parts_ == 0) return end_run() == declared_;
   const body_checksum* found = nullptr;
-  for (const auto& other : others_) {
-    if (other->matches()) found = other.get();
+  for (body_checksum* other = other_.get(); other != nullptr; other = other->other_.get()) {
+    if (other->matches_alone()) found = other;
   }
-  if (filled_ > 0) end_part();
-  add_run(sums_, running_crc());
-  if (end_run() == declared_ && count_ == parts_) return true;
+  if (matches_alone()) return true;
   misnamed_ = found != nullptr && found->how_.field != how_.field;
   return found != nullptr;
+}
+
+MILLRACE_INLINE bool body_checksum::matches_alone() {
+  if (parts_ == 0) return end_run() == declared_;
+  if (filled_ > 0) end_part();
+  add_run(sums_, running_crc());
+  return end_run() == declared_ && count_ == parts_;
 }
 
 MILLRACE_INLINE bool body_checksum::matches_as_crc32(std::string_view data) const {
