@@ -124,6 +124,39 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
   return 0;
 }
 
+namespace {
+
+class attempts {
+ public:
+  void count(const sockaddr* to) {
+    if (to->sa_family != AF_INET) return;
+    const std::lock_guard lock(mutex_);
+    ++of_[ntohl(reinterpret_cast<const sockaddr_in*>(to)->sin_addr.s_addr) & 0xff];
+  }
+  /// To connect to 127.0.0.`n`, since it was asked last.
+  int take(std::uint32_t n) {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(of_[n], 0);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint32_t, int> of_;
+};
+attempts& connects() {
+  static attempts* const one = new attempts;
+  return *one;
+}
+
+}  // namespace
+
+extern "C" int connect(int fd, const sockaddr* to, socklen_t size) {
+  using function = int (*)(int, const sockaddr*, socklen_t);
+  static const auto next = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "connect"));
+  connects().count(to);
+  return next(fd, to, size);
+}
+
 using namespace millrace;
 using namespace std::chrono_literals;
 using test::fetch;
@@ -294,6 +327,46 @@ TEST_CASE("a store, a server and a proxy are reached past a dead first address")
   http::transport_options t = in_time(300ms);
   t.proxy = std::string("http://") + host + ":" + std::to_string(proxy.port());
   CHECK(block_on(*loop, fetch("http://elsewhere.millrace.test/", t)) == "200 ok");
+}
+
+TEST_CASE("an address that cannot be connected to costs time once, not each connection") {
+  const auto loop = make_event_loop();
+  const scripted_server live({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::fin}});
+  const mostly_dead_host dead({"127.0.0.2", "127.0.0.1", "127.0.0.3"}, live.port());
+  const auto once = [&] { return block_on(*loop, fetch(url_of(live.port()), in_time(2s))); };
+  // In an order of libcurl's: until both have been met.
+  connects().take(2);
+  connects().take(3);
+  for (int met = 0, i = 0; met != 3 && i < 100; ++i) {
+    CHECK(once() == "200 ok");
+    if (connects().take(2) > 0) met |= 1;
+    if (connects().take(3) > 0) met |= 2;
+  }
+  for (int i = 0; i < 20; ++i) CHECK(once() == "200 ok");
+  CHECK(connects().take(2) + connects().take(3) == 0);
+
+  // Where no other is left they are tried all the same: one may be there again.
+  names().set(host, {"127.0.0.2"});
+  CHECK_THROWS_AS(once(), http::error);
+  CHECK(connects().take(2) == 1);
+}
+
+TEST_CASE("a server that was not there for a moment is connected to again at once") {
+  const auto loop = make_event_loop();
+  std::uint16_t port = 0;
+  {
+    const scripted_server gone({{"", then::fin}});
+    port = gone.port();
+  }
+  names().set(host, {"127.0.0.1"});
+  for (int i = 0; i < 3; ++i) CHECK_THROWS_AS(block_on(*loop, fetch(url_of(port))), http::error);
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  o.host_names = {host};
+  o.port = port;
+  s3_server::background server(o);
+  server.put("b", "k", "content");
+  CHECK(block_on(*loop, fetch(url_of(port))) == "200 content");
 }
 
 TEST_CASE("connections are spread over the addresses of a host, those that are opened later too") {

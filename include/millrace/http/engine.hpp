@@ -30,6 +30,53 @@
 namespace millrace::http {
 
 namespace detail {
+/// The bytes of an IPv4 or IPv6 address and port; empty: none.
+class socket_address {
+ public:
+  socket_address() noexcept = default;
+  explicit socket_address(const curl_sockaddr& of) noexcept
+      : size_(of.addrlen <= sizeof bytes_ ? static_cast<unsigned char>(of.addrlen) : 0) {
+    std::memcpy(bytes_, &of.addr, size_);
+  }
+  explicit operator bool() const noexcept { return size_ != 0; }
+  friend bool operator==(const socket_address& a, const socket_address& b) noexcept {
+    return a.size_ == b.size_ && std::memcmp(a.bytes_, b.bytes_, a.size_) == 0;
+  }
+
+ private:
+  unsigned char size_ = 0;
+  unsigned char bytes_[28] = {};
+};
+
+/// Addresses that could not be connected to, for a minute; the latest sixteen.
+class failed_addresses {
+ public:
+  void add(const socket_address& a, time_point now) noexcept {
+    one* place = &all_[0];
+    for (one& each : all_) {
+      if (each.address == a) {
+        place = &each;
+        break;
+      }
+      if (each.until < place->until) place = &each;
+    }
+    *place = {a, now + std::chrono::minutes(1)};
+  }
+  bool has(const socket_address& a, time_point now) const noexcept {
+    for (const one& each : all_) {
+      if (each.address == a && now < each.until) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct one {
+    socket_address address;
+    time_point until{};
+  };
+  one all_[16];
+};
+
 /// `o` with as many connections as RLIMIT_NOFILE leaves room for, beside what is open now, to each of so many engines.
 engine_options within_descriptors(engine_options o, std::size_t engines) noexcept;
 }  // namespace detail
@@ -116,6 +163,15 @@ class engine final : public executor_service {
 
   /// A socket for a connection that begins; -1, and errno, when there is none.
   int open_socket(const curl_sockaddr& address) noexcept;
+
+  /// Addresses that connections need not try while others may do.
+  detail::failed_addresses& failed_addresses() noexcept { return failed_addresses_; }
+  /// Starts a transfer that has ended again, at the end of the queue. False when libcurl has no memory to take it back.
+  [[nodiscard]] bool start_again(CURL* easy, client& who) noexcept {
+    moved(who, client::step::queued);
+    curl_multi_remove_handle(multi_, easy);
+    return curl_multi_add_handle(multi_, easy) == CURLM_OK;
+  }
 
   /// A transfer has failed, before any answer, for want of a descriptor. Fewer connections are open at once from now
   /// on, more again as transfers succeed. True when others hold connections: then this one is back in the queue.
@@ -245,6 +301,7 @@ class engine final : public executor_service {
   CURLSH* share_ = nullptr;
   time_point look_ups_since_{};
   unsigned look_ups_ = 0;  // since then
+  detail::failed_addresses failed_addresses_;
   std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
   std::vector<std::unique_ptr<socket_watch>> retired_;
   std::vector<CURL*> idle_;
@@ -331,11 +388,19 @@ class transfer final : public engine::client, private timer_node {
   static curl_socket_t on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept;
   /// There is a connection, and the request goes out: what it waited before does not count.
   static int on_sending(void* self, char*, char*, int, int) noexcept {
-    static_cast<transfer*>(self)->moved(step::connected);
-    static_cast<transfer*>(self)->touch();
+    auto& t = *static_cast<transfer*>(self);
+    t.moved(step::connected);
+    t.touch();
+    for (socket_address& each : t.trying_) each = socket_address();
     return CURL_PREREQFUNC_OK;
   }
   void moved(step to) noexcept { engine_.moved(*this, to); }
+  /// Neither address that is being tried can be connected to.
+  void not_connected() noexcept {
+    for (const socket_address& each : trying_) {
+      if (each) engine_.failed_addresses().add(each, engine_.loop().now());
+    }
+  }
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
 
@@ -399,6 +464,9 @@ class transfer final : public engine::client, private timer_node {
   bool stands_still_ = false;  // paused because the reader is slow
   bool ended_ = false;
   int opening_error_ = 0;      // of the last socket that could not be opened
+  socket_address trying_[2];   // of IPv4, of IPv6
+  bool passed_over_ = false;   // an address that has failed
+  bool any_address_ = false;   // is to be tried, those that have failed too
   char message_[CURL_ERROR_SIZE] = {};
 };
 

@@ -439,6 +439,15 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
   if (!error_ && !parser_.any() && out_of_descriptors(result) != 0) {
     if (engine_.wait_for_descriptors(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
   }
+  if (reached() == step::connecting && (result == CURLE_COULDNT_CONNECT || result == CURLE_OPERATION_TIMEDOUT)) {
+    // If none was tried, 7.88.1 reports what the handle's last connection had failed with.
+    const bool failed = result == CURLE_COULDNT_CONNECT || (!trying_[0] && !trying_[1]);
+    not_connected();
+    if (!error_ && failed && passed_over_ && !any_address_) {
+      any_address_ = true;
+      if (engine_.start_again(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
+    }
+  }
   engine_.loop().remove_timer(*this);
   if (!error_) error_ = verdict(result);
   if (!error_) engine_.succeeded();
@@ -448,8 +457,20 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
 MILLRACE_INLINE curl_socket_t transfer::on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept {
   auto& t = *static_cast<transfer*>(self);
   t.moved(step::connecting);
+  // libcurl tries the addresses of a family in turn: it has given up the one before.
+  const socket_address next(*address);
+  socket_address& trying = t.trying_[address->family == AF_INET6 ? 1 : 0];
+  const time_point now = t.engine_.loop().now();
+  if (trying) t.engine_.failed_addresses().add(trying, now);
+  trying = socket_address();
+  if (!t.any_address_ && t.engine_.failed_addresses().has(next, now)) {
+    t.passed_over_ = true;
+    t.opening_error_ = 0;
+    return CURL_SOCKET_BAD;
+  }
   const int fd = t.engine_.open_socket(*address);
   t.opening_error_ = fd < 0 ? errno : 0;
+  if (fd >= 0) trying = next;
   return fd;
 }
 
