@@ -70,7 +70,8 @@ MILLRACE_INLINE std::shared_ptr<store_host> store_hosts::of(const std::string& n
   for (std::shared_ptr<store_host>* each = &first_; *each != nullptr; each = &(*each)->next_) {
     if ((*each)->name() == name) return *each;
   }
-  for (std::shared_ptr<store_host>* each = &first_; count_ >= many && *each != nullptr;) {
+  const bool too_many = count_ >= many;
+  for (std::shared_ptr<store_host>* each = &first_; too_many && *each != nullptr;) {
     if (each->use_count() > 1) {
       each = &(*each)->next_;
       continue;
