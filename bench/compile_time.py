@@ -4,6 +4,7 @@
 """What including millrace costs: seconds and peak memory of the compiler for one translation unit, medians.
 
     python3 bench/compile_time.py [--compiler g++] [--repeat 5] [--json FILE] [HEADER...]
+    python3 bench/compile_time.py --instructions [--include OTHER/include] [HEADER...]
 
 Without headers: an empty unit, the core (base, coro, sync), every header that needs liburing at most, millrace.hpp, and
 millrace.hpp with decode_images.hpp, as a program that reads images includes them.
@@ -14,6 +15,9 @@ which is what target_precompile_headers() does for all units of a program but th
 Seconds are of the processor, and tell as much of the machine's hour as of the headers. So a header that many know,
 nlohmann/json.hpp, is measured beside each unit, all in turns; the columns "/ json" are the median ratios to its
 compilation, header-only. "-" where it is not installed. --json appends one line per unit to FILE.
+
+--instructions counts those of the compiler instead, by valgrind's cachegrind: the same number each time, whatever else
+the machine does, so that two trees can be compared. Header-only and compiled; a precompiled header is beyond valgrind.
 """
 
 import argparse
@@ -28,7 +32,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORE_FOLDERS = ("base", "coro", "sync")
-FLAGS = ["-std=c++20", "-O0", f"-I{ROOT}/include"]
+FLAGS = ["-std=c++20", "-O0"]
 REFERENCE = "nlohmann/json.hpp"
 WAYS = ("header-only", "compiled", "precompiled", "both")
 SEPARATE = "-DMILLRACE_SEPARATE_COMPILATION"
@@ -63,12 +67,24 @@ def units(headers):
     return result
 
 
+def count_instructions(command, folder):
+    """Millions of instructions of the largest process of a command: the compiler below its driver."""
+    for old in pathlib.Path(folder).glob("counted.*"):
+        old.unlink()
+    subprocess.run(["valgrind", "--quiet", "--trace-children=yes", "--tool=cachegrind", "--cache-sim=no",
+                    f"--cachegrind-out-file={folder}/counted.%p", *command], check=True, stderr=subprocess.DEVNULL)
+    counts = []
+    for path in pathlib.Path(folder).glob("counted.*"):
+        counts += [int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith("summary:")]
+    return max(counts) / 1e6
+
+
 def precompile(compiler, folder, includes, name, flags):
     """The file to -include: the compiler takes the precompiled one beside it (g++: .gch, clang: .pch)."""
     header = pathlib.Path(folder, f"{name}.hpp")
     header.write_text("".join(f"#include <{include}>\n" for include in includes))
-    result = f"{header}{'.pch' if 'clang' in compiler else '.gch'}"
-    measure([compiler, *FLAGS, *flags, "-x", "c++-header", str(header), "-o", result])
+    result = f"{header}{'.pch' if 'clang' in compiler[0] else '.gch'}"
+    measure([*compiler, *flags, "-x", "c++-header", str(header), "-o", result])
     return str(header)
 
 
@@ -77,11 +93,25 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--json")
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--include", default=f"{ROOT}/include")
     parser.add_argument("headers", nargs="*")
     options = parser.parse_args()
 
     compiler = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True)
     compiler = compiler.stdout.splitlines()[0]
+    base = [options.compiler, *FLAGS, f"-I{options.include}"]
+    if options.instructions:
+        print(f"{compiler}, {' '.join(FLAGS)}, millions of instructions")
+        print(f"{'unit':24} {'header-only':>12} {'compiled':>12}")
+        with tempfile.TemporaryDirectory() as folder:
+            unit = pathlib.Path(folder, "unit.cpp")
+            for name, includes in units(options.headers):
+                unit.write_text("".join(f"#include <{include}>\n" for include in includes) + "int main() {}\n")
+                command = [*base, "-c", str(unit), "-o", f"{folder}/unit.o"]
+                counts = [count_instructions([*command, *way], folder) for way in ([], [SEPARATE])]
+                print(f"{name:24} {counts[0]:12.0f} {counts[1]:12.0f}", flush=True)
+        return 0
     print(f"{compiler}, -std=c++20 -O0, median of {options.repeat}")
     print(f"{'unit':24} {'headers':>7} {'parsed s':>8} {'MB':>5}" +
           "".join(f" {name + ' s':>14} {'MB':>5} {'/ json':>6}" for name in WAYS))
@@ -92,16 +122,16 @@ def main():
             return str(path)
 
         compiled = ["-c", "-o", f"{folder}/unit.o"]
-        reference = [options.compiler, *FLAGS, *compiled, source("reference.cpp", [REFERENCE])]
+        reference = [*base, *compiled, source("reference.cpp", [REFERENCE])]
         if subprocess.run(reference, capture_output=True, check=False).returncode != 0:
             reference = None
         for name, includes in [(REFERENCE, [REFERENCE])] * bool(reference) + units(options.headers):
             unit = source("unit.cpp", includes)
-            whole = precompile(options.compiler, folder, includes, "whole", [])
-            declared = precompile(options.compiler, folder, includes, "declared", [SEPARATE])
+            whole = precompile(base, folder, includes, "whole", [])
+            declared = precompile(base, folder, includes, "declared", [SEPARATE])
             modes = {"parsed": ["-fsyntax-only"], "header-only": compiled, "compiled": [SEPARATE, *compiled],
                      "precompiled": ["-include", whole, *compiled], "both": [SEPARATE, "-include", declared, *compiled]}
-            commands = {mode: [options.compiler, *FLAGS, *flags, unit] for mode, flags in modes.items()}
+            commands = {mode: [*base, *flags, unit] for mode, flags in modes.items()}
             if reference:
                 commands["reference"] = reference
             for command in commands.values():

@@ -14,6 +14,7 @@
 
 MILLRACE_QUIET_FRAMES
 
+#include <millrace/base/environment.ipp>
 #include <millrace/base/error.ipp>
 #include <millrace/base/running_crc.ipp>
 #include <millrace/coro/async_generator.ipp>
@@ -83,6 +84,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/shards/range_reader.ipp>
 #include <millrace/shards/sample.ipp>
 #include <millrace/shards/shards.ipp>
+#include <millrace/shards/storage.ipp>
 #include <millrace/shards/storage_set.ipp>
 #include <millrace/shards/untar_plain.ipp>
 #include <millrace/sync/remote_waiters.ipp>

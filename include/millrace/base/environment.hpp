@@ -33,16 +33,8 @@ inline environment process_environment() noexcept {
   return environment([](void*, const char* name) -> const char* { return std::getenv(name); }, nullptr);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline std::optional<std::string> environment::get(const char* name) const {
-  const char* value = get_(context_, name);
-  if (value == nullptr) return std::nullopt;
-  for (const char* c = value; *c != '\0'; ++c) {
-    if (*c != ' ' && *c != '\t' && *c != '\r' && *c != '\n' && *c != '\v' && *c != '\f') return std::string(value);
-  }
-  return std::nullopt;
-}
-
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/base/environment.ipp>
+#endif

@@ -147,7 +147,7 @@ class run_context {
 
  private:
   run_budget budget_;
-  const std::shared_ptr<detail::wait_group> abandoned_ = std::make_shared<detail::wait_group>();
+  const std::shared_ptr<detail::wait_group> abandoned_{new detail::wait_group};
   std::atomic<std::int64_t> consumer_waits_since_{0};
   std::atomic<std::int64_t> second_readings_{0};
 };

@@ -46,7 +46,7 @@ class sample_tags {
   template <class T>
   std::span<const T> get(std::size_t n) const {
     for (const auto& c : columns_) {
-      if (c->key == type_id::of<T>()) return std::span<const T>(static_cast<const typed<T>&>(*c).values.get(), n);
+      if (c->key == type_id::of<T>()) return std::span<const T>(static_cast<const typed<T>&>(*c).values, n);
     }
     return {};
   }
@@ -66,19 +66,19 @@ class sample_tags {
   template <class T>
   struct typed final : column {
     typed(type_id k, std::size_t n) : column(k), values(new T[n]()) {}
-    void move_row(std::size_t from, std::size_t to) override { values.get()[to] = std::move(values.get()[from]); }
-    const std::unique_ptr<T[]> values;
+    ~typed() override { delete[] values; }
+    void move_row(std::size_t from, std::size_t to) override { values[to] = std::move(values[from]); }
+    T* const values;
   };
   template <class T>
   T* find_or_add() {
     const std::lock_guard lock(mutex_);
     for (const auto& c : columns_) {
-      if (c->key == type_id::of<T>()) return static_cast<typed<T>&>(*c).values.get();
+      if (c->key == type_id::of<T>()) return static_cast<typed<T>&>(*c).values;
     }
-    auto made = std::make_unique<typed<T>>(type_id::of<T>(), samples_);
-    T* const values = made->values.get();
-    columns_.push_back(std::move(made));
-    return values;
+    auto* const made = new typed<T>(type_id::of<T>(), samples_);
+    columns_.push_back(std::unique_ptr<column>(made));
+    return made->values;
   }
 
   std::size_t samples_;

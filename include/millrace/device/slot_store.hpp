@@ -106,12 +106,12 @@ class slot_cache {
 
   /// A slot of `size` bytes or more, or, if that is 0, of the size that was kept last; preferably one that the device
   /// is done with, and of those the smallest. Null when there is none. Throws what the device reports.
-  std::unique_ptr<device_slot> take(std::size_t size) { return take(size, false); }
+  std::shared_ptr<device_slot> take(std::size_t size) { return take(size, false); }
   /// Gives `slot`, which has no memory, `size` bytes that the device is done with: replaces it by a slot that was kept,
   /// or allocates, where the device has too little memory after freeing others. Throws what the device reports.
-  void provide(std::size_t size, std::unique_ptr<device_slot>& slot);
+  void provide(std::size_t size, std::shared_ptr<device_slot>& slot);
   /// Keeps a slot that neither a batch nor a stage has any more. The device may still use it.
-  void keep(std::unique_ptr<device_slot> slot) noexcept;
+  void keep(std::shared_ptr<device_slot> slot) noexcept;
 
   /// Page-locked memory in slabs of `size` bytes; `or_more`: of more, if there are such.
   slab_pool pinned(std::size_t size, bool or_more = false);
@@ -124,9 +124,9 @@ class slot_cache {
   void close() noexcept;
 
  private:
-  using slots = std::vector<std::unique_ptr<device_slot>>;
+  using slots = std::vector<std::shared_ptr<device_slot>>;
 
-  std::unique_ptr<device_slot> take(std::size_t size, bool only_done);
+  std::shared_ptr<device_slot> take(std::size_t size, bool only_done);
   slots take_others(std::size_t size, bool last_too);
 
   const std::shared_ptr<const void> device_;

@@ -13,24 +13,24 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE void slot_cache::provide(std::size_t size, std::unique_ptr<device_slot>& slot) {
-  if (std::unique_ptr<device_slot> kept = take(size, true)) {
+MILLRACE_INLINE void slot_cache::provide(std::size_t size, std::shared_ptr<device_slot>& slot) {
+  if (std::shared_ptr<device_slot> kept = take(size, true)) {
     kept->clear();
     slot = std::move(kept);
     return;
   }
-  for (const std::unique_ptr<device_slot>& each : take_others(size, false)) each->retire();
+  for (const std::shared_ptr<device_slot>& each : take_others(size, false)) each->retire();
   try {
     slot->allocate(size);
   } catch (...) {
     const slots rest = take_others(size, true);
     if (rest.empty()) throw;
-    for (const std::unique_ptr<device_slot>& each : rest) each->retire();
+    for (const std::shared_ptr<device_slot>& each : rest) each->retire();
     slot->allocate(size);
   }
 }
 
-MILLRACE_INLINE void slot_cache::keep(std::unique_ptr<device_slot> slot) noexcept {
+MILLRACE_INLINE void slot_cache::keep(std::shared_ptr<device_slot> slot) noexcept {
   if (slot->memory() == nullptr) return;
   slot->use_device(device());
   try {
@@ -67,7 +67,7 @@ MILLRACE_INLINE slab_pool slot_cache::pinned(std::size_t size, bool or_more) {
 MILLRACE_INLINE bool slot_cache::idle() noexcept {
   const std::lock_guard lock(mutex_);
   try {
-    for (const std::unique_ptr<device_slot>& each : slots_) {
+    for (const std::shared_ptr<device_slot>& each : slots_) {
       if (!each->done()) return false;
     }
   } catch (...) {  // a device in trouble: freeing might wait
@@ -84,7 +84,7 @@ MILLRACE_INLINE void slot_cache::free() noexcept {
     pools.swap(pinned_);
     all.swap(slots_);
   }
-  for (const std::unique_ptr<device_slot>& each : all) each->retire();
+  for (const std::shared_ptr<device_slot>& each : all) each->retire();
 }
 
 MILLRACE_INLINE void slot_cache::close() noexcept {
@@ -95,7 +95,7 @@ MILLRACE_INLINE void slot_cache::close() noexcept {
   free();
 }
 
-MILLRACE_INLINE std::unique_ptr<device_slot> slot_cache::take(std::size_t size, bool only_done) {
+MILLRACE_INLINE std::shared_ptr<device_slot> slot_cache::take(std::size_t size, bool only_done) {
   const std::lock_guard lock(mutex_);
   if (size == 0) size = last_size_;
   auto found = slots_.end();
@@ -111,7 +111,7 @@ MILLRACE_INLINE std::unique_ptr<device_slot> slot_cache::take(std::size_t size, 
     found_done = done;
   }
   if (found == slots_.end()) return nullptr;
-  std::unique_ptr<device_slot> taken = std::move(*found);
+  std::shared_ptr<device_slot> taken = std::move(*found);
   slots_.erase(found);
   return taken;
 }

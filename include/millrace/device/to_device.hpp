@@ -215,8 +215,10 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   tell_pool(here, pool, given, 1, "lay the batches out before it, by fill_batches()");
   const std::shared_ptr<slot_cache> cache = slot_store_of(ex).of(on);
   const auto copier = std::make_shared<const D>(on);
-  std::vector<std::unique_ptr<device_slot>> slots;
-  for (std::size_t i = 0; i < with.slots; ++i) slots.push_back(std::make_unique<device_slot_on<D>>(copier.get()));
+  std::vector<std::shared_ptr<device_slot>> slots;
+  for (std::size_t i = 0; i < with.slots; ++i) {
+    slots.push_back(std::shared_ptr<device_slot>(new device_slot_on<D>(copier.get())));
+  }
   // Ends after everything that releases slots.
   const slots_of_stage last(std::make_shared<slot_pool>(here, copier, std::move(slots), cache, with.slot_bytes,
                                                         memories_of_slot<Item>, with.slot_wait));

@@ -21,7 +21,7 @@ namespace millrace::detail {
 /// Lack of memory in a function of the program: still a std::bad_alloc, whose what() says for which item.
 class item_bad_alloc final : public std::bad_alloc, public std::nested_exception {
  public:
-  explicit item_bad_alloc(std::string text) : text_(std::make_shared<const std::string>(std::move(text))) {}
+  explicit item_bad_alloc(std::string text) : text_(new std::string(std::move(text))) {}
   const char* what() const noexcept override { return text_->c_str(); }
 
  private:

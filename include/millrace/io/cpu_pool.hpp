@@ -145,7 +145,7 @@ class cpu_pool {
 
   void join() noexcept;
 
-  const std::shared_ptr<detail::pool_state> state_ = std::make_shared<detail::pool_state>();
+  const std::shared_ptr<detail::pool_state> state_{new detail::pool_state};
   std::vector<detail::thread> threads_;
 };
 

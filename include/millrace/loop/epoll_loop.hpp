@@ -62,7 +62,7 @@ class file_worker {
   messenger home_;
   thread thread_;
   std::mutex mutex_;
-  std::unique_ptr<std::condition_variable> changed_ = std::make_unique<std::condition_variable>();
+  std::condition_variable* const changed_ = new std::condition_variable;  // see the destructor
   file_queue waiting_;
   file_queue finished_;
   bool stopping_ = false;

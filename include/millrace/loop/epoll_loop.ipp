@@ -17,18 +17,19 @@
 namespace millrace::detail {
 
 MILLRACE_INLINE file_worker::~file_worker() {
-  if (!thread_.joinable()) return;
-  if (!executor_.process().here()) {
-    thread_.forget();
-    static_cast<void>(changed_.release());  // its end would wait for that thread
-    return;
+  if (thread_.joinable()) {
+    if (!executor_.process().here()) {
+      thread_.forget();
+      return;  // the end of changed_ would wait for that thread
+    }
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_->notify_one();
+    thread_.join();
   }
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_->notify_one();
-  thread_.join();
+  delete changed_;
 }
 
 MILLRACE_INLINE void file_worker::submit(file_operation& op) noexcept {

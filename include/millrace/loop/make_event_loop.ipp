@@ -16,13 +16,13 @@
 namespace millrace {
 
 MILLRACE_INLINE std::unique_ptr<event_loop> make_event_loop(const loop_options& o) {
-  if (o.force_epoll) return std::make_unique<epoll_loop>();
+  if (o.force_epoll) return std::unique_ptr<event_loop>(new epoll_loop);
   int refused = o.pretend_ring_error;
   if (refused == 0) {
-    std::unique_ptr<ring_loop> loop = ring_loop::try_make(o, refused);
+    std::unique_ptr<event_loop> loop = ring_loop::try_make(o, refused);
     if (loop != nullptr) return loop;
   }
-  auto loop = std::make_unique<epoll_loop>();
+  std::unique_ptr<event_loop> loop(new epoll_loop);
   const std::string line =
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
   if (o.log != nullptr) {

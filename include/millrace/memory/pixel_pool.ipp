@@ -20,7 +20,7 @@ MILLRACE_INLINE pixel_buffer& pixel_buffer::operator=(pixel_buffer other) noexce
   return *this;
 }
 
-MILLRACE_INLINE pixel_pool::pixel_pool(std::size_t idle_bytes) : state_(std::make_shared<state>(idle_bytes)) {}
+MILLRACE_INLINE pixel_pool::pixel_pool(std::size_t idle_bytes) : state_(new state(idle_bytes)) {}
 
 MILLRACE_INLINE pixel_buffer pixel_pool::acquire(std::size_t size) {
   if (size <= smallest || size > state_->limit) return pixel_buffer::allocate(size);

@@ -24,10 +24,10 @@ MILLRACE_INLINE void* plain_slab_source::allocate(std::size_t size) {
 }
 
 MILLRACE_INLINE slab_pool::slab_pool(std::size_t slab_bytes)
-    : slab_pool(slab_bytes, std::make_shared<plain_slab_source>()) {}
+    : slab_pool(slab_bytes, std::shared_ptr<plain_slab_source>(new plain_slab_source)) {}
 
 MILLRACE_INLINE slab_pool::slab_pool(std::size_t slab_bytes, std::shared_ptr<slab_source> source)
-    : state_(std::make_shared<state>(slab_bytes, std::move(source))) {}
+    : state_(new state(slab_bytes, std::move(source))) {}
 
 MILLRACE_INLINE writable_bytes slab_pool::acquire() {
   state& s = *state_;
@@ -62,13 +62,13 @@ MILLRACE_INLINE writable_bytes slab_pool::acquire() {
   return writable_bytes(free_slab);
 }
 
-MILLRACE_INLINE slab_pool slab_pool::halves() const { return slab_pool(std::make_shared<state>(state_)); }
+MILLRACE_INLINE slab_pool slab_pool::halves() const { return slab_pool(std::shared_ptr<state>(new state(state_))); }
 
 MILLRACE_INLINE slab_pool::slab* slab_pool::make_halves(state& s) {
-  auto made = std::make_unique<split>();
-  made->whole = slab_pool(s.wholes).acquire();
+  writable_bytes whole = slab_pool(s.wholes).acquire();
+  split* const made = new split{std::move(whole), {}, {}};
   for (slab& part : made->parts) {
-    part.half_of = made.get();
+    part.half_of = made;
     part.data = made->whole.data() + (&part - made->parts) * static_cast<std::ptrdiff_t>(s.slab_bytes);
     part.capacity = s.slab_bytes;
     part.recycle = &recycle_half;
@@ -79,7 +79,7 @@ MILLRACE_INLINE slab_pool::slab* slab_pool::make_halves(state& s) {
   other.next_free = s.free;
   if (s.free != nullptr) s.free->previous_free = &other;
   s.free = &other;
-  return made.release()->parts;
+  return made->parts;
 }
 
 MILLRACE_INLINE void slab_pool::recycle_half(detail::block* b) noexcept {
@@ -113,8 +113,13 @@ MILLRACE_INLINE slab_pool::state::~state() {
 }
 
 MILLRACE_INLINE slab_pool::slab* slab_pool::make_slab(state& s) {
-  auto made = std::make_unique<slab>();
-  made->data = static_cast<char*>(s.source->allocate(s.slab_bytes));
+  slab* const made = new slab;
+  try {
+    made->data = static_cast<char*>(s.source->allocate(s.slab_bytes));
+  } catch (...) {
+    delete made;
+    throw;
+  }
   made->capacity = s.slab_bytes;
   made->recycle = [](detail::block* b) noexcept {
     auto* self = static_cast<slab*>(b);
@@ -124,7 +129,7 @@ MILLRACE_INLINE slab_pool::slab* slab_pool::make_slab(state& s) {
     self->next_free = home->free;
     home->free = self;
   };
-  return made.release();
+  return made;
 }
 
 }  // namespace millrace

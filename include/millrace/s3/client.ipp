@@ -41,7 +41,7 @@ MILLRACE_INLINE void client::trust_authorities_of(const config& c, http::transpo
 MILLRACE_INLINE client::client(config c, std::shared_ptr<credentials_provider> provider,
                                http::transport_options transport) {
   if (transport.ca_file.empty() && transport.ca_directory.empty()) trust_authorities_of(c, transport);
-  session_ = std::make_shared<const session>(std::move(c), std::move(provider), std::move(transport));
+  session_.reset(new session(std::move(c), std::move(provider), std::move(transport)));
 }
 
 MILLRACE_INLINE const config& client::configuration() const noexcept { return session_->base(); }

@@ -18,7 +18,7 @@ MILLRACE_INLINE session::session(config c, std::shared_ptr<credentials_provider>
                                  http::transport_options transport)
     : config_(std::move(c)),
       provider_(std::move(provider)),
-      transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+      transport_(new http::transport_options(std::move(transport))),
       retries_(config_.retry),
       jitter_seed_(static_cast<std::uint64_t>(monotonic_ns())),
       quota_(config_.retry.quota) {

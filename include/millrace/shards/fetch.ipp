@@ -94,6 +94,7 @@ class part_scheduler {
 
  private:
   struct piece {
+    piece() = default;
     piece(bytes content, const running_crc& sum) noexcept : data(std::move(content)), crc(sum) {}
     bytes data;
     running_crc crc;
@@ -107,7 +108,7 @@ class part_scheduler {
   struct open_object {
     open_object(shard s, std::uint64_t start, bool is_first, const range_reader& reader, host_share& host)
         : info(std::make_shared<shard>(std::move(s))), object(*info), share(host), first(is_first), next_offset(start) {
-      if (reader.store().over_network(info->url)) source = std::make_shared<chunk_source>(reader, info);
+      if (reader.store().over_network(info->url)) source.reset(new chunk_source(reader, info));
     }
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
@@ -126,7 +127,7 @@ class part_scheduler {
     bool reading_rest = false;
     std::shared_ptr<chunk_source> source;  // null: what comes is as it is
     std::unique_ptr<object_check> check;
-    std::optional<piece> unchecked;  // delivered last; it may be corrected until the next one is requested
+    piece unchecked;  // delivered last; it may be corrected until the next one is requested; empty: none
     std::uint64_t unchecked_offset = 0;
     spawned<std::unique_ptr<object_check>> asking;  // for the check; empty once it is there
     std::deque<job> jobs;                 // declared last: jobs refer to the object
@@ -264,12 +265,12 @@ MILLRACE_COROUTINE_BODY task<std::optional<chunk>> part_scheduler::next() {
 }
 
 MILLRACE_INLINE void part_scheduler::check_delivered(open_object& o) {
-  if (!o.unchecked) return;
-  if (o.source != nullptr && o.source->take_mended(o.unchecked_offset, o.unchecked->data)) {
-    o.unchecked->crc = running_crc();
+  if (o.unchecked.data.empty()) return;
+  if (o.source != nullptr && o.source->take_mended(o.unchecked_offset, o.unchecked.data)) {
+    o.unchecked.crc = running_crc();
   }
-  o.check->add(o.unchecked->data, o.unchecked->crc);
-  o.unchecked.reset();
+  o.check->add(o.unchecked.data, o.unchecked.crc);
+  o.unchecked = piece();
 }
 
 MILLRACE_INLINE std::shared_ptr<chunk_source> part_scheduler::source_of(const open_object& o) const {

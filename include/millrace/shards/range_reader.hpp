@@ -103,7 +103,10 @@ class chunk_source {
   /// As range_reader::read_again().
   MILLRACE_COROUTINE task<second_reading> read(std::uint64_t begin, bytes first, std::string why) const;
   /// Corrects the bytes from `begin` on. For the piece that was delivered last.
-  void mend(std::uint64_t begin, bytes data) { mended_.emplace_back(begin, std::move(data)); }
+  void mend(std::uint64_t begin, bytes data) {
+    mended_at_.push_back(begin);
+    mended_.push_back(std::move(data));
+  }
   /// The piece from `begin` on with its corrections, which are then forgotten; false if there are none.
   bool take_mended(std::uint64_t begin, bytes& piece);
 
@@ -111,7 +114,8 @@ class chunk_source {
   const range_reader reader_;
   const std::shared_ptr<const shard> object_;
   std::string etag_;
-  std::vector<std::pair<std::uint64_t, bytes>> mended_;
+  std::vector<std::uint64_t> mended_at_;
+  std::vector<bytes> mended_;
 };
 
 /// What an error says, of whatever type.

@@ -124,7 +124,9 @@ MILLRACE_COROUTINE_BODY task<second_reading> chunk_source::read(std::uint64_t be
 MILLRACE_INLINE bool chunk_source::take_mended(std::uint64_t begin, bytes& piece) {
   bool any = false;
   std::string text;
-  for (const auto& [at, data] : mended_) {
+  for (std::size_t i = 0; i < mended_.size(); ++i) {
+    const std::uint64_t at = mended_at_[i];
+    const bytes& data = mended_[i];
     const std::uint64_t from = std::max(begin, at);
     const std::uint64_t to = std::min(begin + piece.size(), at + data.size());
     if (from >= to) continue;
@@ -132,6 +134,7 @@ MILLRACE_INLINE bool chunk_source::take_mended(std::uint64_t begin, bytes& piece
     text.replace(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from), data.data() + (from - at),
                  static_cast<std::size_t>(to - from));
   }
+  mended_at_.clear();
   mended_.clear();
   if (any) piece = bytes::copy(text);
   return any;

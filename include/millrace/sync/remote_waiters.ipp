@@ -48,12 +48,15 @@ MILLRACE_INLINE remote_waiters::awaitable::awaiter::~awaiter() {
 }
 
 MILLRACE_INLINE bool remote_waiters::awaitable::awaiter::await_suspend(std::coroutine_handle<> handle) {
-  auto made = std::make_unique<ticket>(home());
+  ticket* const made = new ticket(home());
   suspend(handle);
   made->waiter = &node();
   std::lock_guard lock(mutex_);
-  if (counter_ > seen_) return false;
-  ticket_ = made.release();
+  if (counter_ > seen_) {
+    delete made;
+    return false;
+  }
+  ticket_ = made;
   list_.add(*ticket_);
   return true;
 }

@@ -86,7 +86,7 @@ class slot_pool final : private remote_node {
   /// `slots`: empty ones that use `device`. `memories`: how often the run's budget pays for the bytes of a slot, 2 if
   /// as much host memory goes with it. `limit`: see consumer_waits(); zero and less: none.
   slot_pool(const coroutine_context& here, std::shared_ptr<const void> device,
-            std::vector<std::unique_ptr<device_slot>> slots, std::shared_ptr<slot_cache> cache, std::size_t slot_bytes,
+            std::vector<std::shared_ptr<device_slot>> slots, std::shared_ptr<slot_cache> cache, std::size_t slot_bytes,
             std::size_t memories, duration limit);
 
   // ---- the stage's side, on the loop's thread
@@ -131,7 +131,7 @@ class slot_pool final : private remote_node {
   void enter(acquiring& waiter) noexcept;
   void leave() noexcept;
   void grow(std::size_t n);
-  void give_back(std::unique_ptr<device_slot> s) noexcept;
+  void give_back(std::shared_ptr<device_slot> s) noexcept;
 
   executor& executor_;  // until end(), as is the run
   run_context& run_;
@@ -141,7 +141,7 @@ class slot_pool final : private remote_node {
   const std::size_t memories_;
   const duration limit_;
   bool consumer_waits_ = false;
-  std::vector<std::unique_ptr<device_slot>> slots_;
+  std::vector<std::shared_ptr<device_slot>> slots_;
 
   std::mutex mutex_;
   std::vector<std::size_t> free_, draining_;
@@ -182,7 +182,8 @@ class slot_pool::acquiring final : public timer_node, private waiting_awaiter {
   slot_pool& pool_;
   duration pause_ = first_look;
   bool all_held_ = false;          // by the consumer, when it was looked last
-  std::optional<time_point> due_;  // when the consumer's limit is over
+  static constexpr time_point never = time_point::max();
+  time_point due_ = never;  // when the consumer's limit is over
   std::optional<std::size_t> slot_;
   std::exception_ptr error_;
 };
@@ -269,6 +270,28 @@ class device_slot_on final : public device_slot {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
+
+inline void slot_pool::returned(device_slot& s, std::exception_ptr failed, std::shared_ptr<void> owner) noexcept {
+  const std::size_t i = s.index_;
+  bool stage_gone = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stage_gone = ended_;
+    if (!stage_gone) held_[i] = 0;
+    if (failed) {
+      error_ = failed;  // for the stage: a slot fewer, and a device in trouble
+    } else if (!stage_gone) {
+      draining_.push_back(i);
+    }
+    released_ = true;
+    if (!stage_gone && waiter_ != nullptr && !posted_) {
+      posted_ = true;
+      owner_ = std::move(owner);
+      executor_.post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
+    }
+  }
+  if (stage_gone) give_back(std::move(slots_[i]));
+}
 
 template <device D>
 void device_slot_on<D>::clear() noexcept {

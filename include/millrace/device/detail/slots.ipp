@@ -53,7 +53,7 @@ MILLRACE_INLINE std::vector<image_to_decode> find_images(const host_batch& batch
 }
 
 MILLRACE_INLINE slot_pool::slot_pool(const coroutine_context& here, std::shared_ptr<const void> device,
-                                     std::vector<std::unique_ptr<device_slot>> slots, std::shared_ptr<slot_cache> cache,
+                                     std::vector<std::shared_ptr<device_slot>> slots, std::shared_ptr<slot_cache> cache,
                                      std::size_t slot_bytes, std::size_t memories, duration limit)
     : executor_(here.get_executor()),
       run_(here.run()),
@@ -82,7 +82,7 @@ MILLRACE_INLINE std::optional<std::size_t> slot_pool::try_acquire() {
       free_.erase(free_.begin());
     }
     if (slots_[i]->memory() != nullptr) return i;
-    std::unique_ptr<device_slot> kept = cache_->take(slot_bytes_);
+    std::shared_ptr<device_slot> kept = cache_->take(slot_bytes_);
     if (kept == nullptr) return i;
     kept->use_device(device_.get());
     slots_[i] = std::move(kept);
@@ -117,7 +117,7 @@ MILLRACE_INLINE void slot_pool::collect() {
 }
 
 MILLRACE_INLINE device_slot& slot_pool::fill(std::size_t i, host_batch batch) {
-  std::unique_ptr<device_slot>& s = slots_[i];
+  std::shared_ptr<device_slot>& s = slots_[i];
   const std::size_t room = has_images(batch) ? batch.layout().device_bytes() : batch.bytes();
   if (slot_bytes_ == 0) slot_bytes_ = batch.layout().device_bytes();
   if (s->memory() != nullptr && s->size() < room) s->retire();  // it is too small
@@ -160,30 +160,7 @@ MILLRACE_INLINE void slot_pool::end() noexcept {
   }
 }
 
-MILLRACE_INLINE void slot_pool::returned(device_slot& s, std::exception_ptr failed,
-                                         std::shared_ptr<void> owner) noexcept {
-  const std::size_t i = s.index_;
-  bool stage_gone = false;
-  {
-    const std::lock_guard lock(mutex_);
-    stage_gone = ended_;
-    if (!stage_gone) held_[i] = 0;
-    if (failed) {
-      error_ = failed;  // for the stage: a slot fewer, and a device in trouble
-    } else if (!stage_gone) {
-      draining_.push_back(i);
-    }
-    released_ = true;
-    if (!stage_gone && waiter_ != nullptr && !posted_) {
-      posted_ = true;
-      owner_ = std::move(owner);
-      executor_.post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
-    }
-  }
-  if (stage_gone) give_back(std::move(slots_[i]));
-}
-
-MILLRACE_INLINE void slot_pool::give_back(std::unique_ptr<device_slot> s) noexcept {
+MILLRACE_INLINE void slot_pool::give_back(std::shared_ptr<device_slot> s) noexcept {
   if (s->fence()) {
     cache_->keep(std::move(s));
   } else {
@@ -243,7 +220,7 @@ MILLRACE_INLINE void slot_pool::look(acquiring& waiter, bool again) noexcept {
         const std::lock_guard lock(mutex_);
         waiter.all_held_ = draining_.empty();
       }
-      if (!waiter.all_held_) waiter.due_.reset();
+      if (!waiter.all_held_) waiter.due_ = acquiring::never;
       arm(waiter);
       return;
     }
@@ -263,16 +240,16 @@ MILLRACE_INLINE void slot_pool::arm(acquiring& waiter) {
     return;
   }
   if (!consumer_waits_ || limit_ <= duration::zero()) {
-    waiter.due_.reset();
+    waiter.due_ = acquiring::never;
     executor_.remove_timer(waiter);
     return;
   }
-  if (!waiter.due_) waiter.due_ = now + limit_;
-  if (*waiter.due_ <= now) {
+  if (waiter.due_ == acquiring::never) waiter.due_ = now + limit_;
+  if (waiter.due_ <= now) {
     const std::int64_t since = run_.consumer_waits_since();
     waiter.due_ = (since == run_context::not_waiting ? now : time_point(duration(since))) + limit_;
   }
-  if (*waiter.due_ > now) return executor_.add_timer(waiter, *waiter.due_);
+  if (waiter.due_ > now) return executor_.add_timer(waiter, waiter.due_);
   const std::string all =
       slots_.size() == 1 ? "the only slot is" : "all " + std::to_string(slots_.size()) + " slots are";
   throw configuration_error("to_device: " + all + " kept by the consumer, which has waited " +

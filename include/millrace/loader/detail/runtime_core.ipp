@@ -22,7 +22,7 @@ MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store*
       share_(share_of_cpus(limits_, ranks_of(o))),
       how_many_loops_(o.loops != 0 ? o.loops : loops_for(share_)),
       shared_slots_(slots),
-      hosts_(std::make_shared<store_hosts>()) {
+      hosts_(new store_hosts) {
   loop_options how;
   how.force_epoll = o.force_epoll;
   if (o.log != nullptr) {

@@ -26,9 +26,13 @@ class thread {
   /// on that thread. Throws io_error if no thread can be started.
   template <class Body>
   thread(const char* name, Body body) {
-    auto all_of_it = std::make_unique<Body>(std::move(body));
-    start(name, &run<Body>, all_of_it.get());
-    static_cast<void>(all_of_it.release());  // the thread's own now
+    Body* const all_of_it = new Body(std::move(body));
+    try {
+      start(name, &run<Body>, all_of_it);  // the thread's own from now on
+    } catch (...) {
+      delete all_of_it;
+      throw;
+    }
   }
   thread(thread&& other) noexcept : id_(other.id_), joinable_(other.joinable_) { other.joinable_ = false; }
   thread& operator=(thread&& other) noexcept;
@@ -43,8 +47,9 @@ class thread {
  private:
   template <class Body>
   static void* run(void* body) noexcept {
-    const std::unique_ptr<Body> mine(static_cast<Body*>(body));
-    (*mine)();
+    Body* const mine = static_cast<Body*>(body);
+    (*mine)();  // does not throw
+    delete mine;
     return nullptr;
   }
 

@@ -193,6 +193,11 @@ class host_share {
 class host_shares {
  public:
   host_shares(const coroutine_context& here, const host_share::bounds& b) : here_(here), bounds_(b) {}
+  host_shares(const host_shares&) = delete;
+  host_shares& operator=(const host_shares&) = delete;
+  ~host_shares() {
+    while (first_ != nullptr) delete std::exchange(first_, first_->next);
+  }
 
   /// That of the host of this name.
   host_share& of(const std::string& name);
@@ -204,14 +209,14 @@ class host_shares {
 
  private:
   struct one {
-    one(const coroutine_context& here, const std::string& name, const host_share::bounds& b, std::unique_ptr<one> n)
-        : share(here, name, b), next(std::move(n)) {}
+    one(const coroutine_context& here, const std::string& name, const host_share::bounds& b, one* n)
+        : share(here, name, b), next(n) {}
     host_share share;
-    std::unique_ptr<one> next;
+    one* next;
   };
   const coroutine_context here_;
   const host_share::bounds bounds_;
-  std::unique_ptr<one> first_;
+  one* first_ = nullptr;
 };
 
 }  // namespace millrace::detail

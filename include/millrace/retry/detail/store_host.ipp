@@ -80,7 +80,7 @@ MILLRACE_INLINE std::shared_ptr<store_host> store_hosts::of(const std::string& n
     *each = std::move(next);
     --count_;
   }
-  auto made = std::make_shared<store_host>(name);
+  std::shared_ptr<store_host> made(new store_host(name));
   made->next_ = std::move(first_);
   first_ = made;
   ++count_;
@@ -91,29 +91,30 @@ MILLRACE_INLINE host_share::host_share(const coroutine_context& here, const std:
     : bounds_(b),
       name_(name),
       stage_(here.stage()),
-      host_(name.empty() || here.runtime().hosts() == nullptr ? std::make_shared<store_host>(std::string())
-                                                              : here.runtime().hosts()->of(name)) {
+      host_(name.empty() || here.runtime().hosts() == nullptr
+                ? std::shared_ptr<store_host>(new store_host(std::string()))
+                : here.runtime().hosts()->of(name)) {
   host_->join(*this);
 }
 
 MILLRACE_INLINE host_share& host_shares::of(const std::string& name) {
-  for (one* each = first_.get(); each != nullptr; each = each->next.get()) {
+  for (one* each = first_; each != nullptr; each = each->next) {
     if (each->share.name() == name) return each->share;
   }
-  first_ = std::make_unique<one>(here_, name, bounds_, std::move(first_));
+  first_ = new one(here_, name, bounds_, first_);
   return first_->share;
 }
 
 MILLRACE_INLINE std::size_t host_shares::most_requests() const noexcept {
   std::size_t most = 0;
-  for (const one* each = first_.get(); each != nullptr; each = each->next.get()) {
+  for (const one* each = first_; each != nullptr; each = each->next) {
     most = std::max(most, each->share.requests());
   }
   return most;
 }
 
 MILLRACE_INLINE void host_shares::satisfied() noexcept {
-  for (one* each = first_.get(); each != nullptr; each = each->next.get()) each->share.satisfied();
+  for (one* each = first_; each != nullptr; each = each->next) each->share.satisfied();
 }
 
 MILLRACE_INLINE bool host_share::may_begin(bool consumer_waits) noexcept {

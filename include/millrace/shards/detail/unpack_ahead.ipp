@@ -61,7 +61,7 @@ MILLRACE_INLINE unpack_ahead::unpack_ahead(async_generator<chunk>& source, const
       most_workers_(place.objects) {
   const std::size_t largest = here.run().budget().largest_item();
   limits_.members.budget_bytes = largest == run_budget::unlimited ? 0 : largest;
-  windows_ = std::make_shared<tar::detail::window_budget>(limits_.members.budget_bytes);
+  windows_.reset(new tar::detail::window_budget(limits_.members.budget_bytes));
   constexpr const char* more = "more objects open before it, or a larger .objects or .bytes of its unpack_options";
   if (pool_) {
     tell_pool(here, pool_, true, most_workers_, more);

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/shards/storage.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE std::unique_ptr<object_check> object_check::fork() const { return nullptr; }
+
+MILLRACE_INLINE task<std::unique_ptr<object_check>> storage::check(shard /*object*/, std::string /*etag*/) const {
+  return task<std::unique_ptr<object_check>>();
+}
+
+}  // namespace millrace
