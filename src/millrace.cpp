@@ -59,6 +59,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/failure_policy.ipp>
 #include <millrace/io/cpu_pool.ipp>
 #include <millrace/io/detail/cpu_limits.ipp>
+#include <millrace/io/detail/numa.ipp>
 #include <millrace/io/file.ipp>
 #include <millrace/io/loop_thread.ipp>
 #include <millrace/io/process.ipp>

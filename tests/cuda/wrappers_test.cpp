@@ -33,6 +33,8 @@ TEST_CASE("a copy through the device concept arrives after its event", "[cuda]")
   CHECK(gpu.query(done));
   CHECK(user.idle());
   CHECK(gpu.name() == "cuda:0");
+  CHECK(gpu.pci_address().size() >= std::string("0000:3B:00.0").size());
+  CHECK(gpu.pci_address() == cuda::device(0).pci_address());
   gpu.free_device(there, n);
   gpu.free_pinned(staging, n);
 }

@@ -4,11 +4,9 @@
 
 #include <catch2/catch.hpp>
 
-#include <cstdio>
-#include <filesystem>
 #include <string>
 
-#include "tests/io/temporary_folder.hpp"
+#include "tests/io/machine_folder.hpp"
 
 namespace millrace::test {
 namespace {
@@ -18,28 +16,13 @@ using detail::cpu_limits;
 using detail::share_of_cpus;
 using detail::why_share;
 
-/// A folder that stands for "/".
-class machine {
+class machine : public machine_folder {
  public:
-  machine() = default;
-  machine(const machine&) = delete;
-  machine& operator=(const machine&) = delete;
-  ~machine() { std::filesystem::remove_all(root()); }
-
-  std::string root() const { return folder_.path() + "/root"; }
   machine& file(const std::string& path, const std::string& text) {
-    const std::filesystem::path at = root() + path;
-    std::filesystem::create_directories(at.parent_path());
-    std::FILE* const f = std::fopen(at.c_str(), "w");
-    REQUIRE(f != nullptr);
-    std::fputs(text.c_str(), f);
-    std::fclose(f);
+    machine_folder::file(path, text);
     return *this;
   }
   cpu_limits limits() const { return cgroup_limits(root()); }
-
- private:
-  temporary_folder folder_;
 };
 
 const char version_2[] = "25 1 0:22 / / rw - ext4 /dev/sda1 rw\n30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -235,6 +235,14 @@ cudaError_t cudaGetDeviceCount(int* count) {
   });
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  return call("cudaDeviceGetPCIBusId", [&](machine&, machine::lock&) {
+    if (device < 0 || device >= device_count) return cudaErrorInvalidDevice;
+    std::snprintf(text, static_cast<std::size_t>(size), "0000:%02X:00.0", 0x3B + device);
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGetDevice(int* device) {
   return call("cudaGetDevice", [&](machine&, machine::lock&) {
     *device = this_thread().device;

@@ -178,6 +178,11 @@ class runtime_parts {
   virtual const http::engine_options* http() const noexcept { return nullptr; }
   /// What is known of the stores' hosts, and how their readers share them; null: each reader learns for itself.
   virtual detail::store_hosts* hosts() noexcept { return nullptr; }
+  /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.
+  virtual bool follows_devices() const noexcept { return false; }
+  /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved
+  /// to its NUMA node. For a stage that begins, before it makes use of the pool.
+  virtual void follow_device(const std::string& /*pci_address*/) {}
   /// Logs one line, given without its end.
   MILLRACE_INLINE virtual void log(const char* line) noexcept;
 

@@ -98,6 +98,12 @@ class device {
 
   constexpr int ordinal() const noexcept { return ordinal_; }
   std::string name() const { return "cuda:" + std::to_string(ordinal_); }
+  /// Its address on the PCI bus, "0000:3B:00.0". Makes no context. Throws cuda::error.
+  std::string pci_address() const {
+    char text[32] = "";
+    detail::check(cudaDeviceGetPCIBusId(text, sizeof text, ordinal_), "cudaDeviceGetPCIBusId");
+    return text;
+  }
 
   /// How many GPUs there are. Throws cuda::error; error::no_device() distinguishes a machine without a GPU from a
   /// broken one.

@@ -126,6 +126,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
     detail::check(cudaStreamSynchronize(usable(s)), "cudaStreamSynchronize");
   }
   std::string name() const { return copies_.on().name(); }
+  std::string pci_address() const { return copies_.on().pci_address(); }
 
   const stream& copies() const noexcept { return copies_; }
   friend bool operator==(const stream_device& a, const stream_device& b) noexcept {

@@ -64,6 +64,8 @@ class stream_ref {
 /// - synchronize(e): blocks the calling thread until query(e) would say true.
 /// - synchronize(s): the same until the user's stream `s` has done all that is enqueued on it now.
 /// - copies_any_memory (optional, a static bool): copying from ordinary memory costs no more than from pinned memory.
+/// - pci_address() (optional, a std::string): "0000:3b:00.0", so that a runtime on a machine of several NUMA nodes can
+///   keep its threads, and the memory that they allocate, near the device.
 /// - a == b: whether memory and events of one serve the other as well (two streams of one GPU are equal): what one run
 ///   leaves is used by the next one. The copy streams may differ.
 /// - name(): "cuda:0", "host": for reports.

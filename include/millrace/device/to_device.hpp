@@ -199,6 +199,14 @@ void say_remark([[maybe_unused]] const executor& ex, [[maybe_unused]] const D& o
   }
 }
 
+/// Lets the runtime move its threads to the NUMA node of a device that has a pci_address().
+template <device D>
+void tell_address([[maybe_unused]] runtime_parts& runtime, [[maybe_unused]] const D& on) {
+  if constexpr (requires { on.pci_address(); }) {
+    if (runtime.follows_devices()) runtime.follow_device(on.pci_address());
+  }
+}
+
 /// The memory of a slot: items are laid out in as much page-locked memory, which is copied from; the memory of a
 /// host_batch is in the bound of the stage that made it.
 template <class Item>
@@ -209,6 +217,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
                                                cpu_pool::share pool, Collate how) {
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
+  tell_address(here.runtime(), on);
   if (with.slots == 0) with.slots = 1;
   if (!pool) pool = cpu_pool::share::of(here.runtime());
   const bool given = with.on != nullptr;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <condition_variable>
 #include <coroutine>
 #include <cstddef>
@@ -116,8 +118,11 @@ class cpu_pool {
 
   unsigned threads() const noexcept { return static_cast<unsigned>(threads_.size()); }
 
-  /// Cores that this process may use: the least of its affinity mask (sched_getaffinity(2)), its cgroup's cpuset and
-  /// the CPU quota of its cgroups (1.5 counts as 2). Reads some ten small files.
+  /// Keeps all threads on these CPUs. Returns an errno, 0 for success. One thread at a time.
+  int keep_on(const cpu_set_t& cpus) noexcept;
+
+  /// Cores that this process may use: the least of the calling thread's affinity mask (sched_getaffinity(2)), the
+  /// cgroup's cpuset and the CPU quota of its cgroups (1.5 counts as 2). Reads some ten small files.
   static unsigned usable_cores() noexcept;
 
   template <class Function>
@@ -146,6 +151,7 @@ class cpu_pool {
   void join() noexcept;
 
   const std::shared_ptr<detail::pool_state> state_{new detail::pool_state};
+  const unsigned cores_ = usable_cores();  // of the thread that makes the pool: its threads have that mask
   std::vector<detail::thread> threads_;
 };
 
@@ -172,7 +178,7 @@ class pool_ref {
 class cpu_pool::share {
  public:
   share() noexcept = default;
-  explicit share(cpu_pool& pool) noexcept : state_(pool.state_), threads_(pool.threads()) {}
+  explicit share(cpu_pool& pool) noexcept : state_(pool.state_), threads_(pool.threads()), cores_(pool.cores_) {}
   /// The pool of the runtime, for a stage that was given none; empty on a loop that belongs to no runtime.
   static share of(runtime_parts& runtime) {
     cpu_pool* const pool = runtime.pool();
@@ -180,6 +186,8 @@ class cpu_pool::share {
   }
   explicit operator bool() const noexcept { return state_ != nullptr; }
   unsigned threads() const noexcept { return threads_; }
+  /// How many of them could have a core.
+  unsigned cores() const noexcept { return cores_; }
   template <class Function>
   awaitable<Function> run(Function f) const {
     return awaitable<Function>(state_, std::move(f));
@@ -188,6 +196,7 @@ class cpu_pool::share {
  private:
   std::shared_ptr<detail::pool_state> state_;
   unsigned threads_ = 0;
+  unsigned cores_ = 0;
 };
 
 namespace detail {

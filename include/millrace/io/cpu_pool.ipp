@@ -106,7 +106,7 @@ MILLRACE_INLINE void pool_job::abandon(const std::shared_ptr<wait_group>& abando
 namespace millrace {
 
 MILLRACE_INLINE cpu_pool::cpu_pool(unsigned threads) {
-  if (threads == 0) threads = usable_cores();
+  if (threads == 0) threads = cores_;
   threads_.reserve(threads);
   try {
     while (threads_.size() < threads) {
@@ -128,6 +128,14 @@ MILLRACE_INLINE void cpu_pool::join() noexcept {
   for (detail::thread& t : threads_) t.join();
 }
 
+MILLRACE_INLINE int cpu_pool::keep_on(const cpu_set_t& cpus) noexcept {
+  int failed = 0;
+  for (detail::thread& t : threads_) {
+    if (const int code = t.keep_on(cpus); code != 0) failed = code;
+  }
+  return failed;
+}
+
 MILLRACE_INLINE unsigned cpu_pool::usable_cores() noexcept {
   return detail::share_of_cpus(detail::limits_of_process(), 1);
 }
@@ -138,7 +146,7 @@ MILLRACE_INLINE void tell_pool(const coroutine_context& here, const cpu_pool::sh
   stage_record* const stage = here.stage();
   if (stage == nullptr || !pool) return;
   stage->pool_threads = static_cast<std::int64_t>(pool.threads());
-  stage->pool_cores = given ? cpu_pool::usable_cores() : here.runtime().cores();
+  stage->pool_cores = given ? pool.cores() : here.runtime().cores();
   stage->pool_given = given;
   stage->pool_limit = static_cast<std::int64_t>(limit);
   stage->more_jobs = more != nullptr ? more : stage->advice;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
 #include <time.h>
 
 #include <condition_variable>
@@ -39,6 +40,9 @@ class loop_thread {
   /// Waits until everything that was begun on the loop has ended: orphaned operations and background clean-up. The loop
   /// keeps running. Threads whose loops send each other tasks are all drained before the first ends.
   void drain() noexcept;
+
+  /// Keeps the thread on these CPUs. Returns an errno, 0 for success. One thread at a time.
+  int keep_on(const cpu_set_t& cpus) noexcept { return thread_.keep_on(cpus); }
 
   /// For run_on() and post_remote(); the rest of it belongs to its thread.
   event_loop& loop() const noexcept { return *loop_; }

@@ -34,6 +34,10 @@ struct run_options {
   std::optional<millrace::rank> rank = {};
 };
 
+/// Where a runtime's threads are kept on a machine of several NUMA nodes: see runtime_options::placement. Other values
+/// are the number of a node: `mill::placement{1}`.
+enum class placement : int { automatic = -1, off = -2 };
+
 /// What a runtime is made of.
 struct runtime_options {
   /// Event loops, each with a thread; fetch spreads its transfers over them, and each run lives on one. One loop
@@ -43,11 +47,25 @@ struct runtime_options {
   millrace::http::engine_options http = {};  ///< connections and receive buffers, of each loop
   /// Of the pool for functions that compute. 0: the cores of the machine, or of the cgroup's cpuset and CPU quota where
   /// those are fewer, divided by the ranks on the machine (`rank`); at most those of the process's affinity mask, which
-  /// launchers set for each rank; at least one. If these are not all of the machine's, one log line says why.
+  /// launchers set for each rank, and its part of the NUMA nodes that it is kept on (`placement`); at least one. If
+  /// these are not all of the machine's, one log line says why.
   unsigned threads = 0;
   /// The rank of this process: `rank_from_environment()`. Without it the pool's size is that of a process that is alone
   /// on its machine.
   std::optional<millrace::rank> rank = {};
+  /// The NUMA nodes on which the loops and the threads of the pool are kept, and with them the memory that they are the
+  /// first to write: slabs, and page-locked memory. Never outside of the affinity mask of the thread that makes the
+  /// runtime, and so of the cgroup's cpuset. No other thread is touched: not the training thread, nor those of pools
+  /// and loops that the program makes. Where there is one node, or the mask has CPUs of only one, nothing is done.
+  ///
+  /// Automatic: the ranks of the machine (`rank`) divide its nodes by their numbers, and from the first to_device() on
+  /// a rank is on the node of that GPU. Where there are fewer ranks than nodes each has several, neighbours, unless its
+  /// pool fits onto the GPU's node (a container with a CPU quota). A rank that is alone, with a pool larger than a
+  /// node, is kept nowhere: all CPUs stay in use. A node's number: there, whatever the GPU's is. Throws
+  /// configuration_error if the process may use no CPU of it. A log line says what was done, and so does
+  /// run_stats::placement. Nothing is kept where CPU numbers are above 1,023, or where the kernel shows no nodes (in
+  /// some sandboxes).
+  millrace::placement placement = millrace::placement::automatic;
   bool force_epoll = false;  ///< epoll even where io_uring works
   /// Called with each line that loops and stages log, one at a time, on any loop's thread. By default lines go to
   /// standard error.

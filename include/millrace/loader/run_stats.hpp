@@ -64,6 +64,9 @@ class run_stats {
   std::int64_t next_p99_ns = 0;
   std::int64_t next_max_ns = 0;
   std::vector<stage_stats> stages;  ///< sources first
+  /// Where the runtime's threads are kept: "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is". Empty on a
+  /// machine with one node, and with placement::off.
+  std::string placement;
   std::vector<lost_shard> lost;     ///< what epochs() could not read and tolerated; of pipeline_run::stats()
 
   /// The table that is shown at the end of a run, including verdict().

@@ -47,6 +47,7 @@ MILLRACE_INLINE std::string run_stats::table() const {
     text += "lost " + std::to_string(lost[i].samples) + " samples of " + lost[i].shard + ": " + lost[i].reason + '\n';
   }
   if (lost.size() > 10) text += "and samples of " + std::to_string(lost.size() - 10) + " more shards\n";
+  if (!placement.empty()) text += "loops and pool threads: " + placement + '\n';
   text += "training thread: " + rates() + " in " + in_seconds(seconds);
   if (items > 0) text += ", the first after " + in_seconds(first_after);
   text += '\n';

@@ -10,10 +10,12 @@ namespace millrace::detail {
 
 /// What limits the CPUs of a process.
 struct cpu_limits {
-  unsigned machine = 1;   ///< CPUs that are online
-  unsigned affinity = 1;  ///< those in the process's affinity mask
-  unsigned cpuset = 0;    ///< those of its cgroup's cpuset; 0: not known
-  double quota = 0;       ///< CPU time that its cgroups allow, per time: the least along the path; 0: no limit
+  unsigned machine = 1;     ///< CPUs that are online
+  unsigned affinity = 1;    ///< those in the process's affinity mask
+  unsigned cpuset = 0;      ///< those of its cgroup's cpuset; 0: not known
+  double quota = 0;         ///< CPU time that its cgroups allow, per time: the least along the path; 0: no limit
+  unsigned node_cpus = 0;   ///< those in the affinity mask on the NUMA nodes where its threads are kept; 0: on all
+  unsigned node_ranks = 1;  ///< ranks that are kept on these nodes
 };
 
 /// The cpuset and the quota of the process's cgroups, of version 1, 2 or both, from the files below `root` ("" for the
@@ -25,7 +27,7 @@ cpu_limits limits_of_process() noexcept;
 
 /// How many CPUs each of `ranks` processes on the machine may count on, at least one. Quota and cpuset are shared by
 /// the ranks, and half a CPU of a quota counts as one. The affinity mask is not divided: launchers set one for each
-/// rank.
+/// rank. The CPUs of NUMA nodes are divided by `node_ranks`.
 unsigned share_of_cpus(const cpu_limits& l, unsigned ranks) noexcept;
 
 /// Why that share is not the machine's number of CPUs: "of 64 CPUs, the cgroup's quota allows 1.5". Empty if it is.

@@ -39,16 +39,22 @@ inline std::vector<std::string_view> fields_of(std::string_view text, char betwe
   return fields;
 }
 
-/// How many CPUs "0-3,8" names.
-inline unsigned count_of_cpu_list(std::string_view list) {
-  unsigned long count = 0;
+/// Calls f(first, last) for each range of "0-3,8".
+template <class Function>
+void for_each_range(std::string_view list, Function f) {
   for (const std::string_view range : fields_of(list.substr(0, list.find('\n')), ',')) {
     const std::size_t dash = range.find('-');
     const unsigned long first = std::strtoul(std::string(range).c_str(), nullptr, 10);
     const unsigned long last =
         dash == range.npos ? first : std::strtoul(std::string(range.substr(dash + 1)).c_str(), nullptr, 10);
-    if (!range.empty() && last >= first) count += last - first + 1;
+    if (!range.empty() && last >= first) f(first, last);
   }
+}
+
+/// How many CPUs "0-3,8" names.
+inline unsigned count_of_cpu_list(std::string_view list) {
+  unsigned long count = 0;
+  for_each_range(list, [&count](unsigned long first, unsigned long last) { count += last - first + 1; });
   return static_cast<unsigned>(count);
 }
 
@@ -171,7 +177,9 @@ MILLRACE_INLINE unsigned share_of_cpus(const cpu_limits& l, unsigned ranks) noex
     const auto whole = static_cast<unsigned>(l.quota);
     all = whole < l.quota ? whole + 1 : whole;
   }
-  return std::max(1u, std::min(l.affinity, all / std::max(1u, ranks)));
+  unsigned share = std::min(l.affinity, all / std::max(1u, ranks));
+  if (l.node_cpus > 0) share = std::min(share, l.node_cpus / std::max(1u, l.node_ranks));
+  return std::max(1u, share);
 }
 
 MILLRACE_INLINE std::string why_share(const cpu_limits& l, unsigned ranks) {
@@ -184,6 +192,7 @@ MILLRACE_INLINE std::string why_share(const cpu_limits& l, unsigned ranks) {
     std::snprintf(quota, sizeof quota, "%.3g", l.quota);
     why += std::string(", ") + quota + " by the cgroup's quota";
   }
+  if (l.node_cpus > 0) why += ", " + std::to_string(l.node_cpus) + " on this rank's NUMA nodes";
   if (ranks > 1) why += ", shared by " + std::to_string(ranks) + " ranks";
   return why;
 }

@@ -27,6 +27,7 @@
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/flow/detail/compactor.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
+#include <millrace/io/detail/numa.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
@@ -91,6 +92,8 @@ class run_metrics {
     return sink_;
   }
 
+  /// Where the runtime's threads are: before the run begins.
+  void placed_by(std::shared_ptr<const thread_placer> placer) noexcept { placer_ = std::move(placer); }
   void begin(std::int64_t now = monotonic_ns()) {
     static_cast<void>(sink());
     began_ = now;
@@ -121,6 +124,7 @@ class run_metrics {
   /// The number after a name that several lines have, from the second on.
   static std::string number_of(const std::vector<stage_stats>& lines, const std::string& name);
 
+  std::shared_ptr<const thread_placer> placer_;
   stage_recorder recorder_;
   stage_record* sink_ = nullptr;  // made before the loop's thread
   latency_histogram waits_;

@@ -38,6 +38,7 @@ MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
   if (began != 0) out.seconds = static_cast<double>(until - began) * 1e-9;
   if (first != 0) out.first_after = static_cast<double>(std::min(first, until) - began) * 1e-9;
   const std::int64_t counted = began == 0 ? 0 : until - (first != 0 ? first : began);
+  if (placer_ != nullptr) out.placement = placer_->now().text;
   out.items = taken_;
   out.samples = samples_;
   out.waited = share_of(counted, waited_);

@@ -6,13 +6,14 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/device/slot_store.hpp>
 #include <millrace/io/cpu_pool.hpp>
-#include <millrace/io/detail/cpu_limits.hpp>
+#include <millrace/io/detail/numa.hpp>
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -24,8 +25,10 @@ class runtime_core final : public runtime_parts {
  public:
   /// `slots`: the store to which runs return device memory; null: its own, whose destructor waits for the devices. The
   /// last owner destroys it, except in a child of fork(), where it is leaked.
-  static std::shared_ptr<runtime_core> make(const runtime_options& o, slot_store* slots = nullptr);
-  runtime_core(const runtime_options& o, slot_store* slots);
+  /// `root`: the folder whose sys/ and proc/ tell about NUMA nodes and devices; "" except in tests.
+  static std::shared_ptr<runtime_core> make(const runtime_options& o, slot_store* slots = nullptr,
+                                            const std::string& root = {});
+  runtime_core(const runtime_options& o, slot_store* slots, const std::string& root);
   ~runtime_core() {
     for (const std::unique_ptr<loop_thread>& each : loops_) each->drain();
   }
@@ -49,6 +52,9 @@ class runtime_core final : public runtime_parts {
   std::size_t loops() const noexcept override { return how_many_loops_; }
   MILLRACE_INLINE cpu_pool* pool() override;
   unsigned cores() const noexcept override { return share_; }
+  const std::shared_ptr<thread_placer>& placer() const noexcept { return placer_; }
+  bool follows_devices() const noexcept override { return placer_->follows(); }
+  MILLRACE_INLINE void follow_device(const std::string& pci_address) override;
   MILLRACE_INLINE slab_pool slabs(std::size_t bytes) override;
   slot_store* device_slots() noexcept override {
     return shared_slots_.store != nullptr ? shared_slots_.store : &own_slots_;
@@ -72,12 +78,16 @@ class runtime_core final : public runtime_parts {
   static void log_of_loop(void* self, const char* line) { static_cast<runtime_core*>(self)->log(line); }
   static void log_nothing(void*, const char*) {}
 
+  static place_wanted place_of(const runtime_options& o) noexcept;
+  void keep_threads();
+  void log_once(const std::string& line);
+
   static unsigned ranks_of(const runtime_options& o) noexcept { return o.rank ? o.rank->local_world_size : 1; }
 
   const own_process process_;
   const runtime_options options_;
-  const cpu_limits limits_;
-  const unsigned share_;  // of the machine's CPUs
+  const std::shared_ptr<thread_placer> placer_;  // its runs show what it says, also after the runtime's end
+  std::atomic<unsigned> share_;                  // of the machine's CPUs
   const unsigned how_many_loops_;
   std::mutex log_mutex_;
   std::atomic<std::size_t> turn_{0};

@@ -16,10 +16,10 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store* slots)
+MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store* slots, const std::string& root)
     : options_(o),
-      limits_(limits_of_process()),
-      share_(share_of_cpus(limits_, ranks_of(o))),
+      placer_(std::make_shared<thread_placer>(o.placement != placement::off, place_of(o), root)),
+      share_(share_of_cpus(placer_->now().limits, ranks_of(o))),
       how_many_loops_(o.loops != 0 ? o.loops : loops_for(share_)),
       shared_slots_(slots),
       hosts_(new store_hosts) {
@@ -35,14 +35,56 @@ MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store*
     loops_.push_back(std::make_unique<loop_thread>(how, this));
   }
   runs_.resize(loops_.size());
+  if (const thread_place place = placer_->now(); place.kept) {
+    keep_threads();
+    log_once("millrace: loops and pool threads are " + place.text);
+  }
+}
+
+MILLRACE_INLINE place_wanted runtime_core::place_of(const runtime_options& o) noexcept {
+  place_wanted wanted;
+  wanted.node = static_cast<int>(o.placement);
+  wanted.ranks = ranks_of(o);
+  wanted.local_index = o.rank ? o.rank->local_index : 0;
+  wanted.threads = o.threads;
+  return wanted;
+}
+
+MILLRACE_INLINE void runtime_core::follow_device(const std::string& pci_address) {
+  std::string line;
+  if (placer_->follow(pci_address, line)) {
+    share_ = share_of_cpus(placer_->now().limits, ranks_of(options_));
+    keep_threads();
+  }
+  if (!line.empty()) log_once(line);
+}
+
+/// Keeps the threads that there are where they belong. The kernel allocates memory on the node of the thread that first
+/// writes it, and the driver page-locked memory on that of the caller, so neither needs a policy of its own.
+MILLRACE_INLINE void runtime_core::keep_threads() {
+  thread_place place;
+  int failed = 0;
+  const auto note = [&failed](int code) {
+    if (code != 0) failed = code;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    place = placer_->now();
+    for (const std::unique_ptr<loop_thread>& each : loops_) note(each->keep_on(place.cpus));
+    if (pool_ != nullptr) note(pool_->keep_on(place.cpus));
+  }
+  if (failed != 0) {
+    log_once("millrace: loops and pool threads could not be kept " + place.text + ": " + std::strerror(failed));
+  }
 }
 
 MILLRACE_INLINE std::shared_ptr<runtime_core> core_for_one_run(const runtime_options& o) {
   return runtime_core::make(o, &slot_store::of_process());
 }
 
-MILLRACE_INLINE std::shared_ptr<runtime_core> runtime_core::make(const runtime_options& o, slot_store* slots) {
-  return std::shared_ptr<runtime_core>(new runtime_core(o, slots), [](runtime_core* core) {
+MILLRACE_INLINE std::shared_ptr<runtime_core> runtime_core::make(const runtime_options& o, slot_store* slots,
+                                                                 const std::string& root) {
+  return std::shared_ptr<runtime_core>(new runtime_core(o, slots, root), [](runtime_core* core) {
     if (core->process_.here()) delete core;
   });
 }
@@ -61,13 +103,16 @@ MILLRACE_INLINE cpu_pool* runtime_core::pool() {
   {
     const std::lock_guard lock(mutex_);
     if (pool_ != nullptr) return pool_.get();
-    pool_ = std::make_unique<cpu_pool>(options_.threads != 0 ? options_.threads : share_);
+    pool_ = std::make_unique<cpu_pool>(options_.threads != 0 ? options_.threads : share_.load());
   }
+  const thread_place place = placer_->now();
+  if (place.kept) keep_threads();  // they have the mask of the thread that has made them
   if (options_.threads == 0) {
-    const std::string why = why_share(limits_, ranks_of(options_));
-    const std::string line =
-        "millrace: " + std::to_string(share_) + (share_ == 1 ? " pool thread: " : " pool threads: ") + why;
-    if (!why.empty() && first_time(line)) log(line.c_str());
+    const std::string why = why_share(place.limits, ranks_of(options_));
+    const unsigned threads = pool_->threads();
+    if (!why.empty()) {
+      log_once("millrace: " + std::to_string(threads) + (threads == 1 ? " pool thread: " : " pool threads: ") + why);
+    }
   }
   return pool_.get();
 }
@@ -84,6 +129,10 @@ MILLRACE_INLINE slab_pool runtime_core::slabs(std::size_t bytes) {
   }
   slabs_.push_back(slab_pool(bytes));
   return slabs_.back();
+}
+
+MILLRACE_INLINE void runtime_core::log_once(const std::string& line) {
+  if (first_time(line)) log(line.c_str());
 }
 
 MILLRACE_INLINE void runtime_core::log(const char* line) noexcept {

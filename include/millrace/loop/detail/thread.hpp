@@ -41,6 +41,8 @@ class thread {
   bool joinable() const noexcept { return joinable_; }
   /// Waits for the end of the body.
   void join() noexcept;
+  /// Keeps the thread on these CPUs. Returns an errno, 0 for success.
+  int keep_on(const cpu_set_t& cpus) noexcept { return ::pthread_setaffinity_np(id_, sizeof cpus, &cpus); }
   /// In a child of fork(), where there is no such thread.
   void forget() noexcept { joinable_ = false; }
 
