@@ -102,6 +102,7 @@ MILLRACE_QUIET_FRAMES
 
 #if defined(MILLRACE_WITH_HTTP)
 #include <millrace/http/authorities.ipp>
+#include <millrace/http/detail/addresses.ipp>
 #include <millrace/http/engine.ipp>
 #include <millrace/http/exchange.ipp>
 #include <millrace/http/message.ipp>

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -349,6 +350,86 @@ TEST_CASE("an address that cannot be connected to costs time once, not each conn
   names().set(host, {"127.0.0.2"});
   CHECK_THROWS_AS(once(), http::error);
   CHECK(connects().take(2) == 1);
+}
+
+namespace {
+
+/// Keeps what is logged on the loop.
+class logged_lines final : public runtime_parts {
+ public:
+  explicit logged_lines(executor& ex) : executor_(ex) { ex.set_runtime(*this); }
+  executor& next_loop() noexcept override { return executor_; }
+  void log(const char* line) noexcept override { all.emplace_back(line); }
+  int with(std::string_view text) const {
+    return static_cast<int>(std::count_if(
+        all.begin(), all.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+  }
+
+  std::vector<std::string> all;
+
+ private:
+  executor& executor_;
+};
+
+std::unique_ptr<s3_server::background> server_at(const char* address, std::uint16_t port, duration first_byte,
+                                                 std::uint64_t rate) {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  o.host_names = {host};
+  o.address = address;
+  o.port = port;
+  o.away.first_byte = first_byte;
+  o.away.connection_rate = rate;
+  auto server = std::make_unique<s3_server::background>(o);
+  server->put("b", "k", std::string(1 * MiB, 'x'));
+  return server;
+}
+
+task<void> read_range(std::string url, std::size_t length) {
+  auto transport = std::make_shared<const http::transport_options>();
+  http::request r(std::move(url));
+  r.range = http::byte_range(0, length - 1);
+  const http::response a = co_await http::send(std::move(r), std::move(transport), 2 * MiB);
+  CHECK(a.body.size() == length);
+}
+
+/// Reads eight ranges at a time, so often.
+task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, int times) {
+  for (int i = 0; i < times; ++i) {
+    std::vector<spawned<void>> reading;
+    for (int n = 0; n < 8; ++n) reading.emplace_back(loop, read_range(url, length));
+    for (spawned<void>& each : reading) co_await each;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an address whose requests are much slower than the others' is passed over") {
+  const auto loop = make_event_loop();
+  logged_lines logged(*loop);
+  const bool late = GENERATE(true, false);  // or little on each connection
+  const std::size_t length = late ? 1000 : 512 * KiB;
+  auto fast = server_at("127.0.0.1", 0, 1ms, 0);
+  const auto slow = server_at("127.0.0.2", fast->port(), late ? 60ms : 1ms, late ? 0 : 8'000'000);
+  names().set(host, {"127.0.0.1", "127.0.0.2"});
+  for (int i = 0; i < 20 && logged.with("127.0.0.2") == 0; ++i) {
+    block_on(*loop, read_ranges(*loop, url_of(fast->port()), length, 2));
+  }
+  REQUIRE(logged.with("several.millrace.test:" + std::to_string(fast->port()) + ": its address 127.0.0.2:" +
+                      std::to_string(fast->port()) + " is slow, ") == 1);
+  CHECK(logged.with(late ? " ms to the first byte where others take " : "/s on a connection where others send ") == 1);
+  CHECK(logged.with("passed over for 60 s") == 1);
+  const std::uint64_t before = slow->stats().requests;
+  block_on(*loop, read_ranges(*loop, url_of(fast->port()), length, 4));
+  CHECK(slow->stats().requests == before);  // over kept connections neither
+  CHECK(logged.all.size() == 1);
+
+  // The last address is never passed over.
+  const std::string url = url_of(fast->port());
+  fast.reset();
+  names().set(host, {"127.0.0.2"});
+  block_on(*loop, read_ranges(*loop, url, length, 1));
+  CHECK(slow->stats().requests == before + 8);
 }
 
 TEST_CASE("a server that was not there for a moment is connected to again at once") {

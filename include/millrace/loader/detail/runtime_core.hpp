@@ -54,6 +54,7 @@ class runtime_core final : public runtime_parts {
     return shared_slots_.store != nullptr ? shared_slots_.store : &own_slots_;
   }
   const http::engine_options* http() const noexcept override { return &options_.http; }
+  http::detail::addresses* addresses() noexcept override { return addresses_.get(); }
   store_hosts* hosts() noexcept override { return hosts_.get(); }
   MILLRACE_INLINE void log(const char* line) noexcept override;
 
@@ -86,7 +87,8 @@ class runtime_core final : public runtime_parts {
   std::vector<slab_pool> slabs_;
   slot_store own_slots_;
   const shared_slot_store shared_slots_;
-  const std::shared_ptr<store_hosts> hosts_;  // shared, as its deleter knows the class
+  const std::shared_ptr<http::detail::addresses> addresses_;  // shared, as its deleter knows the class
+  const std::shared_ptr<store_hosts> hosts_;                  // likewise
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };

@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
+#include <millrace/http/detail/addresses.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
@@ -22,6 +23,7 @@ MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store*
       share_(share_of_cpus(limits_, ranks_of(o))),
       how_many_loops_(o.loops != 0 ? o.loops : loops_for(share_)),
       shared_slots_(slots),
+      addresses_(std::make_shared<http::detail::addresses>()),
       hosts_(std::make_shared<store_hosts>()) {
   loop_options how;
   how.force_epoll = o.force_epoll;
