@@ -88,15 +88,22 @@ class name_server {
     const std::lock_guard lock(mutex_);
     hosts_[host] = std::move(all);
   }
+  /// How often `host` was looked up.
+  int asked(const std::string& host) {
+    const std::lock_guard lock(mutex_);
+    return asked_[host];
+  }
   std::optional<addresses> find(const char* host) {
     const std::lock_guard lock(mutex_);
     const auto found = hosts_.find(host == nullptr ? "" : host);
+    if (found != hosts_.end()) ++asked_[found->first];
     return found == hosts_.end() ? std::nullopt : std::optional<addresses>(found->second);
   }
 
  private:
   std::mutex mutex_;
   std::map<std::string, addresses> hosts_;
+  std::map<std::string, int> asked_;
 };
 name_server& names() {
   static name_server* const one = new name_server;  // for good: threads may outlive main()
@@ -477,4 +484,23 @@ TEST_CASE("connections are spread over the addresses of a host, those that are o
   block_on(*loop, read(2));
   block_on(*loop, read(40));  // 38 more, when the host has been looked up
   for (const auto& each : servers) CHECK(each->stats().connections > 0);
+}
+
+// libcurl keeps nothing of those that are not to be kept.
+TEST_CASE("a host is looked up for each connection, up to 64 times in a second") {
+  const scripted_server server({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::fin}});
+  constexpr const char* often = "often.millrace.test";
+  names().set(often, {"127.0.0.1"});
+  const auto loop = make_event_loop();
+  const std::string url = std::string("http://") + often + ":" + std::to_string(server.port()) + "/b/k";
+  const auto connect = [&](int n) {
+    for (int i = 0; i < n; ++i) REQUIRE(block_on(*loop, fetch(url)) == "200 ok");
+  };
+  const std::int64_t began = monotonic_ns();
+  connect(50);
+  CHECK(names().asked(often) == 50);
+  connect(250);
+  const auto seconds = static_cast<int>((monotonic_ns() - began) / 1'000'000'000);
+  CHECK(names().asked(often) >= 64);
+  CHECK(names().asked(often) <= 65 * (seconds + 1));  // and the one that is kept
 }

@@ -105,7 +105,8 @@ class engine final : public executor_service {
   void moved(client& who, client::step to) noexcept;
   /// Whether a connection that is opened now is to look its host up anew: each look-up has the addresses in another
   /// order, and connections of one look-up all go to the first address that answers. Where hundreds of connections are
-  /// opened each second, most use what was looked up within the last minute.
+  /// opened each second, most use what was looked up within the last minute. Transfers that start in one turn of the
+  /// loop are asked for before any of them looks up: they may be more.
   bool may_look_up() noexcept {
     if (loop_.now() - look_ups_since_ >= std::chrono::seconds(1)) {
       look_ups_since_ = loop_.now();
