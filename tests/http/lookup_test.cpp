@@ -29,9 +29,12 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/http_storage.hpp>
+#include <millrace/shards/shards.hpp>
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
@@ -379,7 +382,7 @@ class logged_lines final : public runtime_parts {
 };
 
 std::unique_ptr<s3_server::background> server_at(const char* address, std::uint16_t port, duration first_byte,
-                                                 std::uint64_t rate) {
+                                                 std::uint64_t rate, std::uint64_t requests = 0) {
   s3_server::options o;
   o.anonymous = s3_server::anonymous_access::read;
   o.host_names = {host};
@@ -387,6 +390,7 @@ std::unique_ptr<s3_server::background> server_at(const char* address, std::uint1
   o.port = port;
   o.away.first_byte = first_byte;
   o.away.connection_rate = rate;
+  o.max_requests_per_connection = requests;
   auto server = std::make_unique<s3_server::background>(o);
   server->put("b", "k", std::string(1 * MiB, 'x'));
   return server;
@@ -437,6 +441,26 @@ TEST_CASE("an address whose requests are much slower than the others' is passed 
   names().set(host, {"127.0.0.2"});
   block_on(*loop, read_ranges(*loop, url, length, 1));
   CHECK(slow->stats().requests == before + 8);
+}
+
+TEST_CASE("a run's stats count the addresses that the loops of its runtime pass over") {
+  std::vector<std::string> lines;
+  runtime_options o;
+  o.loops = 2;
+  o.log = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  o.log_context = &lines;
+  const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1);
+  const mostly_dead_host dead({"127.0.0.2", "127.0.0.3", "127.0.0.1"}, live->port());
+  const auto store = std::make_shared<const http_storage>(in_time(300ms));
+  runtime rt(o);
+  std::int64_t counted = 0;
+  for (int i = 0; i < 20 && counted < 2; ++i) {
+    auto run = rt.run(shards(url_of(live->port())) | millrace::fetch(store), {.show = progress::off});
+    while (run.next()) continue;
+    counted = run.stats().addresses_passed_over;
+  }
+  CHECK(counted == 2);
+  CHECK(lines.size() == 2);
 }
 
 TEST_CASE("a server that was not there for a moment is connected to again at once") {

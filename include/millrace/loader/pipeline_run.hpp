@@ -95,6 +95,7 @@ class pipeline_run {
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
+    core_->share_with(state_->metrics);
     state_->metrics.begin();
     loop_ = core_->assign_loop();
     shared::start(state_, core_->loop(loop_));

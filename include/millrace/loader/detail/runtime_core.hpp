@@ -17,7 +17,13 @@
 #include <millrace/loader/run_options.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
+namespace millrace {
+class host_stats;
+}
+
 namespace millrace::detail {
+
+class run_metrics;
 
 /// The implementation of a runtime, shared by it and its runs. Must not be destroyed on one of its own threads.
 class runtime_core final : public runtime_parts {
@@ -42,6 +48,11 @@ class runtime_core final : public runtime_parts {
   }
   event_loop& loop(std::size_t i) const noexcept { return loops_[i]->loop(); }
   const runtime_options& options() const noexcept { return options_; }
+  /// What a run's metrics show of the runtime.
+  void share_with(run_metrics& metrics) const noexcept;
+  std::vector<host_stats> host_figures() const;
+  /// The log line for a number of loops that the runtime has chosen; empty for one.
+  static std::string loops_line(unsigned loops, unsigned cores);
 
   executor& next_loop() noexcept override {
     return loops_[turn_.fetch_add(1, std::memory_order_relaxed) % loops_.size()]->loop();

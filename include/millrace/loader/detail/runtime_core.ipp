@@ -8,10 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/http/detail/addresses.hpp>
+#include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
@@ -37,6 +39,20 @@ MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store*
     loops_.push_back(std::make_unique<loop_thread>(how, this));
   }
   runs_.resize(loops_.size());
+  const std::string line = o.loops != 0 ? std::string() : loops_line(how_many_loops_, share_);
+  if (!line.empty() && first_time(line)) log(line.c_str());
+}
+
+MILLRACE_INLINE std::string runtime_core::loops_line(unsigned loops, unsigned cores) {
+  if (loops == 1) return {};
+  return "millrace: " + std::to_string(loops) + " event loops, as the process may use " + std::to_string(cores) +
+         " cores: runtime_options::loops is another number";
+}
+
+MILLRACE_INLINE std::vector<host_stats> runtime_core::host_figures() const { return hosts_->stats(); }
+
+MILLRACE_INLINE void runtime_core::share_with(run_metrics& metrics) const noexcept {
+  metrics.share(hosts_, addresses_, how_many_loops_, options_.loops == 0);
 }
 
 MILLRACE_INLINE std::shared_ptr<runtime_core> core_for_one_run(const runtime_options& o) {
