@@ -452,6 +452,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
     }
   }
   if (std::exchange(leaves_, false) && !error_) {
+    curl_easy_setopt(easy_, CURLOPT_FRESH_CONNECT, 1L);
     if (engine_.start_again(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
   }
   engine_.loop().remove_timer(*this);
@@ -493,6 +494,7 @@ MILLRACE_INLINE void transfer::log(const std::string& line) const {
 MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, int) noexcept {
   auto& t = *static_cast<transfer*>(self);
   t.address_ = socket_address(ip, port);
+  for (socket_address& each : t.trying_) each = socket_address();
   if (t.any_address_) {
     t.engine_.addresses().needed(t.address_);
   } else if (t.engine_.addresses().slow(t.address_, t.engine_.loop().now())) {
@@ -502,7 +504,6 @@ MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, 
   }
   t.moved(step::connected);
   t.touch();
-  for (socket_address& each : t.trying_) each = socket_address();
   return CURL_PREREQFUNC_OK;
 }
 
