@@ -208,6 +208,8 @@ void plain(std::size_t passes) {
   std::printf("plain HTTP, %s\n", loop->backend());
   bench::print_table({&a, &b, &c, &d});
   compare(c, b);
+  bench::goal_at_most("CPU s/GB, whole objects / bare libcurl", bench::ratio(d.cpu_per_gb, b.cpu_per_gb), 1.05);
+  bench::goal_at_most("CPU s/GB, whole objects / bare recv", bench::ratio(d.cpu_per_gb, a.cpu_per_gb), 1.5);
   bench::goal_at_least("GB/s, fetch / bare recv", bench::ratio(c.gb_per_second, a.gb_per_second), 0.90);
   bench::goal_at_most("minor faults per GB beyond those of bare recv",
                       c.faults_per_gb.median() - a.faults_per_gb.median(), 500, "");

@@ -102,9 +102,11 @@ MILLRACE_QUIET_FRAMES
 // fetch() of any store, files too, chooses its reads by these.
 #include <millrace/retry/detail/read_controller.ipp>
 #include <millrace/retry/detail/store_host.ipp>
+#include <millrace/retry/host_stats.ipp>
 
 #if defined(MILLRACE_WITH_HTTP)
 #include <millrace/http/authorities.ipp>
+#include <millrace/http/detail/addresses.ipp>
 #include <millrace/http/engine.ipp>
 #include <millrace/http/exchange.ipp>
 #include <millrace/http/message.ipp>

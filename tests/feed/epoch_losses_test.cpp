@@ -389,7 +389,8 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
   const epoch_plan plan = epoch_plan::of_training(*data.indexes, o, {.price_of_1000_requests = 0.4});
   CHECK(plan.batches == planned.position()->batches());
   CHECK(plan.cost > 0);
-  CHECK_THAT(planned.plan(), Contains("113 batches on each of 2 ranks") && Contains("960 tracks are many"));
+  CHECK_THAT(planned.plan(), Contains("113 batches on each of 2 ranks") && Contains("960 tracks are many") &&
+                                  Contains("chosen by what the store is measured to give, at most 64 of 8"));
   CHECK(data.store->requests == 0);
   CHECK((from_range(std::vector<int>{1}) | map([](int i) { return i; })).plan().empty());
 

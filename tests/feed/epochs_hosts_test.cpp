@@ -12,9 +12,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -144,6 +146,41 @@ TEST_CASE("training and validation of one host share its requests") {
   block_on(loop, both());
   CHECK(data.store->most_busy > 6);
   CHECK(data.store->most_busy <= 12);
+}
+
+TEST_CASE("the making of an index counts among the reads of its store's host, and parts of full length teach it") {
+  const bool stream = GENERATE(true, false);  // or headers alone
+  const test::dataset data = far_data();
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  index_shard_options how;
+  how.way = stream ? index_way::stream : index_way::headers;
+  how.part = 64 * KiB;
+  how.hop = 512;
+  std::size_t reading = 0, left = 0, in_share = 0;
+  bool measured = false;
+  const auto work = [&]() -> task<void> {
+    const coroutine_context here = co_await this_context();
+    host_share other(here, "far", usual);
+    std::vector<host_share::request> mine;
+    task<shard_index> making = index_shard(std::shared_ptr<const storage>(data.store),
+                                           shard(data.prefix + "100.tar"), "100.tar", how);
+    spawned<shard_index> made(here, std::move(making));
+    co_await sleep_for(25ms);
+    reading = other.host().in_flight();
+    while (other.may_begin(true)) mine.push_back(other.begin());
+    in_share = mine.size();
+    mine.clear();
+    const shard_index index = co_await made;
+    CHECK(index.samples() == 300);
+    left = other.host().in_flight();
+    measured = other.has_measured();
+  };
+  block_on(loop, work());
+  CHECK(reading == 1);
+  CHECK(in_share == 5);  // of six to begin with
+  CHECK(left == 0);
+  CHECK(measured == stream);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -28,9 +29,12 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/http_storage.hpp>
+#include <millrace/shards/shards.hpp>
 
 #include "tests/http/support.hpp"
 #include "tests/support/catch.hpp"
@@ -87,15 +91,22 @@ class name_server {
     const std::lock_guard lock(mutex_);
     hosts_[host] = std::move(all);
   }
+  /// How often `host` was looked up.
+  int asked(const std::string& host) {
+    const std::lock_guard lock(mutex_);
+    return asked_[host];
+  }
   std::optional<addresses> find(const char* host) {
     const std::lock_guard lock(mutex_);
     const auto found = hosts_.find(host == nullptr ? "" : host);
+    if (found != hosts_.end()) ++asked_[found->first];
     return found == hosts_.end() ? std::nullopt : std::optional<addresses>(found->second);
   }
 
  private:
   std::mutex mutex_;
   std::map<std::string, addresses> hosts_;
+  std::map<std::string, int> asked_;
 };
 name_server& names() {
   static name_server* const one = new name_server;  // for good: threads may outlive main()
@@ -351,6 +362,107 @@ TEST_CASE("an address that cannot be connected to costs time once, not each conn
   CHECK(connects().take(2) == 1);
 }
 
+namespace {
+
+/// Keeps what is logged on the loop.
+class logged_lines final : public runtime_parts {
+ public:
+  explicit logged_lines(executor& ex) : executor_(ex) { ex.set_runtime(*this); }
+  executor& next_loop() noexcept override { return executor_; }
+  void log(const char* line) noexcept override { all.emplace_back(line); }
+  int with(std::string_view text) const {
+    return static_cast<int>(std::count_if(
+        all.begin(), all.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+  }
+
+  std::vector<std::string> all;
+
+ private:
+  executor& executor_;
+};
+
+std::unique_ptr<s3_server::background> server_at(const char* address, std::uint16_t port, duration first_byte,
+                                                 std::uint64_t rate, std::uint64_t requests = 0) {
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  o.host_names = {host};
+  o.address = address;
+  o.port = port;
+  o.away.first_byte = first_byte;
+  o.away.connection_rate = rate;
+  o.max_requests_per_connection = requests;
+  auto server = std::make_unique<s3_server::background>(o);
+  server->put("b", "k", std::string(1 * MiB, 'x'));
+  return server;
+}
+
+task<void> read_range(std::string url, std::size_t length) {
+  auto transport = std::make_shared<const http::transport_options>();
+  http::request r(std::move(url));
+  r.range = http::byte_range(0, length - 1);
+  const http::response a = co_await http::send(std::move(r), std::move(transport), 2 * MiB);
+  CHECK(a.body.size() == length);
+}
+
+/// Reads eight ranges at a time, so often.
+task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, int times) {
+  for (int i = 0; i < times; ++i) {
+    std::vector<spawned<void>> reading;
+    for (int n = 0; n < 8; ++n) reading.emplace_back(loop, read_range(url, length));
+    for (spawned<void>& each : reading) co_await each;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an address whose requests are much slower than the others' is passed over") {
+  const auto loop = make_event_loop();
+  logged_lines logged(*loop);
+  const bool late = GENERATE(true, false);  // or little on each connection
+  const std::size_t length = late ? 1000 : 512 * KiB;
+  auto fast = server_at("127.0.0.1", 0, 1ms, 0);
+  const auto slow = server_at("127.0.0.2", fast->port(), late ? 60ms : 1ms, late ? 0 : 8'000'000);
+  names().set(host, {"127.0.0.1", "127.0.0.2"});
+  for (int i = 0; i < 20 && logged.with("127.0.0.2") == 0; ++i) {
+    block_on(*loop, read_ranges(*loop, url_of(fast->port()), length, 2));
+  }
+  REQUIRE(logged.with("several.millrace.test:" + std::to_string(fast->port()) + ": its address 127.0.0.2:" +
+                      std::to_string(fast->port()) + " is slow, ") == 1);
+  if (late) CHECK(logged.with(" ms to the first byte where others take ") == 1);
+  CHECK(logged.with("passed over for 60 s") == 1);
+  const std::uint64_t before = slow->stats().requests;
+  block_on(*loop, read_ranges(*loop, url_of(fast->port()), length, 4));
+  CHECK(slow->stats().requests == before);  // over kept connections neither
+  CHECK(logged.all.size() == 1);
+
+  // The last address is never passed over.
+  const std::string url = url_of(fast->port());
+  fast.reset();
+  names().set(host, {"127.0.0.2"});
+  block_on(*loop, read_ranges(*loop, url, length, 1));
+  CHECK(slow->stats().requests == before + 8);
+}
+
+TEST_CASE("a run's stats count the addresses that the loops of its runtime pass over") {
+  std::vector<std::string> lines;
+  runtime_options o;
+  o.loops = 2;
+  o.log = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  o.log_context = &lines;
+  const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1);
+  const mostly_dead_host dead({"127.0.0.2", "127.0.0.3", "127.0.0.1"}, live->port());
+  const auto store = std::make_shared<const http_storage>(in_time(300ms));
+  runtime rt(o);
+  std::int64_t counted = 0;
+  for (int i = 0; i < 20 && counted < 2; ++i) {
+    auto run = rt.run(shards(url_of(live->port())) | millrace::fetch(store), {.show = progress::off});
+    while (run.next()) continue;
+    counted = run.stats().addresses_passed_over;
+  }
+  CHECK(counted == 2);
+  CHECK(lines.size() == 2);
+}
+
 TEST_CASE("a server that was not there for a moment is connected to again at once") {
   const auto loop = make_event_loop();
   std::uint16_t port = 0;
@@ -396,4 +508,23 @@ TEST_CASE("connections are spread over the addresses of a host, those that are o
   block_on(*loop, read(2));
   block_on(*loop, read(40));  // 38 more, when the host has been looked up
   for (const auto& each : servers) CHECK(each->stats().connections > 0);
+}
+
+// libcurl keeps nothing of those that are not to be kept.
+TEST_CASE("a host is looked up for each connection, up to 64 times in a second") {
+  const scripted_server server({{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", then::fin}});
+  constexpr const char* often = "often.millrace.test";
+  names().set(often, {"127.0.0.1"});
+  const auto loop = make_event_loop();
+  const std::string url = std::string("http://") + often + ":" + std::to_string(server.port()) + "/b/k";
+  const auto connect = [&](int n) {
+    for (int i = 0; i < n; ++i) REQUIRE(block_on(*loop, fetch(url)) == "200 ok");
+  };
+  const std::int64_t began = monotonic_ns();
+  connect(50);
+  CHECK(names().asked(often) == 50);
+  connect(250);
+  const auto seconds = static_cast<int>((monotonic_ns() - began) / 1'000'000'000);
+  CHECK(names().asked(often) >= 64);
+  CHECK(names().asked(often) <= 65 * (seconds + 1));  // and the one that is kept
 }

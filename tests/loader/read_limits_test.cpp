@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <millrace/base/units.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -57,6 +59,69 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
   CHECK(narrow.read_part == 1 * MiB);
   CHECK(narrow.limit == read_limit::memory);
   CHECK_THAT(verdict, Contains("its memory holds: raise its .window"));
+
+  // A link that carries little more than one connection.
+  s3_server::options narrow_link = away;
+  narrow_link.away.link_rate = 60'000'000;
+  s3_server::background far(narrow_link);
+  for (int i = 0; i < 4; ++i) far.put("b", std::to_string(i), bytes::copy(std::string(24 * MiB, 'x')));
+  s3::config_options there;
+  const std::string address = far.endpoint();
+  there.endpoint = address;
+  const s3::client far_s3(s3::config(there), s3::credentials("test-key", "test-secret"));
+  CHECK(of_fetch(far_s3, rt, {}, verdict).limit == read_limit::link);
+  CHECK_THAT(verdict, Contains(" on a connection) the link, or what the store sends in all, is the limit"));
+
+  // What is known of the host is shown by later runs, and before them.
+  CHECK(narrow.read_first_byte > 0.009);
+  CHECK(narrow.read_rate > 10e6);
+  std::vector<host_stats> known = rt.hosts();
+  REQUIRE(known.size() == 2);
+  if (known[0].name != endpoint) std::swap(known[0], known[1]);
+  CHECK(known[0].name == endpoint);
+  CHECK(known[0].measured);
+  CHECK(known[0].in_flight == 0);
+  CHECK(known[0].first_byte == Approx(narrow.read_first_byte).epsilon(0.5));
+  CHECK(known[0].rate > 10e6);
+  const std::string plan = rt.plan(s3.list("s3://b/"));
+  CHECK_THAT(plan, Contains(endpoint + ": up to ") && Contains("; measured: "));
+  auto again = rt.run(s3.list("s3://b/") | fetch(s3, {}), {.show = progress::off});
+  REQUIRE(again.next());
+  CHECK_THAT(again.stats().table(), Contains(endpoint + ": up to ") && Contains(" to the first byte, "));
+  REQUIRE(again.stats().hosts.size() == 2);
+  CHECK(again.stats().hosts[0].readers + again.stats().hosts[1].readers > 0);
+}
+
+TEST_CASE("what is known of a host is one line for people") {
+  host_stats s;
+  s.name = "https://store.example";
+  s.requests = 6;
+  s.part = 2 * MiB;
+  s.in_flight = 1;
+  CHECK(s.text() ==
+        "https://store.example: up to 6 requests of up to 2.10 MB at a time, 1 in flight; not measured yet");
+  s.measured = true;
+  s.first_byte = 0.0153;
+  s.connection_rate = 30e6;
+  const std::string figures = "https://store.example: up to 6 requests of up to 2.10 MB at a time, 1 in flight; "
+                              "measured: 15.3 ms to the first byte, 30.0 MB/s on a connection";
+  CHECK(s.text() == figures);
+  s.rate = 160e6;
+  CHECK(s.text() == figures + ", 160 MB/s in all");
+  s.limit = read_limit::link;
+  CHECK(s.text() == figures + ", 160 MB/s in all; the limit: the link, or what the store sends in all");
+  s.limit = read_limit::memory;
+  CHECK(s.text() == figures + ", 160 MB/s in all; the limit: the memory of its readers");
+  s.limit = read_limit::requests;
+  CHECK(s.text() ==
+        figures + ", 160 MB/s in all; the limit: the rate of a connection, with as many as .requests allows");
+}
+
+TEST_CASE("a run's table says how often addresses were passed over") {
+  run_stats s;
+  CHECK_THAT(s.table(), !Contains("passed over"));
+  s.addresses_passed_over = 2;
+  CHECK_THAT(s.table(), Contains("\naddresses of servers were passed over 2 times: the log says which and why\n"));
 }
 
 }  // namespace

@@ -93,11 +93,16 @@ TEST_CASE("the verdict says what a stage that reads by ranges has chosen, and wh
   s.stages[0].limit = read_limit::requests;
   CHECK(s.verdict() ==
         "bottleneck: fetch waits for its own I/O: 64 requests of up to 1.05 MB at a time are as many as it may "
-        "have: raise its .requests");
-  s.stages[0].limit = read_limit::store;
+        "have, and the store's rate of a connection is the limit: raise its .requests");
+  s.stages[0].limit = read_limit::link;
   CHECK(s.verdict() ==
-        "bottleneck: fetch waits for its own I/O: with 64 requests of up to 1.05 MB at a time the store or the link "
-        "is the limit");
+        "bottleneck: fetch waits for its own I/O: with 64 requests of up to 1.05 MB at a time the link, or what the "
+        "store sends in all, is the limit");
+  s.stages[0].read_first_byte = 0.0152;
+  s.stages[0].read_rate = 30e6;
+  CHECK(s.verdict() ==
+        "bottleneck: fetch waits for its own I/O: with 64 requests of up to 1.05 MB at a time (15.2 ms to the first "
+        "byte, 30.0 MB/s on a connection) the link, or what the store sends in all, is the limit");
   s.waited = 0.01;
   CHECK_THAT(s.verdict(), Contains("the training thread is the bottleneck"));
 }

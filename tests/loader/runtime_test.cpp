@@ -325,6 +325,28 @@ TEST_CASE("a runtime has the loops it was asked for, or as many as its share of 
   CHECK(loops({.rank = many}) == 1);
 }
 
+TEST_CASE("several loops that the runtime has chosen are one log line, and in the stats") {
+  CHECK(detail::runtime_core::loops_line(1, 15).empty());
+  CHECK(detail::runtime_core::loops_line(2, 16) ==
+        "millrace: 2 event loops, as the process may use 16 cores; runtime_options::loops sets another number");
+  const auto stats = [](const runtime_options& o) {
+    std::atomic<runtime_parts*> parts{nullptr};
+    runtime rt(o);
+    auto run = rt.run(where_it_runs(parts));
+    while (run.next()) continue;
+    return run.stats();
+  };
+  const run_stats given = stats({.loops = 3});
+  CHECK(given.loops == 3);
+  CHECK(!given.loops_by_cores);
+  CHECK(given.table().find("\n3 loops\n") != std::string::npos);
+  run_stats chosen = stats({});
+  CHECK(chosen.loops == detail::runtime_core::loops_for(cpu_pool::usable_cores()));
+  CHECK(chosen.loops_by_cores);
+  chosen.loops = 2;
+  CHECK(chosen.table().find("\n2 loops, as there are so many cores\n") != std::string::npos);
+}
+
 TEST_CASE("a pool that is smaller than the machine is one log line, a pool of a given size is not") {
   std::vector<std::string> lines;
   const auto add = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };

@@ -75,6 +75,39 @@ class reader {
   std::deque<host_share::request> requests;
 };
 
+TEST_CASE("a host's figures say what was measured, what was chosen and what the limit is") {
+  virtual_loop loop;
+  test::known_hosts runtime(loop);
+  const coroutine_context here = context_of(loop);
+  const auto figures = [&](const std::string& host, const host_share::bounds& b, std::size_t link) {
+    reader r(here, host, b);
+    const host_stats before = r.share.host().stats();
+    CHECK(!before.measured);
+    CHECK(before.limit == read_limit::none);
+    CHECK(before.readers == 1);
+    time_point now{};
+    r.learn(now, link);
+    r.begin(true);
+    const host_stats s = r.share.host().stats();
+    CHECK(s.name == host);
+    CHECK(s.measured);
+    CHECK(s.requests == r.share.requests());
+    CHECK(s.part == r.share.part());
+    CHECK(s.in_flight == r.requests.size());
+    CHECK(s.first_byte == Approx(0.1).epsilon(0.1));
+    CHECK(s.connection_rate == Approx(50e6).epsilon(0.1));
+    return s;
+  };
+  CHECK(figures("requests", {.bytes = 128 * MiB, .longest = 8 * MiB, .requests = 4}, 1000).limit ==
+        read_limit::requests);
+  CHECK(figures("memory", {.bytes = 16 * MiB, .longest = 8 * MiB, .requests = 64}, 1000).limit == read_limit::memory);
+  CHECK(figures("link", {.bytes = 128 * MiB, .longest = 8 * MiB, .requests = 64}, 10).limit == read_limit::link);
+  // More than fill the link would bring nothing, even where there may not be more.
+  CHECK(figures("few", {.bytes = 128 * MiB, .longest = 8 * MiB, .requests = 16}, 10).limit == read_limit::link);
+  CHECK(runtime.hosts()->stats().size() == 4);
+  CHECK(runtime.hosts()->stats()[0].name == "few");
+}
+
 TEST_CASE("what a host has taught is known to its next reader in the same runtime, and to no other") {
   virtual_loop loop;
   test::known_hosts runtime(loop);

@@ -27,7 +27,10 @@ class slab_pool;
 class slot_store;
 namespace http {
 struct engine_options;
+namespace detail {
+class addresses;
 }
+}  // namespace http
 namespace detail {
 class store_hosts;
 }
@@ -176,6 +179,8 @@ class runtime_parts {
   virtual slot_store* device_slots() noexcept { return nullptr; }
   /// The limits of each loop's HTTP engine; null: the engine's defaults.
   virtual const http::engine_options* http() const noexcept { return nullptr; }
+  /// What is known of the addresses of servers; null: each loop learns for itself.
+  virtual http::detail::addresses* addresses() noexcept { return nullptr; }
   /// What is known of the stores' hosts, and how their readers share them; null: each reader learns for itself.
   virtual detail::store_hosts* hosts() noexcept { return nullptr; }
   /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.

@@ -57,7 +57,9 @@ class stage_record {
   counter full_by_number{0}, full_by_bytes{0};
   /// Of a stage that reads by ranges: how many it may have in flight now, and how long one is at most; and how often a
   /// read ended while its consumer waited and no more could be in flight, by what kept it from that.
-  counter reads{0}, read_part{0}, kept_by_memory{0}, kept_by_requests{0}, kept_by_store{0};
+  counter reads{0}, read_part{0}, kept_by_memory{0}, kept_by_requests{0}, kept_by_link{0};
+  /// Of its store, as measured: time to the first byte, bytes per second of one connection; 0: not known.
+  counter read_first_ns{0}, read_rate{0};
   counter starved_ns{0};  ///< waiting for the stage before it
   counter asked_ns{0};    ///< from being asked to yielding
   counter blocked_ns{0};  ///< from yielding to being asked again

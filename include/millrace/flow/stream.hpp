@@ -159,7 +159,8 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   std::uint32_t window() const noexcept { return about_.window; }
 
   /// An estimate of what an epoch of the source costs, before anything is read: batches, requests, bytes, memory, in a
-  /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices.
+  /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices;
+  /// runtime::plan() adds what is known of the stores.
   std::string plan() const {
     const std::shared_ptr<const stream_position> source = position();
     return source == nullptr ? std::string() : source->plan();

@@ -21,6 +21,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
 #include <millrace/coro/run_context.hpp>
+#include <millrace/http/detail/addresses.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/http/message.hpp>
 #include <millrace/http/options.hpp>
@@ -30,53 +31,6 @@
 namespace millrace::http {
 
 namespace detail {
-/// The bytes of an IPv4 or IPv6 address and port; empty: none.
-class socket_address {
- public:
-  socket_address() noexcept = default;
-  explicit socket_address(const curl_sockaddr& of) noexcept
-      : size_(of.addrlen <= sizeof bytes_ ? static_cast<unsigned char>(of.addrlen) : 0) {
-    std::memcpy(bytes_, &of.addr, size_);
-  }
-  explicit operator bool() const noexcept { return size_ != 0; }
-  friend bool operator==(const socket_address& a, const socket_address& b) noexcept {
-    return a.size_ == b.size_ && std::memcmp(a.bytes_, b.bytes_, a.size_) == 0;
-  }
-
- private:
-  unsigned char size_ = 0;
-  unsigned char bytes_[28] = {};
-};
-
-/// Addresses that could not be connected to, for a minute; the latest sixteen.
-class failed_addresses {
- public:
-  void add(const socket_address& a, time_point now) noexcept {
-    one* place = &all_[0];
-    for (one& each : all_) {
-      if (each.address == a) {
-        place = &each;
-        break;
-      }
-      if (each.until < place->until) place = &each;
-    }
-    *place = {a, now + std::chrono::minutes(1)};
-  }
-  bool has(const socket_address& a, time_point now) const noexcept {
-    for (const one& each : all_) {
-      if (each.address == a && now < each.until) return true;
-    }
-    return false;
-  }
-
- private:
-  struct one {
-    socket_address address;
-    time_point until{};
-  };
-  one all_[16];
-};
-
 /// `o` with as many connections as RLIMIT_NOFILE leaves room for, beside what is open now, to each of so many engines.
 engine_options within_descriptors(engine_options o, std::size_t engines) noexcept;
 }  // namespace detail
@@ -151,7 +105,8 @@ class engine final : public executor_service {
   void moved(client& who, client::step to) noexcept;
   /// Whether a connection that is opened now is to look its host up anew: each look-up has the addresses in another
   /// order, and connections of one look-up all go to the first address that answers. Where hundreds of connections are
-  /// opened each second, most use what was looked up within the last minute.
+  /// opened each second, most use what was looked up within the last minute. Transfers that start in one turn of the
+  /// loop are asked for before any of them looks up: they may be more.
   bool may_look_up() noexcept {
     if (loop_.now() - look_ups_since_ >= std::chrono::seconds(1)) {
       look_ups_since_ = loop_.now();
@@ -164,8 +119,8 @@ class engine final : public executor_service {
   /// A socket for a connection that begins; -1, and errno, when there is none.
   int open_socket(const curl_sockaddr& address) noexcept;
 
-  /// Addresses that connections need not try while others may do.
-  detail::failed_addresses& failed_addresses() noexcept { return failed_addresses_; }
+  /// What is known of addresses: that of the runtime, or of this engine alone.
+  detail::addresses& addresses() noexcept { return addresses_; }
   /// Starts a transfer that has ended again, at the end of the queue. False when libcurl has no memory to take it back.
   [[nodiscard]] bool start_again(CURL* easy, client& who) noexcept {
     moved(who, client::step::queued);
@@ -301,7 +256,8 @@ class engine final : public executor_service {
   CURLSH* share_ = nullptr;
   time_point look_ups_since_{};
   unsigned look_ups_ = 0;  // since then
-  detail::failed_addresses failed_addresses_;
+  detail::addresses own_addresses_;  // where there is no runtime
+  detail::addresses& addresses_;
   std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
   std::vector<std::unique_ptr<socket_watch>> retired_;
   std::vector<CURL*> idle_;
@@ -387,20 +343,18 @@ class transfer final : public engine::client, private timer_node {
   }
   static curl_socket_t on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept;
   /// There is a connection, and the request goes out: what it waited before does not count.
-  static int on_sending(void* self, char*, char*, int, int) noexcept {
-    auto& t = *static_cast<transfer*>(self);
-    t.moved(step::connected);
-    t.touch();
-    for (socket_address& each : t.trying_) each = socket_address();
-    return CURL_PREREQFUNC_OK;
-  }
+  static int on_sending(void* self, char* ip, char* own_ip, int port, int own_port) noexcept;
   void moved(step to) noexcept { engine_.moved(*this, to); }
   /// Neither address that is being tried can be connected to.
   void not_connected() noexcept {
     for (const socket_address& each : trying_) {
-      if (each) engine_.failed_addresses().add(each, engine_.loop().now());
+      if (each) not_connected(each, opened_ < 2 && !passed_over_);
     }
   }
+  void not_connected(const socket_address& a, bool only_one) noexcept;
+  /// It has succeeded: what a ranged read took says how fast its address is.
+  void measure() noexcept;
+  void log(const std::string& line) const;
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
 
@@ -417,6 +371,7 @@ class transfer final : public engine::client, private timer_node {
 
   /// Whether the connection is paused because the reader is slow.
   void stand_still(bool now) noexcept {
+    stood_still_ = stood_still_ || now;
     if (std::exchange(stands_still_, now) != now) engine_.standing_still(now);
   }
   void unpause() noexcept;
@@ -462,11 +417,15 @@ class transfer final : public engine::client, private timer_node {
   std::exception_ptr error_;
   bool paused_ = false;
   bool stands_still_ = false;  // paused because the reader is slow
+  bool stood_still_ = false;   // now or before
   bool ended_ = false;
   int opening_error_ = 0;      // of the last socket that could not be opened
   socket_address trying_[2];   // of IPv4, of IPv6
-  bool passed_over_ = false;   // an address that has failed
-  bool any_address_ = false;   // is to be tried, those that have failed too
+  unsigned opened_ = 0;        // sockets
+  socket_address address_;     // that it is connected to
+  bool passed_over_ = false;   // an address that has failed or is slow
+  bool any_address_ = false;   // is to be tried, those too
+  bool leaves_ = false;        // its connection, as the address is slow
   char message_[CURL_ERROR_SIZE] = {};
 };
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -23,6 +24,7 @@
 #include <millrace/http/authorities.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/proxy.hpp>
+#include <millrace/http/unconditional_hosts.hpp>
 #include <millrace/loop/detail/descriptors.hpp>
 
 namespace millrace::http {
@@ -45,6 +47,7 @@ MILLRACE_INLINE engine_options detail::within_descriptors(engine_options o, std:
 MILLRACE_INLINE engine::engine(event_loop& loop, engine_options options)
     : loop_(loop),
       options_(detail::within_descriptors(options, loop.runtime().loops())),
+      addresses_(loop.runtime().addresses() != nullptr ? *loop.runtime().addresses() : own_addresses_),
       timer_(*this),
       look_(*this),
       next_turn_(*this) {
@@ -448,29 +451,82 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
       if (engine_.start_again(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
     }
   }
+  if (std::exchange(leaves_, false) && !error_) {
+    curl_easy_setopt(easy_, CURLOPT_FRESH_CONNECT, 1L);
+    if (engine_.start_again(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
+  }
   engine_.loop().remove_timer(*this);
   if (!error_) error_ = verdict(result);
-  if (!error_) engine_.succeeded();
+  if (!error_) {
+    engine_.succeeded();
+    measure();
+  }
   end();
+}
+
+MILLRACE_INLINE void transfer::not_connected(const socket_address& a, bool only_one) noexcept {
+  try {
+    const std::string_view host = unconditional_hosts::host_of(request_.url);
+    log(engine_.addresses().failed(host, a, engine_.loop().now(), only_one));
+  } catch (...) {  // no memory: it is tried again
+  }
+}
+
+MILLRACE_INLINE void transfer::measure() noexcept {
+  if (!address_ || stood_still_ || !request_.range || parser_.head().status != 206) return;
+  curl_off_t sent = 0, first = 0, total = 0;  // microseconds
+  curl_easy_getinfo(easy_, CURLINFO_PRETRANSFER_TIME_T, &sent);
+  curl_easy_getinfo(easy_, CURLINFO_STARTTRANSFER_TIME_T, &first);
+  curl_easy_getinfo(easy_, CURLINFO_TOTAL_TIME_T, &total);
+  if (sent > first || first > total) return;
+  try {
+    const std::string_view host = unconditional_hosts::host_of(request_.url);
+    log(engine_.addresses().took(host, address_, engine_.loop().now(), std::chrono::microseconds(first - sent),
+                                 std::chrono::microseconds(total - first), received_));
+  } catch (...) {  // no memory: it does not count
+  }
+}
+
+MILLRACE_INLINE void transfer::log(const std::string& line) const {
+  if (!line.empty()) millrace::detail::log_line(engine_.loop(), line);
+}
+
+MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, int) noexcept {
+  auto& t = *static_cast<transfer*>(self);
+  t.address_ = socket_address(ip, port);
+  for (socket_address& each : t.trying_) each = socket_address();
+  if (t.any_address_) {
+    t.engine_.addresses().needed(t.address_);
+  } else if (t.engine_.addresses().slow(t.address_, t.engine_.loop().now())) {
+    t.passed_over_ = true;
+    t.leaves_ = true;
+    return CURL_PREREQFUNC_ABORT;
+  }
+  t.moved(step::connected);
+  t.touch();
+  return CURL_PREREQFUNC_OK;
 }
 
 MILLRACE_INLINE curl_socket_t transfer::on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept {
   auto& t = *static_cast<transfer*>(self);
   t.moved(step::connecting);
   // libcurl tries the addresses of a family in turn: it has given up the one before.
-  const socket_address next(*address);
+  const socket_address next(address->addr, address->addrlen);
   socket_address& trying = t.trying_[address->family == AF_INET6 ? 1 : 0];
   const time_point now = t.engine_.loop().now();
-  if (trying) t.engine_.failed_addresses().add(trying, now);
+  if (trying) t.not_connected(trying, false);
   trying = socket_address();
-  if (!t.any_address_ && t.engine_.failed_addresses().has(next, now)) {
+  if (!t.any_address_ && t.engine_.addresses().passes_over(next, now)) {
     t.passed_over_ = true;
     t.opening_error_ = 0;
     return CURL_SOCKET_BAD;
   }
   const int fd = t.engine_.open_socket(*address);
   t.opening_error_ = fd < 0 ? errno : 0;
-  if (fd >= 0) trying = next;
+  if (fd >= 0) {
+    ++t.opened_;
+    trying = next;
+  }
   return fd;
 }
 

@@ -96,6 +96,7 @@ class pipeline_run {
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
     state_->metrics.placed_by(core_->placer());
+    core_->share_with(state_->metrics);
     state_->metrics.begin();
     loop_ = core_->assign_loop();
     shared::start(state_, core_->loop(loop_));

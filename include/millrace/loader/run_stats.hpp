@@ -8,16 +8,9 @@
 #include <vector>
 
 #include <millrace/data/shard.hpp>
+#include <millrace/retry/host_stats.hpp>
 
 namespace millrace {
-
-/// What keeps a stage that reads by ranges from having more of them in flight while its consumer waits.
-enum class read_limit : unsigned char {
-  none,      ///< nothing was seen to, or its consumer does not wait: then the consumer is the limit
-  memory,    ///< its bound in bytes
-  requests,  ///< its .requests
-  store,     ///< more would bring nothing: the store, or the link to it
-};
 
 /// One line of the stage table. Shares are of the time since the training thread took the
 /// first item, and of the run so far before that.
@@ -42,6 +35,8 @@ class stage_stats {
   std::size_t reads = 0;         ///< ranged reads in flight, as chosen from what the store gives; 0: it reads none
   std::size_t read_part = 0;     ///< bytes of one of them, at most, chosen likewise
   read_limit limit = read_limit::none;  ///< of these reads
+  double read_first_byte = 0;    ///< seconds to the first byte of one, as measured; 0: not known
+  double read_rate = 0;          ///< bytes per second of one connection after that, likewise
   bool bound_by_bytes = false;   ///< it is the bound in bytes, not that in items, that stops it from taking more
 };
 
@@ -68,6 +63,13 @@ class run_stats {
   /// machine with one node, and with placement::off.
   std::string placement;
   std::vector<lost_shard> lost;     ///< what epochs() could not read and tolerated; of pipeline_run::stats()
+  /// What is measured of the hosts of stores, and chosen for all runs of the runtime: as it is now.
+  std::vector<host_stats> hosts;
+  /// How often an address of a server began to be passed over, by connections of any run of the runtime, because it
+  /// could not be connected to or was slower than the others.
+  std::int64_t addresses_passed_over = 0;
+  std::size_t loops = 0;        ///< of the runtime; 0: not known
+  bool loops_by_cores = false;  ///< whether the runtime has chosen that number
 
   /// The table that is shown at the end of a run, including verdict().
   std::string table() const;

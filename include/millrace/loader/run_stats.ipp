@@ -48,6 +48,13 @@ MILLRACE_INLINE std::string run_stats::table() const {
   }
   if (lost.size() > 10) text += "and samples of " + std::to_string(lost.size() - 10) + " more shards\n";
   if (!placement.empty()) text += "loops and pool threads: " + placement + '\n';
+  for (std::size_t i = 0; i < hosts.size() && i < 10; ++i) text += hosts[i].text() + '\n';
+  if (hosts.size() > 10) text += "and " + std::to_string(hosts.size() - 10) + " more hosts\n";
+  if (addresses_passed_over > 0) {
+    text += "addresses of servers were passed over " + std::to_string(addresses_passed_over) +
+            (addresses_passed_over == 1 ? " time" : " times") + ": the log says which and why\n";
+  }
+  if (loops > 1) text += std::to_string(loops) + " loops" + (loops_by_cores ? ", as there are so many cores\n" : "\n");
   text += "training thread: " + rates() + " in " + in_seconds(seconds);
   if (items > 0) text += ", the first after " + in_seconds(first_after);
   text += '\n';
@@ -113,17 +120,22 @@ MILLRACE_INLINE std::string run_stats::read_verdict(const stage_stats& slow) {
   const std::string chosen = std::to_string(slow.reads) + (slow.reads == 1 ? " request" : " requests") + " of up to " +
                              format_bytes(static_cast<double>(slow.read_part)) + " at a time";
   const bool advised = slow.advice != nullptr && *slow.advice != 0;
+  char first[64];
+  std::snprintf(first, sizeof first, " (%.1f ms to the first byte, ", 1e3 * slow.read_first_byte);
+  const std::string measured = slow.read_rate > 0 ? first + format_bytes(slow.read_rate) + "/s on a connection)" : "";
   switch (slow.limit) {
     case read_limit::none:
       break;
     case read_limit::memory:
-      return ": " + chosen + " are as many as its memory holds" + (advised ? std::string(": ") + slow.advice : "");
+      return ": " + chosen + measured + " are as many as its memory holds" +
+             (advised ? std::string(": ") + slow.advice : "");
     case read_limit::requests:
-      return ": " + chosen + " are as many as it may have: raise its .requests";
-    case read_limit::store:
-      return ": with " + chosen + " the store or the link is the limit";
+      return ": " + chosen + measured +
+             " are as many as it may have, and the store's rate of a connection is the limit: raise its .requests";
+    case read_limit::link:
+      return ": with " + chosen + measured + " the link, or what the store sends in all, is the limit";
   }
-  return ": " + chosen;
+  return ": " + chosen + measured;
 }
 
 MILLRACE_INLINE std::string run_stats::pool_verdict(const stage_stats& slow) const {

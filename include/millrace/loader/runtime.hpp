@@ -3,11 +3,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <millrace/flow/stream.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/loader/pipeline_run.hpp>
 #include <millrace/loader/run_options.hpp>
+#include <millrace/retry/host_stats.hpp>
 
 namespace millrace {
 
@@ -57,6 +61,17 @@ class runtime {
   /// The runtime's destructor does the same. Any thread.
   void free_device_slots() { core()->device_slots()->free(); }
 
+  /// What is known of the hosts of stores that this runtime has read from, and how many requests of which length are
+  /// chosen by it: the next run begins with that. Any thread.
+  std::vector<host_stats> hosts() const { return core()->host_figures(); }
+
+  /// What an epoch of the pipeline's source costs (stream::plan()), and a line for each of hosts(). For people; before
+  /// the run.
+  template <class T>
+  std::string plan(const stream<T>& pipeline) const {
+    return plan_with_hosts(pipeline.plan());
+  }
+
   /// The pool of stages that were given none; for `.on = rt.pool()`. Made when it is first needed.
   cpu_pool& pool() { return *core()->pool(); }
 
@@ -67,11 +82,21 @@ class runtime {
     return core_;
   }
 
+  std::string plan_with_hosts(std::string text) const;
+
   std::shared_ptr<detail::runtime_core> core_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
+
+inline std::string runtime::plan_with_hosts(std::string text) const {
+  for (const host_stats& each : hosts()) {
+    if (!text.empty() && text.back() != '\n') text += '\n';
+    text += each.text() + '\n';
+  }
+  return text;
+}
 
 inline runtime::runtime(const runtime_options& options)
     : core_(detail::runtime_core::make(options)) {}

@@ -412,7 +412,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
                                   .full = full_,
                                   // A window that does not grow any more would bring nothing by it.
                                   .full_by = window_.bytes() >= options_.bytes() ? &stage_record::kept_by_memory
-                                                                                 : &stage_record::kept_by_store});
+                                                                                 : &stage_record::kept_by_link});
     if (most_open() > open) changed_.notify();
   }
   learn(o, p, offset);

@@ -14,13 +14,15 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/reader.hpp>
 
 namespace millrace::detail {
 
-/// Reads an object from its beginning, or on from any offset, one part at a time. `again`: over fresh connections.
+/// Reads an object from its beginning, or on from any offset, one part at a time. `again`: over fresh connections. Its
+/// reads are in the number of the store's host (host_share); what parts of full length take teaches the host.
 class indexed_object {
  public:
   indexed_object(std::shared_ptr<const storage> from, shard object, std::size_t part, bool again = false)
@@ -48,6 +50,7 @@ class indexed_object {
   shard object_;
   slab_pool slabs_;
   const range_reader::connection over_;
+  std::unique_ptr<host_share> share_;  // from the first read on
   running_crc crc_;
   std::unique_ptr<sequential_rest> rest_;
   bool rest_ended_ = false;

@@ -106,6 +106,16 @@ class run_metrics {
     if (first_ != 0) stage_record::add(waited_, now - asked);
   }
 
+  /// What the run shares with others of its runtime; call before it begins. `loops`: how many, and whether the runtime
+  /// has chosen that.
+  void share(std::shared_ptr<const store_hosts> hosts, std::shared_ptr<const http::detail::addresses> addresses,
+             std::size_t loops, bool loops_by_cores) noexcept {
+    hosts_ = std::move(hosts);
+    addresses_ = std::move(addresses);
+    loops_ = loops;
+    loops_by_cores_ = loops_by_cores;
+  }
+
   run_stats snapshot(std::int64_t now = monotonic_ns()) const;
   /// The name of that stage in snapshot().
   std::string name_of(const stage_record& stage) const;
@@ -127,6 +137,10 @@ class run_metrics {
   std::shared_ptr<const thread_placer> placer_;
   stage_recorder recorder_;
   stage_record* sink_ = nullptr;  // made before the loop's thread
+  std::shared_ptr<const store_hosts> hosts_;
+  std::shared_ptr<const http::detail::addresses> addresses_;
+  std::size_t loops_ = 0;
+  bool loops_by_cores_ = false;
   latency_histogram waits_;
   std::atomic<std::int64_t> began_{0};
   std::atomic<std::int64_t> ended_{0};

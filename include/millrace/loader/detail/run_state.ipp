@@ -14,7 +14,9 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/http/detail/addresses.hpp>
 #include <millrace/loader/detail/run_state.hpp>
+#include <millrace/retry/detail/store_host.hpp>
 
 namespace millrace::detail {
 
@@ -51,6 +53,10 @@ MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
   for (const stage_record* r : all) {
     if (r->parent == nullptr) out.bytes += list(out.stages, all, *r, counted);
   }
+  if (hosts_ != nullptr) out.hosts = hosts_->stats();
+  if (addresses_ != nullptr) out.addresses_passed_over = addresses_->passed_over();
+  out.loops = loops_;
+  out.loops_by_cores = loops_by_cores_;
   return out;
 }
 
@@ -105,9 +111,11 @@ MILLRACE_INLINE std::int64_t run_metrics::list(std::vector<stage_stats>& lines,
   s.bound_by_bytes = r.full_by_bytes > r.full_by_number;
   s.reads = static_cast<std::size_t>(r.reads);
   s.read_part = static_cast<std::size_t>(r.read_part);
-  const std::int64_t kept = std::max({r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_store.load()});
+  s.read_first_byte = 1e-9 * static_cast<double>(r.read_first_ns);
+  s.read_rate = static_cast<double>(r.read_rate);
+  const std::int64_t kept = std::max({r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_link.load()});
   if (kept > 0) {
-    s.limit = kept == r.kept_by_store ? read_limit::store
+    s.limit = kept == r.kept_by_link ? read_limit::link
               : kept == r.kept_by_memory ? read_limit::memory
                                          : read_limit::requests;
   }

@@ -18,7 +18,13 @@
 #include <millrace/loader/run_options.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
+namespace millrace {
+class host_stats;
+}
+
 namespace millrace::detail {
+
+class run_metrics;
 
 /// The implementation of a runtime, shared by it and its runs. Must not be destroyed on one of its own threads.
 class runtime_core final : public runtime_parts {
@@ -45,6 +51,11 @@ class runtime_core final : public runtime_parts {
   }
   event_loop& loop(std::size_t i) const noexcept { return loops_[i]->loop(); }
   const runtime_options& options() const noexcept { return options_; }
+  /// What a run's metrics show of the runtime.
+  void share_with(run_metrics& metrics) const noexcept;
+  std::vector<host_stats> host_figures() const;
+  /// The log line for a number of loops that the runtime has chosen; empty for one.
+  static std::string loops_line(unsigned loops, unsigned cores);
 
   executor& next_loop() noexcept override {
     return loops_[turn_.fetch_add(1, std::memory_order_relaxed) % loops_.size()]->loop();
@@ -60,6 +71,7 @@ class runtime_core final : public runtime_parts {
     return shared_slots_.store != nullptr ? shared_slots_.store : &own_slots_;
   }
   const http::engine_options* http() const noexcept override { return &options_.http; }
+  http::detail::addresses* addresses() noexcept override { return addresses_.get(); }
   store_hosts* hosts() noexcept override { return hosts_.get(); }
   MILLRACE_INLINE void log(const char* line) noexcept override;
 
@@ -96,7 +108,8 @@ class runtime_core final : public runtime_parts {
   std::vector<slab_pool> slabs_;
   slot_store own_slots_;
   const shared_slot_store shared_slots_;
-  const std::shared_ptr<store_hosts> hosts_;  // shared, as its deleter knows the class
+  const std::shared_ptr<http::detail::addresses> addresses_;  // shared, as its deleter knows the class
+  const std::shared_ptr<store_hosts> hosts_;                  // likewise
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };

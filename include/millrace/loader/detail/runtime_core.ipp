@@ -8,9 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
+#include <millrace/http/detail/addresses.hpp>
+#include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
@@ -18,10 +21,11 @@ namespace millrace::detail {
 
 MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store* slots, const std::string& root)
     : options_(o),
-      placer_(std::make_shared<thread_placer>(o.placement != placement::off, place_of(o), root)),
+      placer_(new thread_placer(o.placement != placement::off, place_of(o), root)),
       share_(share_of_cpus(placer_->now().limits, ranks_of(o))),
       how_many_loops_(o.loops != 0 ? o.loops : loops_for(share_)),
       shared_slots_(slots),
+      addresses_(new http::detail::addresses),
       hosts_(new store_hosts) {
   loop_options how;
   how.force_epoll = o.force_epoll;
@@ -35,6 +39,8 @@ MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store*
     loops_.push_back(std::make_unique<loop_thread>(how, this));
   }
   runs_.resize(loops_.size());
+  const std::string line = o.loops != 0 ? std::string() : loops_line(how_many_loops_, share_);
+  if (!line.empty()) log_once(line);
   if (const thread_place place = placer_->now(); place.kept) {
     keep_threads();
     log_once("millrace: loops and pool threads are " + place.text);
@@ -76,6 +82,18 @@ MILLRACE_INLINE void runtime_core::keep_threads() {
   if (failed != 0) {
     log_once("millrace: loops and pool threads could not be kept " + place.text + ": " + std::strerror(failed));
   }
+}
+
+MILLRACE_INLINE std::string runtime_core::loops_line(unsigned loops, unsigned cores) {
+  if (loops == 1) return {};
+  return "millrace: " + std::to_string(loops) + " event loops, as the process may use " + std::to_string(cores) +
+         " cores; runtime_options::loops sets another number";
+}
+
+MILLRACE_INLINE std::vector<host_stats> runtime_core::host_figures() const { return hosts_->stats(); }
+
+MILLRACE_INLINE void runtime_core::share_with(run_metrics& metrics) const noexcept {
+  metrics.share(hosts_, addresses_, how_many_loops_, options_.loops == 0);
 }
 
 MILLRACE_INLINE std::shared_ptr<runtime_core> core_for_one_run(const runtime_options& o) {

@@ -7,6 +7,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/retry/host_stats.hpp>
 
 namespace millrace::detail {
 
@@ -44,6 +45,15 @@ class read_controller {
   std::size_t part() const noexcept { return part_; }
   /// Whether there would be more of them if `bytes` were more.
   bool at_bytes() const noexcept;
+  /// What keeps them from bringing more, as it was seen last.
+  read_limit limit() const noexcept;
+  /// Seconds to the first byte, and bytes in a second of one connection, where nothing else limits a read; bytes in a
+  /// second of all, as they were seen last.
+  double first_byte() const noexcept { return first_; }
+  double connection_rate() const noexcept { return rate_; }
+  double rate() const noexcept { return seen_; }
+  /// Whether more of them would bring nothing, as it was seen last.
+  bool link_is_full() const noexcept { return full_; }
   /// Whether enough reads have finished for requests() and part() to be more than a guess, not too long ago.
   bool has_measured() const noexcept { return state_ != state::learning; }
 
@@ -105,6 +115,8 @@ class read_controller {
   double waits_ = 0;   // for first bytes, in seconds
   double bodies_ = 0;  // from first to last bytes
   double flying_ = 0;
+  double seen_ = 0;    // rate of all, in the latest one
+  bool full_ = false;  // the link, likewise
   // What is held.
   double held_rate_ = 0;
   double held_flying_ = 0;

@@ -45,6 +45,13 @@ MILLRACE_INLINE bool read_controller::at_bytes() const noexcept {
   return wanted_ > most_by_bytes && most_by_bytes < static_cast<double>(bounds_.requests);
 }
 
+MILLRACE_INLINE read_limit read_controller::limit() const noexcept {
+  if (state_ == state::learning || state_ == state::growing) return read_limit::none;
+  if (full_) return read_limit::link;
+  if (at_bytes() || blocked_) return read_limit::memory;
+  return requests_ >= bounds_.requests ? read_limit::requests : read_limit::link;
+}
+
 MILLRACE_INLINE void read_controller::set_requests(double n) noexcept {
   wanted_ = n;
   requests_ = static_cast<std::size_t>(std::clamp(n, 1.0, std::max(1.0, most(part_))));
@@ -150,6 +157,8 @@ MILLRACE_INLINE void read_controller::hold(double rate, double flying, time_poin
 MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_point now) noexcept {
   // What so many reads would bring if nothing limited them.
   const double unlimited = flying * alone(bytes_ / count_);
+  seen_ = rate;
+  if (state_ == state::growing || state_ == state::holding) full_ = rate < 0.75 * unlimited;
   blocked_ = flying < 0.8 * static_cast<double>(requests_);
   if (learn_size()) return grow(rate, flying, now);
   switch (state_) {

@@ -9,12 +9,14 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/retry/detail/read_controller.hpp>
+#include <millrace/retry/host_stats.hpp>
 
 /// \file
 /// How the readers of one store share its requests. A reader has a `host_share`, by which it decides when it begins the
@@ -48,7 +50,13 @@ class store_host {
   /// Whether the readers' memory is what keeps requests() from being larger.
   bool at_bytes() const noexcept { return at_bytes_.load(std::memory_order_relaxed); }
   std::size_t in_flight() const noexcept { return in_flight_.load(std::memory_order_relaxed); }
+  /// Seconds to the first byte, and bytes in a second of one connection; 0: not measured.
+  double first_byte() const noexcept { return first_byte_.load(std::memory_order_relaxed); }
+  double connection_rate() const noexcept { return connection_rate_.load(std::memory_order_relaxed); }
+  /// Whether more reads at a time would bring nothing.
+  bool link_is_full() const noexcept { return link_is_full_.load(std::memory_order_relaxed); }
   std::size_t readers() const;
+  host_stats stats() const;
 
  private:
   friend host_share;
@@ -70,6 +78,8 @@ class store_host {
   std::atomic<std::size_t> part_{0};
   std::atomic<bool> measured_{false};
   std::atomic<bool> at_bytes_{false};
+  std::atomic<bool> link_is_full_{false};
+  std::atomic<double> first_byte_{0}, connection_rate_{0};
   std::atomic<std::size_t> in_flight_{0};
   std::atomic<std::size_t> active_{0};  // readers that have reads in flight
   std::atomic<std::size_t> hungry_{0};  // readers whose consumer waits, and that were refused one more
@@ -85,10 +95,12 @@ class store_hosts {
 
   /// That of this name; one without readers may be forgotten when there are many.
   std::shared_ptr<store_host> of(const std::string& name);
+  /// Of those that were read from, by name.
+  std::vector<host_stats> stats() const;
 
  private:
   static constexpr std::size_t many = 256;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<store_host> first_;
   std::size_t count_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -21,6 +22,23 @@ MILLRACE_INLINE std::size_t store_host::readers() const {
   std::size_t n = 0;
   for (const host_share* each = readers_; each != nullptr; each = each->next_) ++n;
   return n;
+}
+
+MILLRACE_INLINE host_stats store_host::stats() const {
+  const std::size_t n = readers();
+  const std::lock_guard lock(mutex_);
+  host_stats s;
+  s.name = name_;
+  s.in_flight = in_flight();
+  s.requests = controller_.requests();
+  s.part = controller_.part();
+  s.readers = n;
+  s.first_byte = first_byte();
+  s.connection_rate = connection_rate();
+  s.measured = s.connection_rate > 0;
+  s.rate = controller_.rate();
+  s.limit = controller_.limit();
+  return s;
 }
 
 MILLRACE_INLINE void store_host::join(host_share& reader) {
@@ -56,6 +74,10 @@ MILLRACE_INLINE void store_host::show() noexcept {
   part_.store(controller_.part(), std::memory_order_relaxed);
   at_bytes_.store(controller_.at_bytes(), std::memory_order_relaxed);
   measured_.store(controller_.has_measured(), std::memory_order_relaxed);
+  if (!controller_.has_measured()) return;
+  first_byte_.store(controller_.first_byte(), std::memory_order_relaxed);
+  connection_rate_.store(controller_.connection_rate(), std::memory_order_relaxed);
+  link_is_full_.store(controller_.link_is_full(), std::memory_order_relaxed);
 }
 
 MILLRACE_INLINE void store_host::finished(time_point now, std::size_t bytes, duration first, duration total,
@@ -85,6 +107,14 @@ MILLRACE_INLINE std::shared_ptr<store_host> store_hosts::of(const std::string& n
   first_ = made;
   ++count_;
   return made;
+}
+
+MILLRACE_INLINE std::vector<host_stats> store_hosts::stats() const {
+  std::vector<host_stats> all;
+  const std::lock_guard lock(mutex_);
+  for (const store_host* each = first_.get(); each != nullptr; each = each->next_.get()) all.push_back(each->stats());
+  std::sort(all.begin(), all.end(), [](const host_stats& a, const host_stats& b) { return a.name < b.name; });
+  return all;
 }
 
 MILLRACE_INLINE host_share::host_share(const coroutine_context& here, const std::string& name, const bounds& b)
@@ -160,14 +190,18 @@ MILLRACE_INLINE void host_share::note(const result& r) noexcept {
   const std::size_t n = requests();
   stage_->reads.store(static_cast<std::int64_t>(n), std::memory_order_relaxed);
   stage_->read_part.store(static_cast<std::int64_t>(part()), std::memory_order_relaxed);
+  stage_->read_first_ns.store(static_cast<std::int64_t>(1e9 * host_->first_byte()), std::memory_order_relaxed);
+  stage_->read_rate.store(static_cast<std::int64_t>(host_->connection_rate()), std::memory_order_relaxed);
   if (!r.waits || !has_measured()) return;
   stage_record::counter stage_record::*by = nullptr;
   if (!at_number()) {
     if (r.full) by = r.full_by;
+  } else if (host_->link_is_full()) {
+    by = &stage_record::kept_by_link;
   } else if (n == bounds_.requests) {
     by = &stage_record::kept_by_requests;
   } else {
-    by = host_->at_bytes() ? &stage_record::kept_by_memory : &stage_record::kept_by_store;
+    by = host_->at_bytes() ? &stage_record::kept_by_memory : &stage_record::kept_by_link;
   }
   if (by != nullptr) stage_record::add(stage_, by, 1);
 }

@@ -42,6 +42,9 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 /// ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the consumer. They are joined
 /// where the page that ends a range shows the key that the next one begins with. Where it does not, or where keys do
 /// not ascend, the rest is listed page after page, which one log line reports.
+///
+/// In flight: one request for each range, so up to 16, beside what other readers of the store have in flight; listings
+/// are not counted in a host's number of reads. Dropping the generator ends its requests at once.
 MILLRACE_COROUTINE async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
                                                        std::uint64_t most_empty = 10000);
 

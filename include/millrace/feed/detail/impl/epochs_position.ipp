@@ -49,8 +49,10 @@ MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {
 }
 
 MILLRACE_INLINE std::string epochs_position::plan() const {
-  return (mix_ == nullptr ? epoch_plan::of_training(*indexes_, options_) : epoch_plan::of_training(*mix_, options_))
-      .text();
+  const epoch_plan plan =
+      mix_ == nullptr ? epoch_plan::of_training(*indexes_, options_) : epoch_plan::of_training(*mix_, options_);
+  return plan.text() + "requests in flight and their length: chosen by what the store is measured to give, at most " +
+         std::to_string(options_.requests) + " of " + in_bytes(options_.part) + " (runtime::hosts())\n";
 }
 
 MILLRACE_INLINE std::vector<lost_shard> epochs_position::lost() const { return losses_->list(); }

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/executor.hpp>
 #include <millrace/feed/detail/indexed_object.hpp>
 
 namespace millrace::detail {
@@ -22,7 +26,22 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
     co_return std::move(next);
   }
   if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
+  const coroutine_context here = co_await this_context();
+  const std::size_t part = slabs_.slab_bytes();
+  if (share_ == nullptr) {
+    const host_share::bounds one_read{.bytes = 2 * part, .longest = part, .requests = 1};
+    share_ = std::make_unique<host_share>(here, reader_.store().host(object_.url), one_read);
+  }
+  host_share::request request = share_->begin();  // a reader may always have one
+  const time_point asked = here.get_executor().now();
   storage::part p = co_await reader_.read(object_, at, length, slabs_, over_);
+  const time_point now = here.get_executor().now();
+  const bool whole = at == 0 && p.total == p.data.size();
+  if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) {  // not headers
+    request.finished(now, {.bytes = p.data.size(), .first = p.first_byte, .total = now - asked, .whole = whole,
+                           .waits = true});
+  }
+  request.end();
   if (p.total) total_ = p.total;
   crc_ = p.crc;
   short_ = p.data.size() < length;

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/http/detail/addresses.hpp>
+
+namespace millrace::http::detail {
+
+MILLRACE_INLINE socket_address::socket_address(const char* ip, int port) noexcept {
+  sockaddr_in four{};
+  sockaddr_in6 six{};
+  if (::inet_pton(AF_INET, ip, &four.sin_addr) == 1) {
+    four.sin_family = AF_INET;
+    four.sin_port = htons(static_cast<std::uint16_t>(port));
+    size_ = sizeof four;
+    std::memcpy(bytes_, &four, sizeof four);
+  } else if (::inet_pton(AF_INET6, ip, &six.sin6_addr) == 1) {
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(static_cast<std::uint16_t>(port));
+    size_ = sizeof six;
+    std::memcpy(bytes_, &six, sizeof six);
+  }
+}
+
+MILLRACE_INLINE std::string socket_address::text() const {
+  char ip[INET6_ADDRSTRLEN] = "";
+  if (size_ == sizeof(sockaddr_in)) {
+    sockaddr_in four;
+    std::memcpy(&four, bytes_, sizeof four);
+    ::inet_ntop(AF_INET, &four.sin_addr, ip, sizeof ip);
+    return std::string(ip) + ':' + std::to_string(ntohs(four.sin_port));
+  }
+  if (size_ != sizeof(sockaddr_in6)) return "an unknown address";
+  sockaddr_in6 six;
+  std::memcpy(&six, bytes_, sizeof six);
+  ::inet_ntop(AF_INET6, &six.sin6_addr, ip, sizeof ip);
+  return '[' + std::string(ip) + "]:" + std::to_string(ntohs(six.sin6_port));
+}
+
+MILLRACE_INLINE const addresses::one* addresses::find(const socket_address& a, time_point now) const noexcept {
+  for (const one& each : all_) {
+    if (each.address == a && now < each.until) return &each;
+  }
+  return nullptr;
+}
+
+MILLRACE_INLINE bool addresses::passes_over(const socket_address& a, time_point now) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return find(a, now) != nullptr;
+}
+
+MILLRACE_INLINE bool addresses::slow(const socket_address& a, time_point now) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const one* const known = find(a, now);
+  return known != nullptr && known->slow;
+}
+
+MILLRACE_INLINE std::int64_t addresses::passed_over() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return passed_over_;
+}
+
+MILLRACE_INLINE void addresses::needed(const socket_address& a) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (one& each : all_) {
+    if (each.address == a) each.until = time_point();
+  }
+}
+
+MILLRACE_INLINE std::string addresses::pass_over(std::string_view host, const socket_address& a, time_point now,
+                                                 const std::string& why, bool slow) {
+  one* place = &all_[0];
+  for (one& each : all_) {
+    if (each.address == a) {
+      place = &each;
+      break;
+    }
+    if (each.until < place->until) place = &each;
+  }
+  if (!(place->address == a)) *place = one();
+  const bool begins = now >= place->until;
+  place->address = a;
+  place->until = now + pause;
+  place->slow = slow;
+  if (!begins || why.empty()) return {};
+  ++passed_over_;
+  constexpr duration rest = 10 * pause;
+  constexpr unsigned most_lines = 16;
+  if (lines_ == 0 || now - lines_since_ >= rest) {
+    lines_since_ = now;
+    lines_ = 0;
+  }
+  if (lines_ == most_lines || (place->logged != time_point() && now - place->logged < rest)) return {};
+  place->logged = now;
+  ++lines_;
+  return "millrace: " + std::string(host) + ": its address " + a.text() + ' ' + why + ": passed over for " +
+         std::to_string(pause / duration(1'000'000'000)) + " s, unless all others fail" +
+         (lines_ == most_lines ? "; more addresses in the next ten minutes are only counted" : "");
+}
+
+MILLRACE_INLINE std::string addresses::failed(std::string_view host, const socket_address& a, time_point now,
+                                              bool only_one) {
+  const std::lock_guard lock(mutex_);
+  return pass_over(host, a, now, only_one ? "" : "could not be connected to", false);
+}
+
+MILLRACE_INLINE addresses::server& addresses::server_of(std::string_view host, time_point now) {
+  constexpr std::size_t most = 16;
+  for (server& each : servers_) {
+    if (each.name == host) return each;
+  }
+  if (servers_.size() < most) {
+    servers_.emplace_back();
+  } else {  // the one whose round began first
+    std::swap(*std::min_element(servers_.begin(), servers_.end(),
+                                [](const server& a, const server& b) { return a.began < b.began; }),
+              servers_.back());
+  }
+  servers_.back().name = host;
+  servers_.back().began = now;
+  servers_.back().of.clear();
+  return servers_.back();
+}
+
+MILLRACE_INLINE std::string addresses::took(std::string_view host, const socket_address& a, time_point now,
+                                            duration first, duration body, std::size_t bytes) {
+  constexpr std::size_t most = 32;            // addresses of one server
+  constexpr std::size_t tells = 256 * KiB;    // of a body: a shorter one says nothing of the rate
+  constexpr double shortest = 1e-6;
+  const std::lock_guard lock(mutex_);
+  server& s = server_of(host, now);
+  reads* of = nullptr;
+  for (reads& each : s.of) {
+    if (each.address == a) of = &each;
+  }
+  if (of == nullptr) {
+    if (s.of.size() == most) return {};
+    of = &s.of.emplace_back();
+    of->address = a;
+  }
+  ++of->count;
+  of->first += std::log(std::max(shortest, 1e-9 * static_cast<double>(first.count())));
+  if (bytes >= tells) {
+    ++of->bodies;
+    of->pace += std::log(std::max(shortest, 1e-9 * static_cast<double>(body.count())) * static_cast<double>(MiB) /
+                         static_cast<double>(bytes));
+  }
+  return s.of.size() < 2 || of->count % enough != 0 ? std::string() : judge(s, now);
+}
+
+MILLRACE_INLINE std::string addresses::slowness(const server& s, const reads& r) {
+  constexpr double times = 4;
+  /// The median of the others; 0: there are none.
+  const auto others = [&](double reads::*sum, unsigned reads::*count) {
+    std::vector<double> means;
+    for (const reads& each : s.of) {
+      if (&each != &r && each.*count >= enough) means.push_back(std::exp(each.*sum / each.*count));
+    }
+    if (means.empty()) return 0.0;
+    const auto middle = means.begin() + static_cast<std::ptrdiff_t>((means.size() - 1) / 2);
+    std::nth_element(means.begin(), middle, means.end());
+    return *middle;
+  };
+  char text[160];
+  if (r.count >= enough) {
+    const double own = std::exp(r.first / r.count);
+    const double theirs = others(&reads::first, &reads::count);
+    if (theirs > 0 && own > times * theirs && own > theirs + 0.02) {
+      std::snprintf(text, sizeof text, "is slow, %.0f ms to the first byte where others take %.1f ms", 1e3 * own,
+                    1e3 * theirs);
+      return text;
+    }
+  }
+  if (r.bodies >= enough) {
+    const double own = std::exp(r.pace / r.bodies);
+    const double theirs = others(&reads::pace, &reads::bodies);
+    if (theirs > 0 && own > times * theirs && own > 0.005) {
+      const auto rate = [](double pace) { return format_bytes(static_cast<double>(MiB) / pace); };
+      return "is slow, " + rate(own) + "/s on a connection where others send " + rate(theirs) + "/s";
+    }
+  }
+  return {};
+}
+
+MILLRACE_INLINE std::string addresses::judge(server& s, time_point now) {
+  constexpr duration long_enough = pause / 6;
+  constexpr unsigned most_waited = 6;  // rounds
+  std::size_t count = 0;
+  bool all = true;
+  for (const reads& each : s.of) {
+    const bool counts = each.count >= enough;
+    count += counts ? 1 : 0;
+    all = all && counts;
+  }
+  if (count < 2 || (!all && now - s.began < long_enough)) {
+    if (now - s.began < pause) return {};
+    count = 0;  // too long ago
+  }
+  std::string line;
+  socket_address left;
+  for (reads& each : s.of) {
+    if (count == 0) each.count = 0;
+    if (each.count < enough) {
+      if (++each.waited == most_waited) each.count = 0;
+      continue;
+    }
+    const std::string why = slowness(s, each);
+    each.slow_rounds = why.empty() ? 0 : each.slow_rounds + 1;
+    if (each.slow_rounds < 2 || left) continue;
+    left = each.address;
+    line = pass_over(s.name, left, now, why, true);
+  }
+  std::erase_if(s.of, [&](const reads& r) { return r.count == 0 || r.address == left; });
+  for (reads& each : s.of) {
+    if (each.count < enough) continue;
+    each.first = each.pace = 0;
+    each.count = each.bodies = each.waited = 0;
+  }
+  s.began = now;
+  return line;
+}
+
+}  // namespace millrace::http::detail
