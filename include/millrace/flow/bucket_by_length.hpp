@@ -126,6 +126,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       mark.disordered = now->last.disordered;
       mark.taken = static_cast<std::uint32_t>(given + 1);
       mark.window = window_id(options);
+      mark.of_rank = false;
     }
     std::vector<T> items;
     items.reserve(batches[given].size());
@@ -157,9 +158,14 @@ class bucket_stage : public detail::library_stage {
                     "a whole number");
       return {};
     } else {
-      return stream<marked_batch<T>>(
-                 detail::bucket_items<T, Length>(std::move(source), std::move(length_of_), options_))
-          .named("bucket_by_length")
+      stream<marked_batch<T>> made =
+          stream<marked_batch<T>>(
+              detail::bucket_items<T, Length>(std::move(source), std::move(length_of_), options_))
+              .named("bucket_by_length");
+      if (options_.max_tokens != 0 || options_.edges.size() != 0) {
+        made = std::move(made).declares(place_effect::splits);
+      }
+      return std::move(made)
           .bounded(2 * options_.window, options_.bytes)
           .windowed(detail::window_id(options_));
     }

@@ -105,6 +105,7 @@ class shuffle_stage : public detail::library_stage {
   stream<T> operator()(async_generator<T> source) && {
     return stream<T>(detail::shuffle_items<T>(std::move(source), options_))
         .named("shuffle")
+        .declares(place_effect::reorders)
         .bounded(options_.window, detail::declared_bytes<T>(options_.window, options_.bytes));
   }
 
