@@ -121,8 +121,12 @@ class pipeline_run {
   using iterator = detail::run_iterator<pipeline_run, T>;
   /// At the current item if no iterator has shown it yet, else at the next one: several loops in a row, and next()
   /// between them, get every item once.
+  /// A loop over a run that has ended is a usage_error.
   iterator begin() {
     check();
+    if (ended_ && !current_) {
+      detail::misused("a loop over a run that has ended: a run is one pass, so make another one by run()");
+    }
     if (!current_ || seen_) advance();
     return iterator(*this);
   }
