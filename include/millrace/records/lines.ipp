@@ -70,6 +70,7 @@ class line_splitter {
   bytes piece_;
   std::size_t at_ = 0;
   bool last_ = false;
+  bool begins_ = false;  // its first bytes are still to come
   bool retained_ = false;
   bool apart_ = true;  // the next line does not follow the last one in memory
   std::string carry_;
@@ -82,10 +83,12 @@ MILLRACE_INLINE void line_splitter::feed(chunk&& c) {
     from_ = std::move(c.from);
     position_ = 0;
     ordinal_ = 0;
-    // Of compressed data what is in it.
-    if (c.data.size() >= tar::detect_bytes && tar::detect(c.data.view()) == tar::format::tar) {
-      throw no_text(tar::format::tar, *from_);
-    }
+    begins_ = true;
+  }
+  if (begins_ && c.data.size() != 0) {  // of compressed data this is what is in it
+    begins_ = false;
+    const bool whole = c.data.size() >= tar::detect_bytes;
+    if (whole && tar::detect(c.data.view()) == tar::format::tar) throw no_text(tar::format::tar, *from_);
   }
   piece_ = std::move(c.data);
   at_ = 0;
