@@ -431,6 +431,14 @@ TEST_CASE("samples become batches of their arrays and labels; other fields stay"
   CHECK_THROWS_WITH(read_arrays(samples[0]), Contains("k0: the sample has two arrays \"y\""));
 }
 
+TEST_CASE("a sample without arrays is an error that says what it has") {
+  sample s;
+  s.key = "k7";
+  s.fields.emplace_back("jpg", bytes::copy("x"));
+  s.fields.emplace_back("cls", bytes::copy("1"));
+  CHECK_THROWS_WITH(read_arrays(s), Contains("the sample has no arrays") && Contains("it has: jpg, cls"));
+}
+
 TEST_CASE("of a training, arrays that cannot be had are a row of zeros in their place") {
   std::vector<sample> samples;
   for (std::uint64_t i = 0; i < 3; ++i) {

@@ -70,6 +70,7 @@ TEST_CASE("a resume goes on with the very next batch of a window", "[bucket][res
   for (std::uint32_t r = 0; r < world; ++r) {
     epochs_options options{
         .seed = 7, .epochs = 2, .batch = 2, .rank = {.index = r, .world_size = world}, .tracks = 12, .slice = 4};
+    options.uneven = how.batch == 0 || how.edges.size() != 0;
     const training whole = trained(rt, data, options, how);
     REQUIRE(whole.batches.size() >= 8);
     for (std::size_t n = 0; n < whole.states.size(); ++n) {

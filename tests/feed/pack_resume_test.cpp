@@ -120,6 +120,7 @@ TEST_CASE("of several ranks each goes on from its own state, wherever in its doc
   for (std::uint32_t r = 0; r < 3; ++r) {
     epochs_options options = alone;
     options.rank = {.index = r, .world_size = 3};
+    options.uneven = true;
     const training whole = trained(rt, data, options, length, how);
     REQUIRE(whole.batches.size() >= 3);
     std::size_t inside = 0;
@@ -138,11 +139,12 @@ TEST_CASE("of several ranks each goes on from its own state, wherever in its doc
   const auto with = [](std::uint32_t index, std::uint32_t world, const std::string& state) {
     epochs_options options = alone;
     options.rank = {.index = index, .world_size = world};
+    options.uneven = true;
     options.resume = state;
     return options;
   };
   CHECK_THROWS_WITH(trained(rt, data, with(1, 3, ends[0]), length, how),
-                    Contains("the state is that of rank 0 of 3 after pack(), and this is rank 1 of 3"));
+                    Contains("the state is that of rank 0 of 3 after pack() or flat_map(), and this is rank 1 of 3"));
   CHECK_THROWS_WITH(trained(rt, data, with(0, 2, ends[0]), length, how), Contains("each resumes from its own"));
   CHECK_THROWS_WITH(rt.run(data.open(with(0, 3, ends[0])) | batch(4)), Contains("pack()"));
   // They agree to that, and not to one of them without.

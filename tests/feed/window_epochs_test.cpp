@@ -360,11 +360,6 @@ TEST_CASE("options that contradict each other are refused where there is no inde
   CHECK_THAT(refused([](epochs_options& o) { o.shards = 0; }), Contains(".shards"));
   CHECK_THAT(refused([](epochs_options& o) { o.rank.world_size = 2; }), Contains(".uneven = true"));
   CHECK_THAT(refused([](epochs_options& o) {
-               o.index = index_use::build;
-               o.uneven = true;
-             }),
-             Contains("index_use::none"));
-  CHECK_THAT(refused([](epochs_options& o) {
                o.rank.world_size = 3;
                o.uneven = true;
              }),

@@ -6,10 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
@@ -92,6 +96,19 @@ TEST_CASE("a batch ends where padding would make it too large, and at an edge", 
   CHECK(sorted(batched(lengths, {.batch = 2, .max_tokens = 10})) == batches{{1, 2}, {3, 4}, {5}, {6}, {20}});
   CHECK(sorted(batched(lengths, {.batch = 100, .edges = {3, 5}})) == batches{{1, 2, 3}, {4, 5}, {6, 20}});
   CHECK(sorted(batched({0, 0, 0}, {.max_tokens = 1})) == batches{{0, 0, 0}});
+}
+
+TEST_CASE("an item that is longer than a batch may be is a line in the log, once", "[bucket]") {
+  static std::vector<std::string> said;
+  said.clear();
+  runtime rt({.log = [](void*, const char* line) { said.emplace_back(line); }});
+  std::vector<std::size_t> lengths{3, 20, 30, 4};
+  for (auto& b : rt.run(from_range(std::move(lengths)) |
+                        bucket_by_length([](const std::size_t& n) { return n; }, {.max_tokens = 10}))) {
+    CHECK(b.size() >= 1);
+  }
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Contains("an item of length 20 is longer than .max_tokens of 10"));
 }
 
 TEST_CASE("the order of batches is drawn, from seed and window", "[bucket]") {

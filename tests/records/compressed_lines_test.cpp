@@ -17,6 +17,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/tar/writer.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/captured_stderr.hpp"
@@ -97,6 +98,19 @@ TEST_CASE("compressed text that is cut after any byte is an error, never fewer l
         }
       }
     }
+  }
+}
+
+TEST_CASE("a compressed tar is no text") {
+  std::string tar;
+  tar::writer w(tar);
+  w.add("a.txt", some_lines(40));
+  w.finish();
+  for (const char* const filter : {"gzip", "zstd", "xz"}) {
+    const text_outcome got = read(test::compress(filter, tar), {}, shard("shard"), 100);
+    CAPTURE(filter, got.text.size());
+    CHECK(got.error == "shard at byte 0: this is a tar archive and no text: read it by untar()");
+    CHECK(got.text.empty());
   }
 }
 

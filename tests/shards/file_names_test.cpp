@@ -168,6 +168,7 @@ TEST_CASE("brace lists within brace lists are refused, not half expanded", "[sha
     CHECK_THROWS_WITH(expand_braces(nested), Contains(nested));
   }
   CHECK_THROWS_WITH(expand_braces("x-{a,{b,c}}.tar"), Contains("cannot be nested"));
+  CHECK_THROWS_WITH(shards("s3://b/*.tar"), Contains("s3://b/*.tar") && Contains("are not looked up: list them"));
   CHECK(expand_braces("{a,b}-{0..1}.tar") == names{"a-0.tar", "a-1.tar", "b-0.tar", "b-1.tar"});
   CHECK(expand_braces("x}.tar") == names{"x}.tar"});
 }

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/epochs.hpp>
 #include <millrace/feed/equal_batches.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
+#include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -60,7 +62,40 @@ void train(mill::runtime& rt, mill::stream<mill::shard> list, const std::shared_
 }
 // end equal
 
+// begin expanded
+std::vector<mill::sample> halves(mill::sample s) { return {s, s}; }
+
+void train_on_halves(mill::runtime& rt, std::shared_ptr<const mill::index_set> indexes,
+                     const std::shared_ptr<const mill::storage>& store, mill::rank mine,
+                     const mill::sum_over_ranks& sum, model& m) {
+  const mill::equal_batches equal(3, mill::uneven::pad, sum);
+  auto training = mill::epochs(std::move(indexes), store,
+                               {.seed = 7, .batch = 4, .rank = mine, .prefix = "mem:", .equal = &equal}) |
+                  mill::flat_map(halves) | equal.fill() | mill::batch(3);
+  auto run = rt.run(std::move(training));
+  for (const std::vector<mill::sample>& batch : equal.of(run)) m.train(batch);
+}
+// end expanded
+
 }  // namespace
+
+TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
+  const mill::test::dataset data({7, 20, 2}, 100);
+  mill::test::thread_sum sum(2);
+  std::vector<model> models(2);
+  const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
+    mill::runtime rt;
+    train_on_halves(rt, data.indexes, data.store, {.index = static_cast<std::uint32_t>(r), .world_size = 2},
+                    std::ref(sum), models[r]);
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(models[0].steps.size() == models[1].steps.size());
+  std::size_t samples = 0;
+  for (const model& m : models) {
+    for (const std::size_t n : m.steps) samples += n;
+  }
+  CHECK(samples == 2 * 29);
+}
 
 TEST_CASE("guide: ranks that disagree get an error") {
   const mill::test::dataset data({7, 20, 1}, 100);

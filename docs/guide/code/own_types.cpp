@@ -73,10 +73,12 @@ class transcript {
   clip of;
   std::string text;
 
+  transcript() = default;
   explicit transcript(clip c) : of(std::move(c)) {}
 
   friend const clip& place_of(const transcript& t) noexcept { return t.of; }
   friend millrace::epoch_mark mark_of(const transcript& t) noexcept { return mark_of(t.of); }
+  friend void set_mark(transcript& t, const millrace::epoch_mark& mark) noexcept { t.of.mark = mark; }
   friend std::size_t byte_size(const transcript& t) noexcept { return byte_size(t.of) + t.text.size(); }
 };
 

@@ -58,7 +58,7 @@ auto training(const std::string& pattern) {
 // begin resumed
 auto resumed(const std::vector<mill::shard>& shards, const std::string& index, const std::string& saved) {
   const auto encoded = [](mill::sample s) {
-    return mill::token_document(s.weight() == 0 ? std::vector<std::int32_t>() : encode(s["txt"].view()), s.mark);
+    return mill::token_document(encode(s["txt"].view()), s.mark);
   };
   return mill::epochs(mill::from_range(shards), mill::files(),
                       {.seed = 7, .epochs = 3, .batch = 4, .resume = saved, .index_file = index}) |

@@ -25,31 +25,33 @@ class epoch_mark {
   std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of padding: the order's end
   std::uint64_t next = 0;      ///< position of all ranks after this item; only valid if `whole`
   std::uint64_t from = 0;      ///< position of all ranks before its step
-  /// How many batches of a window of bucket_by_length() were taken; the window begins at `next`. On the first sample
-  /// after a resume: how many were taken before.
+  /// How much a stage has made of the samples from `next` on, in parts of its own: batches of a window
+  /// (bucket_by_length()), items of a sample (flat_map()), tokens of a document (pack()). On the first sample after a
+  /// resume: how much was made before.
   std::uint32_t taken = 0;
-  /// Identifies those windows; 0: not inside one. Odd: of all ranks together. Even: `taken` counts for this rank alone,
-  /// tokens of its share of a step (pack()).
-  std::uint32_t window = 0;
+  std::uint32_t window = 0;  ///< which stage, with which options, counts `taken`; 0: none
+  bool of_rank = false;      ///< `taken` counts this rank's share of a step: each rank has a state of its own
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch
-  /// Not a sample, and of weight 0: it pads the epoch's last batch, or has the position of a sample that could not be
-  /// read.
+  /// An empty entry, of weight 0: it pads the epoch's last batch, or has the position of a sample that could not be
+  /// read or was left out. Of several items: all are.
   bool padding = false;
   bool disordered = false;  ///< of several: one came after a later one
   bool counted = false;     ///< all ranks take steps of equal size, of which this is an entry: equal_batches::fill()
 
   /// Whether it has a position that no other item takes, in the canonical order of an index or in a step of
   /// equal_batches: then batches keep their sizes, even where samples are left out.
-  bool placed() const noexcept { return known && (next != 0 || counted); }
+  bool placed() const noexcept { return known && (next != 0 || counted || window != 0); }
 
   /// Becomes the mark of all up to `later`.
   void join(const epoch_mark& later) noexcept {
     if (!later.known) return;
     const bool back = known && (later.epoch != epoch ? later.epoch < epoch : later.position < position);
     const bool was_disordered = disordered;
+    const bool empty = later.padding && (padding || !known);
     if (!back) *this = later;
+    padding = empty;
     disordered = was_disordered || later.disordered || back;
   }
 
@@ -81,6 +83,60 @@ epoch_mark mark_of_item(const std::vector<T, A>& items) {
   }
   return all;
 }
+
+/// Whether a function of the program must not see the item.
+template <class T>
+bool is_empty_entry(const T& item) {
+  if constexpr (marked_item<T>) {
+    return mark_of(item).padding;
+  } else {
+    return false;
+  }
+}
+template <class T>
+  requires can_set_mark<T>
+void set_item_mark(T& item, const epoch_mark& mark) {
+  if constexpr (has_set_mark<T>) {
+    set_mark(item, mark);
+  } else {
+    item.mark = mark;
+  }
+}
+/// An empty entry in the place that `mark` says.
+template <class T>
+  requires can_be_empty<T>
+T empty_entry(epoch_mark mark) {
+  T empty{};
+  mark.padding = true;
+  detail::set_item_mark(empty, mark);
+  return empty;
+}
+
+/// Makes an item, or all of a batch, empty entries in the same places; false where it has no places, or cannot.
+template <class T>
+bool leave_out(T& item) {
+  if constexpr (can_set_mark<T>) {
+    epoch_mark mark = mark_of(item);
+    if (!mark.placed()) return false;
+    mark.padding = true;
+    if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) item = T{};
+    detail::set_item_mark(item, mark);
+    return true;
+  } else {
+    return false;
+  }
+}
+template <class T, class A>
+bool leave_out(std::vector<T, A>& items) {
+  bool all = !items.empty();
+  for (T& item : items) all = detail::leave_out(item) && all;
+  return all;
+}
+/// Whether leave_out() can.
+template <class T>
+inline constexpr bool keeps_place_v = can_set_mark<T>;
+template <class T, class A>
+inline constexpr bool keeps_place_v<std::vector<T, A>> = keeps_place_v<T>;
 
 }  // namespace detail
 }  // namespace millrace

@@ -23,12 +23,17 @@
 // epoch_mark mark_of(const T&)
 //     The mark that epochs() has set on the sample which the item is made of. Batches then know their epoch and do not
 //     cross it, and a training can be resumed after them. Known for vectors of such items. Else state() throws.
+// member `mark`, or void set_mark(T&, const epoch_mark&)
+//     What mark_of() returns, to be set. With a default constructor an object of the type can then be an empty entry:
+//     it stands where a sample was left out, could not be read, or pads an epoch, and has weight 0 in its batch.
+//     Functions of the program are not called for it. Else stages that would have to make one are refused by run().
 // members `from` and, optionally, `key`
 //     An origin and a name: errors of functions that work on the item name the shard, the byte and the key.
 // auto place_of(const T&)
 //     The object that has these members, for an item that has none itself. Else errors do not name the item.
 // std::size_t sample_count(const T&)
-//     The samples in a batch that run() yields: for the rates of stats(). Known for vectors. Else not known.
+//     The samples in a batch that run() yields: for the rates of stats(). Known for vectors. Else not known. What has
+//     it is a batch, and never an empty entry.
 // void collate(const T&, sample_writer&)
 //     Writes the item into one row of a batch, for to_device(): see sample_writer in device/collate.hpp. Runs on the
 //     pool. Else to_device() needs such a function as its argument.
@@ -36,11 +41,11 @@
 //     The item writes itself into its row, several at a time on the pool: batch() then yields batches that are laid out
 //     already. See row_item in device/batch_rows.hpp. Else batch() yields vectors.
 //
-// A function that is given to map_concurrent() may have a member
+// A function that is given to map() or map_concurrent() may have a member
 //
 // U in_place_of(const epoch_mark&) const
-//     What takes the place of an item for which the function threw, so that batches keep their size. It is to have the
-//     mark that is passed.
+//     The result for an empty entry, and for an item that is skipped because the function threw. It is to have the mark
+//     that is passed. Else the stage makes one, by the default constructor and set_mark().
 //
 // docs/guide/own_types.md shows a type that offers each of them. The concepts below are what the stages ask.
 
@@ -81,6 +86,18 @@ concept has_place = shows_origin<T> || finds_origin<T>;
 
 template <class T>
 concept has_sample_count = requires(const T& item) { static_cast<std::size_t>(sample_count(item)); };
+
+template <class T>
+concept has_set_mark = requires(T& item, const epoch_mark& mark) { set_mark(item, mark); };
+template <class T>
+concept shows_mark = requires(T& item) { requires std::is_same_v<decltype((item.mark)), epoch_mark&>; };
+/// One sample, or what is made of one: not a batch.
+template <class T>
+concept marked_item = has_mark<T> && !has_sample_count<T>;
+template <class T>
+concept can_set_mark = marked_item<T> && (has_set_mark<T> || shows_mark<T>);
+template <class T>
+concept can_be_empty = can_set_mark<T> && std::is_default_constructible_v<T>;
 
 template <class F, class U>
 concept has_in_place_of = requires(const F& f, const epoch_mark& mark) {

@@ -74,6 +74,8 @@ class origin {
   /// The byte after the item's last one, for a sample that group_samples() made from a plain tar: reading the bytes
   /// from offset to here gives the sample again. 0: not known.
   std::uint64_t end = 0;
+  /// Of several items that flat_map() makes of one place, which: each has random numbers of its own. 0: the first.
+  std::uint32_t copy = 0;
 
   explicit operator bool() const noexcept { return from != nullptr; }
   const std::string& url() const noexcept {
@@ -85,7 +87,8 @@ class origin {
   /// item is read with this seed in this epoch. The shard is identified by its URL. Throws usage_error without a shard.
   sample_rng random(std::uint64_t purpose) const {
     if (from == nullptr) detail::misused("an item that was not read from a shard has no random numbers of its own");
-    return sample_rng(from->seed, from->epoch, detail::text_hash(from->url), ordinal, purpose);
+    const std::uint64_t shard = detail::text_hash(from->url);
+    return sample_rng(from->seed, from->epoch, copy == 0 ? shard : detail::key_of(shard, copy, 0), ordinal, purpose);
   }
 
   /// The location for an error about `key`.

@@ -35,6 +35,7 @@ class array_sample {
 
   friend const sample& place_of(const array_sample& a) noexcept { return a.of; }
   friend epoch_mark mark_of(const array_sample& a) noexcept { return a.of.mark; }
+  friend void set_mark(array_sample& a, const epoch_mark& mark) noexcept { a.of.mark = mark; }
   friend std::size_t byte_size(const array_sample& a) noexcept;
   friend const bytes* slice_of(const array_sample& a) noexcept {
     return a.arrays.empty() ? slice_of(a.of) : slice_of(a.arrays.front().value);

@@ -67,6 +67,15 @@ MILLRACE_INLINE array_sample read_arrays(sample s, const std::vector<std::string
     }
     there.push_back(name);
   };
+  const bool any = std::any_of(s.fields.begin(), s.fields.end(), [](const field& f) {
+    const std::string_view e = f.extension;
+    return e == "npy" || e == "npz" || e.ends_with(".npy") || e.ends_with(".npz");
+  });
+  if (!any && names.empty()) {
+    std::string has;
+    for (const field& f : s.fields) has += (has.empty() ? "" : ", ") + f.extension;
+    throw decode_error("the sample has no arrays: no field is npy or npz (it has: " + has + ")", at);
+  }
   std::vector<field> others;
   for (field& f : s.fields) {
     const bool npy = f.extension == "npy";

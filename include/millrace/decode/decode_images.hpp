@@ -60,6 +60,7 @@ class encoded_image {
 
   friend const sample& place_of(const encoded_image& i) noexcept { return i.encoded; }
   friend epoch_mark mark_of(const encoded_image& i) noexcept { return i.encoded.mark; }
+  friend void set_mark(encoded_image& i, const epoch_mark& mark) noexcept { i.encoded.mark = mark; }
   friend std::size_t byte_size(const encoded_image& i) noexcept { return byte_size(i.encoded); }
   friend const bytes* slice_of(const encoded_image& i) noexcept { return slice_of(i.encoded); }
   friend encoded_image compact(encoded_image i) {

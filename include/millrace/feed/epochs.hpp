@@ -117,13 +117,31 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   if (policy.report) say_losses(ex, losses->list());
 }
 
+/// What epochs() promises to the stages after it.
+template <class Sample>
+stream<Sample> declare_source(stream<Sample> made, const epochs_options& options, bool ends_differ) {
+  const bool padded = options.pad && !ends_differ;
+  const bool ranks = options.rank.world_size > 1;
+  // One rank's batches may have any size; where it was given one, it is to be that.
+  made = std::move(made).declares(place_effect::steps, padded && (ranks || options.batch > 1) ? options.batch : 0);
+  if (padded || options.failures.then == on_failure::skip) made = std::move(made).declares(place_effect::makes_empty);
+  if (options.uneven && options.equal == nullptr) made = std::move(made).declares(place_effect::uneven);
+  if (ends_differ && ranks) {
+    made = std::move(made).declares(
+        place_effect::expands, 0,
+        "the ranks have unequally many samples: put equal.fill(), of .equal, before the stage that makes batches");
+  }
+  return made;
+}
+
 template <class Sample>
 stream<Sample> epochs_of(epochs_source source) {
+  fill_later(source, begin_equal(source.options, source.begin).get());
   const epochs_options options = source.options;
   auto position = std::make_shared<epochs_position>(source);
   const std::size_t kept = source.store->keeps();
-  return stream<Sample>(deal_epochs<Sample>(std::move(source)))
-      .named("epochs", "raise its .bytes")
+  stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source))).named("epochs", "raise its .bytes");
+  return declare_source(std::move(made), options, options.equal != nullptr)
       .bounded(options.ahead, sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))
       .of_rank(options.rank);

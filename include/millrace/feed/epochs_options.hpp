@@ -50,9 +50,12 @@ struct epochs_options {
   std::size_t shards = 8;                ///< read in turn, a sample each
   std::size_t window = 4096;             ///< samples that the next one is drawn from; 1: they are not shuffled
   std::size_t window_bytes = 512 * MiB;  ///< of those samples; a tenth of both is filled before the first one leaves
-  /// With index_use::none, what gives several ranks equally many batches; copied. Null: see .uneven.
+  /// What gives several ranks equally many batches: with index_use::none, and where flat_map() or pack() makes
+  /// unequally many items; copied. Null: see .uneven.
   const equal_batches* equal = nullptr;
-  /// With index_use::none and several ranks: each takes as many batches as its shards hold, and none waits for another.
+  /// With several ranks: each takes as many batches as its shards hold (without an index), or flat_map() and pack()
+  /// make, and none waits for another.
+  /// With .equal: its fill() is a stage of the pipeline, and not done by epochs().
   bool uneven = false;
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
   /// What to do about samples that cannot be read: skip replaces them by entries of weight 0, and .limit and .rate

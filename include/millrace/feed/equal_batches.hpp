@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -17,13 +16,13 @@
 #include <millrace/base/error.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/hash128.hpp>
+#include <millrace/data/item.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/feed/check_ranks.hpp>
 #include <millrace/flow/detail/run_iterator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/io/sleep.hpp>
-#include <millrace/shards/sample.hpp>
 
 namespace millrace {
 
@@ -77,28 +76,29 @@ class equal_state {
   std::atomic<std::uint64_t> over{0};  // epochs before this one have ended
 };
 
-template <class Sample>
-async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<equal_state> shared) {
+template <class T>
+async_generator<T> fill_steps(async_generator<T> in, std::shared_ptr<equal_state> shared) {
   if (!shared->begun) throw usage_error("equal_batches: epochs() was not given it: say .equal there");
-  std::optional<Sample> next = co_await in.next();
+  std::optional<T> next = co_await in.next();
+  epoch_mark reached;  // of the source's own position
   for (std::uint64_t epoch = shared->first_epoch; epoch != shared->end_epoch; ++epoch) {
-    std::uint64_t samples = epoch == shared->first_epoch ? shared->before : 0;
-    std::uint64_t reached = samples;  // of the source's own position
+    std::uint64_t items = epoch == shared->first_epoch ? shared->before : 0;
+    reached.next = items;
+    reached.taken = 0;
     for (std::size_t given = 0;;) {  // entries of the step
       const bool over = shared->over.load(std::memory_order_acquire) > epoch;
-      const bool here = next && next->mark.epoch == epoch;
+      const bool here = next && mark_of(*next).epoch == epoch;
       if (here && over) {
         next = co_await in.next();
         continue;
       }
       if (given == 0 && over) break;
-      Sample s;
       if (here) {
-        s = std::move(*next);
-        ++samples;
-        reached = s.mark.next;
+        reached = mark_of(*next);
+        ++items;
       } else {
-        s.mark.padding = true;
+        reached.padding = true;
+        reached.from = reached.next;
         // The first empty batch: of(run) must be able to end the epoch.
         for (int ms = 0; given == 0 && !shared->taken.load(std::memory_order_acquire); ++ms) {
           if (ms == 10000) throw usage_error("equal_batches: the run's batches are not taken through of(run)");
@@ -106,14 +106,21 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
         }
       }
       given = (given + 1) % shared->batch;
-      s.mark.known = s.mark.counted = true;
-      s.mark.seed = shared->seed;
-      s.mark.epoch = epoch;
-      s.mark.position = samples;
-      s.mark.next = reached;
-      s.mark.whole = given == 0;
-      co_yield give(s);
-      if (here) next = co_await in.next();
+      epoch_mark mark = reached;
+      mark.known = mark.counted = true;
+      mark.seed = shared->seed;
+      mark.epoch = epoch;
+      mark.position = items;
+      mark.whole = given == 0;
+      mark.last = false;
+      if (here) {
+        detail::set_item_mark(*next, mark);
+        co_yield give(*next);
+        next = co_await in.next();
+      } else {
+        T empty = detail::empty_entry<T>(mark);
+        co_yield give(empty);
+      }
     }
   }
 }
@@ -122,13 +129,18 @@ async_generator<Sample> fill_steps(async_generator<Sample> in, std::shared_ptr<e
 class fill_steps_stage : public library_stage {
  public:
   explicit fill_steps_stage(std::shared_ptr<equal_state> shared) : shared_(std::move(shared)) {}
-  template <std::same_as<sample> Sample>  // a template: g++ 12 emits what a plain function names
-  auto operator()(async_generator<Sample> in) && {
-    return stream<Sample>(fill_steps<Sample>(std::move(in), std::move(shared_))).named("fill");
+  template <can_be_empty T>
+  auto operator()(async_generator<T> in) && {
+    const std::size_t batch = shared_->batch;
+    return stream<T>(fill_steps<T>(std::move(in), std::move(shared_)))
+        .named("fill")
+        .declares(place_effect::evens, batch);
   }
   template <class T>
   static constexpr void explain() {
-    static_assert(std::is_same_v<T, sample>, "equal_batches::fill() takes samples: put it after group_samples()");
+    static_assert(can_be_empty<T>,
+                  "equal_batches::fill() takes samples, or items of a type that can be an empty entry: with a default "
+                  "constructor, mark_of() and a member `mark` or set_mark() (see data/item.hpp)");
   }
 
  private:
@@ -209,7 +221,8 @@ class equal_run {
           "the order");
     }
     epoch_ = mark.epoch;
-    return shared_->how == uneven::drop ? !mark.padding : mark.position != std::exchange(samples_, mark.position);
+    const std::uint64_t before = std::exchange(samples_, mark.position);
+    return shared_->how == uneven::drop ? mark.position - before == shared_->batch : mark.position != before;
   }
   void epoch_over() {
     samples_ = 0;
@@ -250,12 +263,16 @@ class equal_run {
 ///     auto run = rt.run(std::move(training));
 ///     for (auto& batch : equal.of(run)) train(batch);
 ///
-/// Where epochs() is given the store too (index_use::none), it does what fill() does.
+/// Where epochs() is given the store too (index_use::none), it does what fill() does. flat_map() and pack() make
+/// unequally many items on the ranks, with an index and without: put fill() after them. Without an index say .uneven
+/// beside .equal then, so that epochs() does not fill before them:
 ///
-/// Put fill() before the stage that makes batches, of the same size. A sample that this stage leaves out
-/// (fill_batches(), and batch() after decode_images(), by on_failure::skip or by false) becomes an entry of weight 0;
-/// no other stage after fill() may leave one out. It pads the last batch of the epoch, then yields empty batches
-/// (samples of weight() 0, without key, fields and origin, as epochs() of an index makes them) until every rank has
+///     mill::epochs(list, s3, {.batch = 256, .rank = mine, .index = mill::index_use::none, .equal = &equal,
+///                             .uneven = true}) | mill::flat_map(clips) | equal.fill() | mill::batch(256)
+///
+/// Put fill() before the stage that makes batches, of the same size. It takes samples, and any type that can be an
+/// empty entry (see data/item.hpp). A stage after it that leaves an item out keeps its place. It pads the last batch of
+/// the epoch, then yields empty batches (entries of weight 0, as epochs() of an index makes them) until every rank has
 /// finished. of() asks the ranks, once before each batch, whether this step is one more of the epoch, as `how` defines
 /// it. So a step is taken on all ranks or on none. What was made ahead for an epoch that has ended is skipped; shards
 /// of it that are not begun are not read. An error in one rank's run is an error on all, in the same step. The first

@@ -107,12 +107,13 @@ class kept_epochs_options {
 template <class Sample>
 async_generator<Sample> deal_listed(async_generator<shard> list, std::shared_ptr<const storage> store,
                                     listed_index index, kept_epochs_options options,
-                                    std::shared_ptr<late_position> position) {
+                                    std::shared_ptr<late_position> position, std::shared_ptr<equal_state> equal) {
   std::vector<shard> all;
   while (std::optional<shard> s = co_await list.next()) all.push_back(std::move(*s));
   list = async_generator<shard>();
   std::shared_ptr<const index_set> indexes = co_await index.of(std::move(all));
   epochs_source source(std::move(indexes), std::move(store), options.get(), index.urls());
+  fill_later(source, equal.get());
   position->become(std::make_shared<const epochs_position>(source));
   async_generator<Sample> samples = deal_epochs<Sample>(std::move(source));
   while (std::optional<Sample> s = co_await samples.next()) co_yield give(*s);
@@ -203,21 +204,26 @@ stream<sample> windowed_epochs(stream<shard> list, const Store& store, const epo
   std::shared_ptr<equal_state> equal;
   if (options.equal != nullptr) {
     equal = equal_batches_door::state(*options.equal);
-    if (equal->batch != options.batch) throw configuration_error("epochs: .batch is not that of .equal");
+    if (!options.uneven && equal->batch != options.batch) {
+      throw configuration_error("epochs: .batch is not that of .equal");
+    }
     equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
-    if (saved && saved->taken != 0) {
+    if (saved && saved->taken != 0 && !options.uneven) {
       throw configuration_error(
-          "resume: the state is inside a window of bucket_by_length(), or a document of pack(): it does not go on with "
-          ".equal");
+          "resume: the state is inside a window of bucket_by_length(), a document of pack() or a sample of flat_map(): "
+          "it does not go on with .equal, unless .uneven is said too and equal.fill() is after that stage");
     }
     if (saved) equal->go_on(saved->epoch, saved->position);
   }
   async_generator<sample> samples =
       deal_windows<sample>(std::move(list).generator(), storage_of(store), kept_epochs_options(options), position,
                            equal);
-  if (equal != nullptr) samples = fill_steps<sample>(std::move(samples), equal);
-  return stream<sample>(std::move(samples))
-      .named("epochs", "raise its .bytes or .shards")
+  const bool filled = equal != nullptr && !options.uneven;
+  if (filled) samples = fill_steps<sample>(std::move(samples), equal);
+  stream<sample> made = stream<sample>(std::move(samples)).named("epochs", "raise its .bytes or .shards");
+  made = declare_source(std::move(made), options, equal != nullptr);
+  if (filled) made = std::move(made).declares(place_effect::evens, options.batch);
+  return std::move(made)
       .bounded(options.window, options.window_bytes)
       .bounded("epochs, open shards", options.ahead, options.bytes)
       .positioned(position)
@@ -230,17 +236,20 @@ template <class Store>
 stream<sample> epochs(stream<shard> list, const Store& store, const epochs_options& options) {
   detail::check_epochs_options(options);
   if (options.index == index_use::none) return detail::windowed_epochs(std::move(list), store, options);
-  if (options.equal != nullptr || options.uneven) {
-    throw configuration_error("epochs: .equal and .uneven are for index_use::none: with an index batches are equal");
-  }
-  if (!options.resume.empty()) static_cast<void>(epoch_state::parse(options.resume));
+  epoch_state from_state;
+  from_state.epoch = options.first_epoch;
+  if (!options.resume.empty()) from_state = epoch_state::parse(options.resume);
+  std::shared_ptr<detail::equal_state> equal = detail::begin_equal(options, from_state);
   std::shared_ptr<const storage> from = detail::storage_of(store);
   const std::size_t kept = from->keeps();
   auto position = std::make_shared<detail::late_position>(options);
   detail::listed_index index(from, options);
-  return stream<sample>(detail::deal_listed<sample>(std::move(list).generator(), std::move(from), std::move(index),
-                                                    detail::kept_epochs_options(options), position))
-      .named("epochs", "raise its .bytes")
+  stream<sample> made =
+      stream<sample>(detail::deal_listed<sample>(std::move(list).generator(), std::move(from), std::move(index),
+                                                 detail::kept_epochs_options(options), position,
+                                                 std::move(equal)))
+          .named("epochs", "raise its .bytes");
+  return detail::declare_source(std::move(made), options, options.equal != nullptr)
       .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
       .positioned(position)
       .of_rank(options.rank);

@@ -97,7 +97,7 @@ class batch_stage : public detail::library_stage {
   template <class T>
   auto operator()(async_generator<T> source) && {
     if constexpr (requires { batch_rows(std::move(source), size_, options_); }) {
-      return batch_rows(std::move(source), size_, options_);
+      return batch_rows(std::move(source), size_, options_).declares(place_effect::batches, size_);
     } else {
       return vectors(std::move(source));
     }
@@ -111,6 +111,7 @@ class batch_stage : public detail::library_stage {
     }
     return stream<std::vector<T>>(detail::batch_items<T>(std::move(source), size_, options_.last))
         .named("batch")
+        .declares(place_effect::batches, size_)
         .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }
 

@@ -12,6 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/length_edges.hpp>
 #include <millrace/flow/batch.hpp>
@@ -46,6 +47,9 @@ std::vector<item_numbers> cut_into_buckets(const std::vector<std::size_t>& lengt
 /// Throws configuration_error: a state says that more batches of this window were taken than it has.
 [[noreturn]] void refuse_window(std::size_t taken, std::size_t batches);
 
+/// Logs that an item is a batch alone.
+void say_longer(const coroutine_context& here, std::size_t length, std::size_t most, const where& at);
+
 /// Items in their order, until a window is full, or the epoch has ended.
 template <class T>
 class length_window {
@@ -76,7 +80,9 @@ std::size_t measured(Length& length_of, const T& item) {
 
 template <class T, class Length>
 async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length length_of, bucket_options options) {
+  const coroutine_context here = co_await this_context();
   compactor<T> kept;
+  bool said = false;                    // that an item is longer than max_tokens
   length_window<T> next;                // being filled
   std::optional<length_window<T>> now;  // being yielded
   std::vector<item_numbers> batches;          // of `now`
@@ -104,6 +110,11 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       }
       kept(*item);
       const std::size_t length = mark.padding ? 0 : detail::measured(length_of, std::as_const(*item));
+      if (options.max_tokens != 0 && length > options.max_tokens && !std::exchange(said, true)) {
+        item_place place;
+        place.note(*item);
+        say_longer(here, length, options.max_tokens, place.at());
+      }
       next.add(std::move(*item), length, mark);
     }
     if (!now) {
@@ -126,6 +137,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       mark.disordered = now->last.disordered;
       mark.taken = static_cast<std::uint32_t>(given + 1);
       mark.window = window_id(options);
+      mark.of_rank = false;
     }
     std::vector<T> items;
     items.reserve(batches[given].size());
@@ -157,9 +169,14 @@ class bucket_stage : public detail::library_stage {
                     "a whole number");
       return {};
     } else {
-      return stream<marked_batch<T>>(
-                 detail::bucket_items<T, Length>(std::move(source), std::move(length_of_), options_))
-          .named("bucket_by_length")
+      stream<marked_batch<T>> made =
+          stream<marked_batch<T>>(
+              detail::bucket_items<T, Length>(std::move(source), std::move(length_of_), options_))
+              .named("bucket_by_length");
+      if (options_.max_tokens != 0 || options_.edges.size() != 0) {
+        made = std::move(made).declares(place_effect::splits);
+      }
+      return std::move(made)
           .bounded(2 * options_.window, options_.bytes)
           .windowed(detail::window_id(options_));
     }
@@ -177,9 +194,9 @@ class bucket_stage : public detail::library_stage {
 /// Each `window` of consecutive items is sorted by length and cut into batches, which are yielded in random order. The
 /// order is a pure function of the seed, the epoch, the options and the items and their lengths. A batch ends when it
 /// is full (`batch`), when one item more would make it larger than max_tokens, and at an edge; an item longer than
-/// max_tokens is a batch alone. With `batch` alone, and as many items in every epoch on every rank, as epochs() makes
-/// them, ranks have equally many batches, and at the same step batches of about the same length; with max_tokens or
-/// edges they do not (equal_batches). Padding of an epoch has length 0.
+/// max_tokens is a batch alone, and the first one a line in the log. With `batch` alone, and as many items in every
+/// epoch on every rank, as epochs() makes them, ranks have equally many batches, and at the same step batches of about
+/// the same length; with max_tokens or edges they do not (equal_batches). Padding of an epoch has length 0.
 ///
 /// A window is of one epoch, if items have marks (mark_of()). pipeline_run::state() can be taken after every batch:
 /// inside a window it has the position where the window begins, and how many of its batches were taken. A resume reads

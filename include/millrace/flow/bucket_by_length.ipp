@@ -70,4 +70,12 @@ MILLRACE_INLINE void refuse_window(std::size_t taken, std::size_t batches) {
                             std::to_string(batches) + ": these are not the items of the training that was saved");
 }
 
+MILLRACE_INLINE void say_longer(const coroutine_context& here, std::size_t length, std::size_t most,
+                                const where& at) {
+  const error what("bucket_by_length: an item of length " + std::to_string(length) + " is longer than .max_tokens of " +
+                       std::to_string(most) + ": it is a batch alone, larger than that (later ones are not reported)",
+                   at);
+  here.runtime().log((std::string("millrace: ") + what.what()).c_str());
+}
+
 }  // namespace millrace::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -11,6 +12,10 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/item.hpp>
+#include <millrace/data/origin.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
@@ -69,13 +74,165 @@ struct elements<R> {
 template <class R>
 using element_t = typename elements<R>::type;
 
+/// epoch_mark::window of the items that flat_map() makes.
+inline constexpr std::uint32_t flat_map_window = 0x666c6174;
+
+/// The marks of the items that are made of samples: with one rank how many of the sample came, with several how many of
+/// the rank's share of a step.
+class expanded_marks {
+ public:
+  void begin(const epoch_mark& sample) {
+    if (!began_ || sample.epoch != step_.epoch || sample.from != step_.from) {
+      check();
+      began_ = true;
+      step_ = sample;
+      made_ = 0;
+      left_out_ = sample.taken;
+    }
+    sample_ = sample;
+  }
+  /// The mark of one more item, the sample's last or not; nothing where it came before a resume.
+  std::optional<epoch_mark> next(bool last) {
+    ++made_;
+    if (left_out_ != 0) {
+      --left_out_;
+      return std::nullopt;
+    }
+    epoch_mark mark = sample_;
+    mark.taken = 0;
+    mark.window = flat_map_window;
+    mark.of_rank = true;
+    if (last && sample_.whole) return mark;
+    mark.position = mark.next = sample_.from;
+    mark.taken = made_;
+    mark.whole = true;
+    mark.last = mark.last && last;
+    return mark;
+  }
+  /// At the end of a step: the state was right about it.
+  void check() const {
+    if (left_out_ == 0) return;
+    throw configuration_error("resume: the state has taken " + std::to_string(step_.taken) +
+                              " items of flat_map() where there are " + std::to_string(made_));
+  }
+
+ private:
+  epoch_mark step_, sample_;
+  bool began_ = false;
+  std::uint32_t made_ = 0;      // of the step
+  std::uint32_t left_out_ = 0;  // of the step's items that are still to come
+};
+
+/// Numbers what is made of one place.
+template <class T, class U>
+class copy_numbers {
+ public:
+  static constexpr bool known = shows_origin<T> && shows_origin<U>;
+
+  void begin(const T& item) {
+    if constexpr (known) of_ = item.from;
+    made_ = 0;
+  }
+  void number(U& made) {
+    if constexpr (known) {
+      origin& at = made.from;
+      const bool same = at.from == of_.from && at.offset == of_.offset && at.ordinal == of_.ordinal &&
+                        at.copy == of_.copy && at.from != nullptr;
+      if (same && made_ != 0) at.copy = at.copy * 0x9e3779b1U + made_;
+      ++made_;
+    }
+  }
+
+ private:
+  origin of_;
+  std::uint32_t made_ = 0;
+};
+
+/// The items of epochs(): each knows whether it is the last of its sample, so one is made ahead. A sample of which
+/// nothing is made, and an empty entry, is one empty entry.
+template <class U, class T, class F>
+async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options options) {
+  item_place place;
+  expanded_marks marks;
+  copy_numbers<T, U> copies;
+  for (;;) {
+    std::optional<T> item = co_await source.next();
+    if (!item) break;
+    const epoch_mark sample = mark_of(*item);
+    const bool placed = sample.known && sample.next != 0;
+    if (placed) marks.begin(sample);
+    std::optional<U> held;  // the latest one
+    if (!sample.padding) {
+      place.note(*item);
+      copies.begin(*item);
+      // As in flat_map_items().
+      try {
+        if constexpr (is_source_v<call_result_t<F&, T>>) {
+          stream<U> inner = detail::call(f, std::move(*item));
+          check_inner_bounds(inner, options.inner_bytes, "flat_map");
+          for (;;) {
+            std::optional<U> element = co_await inner.next();
+            if (!element) break;
+            copies.number(*element);
+            if (held) {
+              const std::optional<epoch_mark> mark = placed ? marks.next(false) : mark_of(*held);
+              if (mark) {
+                detail::set_item_mark(*held, *mark);
+                co_yield give(*held);
+              }
+              held.reset();
+            }
+            held.emplace(std::move(*element));
+          }
+        } else {
+          using range_type = std::invoke_result_t<F&, T>;  // may be a reference
+          range_type range = detail::call(f, std::move(*item));
+          for (auto&& element : range) {
+            if (held) {
+              const std::optional<epoch_mark> mark = placed ? marks.next(false) : mark_of(*held);
+              if (mark) {
+                detail::set_item_mark(*held, *mark);
+                co_yield give(*held);
+              }
+              held.reset();
+            }
+            if constexpr (std::is_lvalue_reference_v<range_type>) {
+              held.emplace(std::as_const(element));
+            } else {
+              held.emplace(std::move(element));
+            }
+            copies.number(*held);
+          }
+        }
+      } catch (...) {
+        std::rethrow_exception(place.completed());
+      }
+    }
+    item.reset();
+    if (!held && !sample.placed()) continue;
+    const std::optional<epoch_mark> mark = placed ? marks.next(true) : held ? mark_of(*held) : sample;
+    if (!mark) continue;
+    if (!held) {
+      U empty = detail::empty_entry<U>(*mark);
+      co_yield give(empty);
+      continue;
+    }
+    detail::set_item_mark(*held, *mark);
+    co_yield give(*held);
+  }
+  marks.check();
+}
+
 template <class U, class T, class F>
 async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_options options) {
   item_place place;
+  copy_numbers<T, U> copies;
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
+    if (detail::is_empty_entry(*item)) continue;  // nothing is made of it, and U has no place to keep
     place.note(*item);
+    copies.begin(*item);
     // The item lives until everything made of it has been yielded: what f returns may refer to it. Errors on the way
     // are errors about it. (Nothing is awaited or yielded where they are caught.)
     try {
@@ -85,6 +242,7 @@ async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_optio
         for (;;) {
           std::optional<U> element = co_await inner.next();
           if (!element) break;
+          copies.number(*element);
           co_yield give(*element);
         }
       } else {
@@ -93,9 +251,11 @@ async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_optio
         for (auto&& element : range) {
           if constexpr (std::is_lvalue_reference_v<range_type>) {
             U copy(std::as_const(element));
+            copies.number(copy);
             co_yield give(copy);
           } else {
             U moved(std::move(element));
+            copies.number(moved);
             co_yield give(moved);
           }
         }
@@ -130,9 +290,20 @@ class flat_map_stage : public detail::library_stage {
     requires detail::flat_maps<F&, T>
   auto operator()(async_generator<T> source) && {
     using element = detail::element_t<detail::call_result_t<F&, T>>;
-    stream<element> made =
-        stream<element>(detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_))
-            .named("flat_map");
+    constexpr bool expands = detail::marked_item<T> && detail::can_be_empty<element>;
+    stream<element> made;
+    if constexpr (expands) {
+      made = stream<element>(detail::expand_items<element, T, F>(std::move(source), std::move(f_), options_))
+                 .named("flat_map")
+                 .declares(place_effect::expands)
+                 .windowed(detail::flat_map_window);
+    } else {
+      made = stream<element>(detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_))
+                 .named("flat_map");
+      if constexpr (detail::marked_item<T>) {
+        made = std::move(made).declares(place_effect::loses, 0, detail::cannot_make_empty);
+      }
+    }
     if constexpr (detail::is_source_v<detail::call_result_t<F&, T>>) {
       return std::move(made).bounded("flat_map, open pipeline", 1, options_.inner_bytes);
     } else {
@@ -151,6 +322,13 @@ class flat_map_stage : public detail::library_stage {
 /// copied). One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as
 /// long as what `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare
 /// to hold more than `.inner_bytes` (a configuration_error), where that is stated.
+///
+/// Of a sample of epochs(), and of items with marks, the stage marks what `f` makes: a state says how many of them were
+/// taken, and a resume calls `f` again and goes on with the next one. So `f` must make the same items again; one is
+/// made ahead. An empty entry, and a sample of which `f` makes nothing, become an empty entry. With several ranks each
+/// has a state of its own, and equal_batches::fill() after this stage gives them equally many batches; without it
+/// run() refuses the pipeline, and an item of a type that cannot be an empty entry (see data/item.hpp). Items that `f`
+/// makes with their sample's `from` have random numbers of their own (origin::copy).
 template <class F>
 flat_map_stage<F> flat_map(F f, flat_map_options options = {}) {
   return flat_map_stage<F>(std::move(f), options);

@@ -8,15 +8,30 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/item.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace {
 
 namespace detail {
 
+/// An empty entry, of which no function is called: the same one, or one of the type that the function returns.
+template <class U, class T, class F>
+U mapped_empty(T& item, const F& f) {
+  if constexpr (std::is_same_v<U, T> && !has_in_place_of<F, U>) {
+    return U(std::move(item));
+  } else {
+    return detail::entry_in_place<U>(f, detail::mark_of_item(item), "map");
+  }
+}
+
 template <class U, class T, class F>
 U map_one(T& item, F& f, item_place& place) {
+  if (detail::is_empty_entry(item)) return detail::mapped_empty<U>(item, f);
   place.note(item);
   T own(std::move(item));  // the item is not held while the consumer works
   if constexpr (!has_place<T>) {
@@ -46,8 +61,14 @@ async_generator<U> map_by_task(async_generator<T> source, F f) {
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) co_return;
-    place.note(*item);
     std::optional<U> result;
+    if (detail::is_empty_entry(*item)) {
+      result.emplace(detail::mapped_empty<U>(*item, f));
+      item.reset();
+      co_yield give(*result);
+      continue;
+    }
+    place.note(*item);
     try {
       task<U> work = detail::call(f, std::move(*item));
       U made = co_await std::move(work);
@@ -69,9 +90,16 @@ async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy 
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) break;
-    place.note(*item);
     std::optional<U> result;
     std::exception_ptr failure;
+    if (detail::is_empty_entry(*item)) {
+      result.emplace(detail::mapped_empty<U>(*item, f));
+      item.reset();
+      co_yield give(*result);
+      continue;
+    }
+    place.note(*item);
+    const epoch_mark mark = detail::mark_of_item(*item);
     try {
       if constexpr (is_task_v<call_result_t<F&, T>>) {
         task<U> work = detail::call(f, std::move(*item));
@@ -86,6 +114,12 @@ async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy 
     item.reset();
     if (failure) {
       if (!bad.forgive(std::move(failure), place)) co_return;
+      if constexpr (marked_item<T>) {
+        if (mark.placed()) {
+          U empty = detail::entry_in_place<U>(f, mark, "map");
+          co_yield give(empty);
+        }
+      }
       continue;
     }
     bad.succeeded();
@@ -118,16 +152,20 @@ class map_stage : public detail::library_stage {
     using result = detail::mapped_t<F&, T>;
     if (failures_.then == on_failure::rethrow) {
       if constexpr (detail::is_task_v<detail::call_result_t<F&, T>>) {
-        return stream<result>(detail::map_by_task<result, T, F>(std::move(source), std::move(f_))).named("map");
+        return declare<T, result>(detail::map_by_task<result, T, F>(std::move(source), std::move(f_)));
       } else {
-        return stream<result>(detail::map_items<result, T, F>(std::move(source), std::move(f_))).named("map");
+        return declare<T, result>(detail::map_items<result, T, F>(std::move(source), std::move(f_)));
       }
     }
-    return stream<result>(detail::try_map_items<result, T, F>(std::move(source), std::move(f_), failures_))
-        .named("map");
+    return declare<T, result>(detail::try_map_items<result, T, F>(std::move(source), std::move(f_), failures_));
   }
 
  private:
+  template <class T, class U>
+  stream<U> declare(stream<U> made) const {
+    return detail::declare_mapped<T, F>(std::move(made).named("map"), failures_.then == on_failure::skip);
+  }
+
   F f_;
   failure_policy failures_;
 };
@@ -139,6 +177,9 @@ class map_stage : public detail::library_stage {
 /// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. What `f`
 /// throws ends the stream, unless `failures` tolerates it; an error without a place gets that of the item
 /// (failure_policy.hpp). What it returns must not refer to its item, which is gone before the consumer runs.
+///
+/// `f` is not called for empty entries of epochs() (epoch_mark::padding): an empty entry of its result's type takes the
+/// place, and that of an item that `failures` skips (see data/item.hpp). run() refuses a result that cannot be one.
 template <class F>
 map_stage<F> map(F f, failure_policy failures = {}) {
   return map_stage<F>(std::move(f), failures);
@@ -171,7 +212,7 @@ bool wants(F& predicate, const T& item) {
 template <class T, class F>
 async_generator<T> filter_items(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
-    if (detail::wants(predicate, std::as_const(*item))) {
+    if (detail::is_empty_entry(*item) || detail::wants(predicate, std::as_const(*item)) || detail::leave_out(*item)) {
       co_yield give(*item);
     } else {
       detail::let_go(*item);
@@ -183,14 +224,14 @@ async_generator<T> filter_items(async_generator<T> source, F predicate) {
 template <class T, class F>
 async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
-    bool wanted = false;
-    try {
+    bool wanted = detail::is_empty_entry(*item);
+    if (!wanted) try {
       auto answer = detail::call(predicate, std::as_const(*item));
       wanted = static_cast<bool>(co_await std::move(answer));
     } catch (...) {
       detail::rethrow_placed(std::as_const(*item));
     }  // what the task held, a copy of the item perhaps, is not held while the consumer works
-    if (!wanted) {
+    if (!wanted && !detail::leave_out(*item)) {
       detail::let_go(*item);
       continue;
     }
@@ -218,13 +259,20 @@ class filter_stage : public detail::library_stage {
     requires detail::tests<F&, const T&>
   stream<T> operator()(async_generator<T> source) && {
     if constexpr (detail::is_task_v<detail::call_result_t<F&, const T&>>) {
-      return stream<T>(detail::filter_by_task<T, F>(std::move(source), std::move(predicate_))).named("filter");
+      return declare<T>(detail::filter_by_task<T, F>(std::move(source), std::move(predicate_)));
     } else {
-      return stream<T>(detail::filter_items<T, F>(std::move(source), std::move(predicate_))).named("filter");
+      return declare<T>(detail::filter_items<T, F>(std::move(source), std::move(predicate_)));
     }
   }
 
  private:
+  template <class T>
+  static stream<T> declare(stream<T> made) {
+    made = std::move(made).named("filter");
+    if constexpr (detail::keeps_place_v<T>) return std::move(made).declares(place_effect::makes_empty);
+    return std::move(made).declares(place_effect::loses, 0, detail::cannot_leave_out);
+  }
+
   F predicate_;
 };
 
@@ -233,6 +281,10 @@ class filter_stage : public detail::library_stage {
 /// The predicate may return a task<bool>, which is awaited. It runs on the loop thread. The stage owns it, holds one
 /// item, and allocates nothing per item. What the predicate throws ends the stream; an error without a place is given
 /// that of the item.
+///
+/// An item of epochs() keeps its place: it is replaced by an empty entry, of weight 0 in its batch, so that all ranks
+/// have equally many batches and states hold; of a vector, all its items are. The predicate is not called for empty
+/// entries. run() refuses items of a type that cannot be one (see data/item.hpp).
 template <class F>
 filter_stage<F> filter(F predicate) {
   return filter_stage<F>(std::move(predicate));

@@ -18,6 +18,7 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/item.hpp>
 #include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -54,7 +55,7 @@ class concurrent_calls {
   std::exception_ptr take_failure() noexcept { return std::exchange(queue_.front().error, nullptr); }
   /// And the place of its item.
   const item_place& place() const noexcept { return queue_.front().place; }
-  /// And the mark of its item, kept if the function fills places.
+  /// And the mark of its item, kept if a result can be an empty entry.
   const epoch_mark& mark() const noexcept { return queue_.front().mark; }
   /// Its result, which is about to be yielded; pop() follows.
   U& yielding() {
@@ -95,8 +96,11 @@ class concurrent_calls {
     slot& s = free_.front();
     const std::size_t bytes = item_bytes(item);
     kept_input_(item);
+    if constexpr (marked_item<T>) {
+      s.mark = detail::mark_of_item(item);
+      if (s.mark.padding) return take_empty(s, std::move(item), bytes);
+    }
     s.place.note(item);
-    if constexpr (has_in_place_of<F, U>) s.mark = detail::mark_of_item(item);
     task<void> work = run_one(*this, s, std::optional<T>(std::move(item)));
     s.work = spawned<void>(here_, std::move(work));
     // While a task runs, its input and a result as large as the largest so far are counted.
@@ -110,6 +114,25 @@ class concurrent_calls {
     }
   }
   void source_ended() noexcept { progress_.notify(); }
+
+  /// An empty entry, of which no call is started.
+  void take_empty(slot& s, T&& item, std::size_t bytes) {
+    try {
+      if constexpr (std::is_same_v<U, T> && !has_in_place_of<F, U>) {
+        s.result.emplace(std::move(item));
+      } else {
+        s.result.emplace(detail::entry_in_place<U>(f_, s.mark, "map_concurrent"));
+      }
+    } catch (...) {
+      s.error = std::current_exception();
+    }
+    s.bytes = bytes;
+    window_.add(bytes);
+    free_.pop();
+    queue_.push(s);
+    s.done = true;
+    if (has_result()) progress_.notify();
+  }
 
   static task<void> run_one(concurrent_calls& self, slot& mine, std::optional<T> item) {
     std::size_t bytes = 0;
@@ -230,12 +253,10 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
     }
     if (std::exception_ptr failure = calls.take_failure()) {
       if (!bad.forgive(std::move(failure), calls.place())) co_return;
-      if constexpr (has_in_place_of<F, U>) {
-        epoch_mark mark = calls.mark();
-        mark.padding = true;
-        if (mark.placed()) {
-          U filler = f.in_place_of(mark);
-          co_yield give(filler);
+      if constexpr (marked_item<T>) {
+        if (calls.mark().placed()) {
+          U empty = detail::entry_in_place<U>(f, calls.mark(), "map_concurrent");
+          co_yield give(empty);
         }
       }
     } else {
@@ -301,9 +322,10 @@ class map_concurrent_stage : public detail::library_stage {
  private:
   template <class T, class U>
   stream<U> declare(stream<U> made) const {
-    return std::move(made)
-        .named("map_concurrent", "raise its .limit")
-        .bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));
+    made = detail::declare_mapped<T, F>(std::move(made).named("map_concurrent", "raise its .limit"),
+                                        options_.failures.then == on_failure::skip);
+    if (options_.order == order::arrival) made = std::move(made).declares(place_effect::reorders);
+    return std::move(made).bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));
   }
 
   F f_;
@@ -328,9 +350,9 @@ class map_concurrent_stage : public detail::library_stage {
 /// configuration_error if a pool is given for a function that returns a task; in the pipeline, configuration_error
 /// if a plain function finds no pool (on a bare loop), and usage_error if the pool has ended.
 ///
-/// An item that is left out leaves its place to the next one. Where it has a place of its own (epoch_mark::placed()),
-/// and the function is an object with a member `in_place_of(const epoch_mark&)`, what that returns is yielded instead:
-/// a result of weight 0 that has this mark, so that batches keep their number and sizes.
+/// `f` is not called for empty entries of epochs() (epoch_mark::padding): an empty entry of its result's type takes the
+/// place, and that of an item that is skipped, so that batches keep their number and sizes (see data/item.hpp). run()
+/// refuses a result that cannot be one.
 template <class F>
 map_concurrent_stage<F> map_concurrent(F f, map_concurrent_options options = {}) {
   return map_concurrent_stage<F>(std::move(f), options);

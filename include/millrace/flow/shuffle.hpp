@@ -103,12 +103,22 @@ class shuffle_stage : public detail::library_stage {
 
   template <class T>
   stream<T> operator()(async_generator<T> source) && {
-    return stream<T>(detail::shuffle_items<T>(std::move(source), options_))
+    return items(std::move(source))
         .named("shuffle")
+        .declares(place_effect::reorders)
         .bounded(options_.window, detail::declared_bytes<T>(options_.window, options_.bytes));
   }
 
  private:
+  template <class T>
+  stream<T> items(async_generator<T> source) {
+    if constexpr (requires { shuffle_parts(std::move(source), options_); }) {
+      return shuffle_parts(std::move(source), options_);
+    } else {
+      return stream<T>(detail::shuffle_items<T>(std::move(source), options_));
+    }
+  }
+
   shuffle_options options_;
 };
 
@@ -120,6 +130,8 @@ class shuffle_stage : public detail::library_stage {
 /// slots; the last slot moves to the empty one), after up to two items have been pulled, as far as there is room. So a
 /// big window does not delay the first batch, and it grows by one with every item until it is full. At the end of the
 /// source the window is emptied.
+///
+/// Of lines() the window holds lines, and batches of as many as came are made of them again.
 ///
 /// If items have marks (mark_of()), the window never holds items of two epochs: it is emptied before another epoch
 /// begins, whose number replaces options.epoch, and the training's seed replaces options.seed if that is 0.

@@ -53,7 +53,30 @@ struct stage_bounds {
   std::size_t bytes;  ///< of those items; 0 where their size cannot be known
 };
 
+/// What a stage does with the places that epochs() gives its samples: see stream::declares().
+enum class place_effect : unsigned char {
+  steps,    ///< a source that gives places: `number` entries of each step are one rank's
+  uneven,   ///< the ranks do not wait for each other
+  makes_empty,  ///< yields empty entries
+  needs_items,  ///< cannot pass on an empty entry
+  loses,    ///< leaves items out, or places
+  splits,   ///< makes batches, on each rank as many as its items give
+  expands,  ///< makes another number of items of each, and says in their marks how far it is
+  counts_parts,  ///< see stream::windowed()
+  evens,    ///< gives all ranks equally many batches of `number` items
+  reorders,  ///< yields items in another order, so that there is no state
+  batches,  ///< makes batches of `number` items
+};
+
 namespace detail {
+
+/// One of a stage's declarations about places.
+struct place_note {
+  place_effect effect;
+  const char* stage;
+  std::uint64_t number;
+  const char* why;  // and what to write instead; null: nothing to say
+};
 
 /// The declarations of a pipeline, beside its name: joined by pipes, stage after stage.
 struct stream_description {
@@ -62,6 +85,7 @@ struct stream_description {
   std::shared_ptr<const stream_position> position;
   bool many_positions = false;  // of several sources: there is no state of them all
   std::uint32_t window = 0;     // see stream::windowed()
+  std::vector<place_note> places;  // sources first
 
   /// Adds the declarations of `later`: of a stage downstream, or of another source.
   void followed_by(stream_description later);
@@ -153,10 +177,18 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   stream windowed(std::uint32_t number) && {
     promise(*this);
     about_.window = number;
-    return std::move(*this);
+    return std::move(*this).declares(place_effect::counts_parts);
   }
   /// What windowed() declared; 0 if it was not called.
   std::uint32_t window() const noexcept { return about_.window; }
+
+  /// Declares what the last stage does with places. run() refuses a pipeline that begins with epochs() and breaks what
+  /// that promises: equally many batches on all ranks, and a state after each of them. `why` ends the sentence that
+  /// begins with the stage's name, says what to write instead, and is a literal.
+  stream declares(place_effect effect, std::uint64_t number = 0, const char* why = nullptr) && {
+    about_.places.push_back(detail::place_note{effect, name_or("a stage"), number, why});
+    return std::move(*this);
+  }
 
   /// An estimate of what an epoch of the source costs, before anything is read: batches, requests, bytes, memory, in a
   /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices;
@@ -212,6 +244,10 @@ struct stream_access {
     s.about_ = std::move(upstream);
     return s;
   }
+  template <class T>
+  static const std::vector<place_note>& places(const stream<T>& s) noexcept {
+    return s.about_.places;
+  }
   /// Gives a stage without a name a line in the stage table, under its number.
   template <class T>
   static void number(stream<T>& s) noexcept {
@@ -240,6 +276,7 @@ namespace millrace::detail {
 
 inline void stream_description::followed_by(stream_description later) {
   for (const stage_bounds& each : later.bounds) bounds.push_back(each);
+  places.insert(places.end(), later.places.begin(), later.places.end());
   if (!rank) rank = later.rank;
   many_positions = many_positions || later.many_positions || (position && later.position);
   if (window == 0) window = later.window;

@@ -60,6 +60,10 @@ std::string budget_table(const std::vector<stage_bounds>& bounds);
 std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
 
 namespace detail {
+/// Throws configuration_error, which names the stage and says what to write instead, where a stage breaks what epochs()
+/// promises to the ranks and to states. Returns why there is no state; null where there may be one.
+const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine);
+
 inline constexpr const char* empty_run = "an empty pipeline was run: it was moved from, or has been run before";
 }  // namespace detail
 
@@ -91,6 +95,7 @@ class pipeline_run {
     const std::optional<rank> declared = pipeline.declared_rank();
     if (declared) detail::log_forgotten_launcher(*core_, *declared, process_environment());
     position_ = pipeline.position();
+    no_state_ = detail::check_places(detail::stream_access::places(pipeline), declared);
     if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
@@ -118,8 +123,12 @@ class pipeline_run {
   using iterator = detail::run_iterator<pipeline_run, T>;
   /// At the current item if no iterator has shown it yet, else at the next one: several loops in a row, and next()
   /// between them, get every item once.
+  /// A loop over a run that has ended is a usage_error.
   iterator begin() {
     check();
+    if (ended_ && !current_) {
+      detail::misused("a loop over a run that has ended: a run is one pass, so make another one by run()");
+    }
     if (!current_ || seen_) advance();
     return iterator(*this);
   }
@@ -139,17 +148,18 @@ class pipeline_run {
   /// one each rank has its own. Valid before the first item and after the end, too. Microseconds; without an index less
   /// than a millisecond.
   ///
-  /// usage_error if there is none: the pipeline does not begin with one epochs(); a stage has changed the order
-  /// (bucket_by_length() may), or its items have no mark_of(); with several ranks, a batch that is not a step of
-  /// epochs(), or a window that does not consist of steps.
+  /// usage_error if there is none, before the first item too: the pipeline does not begin with one epochs(); a stage
+  /// changes the order (shuffle(), order::arrival), or its items have no mark_of(). With several ranks, after a batch
+  /// that does not end a step of epochs(), or a window that does not consist of steps.
   std::string state() const {
     check();
     if (position_ == nullptr) {
       detail::misused("state(): the pipeline does not begin with epochs() that is given a store, or with several");
     }
-    if (any_ && !mark_.known) {
+    if (!detail::has_mark_v<T> || (any_ && !mark_.known)) {
       detail::misused("state(): the items have no marks: give their type a function mark_of()");
     }
+    if (no_state_ != nullptr) detail::misused(no_state_);
     if (mark_.disordered) detail::misused("state(): a stage after epochs() has changed the order of the samples");
     if (mark_.known && !mark_.whole) {
       detail::misused("state(): the current batch ends inside a step: it must have the size of epochs_options::batch");
@@ -255,6 +265,7 @@ class pipeline_run {
   bool seen_ = false;  // whether an iterator has shown the current item
   bool ended_ = false;
   std::shared_ptr<const stream_position> position_;  // null: the source has none
+  const char* no_state_ = nullptr;                   // why; null: there may be one
   epoch_mark fetched_;                               // of the latest item from the queue
   bool unseen_ = false;                              // whether the training thread has not seen that one yet
   epoch_mark mark_;                                  // of all that it has seen

@@ -51,4 +51,85 @@ MILLRACE_INLINE std::size_t check_budget(const std::vector<stage_bounds>& bounds
   return budget - total;
 }
 
+namespace detail {
+
+MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine) {
+  const auto refuse = [](const place_note& n, const std::string& why) {
+    throw configuration_error(std::string(n.stage) + ", in a pipeline that begins with epochs(): " + why);
+  };
+  const char* no_state = nullptr;
+  const place_note* parts = nullptr;     // a stage that counts its items in marks
+  const place_note* unequal = nullptr;   // the stage after which ranks have unequally many
+  bool source = false, empty = false, uneven = false, evened = false;
+  std::uint64_t step = 0;  // of a rank; 0: any
+  for (const place_note& n : notes) {
+    if (n.effect == place_effect::steps) {
+      source = true;
+      step = n.number;
+      continue;
+    }
+    if (!source) continue;
+    switch (n.effect) {
+      case place_effect::steps:
+        break;
+      case place_effect::uneven:
+        uneven = true;
+        break;
+      case place_effect::makes_empty:
+        empty = true;
+        break;
+      case place_effect::needs_items:
+        if (empty) refuse(n, n.why);
+        break;
+      case place_effect::loses:
+        refuse(n, n.why);
+        break;
+      case place_effect::expands:
+        unequal = &n;
+        empty = true;
+        step = 0;
+        break;
+      case place_effect::splits:
+        if (!evened) unequal = &n;
+        break;
+      case place_effect::counts_parts:
+        if (parts != nullptr) {
+          refuse(n, std::string("a state says how far a training is in one such stage, and ") + parts->stage +
+                        " is before it: make all items in one of them");
+        }
+        parts = &n;
+        break;
+      case place_effect::evens:
+        unequal = nullptr;
+        evened = empty = true;
+        step = n.number;
+        break;
+      case place_effect::reorders:
+        no_state =
+            "state(): a stage after epochs() changes the order of the samples (shuffle(), order::arrival), so there is "
+            "none: leave it out, as epochs() shuffles, or use order::ordered";
+        break;
+      case place_effect::batches:
+        if (step != 0 && step % n.number != 0) {
+          refuse(n, "batches of " + std::to_string(n.number) + " do not fit steps of " + std::to_string(step) +
+                        " items (epochs_options::batch, or that of equal_batches): give both the same size");
+        }
+        step = 0;
+        break;
+    }
+  }
+  if (unequal != nullptr && !uneven && mine && mine->world_size > 1) {
+    refuse(*unequal, unequal->why != nullptr
+                         ? unequal->why
+                     : unequal->effect == place_effect::splits
+                         ? "with .max_tokens or .edges ranks have unequally many batches: use .batch alone, or "
+                           "equal_batches, with its fill() before this stage"
+                         : "ranks would have unequally many batches: give epochs() .equal, and put its fill() after "
+                           "this stage, before batches are made (see equal_batches), or say .uneven where no rank "
+                           "waits for another");
+  }
+  return no_state;
+}
+
+}  // namespace detail
 }  // namespace millrace

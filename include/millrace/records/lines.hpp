@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,7 +23,9 @@ namespace millrace {
 
 namespace detail {
 class line_splitter;
+class line_mover;
 }
+struct shuffle_options;
 
 /// A batch of text lines: slices of the fetched slabs, without their line ends.
 ///
@@ -50,6 +53,7 @@ class line_batch {
 
  private:
   friend detail::line_splitter;
+  friend detail::line_mover;
   /// Consecutive lines in one piece of a shard.
   struct run {
     run(std::size_t f, const char* b, origin a) : first(f), begin(b), at(std::move(a)) {}
@@ -77,8 +81,17 @@ namespace detail {
 
 MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk> in, lines_options options,
                                                            unpack_place place);
+MILLRACE_COROUTINE async_generator<line_batch> single_lines(async_generator<line_batch> in,
+                                                            std::shared_ptr<std::size_t> largest);
+MILLRACE_COROUTINE async_generator<line_batch> joined_lines(async_generator<line_batch> in,
+                                                            std::shared_ptr<std::size_t> largest);
 
 }  // namespace detail
+
+/// What shuffle() does with batches of lines: its window holds lines, each in memory of its own, and it yields batches
+/// of as many as it got.
+MILLRACE_COROUTINE stream<line_batch> shuffle_parts(async_generator<line_batch>&& source,
+                                                    const shuffle_options& options);
 
 /// Stage: chunks -> batches of lines (text, JSONL, CSV). Line ends are LF or CR LF and are not part of the lines; the
 /// last line of a shard needs none; lines never span shards, batches do. Lines are views into the fetched memory; the
@@ -90,7 +103,7 @@ MILLRACE_COROUTINE async_generator<line_batch> split_lines(async_generator<chunk
 /// like text, is refused.
 ///
 /// Bound: one batch and, from the first compressed shard on, options.unpack.bytes. Throws decode_error for a line
-/// beyond options.max_line and for a shard that is a zip or 7z archive or compressed by what is not unpacked here;
+/// beyond options.max_line and for a shard that is a tar, zip or 7z archive or compressed by what is not unpacked here;
 /// archive_error for compressed data that is cut or damaged.
 MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");

@@ -16,6 +16,7 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/run_context.hpp>
+#include <millrace/flow/shuffle.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/detail/unpack_ahead.hpp>
 #include <millrace/tar/detail/other_kinds.hpp>
@@ -44,6 +45,9 @@ MILLRACE_INLINE origin line_batch::origin_of(std::size_t i) const {
 
 namespace detail {
 
+/// What lines() says of an archive.
+decode_error no_text(tar::format kind, const shard& of);
+
 /// Cuts chunks at line feeds. A line that straddles pieces is copied once, into memory of its own.
 class line_splitter {
  public:
@@ -66,6 +70,7 @@ class line_splitter {
   bytes piece_;
   std::size_t at_ = 0;
   bool last_ = false;
+  bool begins_ = false;  // its first bytes are still to come
   bool retained_ = false;
   bool apart_ = true;  // the next line does not follow the last one in memory
   std::string carry_;
@@ -78,6 +83,12 @@ MILLRACE_INLINE void line_splitter::feed(chunk&& c) {
     from_ = std::move(c.from);
     position_ = 0;
     ordinal_ = 0;
+    begins_ = true;
+  }
+  if (begins_ && c.data.size() != 0) {  // of compressed data this is what is in it
+    begins_ = false;
+    const bool whole = c.data.size() >= tar::detect_bytes;
+    if (whole && tar::detect(c.data.view()) == tar::format::tar) throw no_text(tar::format::tar, *from_);
   }
   piece_ = std::move(c.data);
   at_ = 0;
@@ -239,6 +250,13 @@ MILLRACE_INLINE tar::format unnamed_text(std::string_view head, const shard& of)
   throw archive_error("its name ends in " + ending + ", but it does not begin as such data do", at);
 }
 
+MILLRACE_INLINE decode_error no_text(tar::format kind, const shard& of) {
+  const bool read = kind != tar::format::seven_zip;
+  return decode_error(std::string("this is a ") + tar::format_name(kind) + " archive and no text" +
+                          (read ? ": read it by untar()" : ""),
+                      where{of.shown(), 0, std::string()});
+}
+
 /// No text begins like compressed data.
 MILLRACE_INLINE tar::format text_format(std::string_view head, const shard& of) {
   const tar::format kind = tar::detect(head);
@@ -248,10 +266,10 @@ MILLRACE_INLINE tar::format text_format(std::string_view head, const shard& of) 
       if (rest == "1AY&SY" || rest == "\x17\x72\x45\x38\x50\x90") return kind;
       return unnamed_text(head, of);
     }
+    case tar::format::tar:
     case tar::format::zip:
     case tar::format::seven_zip:
-      throw decode_error(std::string("this is a ") + tar::format_name(kind) + " archive and no text",
-                         where{of.shown(), 0, std::string()});
+      throw no_text(kind, of);
     case tar::format::unknown:
       return unnamed_text(head, of);
     default:
@@ -286,6 +304,59 @@ MILLRACE_COROUTINE_BODY async_generator<line_batch> split_lines(async_generator<
   if (!b.lines.empty()) co_yield give(b);
 }
 
+/// Takes batches apart and puts them together.
+class line_mover {
+ public:
+  /// Line `i` in memory of its own: it keeps no slab.
+  static line_batch alone(const line_batch& from, std::size_t i) {
+    line_batch one;
+    bytes own = bytes::copy(from.lines[i]);
+    one.from = from.origin_of(i);
+    one.lines.push_back(own.view());
+    one.runs_.emplace_back(0, own.view().data(), one.from);
+    one.retain(std::move(own));
+    return one;
+  }
+  static void append(line_batch& to, line_batch&& one) {
+    if (to.lines.empty()) to.from = one.from;
+    for (line_batch::run& r : one.runs_) to.runs_.emplace_back(to.lines.size(), r.begin, std::move(r.at));
+    to.lines.push_back(one.lines.front());
+    for (bytes& b : one.memory_) to.memory_.push_back(std::move(b));
+  }
+};
+
+MILLRACE_COROUTINE_BODY async_generator<line_batch> single_lines(async_generator<line_batch> in,
+                                                                 std::shared_ptr<std::size_t> largest) {
+  while (auto b = co_await in.next()) {
+    *largest = std::max(*largest, b->size());
+    for (std::size_t i = 0; i < b->size(); ++i) {
+      line_batch one = line_mover::alone(*b, i);
+      co_yield give(one);
+    }
+  }
+}
+
+/// As many lines as the largest batch before the shuffle had.
+MILLRACE_COROUTINE_BODY async_generator<line_batch> joined_lines(async_generator<line_batch> in,
+                                                                 std::shared_ptr<std::size_t> largest) {
+  line_batch all;
+  while (auto one = co_await in.next()) {
+    line_mover::append(all, std::move(*one));
+    if (all.size() < *largest) continue;
+    co_yield give(all);
+    all = line_batch();
+  }
+  if (!all.lines.empty()) co_yield give(all);
+}
+
 }  // namespace detail
+
+MILLRACE_COROUTINE_BODY stream<line_batch> shuffle_parts(async_generator<line_batch>&& source,
+                                                         const shuffle_options& options) {
+  auto largest = std::make_shared<std::size_t>(0);
+  async_generator<line_batch> lines = detail::single_lines(std::move(source), largest);
+  lines = detail::shuffle_items<line_batch>(std::move(lines), options);
+  return stream<line_batch>(detail::joined_lines(std::move(lines), std::move(largest)));
+}
 
 }  // namespace millrace

@@ -133,10 +133,12 @@ class packed_places {
     const bool inside = !documents_.empty() && documents_.front().taken(given_) != 0;
     const place& at = inside ? documents_.front() : last_;
     epoch_mark mark = at.mark;
+    mark.padding = false;  // that of the document, not of the sequence
     if (!mark.known) return mark;
     const bool placed = mark.next != 0;  // else it has no position that a state could name
     mark.taken = 0;
     mark.window = placed || inside ? window_ : 0;
+    mark.of_rank = mark.window != 0;
     mark.whole = mark.whole && placed;
     if (!inside && (mark.whole || !placed)) return mark;
     mark.whole = placed;
@@ -210,6 +212,7 @@ MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_gen
 MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_generator<token_document> in) && {
   return stream<packed_sequence>(detail::pack_marked(std::move(in), std::move(into_), ends_, length_))
       .named("pack")
+      .declares(place_effect::expands)
       .windowed(detail::pack_window(ends_));
 }
 

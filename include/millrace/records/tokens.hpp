@@ -45,6 +45,7 @@ class token_batch {
 /// The tokens of one document with its mark: what your function makes of a sample of epochs(), for pack().
 class token_document {
  public:
+  token_document() = default;
   token_document(std::vector<std::int32_t> its_tokens, const epoch_mark& its_mark)
       : tokens(std::move(its_tokens)), mark(its_mark) {}
   std::vector<std::int32_t> tokens;

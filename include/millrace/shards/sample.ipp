@@ -56,6 +56,11 @@ MILLRACE_INLINE const bytes* sample::find(std::string_view extension) const noex
 
 MILLRACE_INLINE const bytes& sample::operator[](std::string_view extension) const {
   if (const bytes* data = find(extension)) return *data;
+  if (mark.padding) {
+    throw decode_error("field \"" + std::string(extension) +
+                       "\" of an empty entry: it has no fields and weight 0, and stands where a sample was left out, "
+                       "could not be read, or where the last batch of an epoch is padded");
+  }
   std::string has;
   for (const field& f : fields) has += (has.empty() ? "" : ", ") + f.extension;
   throw decode_error("the sample has no field \"" + std::string(extension) + "\" (it has: " + has + ")",

@@ -84,6 +84,12 @@ MILLRACE_COROUTINE_BODY async_generator<shard> detail::shards_of_names(std::vect
 }
 
 MILLRACE_COROUTINE_BODY stream<shard> shards(std::string_view names) {
+  if (names.find('*') != std::string_view::npos) {
+    throw configuration_error(
+        "shards: names with * are not looked up: list them by list(\"s3://bucket/prefix/\") of the client, of a folder "
+        "by glob(), or write {000..099}",
+        where{detail::shown_url(std::string(names)), std::nullopt, std::string()});
+  }
   return stream<shard>(detail::shards_of_names(expand_braces(names))).named("shards");
 }
 

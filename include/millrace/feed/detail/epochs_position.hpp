@@ -35,6 +35,7 @@ class epochs_position final : public stream_position {
   std::uint64_t end_;  // of an epoch
   std::uint64_t batch_;
   std::uint64_t world_;
+  bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
   std::shared_ptr<epoch_losses> losses_;
 };
 

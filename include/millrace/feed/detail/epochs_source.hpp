@@ -79,6 +79,12 @@ class epochs_source {
   void resume_at(const epoch_state& saved, std::uint64_t samples);
 };
 
+class equal_state;
+/// Of .equal, which an index needs only where a stage makes unequally many items of samples; null where there is none.
+std::shared_ptr<equal_state> begin_equal(const epochs_options& options, const epoch_state& from);
+/// Steps are filled up by equal_batches::fill(), and not by the source.
+void fill_later(epochs_source& source, equal_state* equal);
+
 /// How messages name a data set of a mix: its number, and where it lies.
 std::string dataset_name(std::size_t number, const std::string& prefix);
 /// Throws configuration_error, which names the data set, for a mix that cannot be.

@@ -68,6 +68,7 @@ class window_position final : public stream_position {
   std::uint64_t batch_;
   std::uint64_t world_;
   bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
+  bool filled_;              // and empty entries fill up its steps from here on
   std::shared_ptr<const window_plan> plan_;  // of the stream's loop
 
   mutable std::mutex known_mutex_;  // this one and the next are taken after order_mutex_, and not for long

@@ -13,7 +13,6 @@ MILLRACE_INLINE void check_window_options(const epochs_options& options) {
   if (options.shards == 0 || options.window == 0 || options.window_bytes == 0) {
     throw configuration_error("epochs: .shards, .window and .window_bytes must not be 0");
   }
-  if (options.equal != nullptr && options.uneven) throw configuration_error("epochs: either .equal or .uneven");
   if (options.rank.world_size > 1) check_ranks_end(options.equal, options.uneven);
 }
 

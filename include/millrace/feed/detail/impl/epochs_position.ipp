@@ -22,17 +22,23 @@ MILLRACE_INLINE epochs_position::epochs_position(const epochs_source& source)
       end_(source.walk.end),
       batch_(source.walk.batch),
       world_(source.walk.world),
+      ranks_end_together_(source.options.equal != nullptr),
       losses_(source.losses) {}
 
 MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) const {
   epoch_state now = begin_;
   if (delivered.known) {
-    const bool over = delivered.next >= end_;
+    const bool over = delivered.next >= end_ && !ranks_end_together_;
     now.epoch = delivered.epoch + (over ? 1 : 0);
     now.position = over ? 0 : delivered.next;
-    now.taken = delivered.window == 0 ? 0 : delivered.taken;
-    now.window = delivered.window == 0 ? 0 : state_window(delivered.window, batch_, world_);
-    const bool own = delivered.window != 0 && delivered.window % 2 == 0 && world_ > 1;
+    const bool own = ((delivered.window != 0 && delivered.of_rank) || ranks_end_together_) && world_ > 1;
+    if (delivered.window != 0) {
+      now.taken = delivered.taken;
+      now.window = state_window(delivered.window, batch_, world_);
+    } else if (!own || now.epoch != begin_.epoch || now.position != begin_.position) {
+      now.taken = 0;
+      now.window = own ? begin_.window : 0;
+    }  // else there were but empty entries since a resume
     now.rank = own ? options_.rank.index : 0;
     now.world_size = own ? world_ : 0;
     losses_->write(now);

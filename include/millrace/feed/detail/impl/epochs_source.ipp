@@ -17,6 +17,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/mix_text.hpp>
+#include <millrace/feed/equal_batches.hpp>
 #include <millrace/feed/tracks_advice.hpp>
 
 namespace millrace::detail {
@@ -26,7 +27,7 @@ MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
   if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
     throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
   }
-  if (options.rank.world_size > 1 && !options.pad) {
+  if (options.rank.world_size > 1 && !options.pad && options.equal == nullptr) {
     throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
   }
   if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
@@ -35,18 +36,32 @@ MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
   if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
 }
 
+MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_options& options, const epoch_state& from) {
+  if (options.equal == nullptr) return nullptr;
+  const std::shared_ptr<equal_state>& equal = equal_batches_door::state(*options.equal);
+  equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
+  equal->go_on(from.epoch, from.position);
+  return equal;
+}
+
+MILLRACE_INLINE void fill_later(epochs_source& source, equal_state* equal) {
+  if (equal == nullptr) return;
+  equal->list = source.begin.index;
+  source.walk.pad = source.options.pad = false;
+}
+
 MILLRACE_INLINE std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept {
   return key_of(window, batch, world) | 1U;
 }
 
 MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t window, std::uint64_t batch,
                                         std::uint64_t world) {
-  if (saved.taken == 0 && saved.world_size == 0) return;
+  if (saved.taken == 0 && (saved.world_size == 0 || saved.window == 0)) return;
   if (window != 0 && saved.window == state_window(window, batch, world)) return;
   throw configuration_error("resume: the state is " + std::to_string(saved.taken) +
-                            " batches into a window of bucket_by_length(), or tokens into a document of pack(): it "
-                            "goes on with the same options of that stage, the same epochs_options::batch and the "
-                            "same number of ranks");
+                            " batches into a window of bucket_by_length(), items into a sample of flat_map(), or "
+                            "tokens into a document of pack(): it goes on with the same options of that stage, the "
+                            "same epochs_options::batch and the same number of ranks");
 }
 
 MILLRACE_INLINE std::string dataset_name(std::size_t number, const std::string& prefix) {
@@ -180,11 +195,11 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uin
   }
   if (saved.world_size != 0 && (saved.rank != options.rank.index || saved.world_size != options.rank.world_size)) {
     throw configuration_error("resume: the state is that of rank " + std::to_string(saved.rank) + " of " +
-                              std::to_string(saved.world_size) + " after pack(), and this is rank " +
+                              std::to_string(saved.world_size) + " after pack() or flat_map(), and this is rank " +
                               std::to_string(options.rank.index) + " of " + std::to_string(options.rank.world_size) +
                               ": each resumes from its own");
   }
-  if (saved.position >= samples) {
+  if (saved.position > samples || (saved.position == samples && options.equal == nullptr)) {
     throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
                               " of an epoch of " + std::to_string(samples));
   }

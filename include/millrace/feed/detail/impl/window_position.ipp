@@ -25,7 +25,8 @@ MILLRACE_INLINE window_position::window_position(const epochs_options& options, 
       end_epoch_(options.first_epoch + options.epochs),
       batch_(options.batch),
       world_(options.rank.world_size),
-      ranks_end_together_(options.equal != nullptr) {
+      ranks_end_together_(options.equal != nullptr),
+      filled_(options.equal != nullptr && !options.uneven) {
   if (saved_ && (saved_->epoch < first_epoch_ || saved_->epoch > end_epoch_)) {
     throw configuration_error("resume: the state is in epoch " + std::to_string(saved_->epoch) +
                               ", which is not one of this training");
@@ -135,9 +136,10 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
   const std::lock_guard lock(order_mutex_);
   if (order_ == nullptr || !delivered.known) return beginning_;
   const bool inside = delivered.window != 0 && delivered.taken != 0;
-  if (inside && ranks_end_together_) {
+  if (inside && filled_) {
     throw usage_error(
-        "state(): inside a window of bucket_by_length(), or a document of pack(), there is none with .equal");
+        "state(): inside a window of bucket_by_length(), a document of pack() or a sample of flat_map() there is none "
+        "with .equal: say .uneven too, and put equal.fill() after that stage");
   }
   advance_to(delivered);
   if (order_->epoch() != delivered.epoch || order_->count() != delivered.next) {
@@ -151,6 +153,12 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
     now.stand_at(*order_, known_);
     now.taken = inside ? delivered.taken : 0;
     now.taken_of = inside ? state_window(delivered.window, batch_, world_) : 0;
+    // Of equal_batches there may have been but empty entries since a resume.
+    const bool same = saved_ && saved_->epoch == delivered.epoch && saved_->position == delivered.next;
+    if (same && ranks_end_together_ && delivered.window == 0) {
+      now.taken = saved_->taken;
+      now.taken_of = saved_->taken_of;
+    }
   }
   epoch_state counted;
   counted.epoch = now.epoch;

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <millrace/base/error.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/item.hpp>
+#include <millrace/flow/stream.hpp>
+
+// How stages keep the places that epochs() gives its samples.
+
+namespace millrace::detail {
+
+/// Ends of sentences that begin with a stage's name: see stream::declares().
+inline constexpr const char* cannot_make_empty =
+    "its function returns a type that cannot stand for an empty entry, which epochs() and filter() yield in place of "
+    "samples that are left out: return a type with a default constructor, mark_of() and a member `mark` or set_mark(), "
+    "give the function a member in_place_of(mark), or put the stage after batch()";
+inline constexpr const char* cannot_leave_out =
+    "it leaves out items of a type that cannot stand for an empty entry, so ranks would have unequally many batches: "
+    "put it where items have mark_of() and a member `mark` or set_mark(), before batches are made";
+
+/// Of the program's functions from T: what stands for an empty entry. configuration_error where nothing can.
+template <class U, class F>
+U entry_in_place(const F& f, epoch_mark mark, const char* stage) {
+  mark.padding = true;
+  if constexpr (has_in_place_of<F, U>) {
+    return f.in_place_of(mark);
+  } else if constexpr (can_be_empty<U>) {
+    return detail::empty_entry<U>(mark);
+  } else {
+    throw configuration_error(std::string(stage) + ": " + cannot_make_empty);
+  }
+}
+template <class U, class F>
+inline constexpr bool has_entry_in_place = has_in_place_of<F, U> || can_be_empty<U>;
+
+/// What a stage that calls F for items of type T declares about places; `skips`: it may leave items out.
+template <class T, class F, class U>
+stream<U> declare_mapped(stream<U> made, bool skips) {
+  if constexpr (marked_item<T>) {
+    if constexpr (has_in_place_of<F, U> || can_be_empty<U>) {
+      if (skips) made = std::move(made).declares(place_effect::makes_empty);
+    } else if constexpr (std::is_same_v<T, U>) {
+      if (skips) made = std::move(made).declares(place_effect::loses, 0, cannot_make_empty);
+    } else {
+      made = std::move(made).declares(skips ? place_effect::loses : place_effect::needs_items, 0, cannot_make_empty);
+    }
+  } else if (skips) {
+    made = std::move(made).declares(place_effect::loses, 0, cannot_leave_out);
+  }
+  return made;
+}
+
+}  // namespace millrace::detail
