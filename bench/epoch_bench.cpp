@@ -6,11 +6,21 @@
 // that outlives them (rt.run); with shards that are listed anew in every epoch, which is two round trips one after the
 // other, and with shards that the program knows, from the first epoch's list. Then epochs(), which is one run: six
 // epochs of 32 steps of 10 ms, the waits of next() on both sides of a boundary against those elsewhere.
-// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/epoch_bench.cpp -o epoch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
-//   epoch_bench [epochs, default 15]
+// And what epochs() costs with default options, beside `list | fetch | untar | group_samples` over the same tars on
+// loopback, one core each: CPU time a sample in the first pass and in the later ones, resident memory, and the time to
+// the first 64 samples, from the beginning and after a resume. 8,000 samples of 103 KB, and a million of 1 KB. Each
+// measurement is a process of its own.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/epoch_bench.cpp -o epoch_bench -lcurl -luring -lssl -lcrypto -lexpat
+// -larchive -lz -lzstd
+//
+//   epoch_bench [epochs, default 15; 0: the costs alone] [rounds of the costs, default 5]
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -25,14 +35,18 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_shard.hpp>
+#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
 
 #include "bench/common/distant.hpp"
@@ -148,11 +162,200 @@ void compare(bool tls, int epochs) {
   one_stream(s3);
 }
 
+constexpr std::size_t passes = 4;
+constexpr std::size_t first_samples = 64;
+constexpr std::size_t shuffle_window = 960;
+
+/// What one process measured.
+class costs {
+ public:
+  double first_ms = 0;    // to the first samples
+  double first_pass = 0;  // us of CPU a sample
+  double later = 0;       // the mean of the other passes
+  double resident = 0;    // MB, at most
+};
+
+/// Counts samples, and notes what each pass costs.
+class pass_meter {
+ public:
+  explicit pass_meter(std::size_t samples) : samples_(samples) { meter_.start(); }
+  void took() {
+    if (++taken_ == first_samples) costs_.first_ms = static_cast<double>(mill::monotonic_ns() - begin_) * 1e-6;
+    if (taken_ % samples_ != 0) return;
+    const double us = meter_.stop(0).cpu_seconds * 1e6 / static_cast<double>(samples_);
+    if (taken_ == samples_) {
+      costs_.first_pass = us;
+    } else {
+      costs_.later += us / (passes - 1);
+    }
+    meter_.start();
+  }
+  costs result() {
+    costs_.resident = bench::peak_rss() * 1e-6;
+    return costs_;
+  }
+
+ private:
+  const std::size_t samples_;
+  const std::int64_t begin_ = mill::monotonic_ns();
+  bench::meter meter_;
+  std::size_t taken_ = 0;
+  costs costs_;
+};
+
+/// What `measured` returns, in a process of its own.
+template <class F>
+costs apart(F measured) {
+  int told[2];
+  if (::pipe(told) != 0) std::abort();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const costs c = measured();
+    if (::write(told[1], &c, sizeof c) != sizeof c) std::abort();
+    ::_exit(0);
+  }
+  ::close(told[1]);
+  costs c;
+  if (::read(told[0], &c, sizeof c) != sizeof c) std::abort();
+  ::close(told[0]);
+  ::waitpid(child, nullptr, 0);
+  return c;
+}
+
+template <class Run>
+void take_all(Run run, pass_meter& meter, std::size_t most = SIZE_MAX) {
+  for (std::size_t n = 0; n < most;) {
+    const std::optional<mill::sample> s = run.next();
+    if (!s) break;
+    if (s->weight() == 0) continue;
+    meter.took();
+    ++n;
+  }
+}
+
+void beside_the_stream(std::size_t samples, std::size_t bytes, std::size_t shards, int rounds) {
+  const bench::served server(false, [&](mill::s3_server::background& b) {
+    const std::string content = bench::noise(bytes, 1);
+    for (std::size_t n = 0; n < shards; ++n) {
+      std::string text;
+      mill::tar::writer out(text);
+      for (std::size_t i = 0; i < samples / shards; ++i) {
+        out.add(std::to_string(n) + "-" + std::to_string(i) + ".bin", content);
+      }
+      out.finish();
+      b.put("b", "t/" + std::to_string(n) + ".tar", text);
+    }
+  });
+  bench::pin(1);
+  const mill::s3::client s3 = server.client();
+  std::vector<mill::shard_index> made;
+  {
+    const auto loop = mill::make_event_loop();
+    for (std::size_t n = 0; n < shards; ++n) {
+      const std::string name = std::to_string(n) + ".tar";
+      made.push_back(
+          mill::block_on(*loop, mill::index_shard(mill::s3::as_storage(s3), mill::shard("s3://b/t/" + name), name)));
+    }
+  }
+  const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
+  const auto all = indexes->samples();
+  const mill::run_options quiet{.show = mill::progress::off};
+  const mill::epochs_options usual{.seed = 7, .epochs = passes, .batch = first_samples, .prefix = "s3://b/t/"};
+
+  const auto stream = [&](bool shuffled) {
+    mill::runtime rt;
+    pass_meter meter(all);
+    for (std::size_t p = 0; p < passes; ++p) {
+      auto in = s3.list("s3://b/t/") | mill::fetch(s3) | mill::untar() | mill::group_samples();
+      if (shuffled) {
+        take_all(rt.run(std::move(in) | mill::shuffle({.window = shuffle_window, .seed = 7}), quiet), meter);
+      } else {
+        take_all(rt.run(std::move(in), quiet), meter);
+      }
+    }
+    return meter.result();
+  };
+  const auto indexed = [&](bool verify) {
+    mill::runtime rt;
+    mill::epochs_options o = usual;
+    o.verify = verify;
+    pass_meter meter(all);
+    take_all(rt.run(mill::epochs(indexes, s3, o), quiet), meter);
+    return meter.result();
+  };
+  const auto resumed = [&](const std::string& state) {
+    mill::runtime rt;
+    mill::epochs_options o = usual;
+    o.resume = state;
+    pass_meter meter(all);
+    take_all(rt.run(mill::epochs(indexes, s3, o), quiet), meter, first_samples);
+    return meter.result();
+  };
+  const auto without_index = [&] {
+    mill::runtime rt;
+    mill::epochs_options o = usual;
+    o.prefix = {};
+    o.index = mill::index_use::none;
+    o.window = shuffle_window;
+    pass_meter meter(all);
+    take_all(rt.run(mill::epochs(s3.list("s3://b/t/"), s3, o), quiet), meter);
+    return meter.result();
+  };
+  mill::epoch_state middle;
+  middle.seed = usual.seed;
+  middle.position = all / 2 / first_samples * first_samples;
+  middle.slice = indexes->slice();
+  middle.tracks = mill::default_tracks(*indexes, middle.slice, 1);
+  middle.index = indexes->digest();
+
+  std::array<bench::figure, 6> first, first_pass, later, resident;
+  const std::array<const char*, 6> names{"list | fetch | untar | group_samples", "the same | shuffle(960)", "epochs()",
+                                         "epochs(), .verify = false", "epochs() without an index, window 960",
+                                         "epochs() resumed"};
+  for (int i = 0; i < rounds; ++i) {
+    const std::array<costs, 6> c{apart([&] { return stream(false); }),   apart([&] { return stream(true); }),
+                                 apart([&] { return indexed(true); }),   apart([&] { return indexed(false); }),
+                                 apart([&] { return without_index(); }), apart([&] { return resumed(middle.text()); })};
+    for (std::size_t k = 0; k < c.size(); ++k) {
+      first[k].add(c[k].first_ms);
+      first_pass[k].add(c[k].first_pass);
+      later[k].add(c[k].later);
+      resident[k].add(c[k].resident);
+    }
+  }
+  std::printf("\n%llu samples of %zu bytes, %zu passes, medians of %d\n", static_cast<unsigned long long>(all), bytes,
+              passes, rounds);
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    std::printf("  %-38s first %zu %7.1f ms; ", names[k], first_samples, first[k].median());
+    if (k + 1 == names.size()) {
+      std::puts("");
+      break;
+    }
+    std::printf("us a sample: first pass %6.2f (%6.2f - %6.2f), later %6.2f (%6.2f - %6.2f); %4.0f MB\n",
+                first_pass[k].median(), first_pass[k].lowest(), first_pass[k].highest(), later[k].median(),
+                later[k].lowest(), later[k].highest(), resident[k].median());
+  }
+  bench::goal_at_most("epochs() / stream, first pass", bench::ratio(first_pass[2], first_pass[0]), 1.5);
+  bench::goal_at_most("epochs() / stream, later passes", bench::ratio(later[2], later[0]), 1.2);
+  bench::goal_at_most("epochs() / shuffled stream, later passes", bench::ratio(later[2], later[1]), 1.2);
+  bench::goal_at_most("without an index / shuffled, first pass", bench::ratio(first_pass[4], first_pass[1]), 1.5);
+  bench::goal_at_most("without an index / shuffled, later passes", bench::ratio(later[4], later[1]), 1.2);
+  bench::goal_at_most("resident with an index, MiB", resident[2].median() * 1e6 / mill::MiB, 256, "");
+  bench::goal_at_most("first samples: epochs() / stream", bench::ratio(first[2], first[0]), 1.2);
+  bench::goal_at_most("first samples: resumed / stream", bench::ratio(first[5], first[0]), 1.2);
+  bench::unpin();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int epochs = argc > 1 ? std::atoi(argv[1]) : 15;
+  const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 5;
   bench::print_machine();
+  // First: children are made by fork(), before there is a thread.
+  beside_the_stream(8000, 103'000, 8, rounds);
+  beside_the_stream(1'000'000, 1000, 10, rounds);
+  if (epochs == 0) return 0;
   compare(false, epochs);
   compare(true, epochs);
 }

@@ -32,6 +32,8 @@ int plan(const std::string& name, mill::plan_options& options) {
   if (const std::optional<std::string> text = store.read(index)) {
     const mill::index_set set(mill::read_indexes(*text, index));
     if (options.order.slice == 0) options.order.slice = set.slice();
+    if (options.order.tracks == 0) options.order.tracks = mill::default_tracks(set, options.order.slice, options.world);
+    if (options.memory == 0) options.memory = mill::default_bytes(set, options.order, options.world);
     std::printf("tracks %llu, slices of %llu samples\n%s", static_cast<unsigned long long>(options.order.tracks),
                 static_cast<unsigned long long>(options.order.slice),
                 mill::epoch_plan::of(set, options).text().c_str());
@@ -54,7 +56,8 @@ int main(int count, char** texts) {
   mill::plan_options o;
   o.batch = 256;
   o.order.slice = 0;
-  std::uint64_t memory = mill::epochs_options().bytes / mill::MiB;
+  o.order.tracks = 0;
+  std::uint64_t memory = 0;
   double latency = 0, rate = 0;
   given.add_option("PLACE", name, "s3://bucket/prefix/, a folder, or an index")
       ->required()
@@ -71,10 +74,10 @@ int main(int count, char** texts) {
   };
   positive("--world", o.world, "RANKS", "Ranks of the training");
   positive("--batch", o.batch, "SAMPLES", "Samples in a batch of one rank");
-  positive("--tracks", o.order.tracks, "T", "Tracks of the order: more of them shuffle better");
+  number("--tracks", o.order.tracks, "T", "Tracks of the order: more of them shuffle better; 0: what epochs() takes");
   number("--slice", o.order.slice, "SAMPLES", "Samples that are read by one request; 0: what the index suggests");
   number("--take-batches", o.take_batches, "N", "End each epoch after so many batches; 0: take all");
-  number("--memory-mb", memory, "MIB", "Memory of a rank for samples ahead; 0: what the order needs");
+  number("--memory-mb", memory, "MIB", "Memory of a rank for samples ahead; 0: what epochs() takes");
   number("--seed", o.seed, "S", "Seed of the order");
   number("--epoch", o.epoch, "E", "The epoch");
   decimal("--price-1000", o.price_of_1000_requests, "PRICE", "Price of 1000 requests");

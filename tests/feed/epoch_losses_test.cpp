@@ -385,12 +385,19 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
   const dataset data({400, 500, 3}, 3000);
   epochs_options o{.seed = 3, .batch = 4, .rank = {.index = 0, .world_size = 2}};
   o.slice = 8;
+  o.tracks = 960;
   const stream<sample> planned = data.open(o);
   const epoch_plan plan = epoch_plan::of_training(*data.indexes, o, {.price_of_1000_requests = 0.4});
   CHECK(plan.batches == planned.position()->batches());
   CHECK(plan.cost > 0);
   CHECK_THAT(planned.plan(), Contains("113 batches on each of 2 ranks") && Contains("960 tracks are many") &&
                                   Contains("chosen by what the store is measured to give, at most 64 of 8"));
+  o.tracks = 0;
+  o.bytes = 0;
+  CHECK_THAT(data.open(o).plan(),
+             Contains("Chosen: 48 tracks of slices of 8 samples, by the number of samples, their size and the number "
+                      "of ranks; 134 MB of memory on each rank") &&
+                 !Contains("are many"));
   CHECK(data.store->requests == 0);
   CHECK((from_range(std::vector<int>{1}) | map([](int i) { return i; })).plan().empty());
 

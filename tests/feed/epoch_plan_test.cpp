@@ -172,6 +172,45 @@ TEST_CASE("tracks that are many for a data set are named, with as many as fit") 
   CHECK(tracks_advice(5, {.tracks = 960, .slice = 1}, 1).empty() == (3 * 5 >= 960));
 }
 
+TEST_CASE("the default number of tracks follows from samples, sizes and ranks, and the bytes from the tracks") {
+  const auto set_of = [](std::uint64_t shards, std::uint64_t samples, std::uint64_t bytes) {
+    std::vector<shard_index> all;
+    for (std::uint64_t i = 0; i < shards; ++i) {
+      all.push_back(index_of(std::to_string(100 + i) + ".tar",
+                             std::vector<std::uint64_t>(static_cast<std::size_t>(samples), bytes)));
+    }
+    return index_set(std::move(all));
+  };
+  const index_set images = set_of(8, 1000, 103000);
+  REQUIRE(images.slice() == 32);
+  CHECK(default_tracks(images, 32, 1) == 24);    // 96 MiB of slabs of 4 MiB
+  CHECK(default_tracks(images, 32, 4) == 96);
+  CHECK(default_tracks(images, 32, 8) == 8 * 15);  // two slices each
+  CHECK(default_tracks(images, 32, 200) == 200);
+  CHECK(default_bytes(images, {.tracks = 24, .slice = 32}, 1) == 200 * MiB);
+  CHECK(default_bytes(images, {.tracks = 120, .slice = 32}, 8) == 128 * MiB);
+  CHECK(default_bytes(images, {.tracks = 960, .slice = 32}, 1) == 1 * GiB);
+  const index_set small = set_of(10, 10000, 1000);
+  CHECK(default_tracks(small, 256, 1) == 192);  // 96 MiB of 512 KiB
+  CHECK(default_tracks(small, 256, 7) == 7 * 24);
+  CHECK(default_tracks(small, 1, 1) == 960);
+  CHECK(default_tracks(small, 1, 64) == 64 * 15);
+  CHECK(default_tracks(small, 1, 500) == 500 * 8);
+  const index_set videos = set_of(2, 100, 50'000'000);
+  REQUIRE(videos.slice() == 1);
+  CHECK(default_tracks(videos, 1, 1) == 8);
+  CHECK(default_bytes(videos, {.tracks = 8, .slice = 1}, 1) == 128 * MiB);
+  CHECK(default_tracks(set_of(1, 3, 100), 256, 1) == 1);
+
+  // Where the memory is the reason for few tracks, a sentence says what more of them take.
+  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 32}, 1, 64) ==
+        "24 tracks, as many as the default .bytes hold, for the 64 samples of a step: about 3 of a step are neighbours "
+        "in a shard. Where shards are sorted, by class or by source, give more .tracks: 64 take .bytes of 545 MB.");
+  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 32}, 1, 24).empty());
+  CHECK(default_tracks_advice(images, {.tracks = 32, .slice = 32}, 1, 64).empty());   // given
+  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 32}, 1, 256).empty());  // the data are too few
+}
+
 TEST_CASE("a plan counts the batches that are taken, and what a small budget costs") {
   const auto counts = counted(std::vector<std::uint64_t>(100, 1000));
   plan_options o{.world = 4, .batch = 25};

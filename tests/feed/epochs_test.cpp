@@ -190,6 +190,95 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
   CHECK_THAT(refusal(data, changed, end), Catch::Matchers::Contains("its seed was 5"));
 }
 
+TEST_CASE("tracks that are left to epochs() are those of the state after a resume, on any number of ranks") {
+  const dataset data({600, 900, 3, 1500}, 100);
+  epochs_options o{.seed = 5, .epochs = 3, .batch = 4};
+  o.slice = 8;
+  o.rank.world_size = 2;
+  const std::uint64_t of_two = default_tracks(*data.indexes, 8, 2);
+  const std::uint64_t of_three = default_tracks(*data.indexes, 8, 3);
+  REQUIRE(of_two != of_three);
+  const auto keys_from = [&](const epochs_options& how, std::size_t batches) {
+    return delivered_by(data.open(how), 4, batches);
+  };
+  const auto keys_of = [](const delivered& d) {
+    std::vector<std::string> keys;
+    for (const auto& [place, key] : d.samples) keys.push_back(key);
+    return keys;
+  };
+  const delivered begun = keys_from(o, 5);
+  CHECK(epoch_state::parse(begun.state).tracks == of_two);
+  // What comes next on three ranks is what the order of two says, in this epoch and in the next ones.
+  const std::vector<std::string> order = data.order(5, 0, {.tracks = of_two, .slice = 8});
+  o.rank = {.index = 0, .world_size = 3};
+  o.resume = begun.state;
+  const delivered resumed = keys_from(o, 3);
+  CHECK(epoch_state::parse(resumed.state).tracks == of_two);
+  const rank_share share(of_two, 0, 3);
+  std::vector<std::string> expected;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    for (const std::uint64_t g : share.positions({40 + 12 * step, 12})) {
+      expected.push_back(order[static_cast<std::size_t>(g)]);
+    }
+  }
+  CHECK(keys_of(resumed) == expected);
+  // A state of the default of 960 that there was before goes on, too; a number that is given is kept.
+  o = {.seed = 5, .epochs = 3, .batch = 4};
+  o.slice = 8;
+  o.tracks = 960;
+  const delivered before = keys_from(o, 5);
+  o.tracks = 0;
+  o.resume = before.state;
+  const delivered after = keys_from(o, 5);
+  CHECK(epoch_state::parse(after.state).tracks == 960);
+  const std::vector<std::string> old = data.order(5, 0, {.tracks = 960, .slice = 8});
+  CHECK(keys_of(after) == std::vector<std::string>(old.begin() + 20, old.begin() + 40));
+  CHECK_THAT(data.open(o).plan(), Catch::Matchers::Contains("Chosen: 960 tracks of slices of 8 samples, those of the "
+                                                            "state; "));
+  o.tracks = 24;
+  CHECK_THROWS_AS(data.open(o), configuration_error);
+  // At an epoch's beginning the index may be another: then so are the tracks.
+  o.tracks = 0;
+  o.epochs = 1;
+  o.resume = {};
+  const std::string end = delivered_by(data.open(o), 4).state;
+  const dataset other({100}, 100);
+  o.epochs = 2;
+  o.resume = end;
+  CHECK(epoch_state::parse(delivered_by(other.open(o), 4, 1).state).tracks == default_tracks(*other.indexes, 8, 1));
+}
+
+TEST_CASE("memory is used again before more is touched, unless the consumer waits") {
+  const dataset data({1000, 1000}, 20000);
+  epochs_options o{.seed = 5, .epochs = 2, .batch = 10};
+  o.tracks = 8;
+  o.slice = 8;
+  o.part = 64 * KiB;
+  o.bytes = 64 * MiB;
+  const auto peak = [&](bool waits) {
+    data.store->delay_us = 0;
+    data.store->first_byte = waits ? std::chrono::milliseconds(20) : std::chrono::milliseconds(0);
+    testing::virtual_loop loop;
+    std::size_t most = 0;
+    const auto take = [](stream<sample> in, bool slow, const test::dataset_store* of, std::size_t* held) -> task<void> {
+      std::uint64_t bytes = 0;
+      while (std::optional<sample> s = co_await in.next()) {
+        bytes += s->fields[0].data.size();
+        const std::uint64_t read = of->read_bytes;
+        *held = std::max(*held, static_cast<std::size_t>(read > bytes ? read - bytes : 0));
+        if (!slow) co_await sleep_for(std::chrono::milliseconds(1));
+      }
+    };
+    block_on(loop, take(data.open(o), waits, data.store.get(), &most));
+    return most;
+  };
+  const std::size_t without = peak(false);
+  const std::size_t with = peak(true);
+  INFO(without << " " << with);
+  CHECK(without < 24 * MiB);
+  CHECK(with > without);
+}
+
 TEST_CASE("what is wrong with an object is an error at its place, with the object, the byte and the reason") {
   epochs_options o{.batch = 4};
   o.tracks = 6;
@@ -271,7 +360,7 @@ TEST_CASE("options that contradict each other are refused before anything is rea
   CHECK_THAT(refusal({.batch = 0}), Catch::Matchers::Contains(".batch"));
   CHECK_THAT(refusal({.rank = {.index = 2, .world_size = 2}}), Catch::Matchers::Contains("rank 2 does not exist"));
   CHECK_THAT(refusal({.rank = {.index = 0, .world_size = 2}, .pad = false}), Catch::Matchers::Contains(".pad"));
-  CHECK_THAT(refusal({.tracks = 0}), Catch::Matchers::Contains("tracks"));
+  CHECK_THAT(refusal({.tracks = (1U << 24) + 1}), Catch::Matchers::Contains("tracks"));
   CHECK_THAT(refusal({.first_epoch = UINT64_MAX}), Catch::Matchers::Contains(".epochs"));
   CHECK_THROWS_AS(epochs(std::make_shared<const index_set>(std::vector<shard_index>()),
                          std::shared_ptr<const storage>(data.store), {}),

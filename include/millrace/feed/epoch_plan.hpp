@@ -233,8 +233,10 @@ inline void epoch_plan::read_in_pieces(const plan_options& options, const order_
                    std::to_string(before) + '.');
 }
 
-inline epoch_plan epoch_plan::of_training(const index_set& indexes, const epochs_options& training,
+inline epoch_plan epoch_plan::of_training(const index_set& indexes, const epochs_options& options,
                                           plan_options prices) {
+  epochs_options training = options;
+  std::string chosen = choose_reading(indexes, training);
   prices.world = training.rank.world_size;
   prices.batch = training.batch;
   prices.seed = training.seed;
@@ -242,7 +244,9 @@ inline epoch_plan epoch_plan::of_training(const index_set& indexes, const epochs
   prices.order = {.tracks = training.tracks, .slice = training.slice != 0 ? training.slice : indexes.slice()};
   prices.take_batches = training.take_batches;
   prices.memory = training.bytes;
-  return of(indexes, prices);
+  epoch_plan plan = of(indexes, prices);
+  if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
+  return plan;
 }
 
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {

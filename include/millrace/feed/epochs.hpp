@@ -38,27 +38,29 @@ namespace millrace {
 /// entries each: the last one of an epoch is padded with samples of weight() 0 that have no key, no fields and no
 /// origin (functions given to map() see them; fill_batches() writes zeros and does not call its function). The order
 /// depends on nothing but the seed, the epoch, the indexes, .tracks and .slice: not on ranks, batches, bounds, timing
-/// or the number of loops. One epoch follows the other without a gap: the next one is read while the last batches of
-/// this one are taken. Each sample's `mark` has its position, and `random()` draws from seed, epoch and the sample, so
-/// a resume changes nothing.
+/// or the number of loops. Where .tracks is left to epochs(), it follows from the index and the number of ranks
+/// (default_tracks()); a resume, on whatever number of ranks, goes on with the tracks of the state. One epoch follows
+/// the other without a gap: the next one is read while the last batches of this one are taken. Each sample's `mark` has
+/// its position, and `random()` draws from seed, epoch and the sample, so a resume changes nothing.
 ///
 /// Samples are those of group_samples(), cut by the index: fields are slices of what was read. Their keys are read from
 /// the headers and compared with the index's hashes, and each field with its CRC32C where the index has one.
 ///
 /// Reading: by slices, a ranged GET or two each, ahead of the consumer: at most options.ahead samples and options.bytes
-/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one). How many requests are in
-/// flight and how long each is follows from what the store's host is seen to give, up to options.requests and
-/// options.part, and is shared with the host's other readers in the runtime. A rank reads from tracks / world size
-/// slices at once. Where the bytes do not hold as much, it reads parts of slices, down to single samples: by more
-/// requests, in the same order. At the beginning and after a resume the first sample of each track is read by itself,
-/// so that the first batch does not wait for slices. Only ranges are requested from the store, no listing and no HEAD;
-/// `If-Match` has the ETag of the index. `store` is as in fetch().
+/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one). It begins with what the
+/// open slices take and 16 MiB, and grows while the consumer waits. How many requests are in flight and how long each
+/// is follows from what the store's host is seen to give, up to options.requests and options.part, and is shared with
+/// the host's other readers in the runtime. A rank reads from tracks / world size slices at once. Where the bytes do
+/// not hold as much, it reads parts of slices, down to single samples: by more requests, in the same order. At the
+/// beginning and after a resume the samples of the first step are read by themselves, so that the first batch does not
+/// wait for slices. Only ranges are requested from the store, no listing and no HEAD; `If-Match` has the ETag of the
+/// index. `store` is as in fetch().
 ///
-/// A small data set (fewer samples than a third of tracks times slice) is read in smaller pieces than slices, down to
-/// single samples; so is a large one where options.bytes hold little of the slices that are open (7.5 GiB hold those of
-/// 4 MiB of one rank's 960 tracks, with as much to read ahead; 1 GiB those of eight ranks): bytes between the samples
-/// of a piece are read too, and again. A line in the runtime's log reports that, and what would fit. stream::plan()
-/// estimates what an epoch costs before anything is read.
+/// With a number of tracks that was given, a small data set (fewer samples than a third of tracks times slice) is read
+/// in smaller pieces than slices, down to single samples; so is a large one where options.bytes hold little of the
+/// slices that are open (7.5 GiB hold those of 4 MiB of one rank's 960 tracks, with as much to read ahead): bytes
+/// between the samples of a piece are read too, and again. A line in the runtime's log reports that, and what would
+/// fit. stream::plan() says which numbers were chosen, and estimates what an epoch costs before anything is read.
 ///
 /// Cancellation: dropping the stream ends all transfers at once. Errors, thrown where the sample would have come: those
 /// of the store, stale_index_error where an object is not the version that was indexed, archive_error for a wrong

@@ -34,7 +34,9 @@ struct epochs_options {
   /// Whether the last batch of an epoch is padded with entries of weight 0. If not, it is shorter; with several ranks
   /// it must be padded.
   bool pad = true;
-  std::uint64_t tracks = 960;  ///< order_options::tracks
+  /// order_options::tracks. 0: default_tracks() of the index, the slice and the number of ranks (of a mix: 960), and
+  /// after a resume those of the state, so that the order goes on; stream::plan() says how many.
+  std::uint64_t tracks = 0;
   std::uint64_t slice = 0;     ///< order_options::slice; 0: index_set::slice()
   /// The prefix of the indexes' names that makes URLs of them: "s3://corpus/train/".
   std::string_view prefix = {};
@@ -64,7 +66,8 @@ struct epochs_options {
 
   // How it is read; nothing of this changes the order.
   std::size_t ahead = 4096;     ///< samples that are planned ahead of the consumer
-  std::size_t bytes = 1 * GiB;  ///< of memory that is asked for or holds samples not taken yet
+  /// Of memory that is asked for or holds samples not taken yet, at most. 0: default_bytes(); without an index 160 MiB.
+  std::size_t bytes = 0;
   // How many requests are under way and how long one is follows from what the store is seen to give, within these two.
   std::size_t requests = 64;   ///< under way at once, at most
   std::size_t part = 8 * MiB;  ///< bytes of one request, at most; a larger sample is one all the same

@@ -20,6 +20,7 @@
 #include <millrace/feed/detail/window_reader.hpp>
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/equal_batches.hpp>
+#include <millrace/feed/tracks_advice.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/stream.hpp>
@@ -196,8 +197,9 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
 void check_window_options(const epochs_options& options);
 
 template <class Store>
-stream<sample> windowed_epochs(stream<shard> list, const Store& store, const epochs_options& options) {
+stream<sample> windowed_epochs(stream<shard> list, const Store& store, epochs_options options) {
   check_window_options(options);
+  if (options.bytes == 0) options.bytes = 160 * MiB;
   std::optional<window_state> saved;
   if (!options.resume.empty()) saved = window_state::parse(options.resume);
   auto position = std::make_shared<window_position>(options, saved);
@@ -242,6 +244,9 @@ stream<sample> epochs(stream<shard> list, const Store& store, const epochs_optio
   std::shared_ptr<detail::equal_state> equal = detail::begin_equal(options, from_state);
   std::shared_ptr<const storage> from = detail::storage_of(store);
   const std::size_t kept = from->keeps();
+  // The index is not known yet.
+  const bool chosen = options.tracks == 0 && options.resume.empty();
+  const std::size_t bytes = options.bytes != 0 ? options.bytes : detail::most_bytes(chosen);
   auto position = std::make_shared<detail::late_position>(options);
   detail::listed_index index(from, options);
   stream<sample> made =
@@ -250,7 +255,7 @@ stream<sample> epochs(stream<shard> list, const Store& store, const epochs_optio
                                                  std::move(equal)))
           .named("epochs", "raise its .bytes");
   return detail::declare_source(std::move(made), options, options.equal != nullptr)
-      .bounded(options.ahead, detail::sum_of_bounds(options.bytes, kept))
+      .bounded(options.ahead, detail::sum_of_bounds(bytes, kept))
       .positioned(position)
       .of_rank(options.rank);
 }

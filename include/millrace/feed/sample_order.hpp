@@ -18,11 +18,11 @@
 
 namespace millrace {
 
-/// The numbers that fix the order of an epoch beside its seed, its number and the shards' counts. They are options of
-/// the data, and never follow from how many ranks there are, so that the order outlives a change of these.
+/// The numbers that fix the order of an epoch beside its seed, its number and the shards' counts. A state has them: the
+/// order outlives a change of the number of ranks.
 struct order_options {
   /// Into how many tracks the epoch is dealt; 1 to 2^24. Every rank reads tracks / world size slices at a time: more
-  /// tracks shuffle better and hold more memory. Best not below the global batch, nor below 8 a rank. The default is
+  /// tracks shuffle better and hold more memory. Best not below the global batch, nor below 8 a rank. 960 is
   /// divided by 1-6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 40, 48, 60, 64, 80, 96, 120, 160, 192, 240, 320 and 480.
   std::uint64_t tracks = 960;
   /// Samples that lie side by side and are read by one request; 1 to 2^24. Best a power of two. 1 is a full shuffle,

@@ -59,6 +59,26 @@ class read_window {
   int resting_ = 0;       // rounds still to come
 };
 
+/// How much of its time a consumer has waited lately.
+class waiting_share {
+ public:
+  /// An item was taken after a wait of `waited`, `since` the one before it. Whether waits are a quarter of the time.
+  bool waits(duration waited, duration since) noexcept {
+    waited_ += waited;
+    all_ += since;
+    const bool much = 4 * waited_ > all_;
+    if (all_ > std::chrono::milliseconds(200)) {
+      waited_ /= 2;
+      all_ /= 2;
+    }
+    return much;
+  }
+
+ private:
+  duration waited_{0};
+  duration all_{0};
+};
+
 }  // namespace millrace::detail
 
 namespace millrace {

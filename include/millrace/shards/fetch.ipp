@@ -56,26 +56,6 @@ MILLRACE_INLINE void read_window::judge(duration round) noexcept {
   }
 }
 
-/// How much of its time a consumer has waited lately.
-class waiting_share {
- public:
-  /// An item was taken after a wait of `waited`, `since` the one before it. Whether waits are a quarter of the time.
-  bool waits(duration waited, duration since) noexcept {
-    waited_ += waited;
-    all_ += since;
-    const bool much = 4 * waited_ > all_;
-    if (all_ > std::chrono::milliseconds(200)) {
-      waited_ /= 2;
-      all_ /= 2;
-    }
-    return much;
-  }
-
- private:
-  duration waited_{0};
-  duration all_{0};
-};
-
 /// The part scheduler of `fetch`. Parts are requested in the order in which they will be delivered, as far as sizes
 /// are known, until the window is full: one large object gets as many connections as many small ones. The window covers
 /// what is in flight and what has arrived and is not yet taken; it grows towards the bound as read_window says. One

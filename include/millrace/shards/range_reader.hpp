@@ -64,9 +64,10 @@ class range_reader {
   enum class connection : bool { any, fresh };
 
   /// Bytes [offset, offset + length) of `object`, fewer only if the object ends before; `length` is at most a slab of
-  /// `slabs`. Without `slabs` the slab is one of slab_for(length) bytes, of the runtime's. If the store sent the whole
-  /// object instead, storage::part::rest is set: whether that will do is for the caller to say. The bytes are counted
-  /// as the stage's (stage_record::read).
+  /// `slabs`. Without `slabs` the slab is one of slab_for(length) bytes, of the runtime's; one below 8 MiB is a half, a
+  /// quarter, ... of one of these, so that short and long ranges use the same memory in turn. If the store sent the
+  /// whole object instead, storage::part::rest is set: whether that will do is for the caller to say. The bytes are
+  /// counted as the stage's (stage_record::read).
   ///
   /// Dropping the task ends the transfer. Errors: the store's; changed_error if the answer is of another version or
   /// size; io_error if it is not as long as it must be.
@@ -87,7 +88,7 @@ class range_reader {
   slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
 
   std::shared_ptr<const storage> store_;
-  std::vector<slab_pool> pools_;  // one of each size that was needed
+  std::vector<slab_pool> pools_;  // one of each size that was needed; short slabs are cut from those of 8 MiB
 };
 
 /// Where the pieces of an object that fetch() reads come from, for a stage that finds one damaged.

@@ -54,10 +54,13 @@ MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, st
 }
 
 MILLRACE_INLINE slab_pool range_reader::pool_of(runtime_parts& runtime, std::size_t slab_bytes) {
+  constexpr std::size_t whole = slab_pool::default_slab_bytes;
   for (const slab_pool& known : pools_) {
     if (known.slab_bytes() == slab_bytes) return known;
   }
-  return pools_.emplace_back(runtime.slabs(slab_bytes));
+  if (slab_bytes >= whole) return pools_.emplace_back(runtime.slabs(slab_bytes));
+  const slab_pool longer = pool_of(runtime, 2 * slab_bytes);
+  return pools_.emplace_back(longer.halves());
 }
 
 MILLRACE_INLINE io_error range_reader::short_read(std::uint64_t came, std::uint64_t due, where at) {

@@ -29,6 +29,7 @@
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/retry/detail/store_host.hpp>
+#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
@@ -48,11 +49,13 @@ namespace millrace::detail {
 /// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
 /// for nothing there.
 ///
-/// The bound in bytes holds for pieces that are asked for or not taken completely. Where it is reached, the walk is not
-/// planned further while the consumer has planned samples; when it has none, the next sample is read alone.
+/// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
+/// begins with what the open slices take, and grows while the consumer waits (read_window), so that memory is used
+/// again before more is touched. Where it is reached, the walk is not planned further while the consumer has planned
+/// samples; when it has none, the next sample is read alone.
 ///
-/// At the beginning, and after a resume, the first sample of each track is a separate piece: the first batch does
-/// not wait for slices.
+/// At the beginning, and after a resume, each track's samples of the first step are a separate piece: the first batch
+/// does not wait for slices.
 template <class Sample = sample>
 class epoch_reader {
  public:
@@ -63,8 +66,12 @@ class epoch_reader {
         reader_(source_.store),
         shares_(here, bounds_of_requests(source_)),
         walk_(source_.walk),
+        room_(first_room(source_), options_.bytes),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) piece_samples_.push_back(samples_of_piece(d));
+    const epoch_walk::plan& w = source_.walk;
+    const std::uint64_t step = w.batch * w.world;
+    first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
   }
 
   /// Plans as far as the bounds allow, and asks for it.
@@ -81,7 +88,13 @@ class epoch_reader {
   /// Whether the consumer waits for arrived().
   void consumer_waits(bool now) noexcept {
     consumer_waits_ = now;
-    if (now) start();
+    const time_point at = here_.get_executor().now();
+    if (now) {
+      waits_since_ = at;
+      start();
+    } else {
+      waited_ += at - waits_since_;
+    }
   }
 
   /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why. Where what
@@ -99,6 +112,7 @@ class epoch_reader {
     failure_ = r.error;
     if (failure_ == nullptr) fill_or_fail(s, r);
     if (failure_ != nullptr) s = lost();
+    note_taken();
     if (!damaged_) taken_.piece.reset();
     return s;
   }
@@ -180,6 +194,30 @@ class epoch_reader {
             .start = std::clamp<std::size_t>(start, 6, std::max<std::size_t>(6, s.options.requests))};
   }
 
+  /// What is held at first: the slices that are open, and 16 MiB.
+  static std::size_t first_room(const epochs_source& s) {
+    std::size_t bytes = 16 * MiB;
+    for (std::size_t d = 0; d < s.sets.size(); ++d) {
+      const order_options& order = s.walk.sets[d].order;
+      const std::uint64_t slab = slab_of_slice(*s.sets[d].indexes, order.slice);
+      bytes += static_cast<std::size_t>((order.tracks / s.walk.world + 1) * slab);
+    }
+    return std::min(bytes, s.options.bytes);
+  }
+
+  /// The room grows as long as that spares the consumer waiting.
+  void note_taken() {
+    if (!taken_.piece->ends_with(taken_.number)) return;
+    const time_point now = here_.get_executor().now();
+    const duration waited = std::exchange(waited_, duration(0));
+    room_.took(taken_.piece->reserved(), waited, now);
+    host_share& share = share_of(taken_.piece->ranges().front().shard);
+    if (took_at_ && consumer_.waits(waited, now - *took_at_) && share.has_measured()) {
+      room_.raise(first_room(source_) + share.requests() * share.part() * 3 / 2);
+    }
+    took_at_ = now;
+  }
+
   std::uint64_t samples_of_piece(std::size_t d) const {
     const epoch_walk::plan& w = source_.walk;
     const index_set& indexes = *source_.sets[d].indexes;
@@ -223,9 +261,9 @@ class epoch_reader {
     if (piece == nullptr) {
       const epoch_walk::plan& w = source_.walk;
       const bool cold = next_.epoch == w.begin_epoch && next_.position - w.begin < w.tracks;
-      piece = made(cold ? 1 : UINT64_MAX);
+      piece = made(cold ? first_samples_ : UINT64_MAX);
     }
-    if (held_ + piece->reserved() > options_.bytes) {
+    if (held_ + piece->reserved() > room_.bytes()) {
       if (!ahead_.empty()) {
         no_room_ = std::move(piece);
         return nullptr;
@@ -417,11 +455,17 @@ class epoch_reader {
   range_reader reader_;
   host_shares shares_;
   bool consumer_waits_ = false;
+  time_point waits_since_{};
+  duration waited_{0};  // for the samples of the piece
+  waiting_share consumer_;
+  std::optional<time_point> took_at_;  // when the latest piece was taken
   std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
   std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
 
   epoch_walk walk_;
+  read_window room_;  // bytes
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
+  std::uint64_t first_samples_ = 1;  // of a track, that are read before its slice: the first step's
   const bool divides_;  // no two ranks share a track
   epoch_mark next_;     // of the walk
   bool has_next_ = false;

@@ -31,6 +31,7 @@ class epochs_position final : public stream_position {
   std::shared_ptr<const index_set> indexes_;
   std::shared_ptr<const dataset_mix> mix_;  // in place of it
   epochs_options options_;  // without the texts
+  std::string chosen_;      // of these, by epochs()
   epoch_state begin_;
   std::uint64_t end_;  // of an epoch
   std::uint64_t batch_;

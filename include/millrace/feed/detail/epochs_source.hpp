@@ -68,12 +68,14 @@ class epochs_source {
   std::shared_ptr<const storage> store;
   std::vector<std::string> urls;
   epoch_walk::plan walk;
-  epochs_options options;  // without the texts
+  epochs_options options;  // without the texts; what was left to epochs() is chosen
+  std::string chosen;      // a sentence about that; empty where nothing was
   epoch_state begin;
   std::shared_ptr<epoch_losses> losses = std::make_shared<epoch_losses>();
 
  private:
   epochs_source(std::shared_ptr<const storage> from, const epochs_options& how);
+  void begin_with(const epochs_options& how);
   void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed);
   void finish(std::uint64_t samples, std::string_view resume);
   void resume_at(const epoch_state& saved, std::uint64_t samples);

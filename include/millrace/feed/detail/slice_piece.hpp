@@ -25,6 +25,12 @@ inline std::uint64_t samples_of_piece(std::uint64_t bytes, std::uint64_t tracks,
   return std::clamp<std::uint64_t>(bytes / 2 / (tracks / world + 1) / mean, 1, slice);
 }
 
+/// The memory that a slice of `slice` samples takes, by the mean sample.
+inline std::uint64_t slab_of_slice(const index_set& indexes, std::uint64_t slice) noexcept {
+  const std::uint64_t mean = indexes.sample_bytes() / std::max<std::uint64_t>(indexes.samples(), 1) + 1;
+  return range_reader::slab_for(static_cast<std::size_t>(mean * std::min(slice, indexes.samples())));
+}
+
 /// Samples of a track that follow each other and lie in one slice, and the requests that read them.
 class slice_piece {
  public:

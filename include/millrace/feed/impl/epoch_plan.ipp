@@ -40,8 +40,10 @@ MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batc
   if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
 }
 
-MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset_mix& mix, const epochs_options& training,
+MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset_mix& mix, const epochs_options& options,
                                                    plan_options prices) {
+  epochs_options training = options;
+  std::string chosen = choose_reading(mix, training);
   const sample_mix order = detail::order_of(mix, training);
   epoch_plan plan;
   plan.indexed = true;
@@ -86,6 +88,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset_mix& mix, const
   plan.slice_visits = rounded(visits);
   plan.most_rank_requests = rounded(requests * static_cast<double>(plan.most_rank_samples) / static_cast<double>(end));
   plan.price(prices, mean);
+  if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
   return plan;
 }
 

@@ -92,9 +92,14 @@ MILLRACE_INLINE std::size_t share_of_bytes(std::size_t bytes, std::uint64_t trac
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const storage> from, const epochs_options& how)
-    : store(std::move(from)), options(how) {
+    : store(std::move(from)) {
+  check_epochs_options(how);
+}
+
+/// `how`: as given, with what was left to epochs() chosen.
+MILLRACE_INLINE void epochs_source::begin_with(const epochs_options& how) {
+  options = how;
   options.prefix = options.resume = options.index_file = {};
-  check_epochs_options(options);
   walk.tracks = options.tracks;
   walk.seed = options.seed;
   walk.batch = options.batch;
@@ -111,6 +116,9 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
                                              const epochs_options& how, std::vector<std::string> listed)
     : epochs_source(std::move(from), how) {
   if (of == nullptr || of->samples() == 0) throw configuration_error("epochs: the index has no samples");
+  epochs_options fitted = how;
+  chosen = choose_reading(*of, fitted);
+  begin_with(fitted);
   urls = std::move(listed);
   begin.index = of->digest();
   const std::uint64_t samples = of->samples();
@@ -126,8 +134,11 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
   for (dataset_mix::member& m : named.members) {
     if (m.prefix.empty()) m.prefix = how.prefix;
   }
+  epochs_options fitted = how;
+  chosen = choose_reading(named, fitted);
+  begin_with(fitted);
   mix = std::make_shared<const dataset_mix>(std::move(named));
-  auto order = std::make_shared<const sample_mix>(order_of(*mix, how));
+  auto order = std::make_shared<const sample_mix>(order_of(*mix, fitted));
   hasher128 all;
   for (std::size_t d = 0; d < mix->members.size(); ++d) {
     const dataset_mix::member& m = mix->members[d];
@@ -178,7 +189,10 @@ MILLRACE_INLINE std::string epochs_source::advice() const {
     const order_options& order = walk.sets[d].order;
     epochs_options own = options;
     own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
-    const std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
+    std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
+    if (sentence.empty() && mix == nullptr && !chosen.empty()) {
+      sentence = default_tracks_advice(*sets[d].indexes, order, walk.world, walk.batch);
+    }
     if (sentence.empty()) continue;
     if (!lines.empty()) lines += '\n';
     lines += (mix == nullptr ? "" : dataset_name(d, sets[d].prefix) + " of the mix: ") + sentence;
