@@ -16,12 +16,14 @@ import subprocess
 import sys
 
 SLOTS = "millrace/device/detail/slots.hpp"
+SLOTS_BODIES = "millrace/device/detail/slots.ipp"
 DEVICE = "millrace/cuda/stream_device.hpp"
 
 # Name, then the places: header, what stands there (once), what it becomes. PLANTED is whether it is awake.
 DEFECTS = [
     ("slot_reused_early", [
-        (SLOTS, "draining_.push_back(i);", "(PLANTED ? free_ : draining_).push_back(i);")]),
+        (SLOTS_BODIES, "} else if (!stage_gone) {\n      draining_.push_back(i);",
+         "} else if (!stage_gone) {\n      (PLANTED ? free_ : draining_).push_back(i);")]),
     ("use_not_asked_for", [
         (SLOTS, "if (u.active && !on_->query(u.done)) return false;",
          "if (!PLANTED && u.active && !on_->query(u.done)) return false;")]),

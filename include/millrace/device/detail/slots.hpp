@@ -271,28 +271,6 @@ class device_slot_on final : public device_slot {
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-inline void slot_pool::returned(device_slot& s, std::exception_ptr failed, std::shared_ptr<void> owner) noexcept {
-  const std::size_t i = s.index_;
-  bool stage_gone = false;
-  {
-    const std::lock_guard lock(mutex_);
-    stage_gone = ended_;
-    if (!stage_gone) held_[i] = 0;
-    if (failed) {
-      error_ = failed;  // for the stage: a slot fewer, and a device in trouble
-    } else if (!stage_gone) {
-      draining_.push_back(i);
-    }
-    released_ = true;
-    if (!stage_gone && waiter_ != nullptr && !posted_) {
-      posted_ = true;
-      owner_ = std::move(owner);
-      executor_.post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
-    }
-  }
-  if (stage_gone) give_back(std::move(slots_[i]));
-}
-
 template <device D>
 void device_slot_on<D>::clear() noexcept {
   host_ = host_batch();

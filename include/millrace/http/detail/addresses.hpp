@@ -10,7 +10,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -87,13 +86,21 @@ class addresses {
     unsigned slow_rounds = 0;        // one after the other, before this one
     unsigned waited = 0;             // rounds in which it had too few reads
   };
+  static constexpr std::size_t most_addresses = 16;  // of one server
+  static constexpr std::size_t most_servers = 16;
+  static constexpr unsigned enough = 8;  // reads
+
   struct server {
+    reads* begin() noexcept { return of; }
+    reads* end() noexcept { return of + count; }
+    const reads* begin() const noexcept { return of; }
+    const reads* end() const noexcept { return of + count; }
+
     std::string name;
     time_point began{};
-    std::vector<reads> of;
+    std::size_t count = 0;
+    reads of[most_addresses];
   };
-
-  static constexpr unsigned enough = 8;  // reads
 
   const one* find(const socket_address& a, time_point now) const noexcept;
   /// `why`: empty if it is neither counted nor logged.
@@ -110,7 +117,7 @@ class addresses {
   std::int64_t passed_over_ = 0;
   time_point lines_since_{};
   unsigned lines_ = 0;  // since then
-  std::vector<server> servers_;
+  server servers_[most_servers];
 };
 
 }  // namespace millrace::http::detail

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -14,13 +13,16 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/http/detail/addresses.hpp>
 
 namespace millrace::http::detail {
+
+// Not by <cmath>, whose special functions are a twentieth of what the compiler takes for millrace.hpp.
+inline double log(double x) noexcept { return __builtin_log(x); }
+inline double exp(double x) noexcept { return __builtin_exp(x); }
 
 MILLRACE_INLINE socket_address::socket_address(const char* ip, int port) noexcept {
   sockaddr_in four{};
@@ -121,65 +123,61 @@ MILLRACE_INLINE std::string addresses::failed(std::string_view host, const socke
 }
 
 MILLRACE_INLINE addresses::server& addresses::server_of(std::string_view host, time_point now) {
-  constexpr std::size_t most = 16;
+  server* oldest = servers_;  // its round began first, or it is none yet
   for (server& each : servers_) {
     if (each.name == host) return each;
+    if (each.began < oldest->began) oldest = &each;
   }
-  if (servers_.size() < most) {
-    servers_.emplace_back();
-  } else {  // the one whose round began first
-    std::swap(*std::min_element(servers_.begin(), servers_.end(),
-                                [](const server& a, const server& b) { return a.began < b.began; }),
-              servers_.back());
-  }
-  servers_.back().name = host;
-  servers_.back().began = now;
-  servers_.back().of.clear();
-  return servers_.back();
+  oldest->name = host;
+  oldest->began = now;
+  oldest->count = 0;
+  return *oldest;
 }
 
 MILLRACE_INLINE std::string addresses::took(std::string_view host, const socket_address& a, time_point now,
                                             duration first, duration body, std::size_t bytes) {
-  constexpr std::size_t most = 32;            // addresses of one server
-  constexpr std::size_t tells = 256 * KiB;    // of a body: a shorter one says nothing of the rate
+  constexpr std::size_t tells = 256 * KiB;  // of a body: a shorter one says nothing of the rate
   constexpr double shortest = 1e-6;
   const std::lock_guard lock(mutex_);
   server& s = server_of(host, now);
   reads* of = nullptr;
-  for (reads& each : s.of) {
+  for (reads& each : s) {
     if (each.address == a) of = &each;
   }
   if (of == nullptr) {
-    if (s.of.size() == most) return {};
-    of = &s.of.emplace_back();
+    if (s.count == most_addresses) return {};
+    of = &s.of[s.count++];
+    *of = reads();
     of->address = a;
   }
   ++of->count;
-  of->first += std::log(std::max(shortest, 1e-9 * static_cast<double>(first.count())));
+  of->first += detail::log(std::max(shortest, 1e-9 * static_cast<double>(first.count())));
   if (bytes >= tells) {
     ++of->bodies;
-    of->pace += std::log(std::max(shortest, 1e-9 * static_cast<double>(body.count())) * static_cast<double>(MiB) /
+    of->pace += detail::log(std::max(shortest, 1e-9 * static_cast<double>(body.count())) * static_cast<double>(MiB) /
                          static_cast<double>(bytes));
   }
-  return s.of.size() < 2 || of->count % enough != 0 ? std::string() : judge(s, now);
+  return s.count < 2 || of->count % enough != 0 ? std::string() : judge(s, now);
 }
 
 MILLRACE_INLINE std::string addresses::slowness(const server& s, const reads& r) {
   constexpr double times = 4;
   /// The median of the others; 0: there are none.
   const auto others = [&](double reads::*sum, unsigned reads::*count) {
-    std::vector<double> means;
-    for (const reads& each : s.of) {
-      if (&each != &r && each.*count >= enough) means.push_back(std::exp(each.*sum / each.*count));
+    double means[most_addresses];  // ascending
+    std::size_t n = 0;
+    for (const reads& each : s) {
+      if (&each == &r || each.*count < enough) continue;
+      const double mean = each.*sum / each.*count;
+      std::size_t at = n++;
+      for (; at > 0 && means[at - 1] > mean; --at) means[at] = means[at - 1];
+      means[at] = mean;
     }
-    if (means.empty()) return 0.0;
-    const auto middle = means.begin() + static_cast<std::ptrdiff_t>((means.size() - 1) / 2);
-    std::nth_element(means.begin(), middle, means.end());
-    return *middle;
+    return n == 0 ? 0.0 : detail::exp(means[(n - 1) / 2]);
   };
   char text[160];
   if (r.count >= enough) {
-    const double own = std::exp(r.first / r.count);
+    const double own = detail::exp(r.first / r.count);
     const double theirs = others(&reads::first, &reads::count);
     if (theirs > 0 && own > times * theirs && own > theirs + 0.02) {
       std::snprintf(text, sizeof text, "is slow, %.0f ms to the first byte where others take %.1f ms", 1e3 * own,
@@ -188,7 +186,7 @@ MILLRACE_INLINE std::string addresses::slowness(const server& s, const reads& r)
     }
   }
   if (r.bodies >= enough) {
-    const double own = std::exp(r.pace / r.bodies);
+    const double own = detail::exp(r.pace / r.bodies);
     const double theirs = others(&reads::pace, &reads::bodies);
     if (theirs > 0 && own > times * theirs && own > 0.005) {
       const auto rate = [](double pace) { return format_bytes(static_cast<double>(MiB) / pace); };
@@ -203,7 +201,7 @@ MILLRACE_INLINE std::string addresses::judge(server& s, time_point now) {
   constexpr unsigned most_waited = 6;  // rounds
   std::size_t count = 0;
   bool all = true;
-  for (const reads& each : s.of) {
+  for (const reads& each : s) {
     const bool counts = each.count >= enough;
     count += counts ? 1 : 0;
     all = all && counts;
@@ -214,7 +212,7 @@ MILLRACE_INLINE std::string addresses::judge(server& s, time_point now) {
   }
   std::string line;
   socket_address left;
-  for (reads& each : s.of) {
+  for (reads& each : s) {
     if (count == 0) each.count = 0;
     if (each.count < enough) {
       if (++each.waited == most_waited) each.count = 0;
@@ -226,11 +224,15 @@ MILLRACE_INLINE std::string addresses::judge(server& s, time_point now) {
     left = each.address;
     line = pass_over(s.name, left, now, why, true);
   }
-  std::erase_if(s.of, [&](const reads& r) { return r.count == 0 || r.address == left; });
-  for (reads& each : s.of) {
-    if (each.count < enough) continue;
-    each.first = each.pace = 0;
-    each.count = each.bodies = each.waited = 0;
+  const std::size_t before = std::exchange(s.count, 0);
+  for (std::size_t i = 0; i < before; ++i) {
+    reads each = s.of[i];
+    if (each.count == 0 || each.address == left) continue;
+    if (each.count >= enough) {
+      each.first = each.pace = 0;
+      each.count = each.bodies = each.waited = 0;
+    }
+    s.of[s.count++] = each;
   }
   s.began = now;
   return line;

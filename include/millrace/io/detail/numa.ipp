@@ -67,13 +67,13 @@ MILLRACE_INLINE thread_place place_threads(const std::vector<numa_node>& nodes, 
                                            const place_wanted& wanted) {
   thread_place place;
   place.limits = limits;
-  std::vector<const numa_node*> usable;
+  std::vector<numa_node> usable;
   const numa_node* chosen = nullptr;
   bool exists = nodes.empty() && wanted.node == 0;
   for (const numa_node& each : nodes) {
     if (static_cast<int>(each.number) == wanted.node) exists = true;
     if (CPU_COUNT(&each.cpus) == 0) continue;
-    usable.push_back(&each);
+    usable.push_back(each);
     if (static_cast<int>(each.number) == wanted.node) chosen = &each;
   }
   if (wanted.node >= 0 && chosen == nullptr && !(nodes.empty() && exists)) {
@@ -87,7 +87,7 @@ MILLRACE_INLINE thread_place place_threads(const std::vector<numa_node>& nodes, 
   const std::string device = "the device at " + wanted.device;
   std::size_t at = usable.size();  // the device's node
   for (std::size_t i = 0; i < usable.size(); ++i) {
-    if (static_cast<int>(usable[i]->number) == wanted.device_node) at = i;
+    if (static_cast<int>(usable[i].number) == wanted.device_node) at = i;
   }
   const bool known = at < usable.size();
   std::string elsewhere;
@@ -105,16 +105,16 @@ MILLRACE_INLINE thread_place place_threads(const std::vector<numa_node>& nodes, 
   const std::size_t ranks = own_mask ? (on_machine * limits.affinity + all - 1) / all : on_machine;
   const std::size_t groups = std::min(ranks, usable.size());  // of nodes that are neighbours
   place.limits.node_ranks = static_cast<unsigned>((ranks + groups - 1) / groups);
-  std::vector<const numa_node*> here;
+  std::vector<numa_node> here;
   std::string why;
   if (chosen != nullptr) {
-    here.push_back(chosen);
+    here.push_back(*chosen);
     why = ", as runtime_options::placement says";
   } else if (usable.size() == 1) {
-    place.text = "on NUMA node " + std::to_string(usable[0]->number) + of + ", by the affinity mask" + elsewhere;
+    place.text = "on NUMA node " + std::to_string(usable[0].number) + of + ", by the affinity mask" + elsewhere;
     return place;
   } else if (const unsigned share = wanted.threads != 0 ? wanted.threads : share_of_cpus(limits, wanted.ranks);
-             known && groups < usable.size() && share <= static_cast<unsigned>(CPU_COUNT(&usable[at]->cpus))) {
+             known && groups < usable.size() && share <= static_cast<unsigned>(CPU_COUNT(&usable[at].cpus))) {
     here.push_back(usable[at]);
     place.limits.node_ranks = 1;  // the share is already divided
   } else if (known || !own_mask) {
@@ -128,7 +128,7 @@ MILLRACE_INLINE thread_place place_threads(const std::vector<numa_node>& nodes, 
     place.text = "on any NUMA node" + of +
                  (own_mask ? " of the rank's affinity mask" : ": the rank is alone on the machine") + elsewhere;
     if (known) {
-      place.text += ", and has more threads than node " + std::to_string(usable[at]->number) + ", where " + device +
+      place.text += ", and has more threads than node " + std::to_string(usable[at].number) + ", where " + device +
                     " is, has CPUs for it: runtime_options::placement keeps them there all the same";
       place.remark = true;
     }
@@ -141,10 +141,10 @@ MILLRACE_INLINE thread_place place_threads(const std::vector<numa_node>& nodes, 
   }
   place.kept = true;
   place.text = here.size() == 1 ? "on NUMA node " : "on NUMA nodes ";
-  for (const numa_node* const each : here) {
-    if (each != here.front()) place.text += ", ";
-    place.text += std::to_string(each->number);
-    CPU_OR(&place.cpus, &place.cpus, &each->cpus);
+  for (const numa_node& each : here) {
+    if (&each != &here.front()) place.text += ", ";
+    place.text += std::to_string(each.number);
+    CPU_OR(&place.cpus, &place.cpus, &each.cpus);
   }
   place.text += of + why;
   place.limits.node_cpus = static_cast<unsigned>(CPU_COUNT(&place.cpus));
