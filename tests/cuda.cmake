@@ -73,6 +73,7 @@ if(MILLRACE_SANITIZE MATCHES "thread")
 endif()
 
 # The tests of order, with copies of some headers that have defects in them: each must be found, on both models.
+# Header-only in every preset, so that bodies can be planted too.
 set(defects ${CMAKE_CURRENT_SOURCE_DIR}/cuda/defects.py)
 set(planted ${CMAKE_CURRENT_BINARY_DIR}/planted)
 file(GLOB_RECURSE changed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/millrace/device/detail/*.?pp
@@ -90,7 +91,7 @@ foreach(model IN ITEMS fake threaded)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/generated)
   target_compile_options(${name} PRIVATE "SHELL:-include ${CMAKE_CURRENT_SOURCE_DIR}/cuda/planted.hpp")
   target_link_libraries(${name} PRIVATE Catch2::Catch2WithMain millrace::core ${nvjpeg_libraries}
-                                        millrace_${model}_cuda millrace_developer)  # header-only, so bodies can be planted
+                                        millrace_${model}_cuda millrace_developer)
   set(ways kernels)
   if(model STREQUAL "threaded" AND MILLRACE_SANITIZE MATCHES "thread")
     set(ways kernels,races)

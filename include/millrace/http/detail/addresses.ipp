@@ -123,7 +123,7 @@ MILLRACE_INLINE std::string addresses::failed(std::string_view host, const socke
 }
 
 MILLRACE_INLINE addresses::server& addresses::server_of(std::string_view host, time_point now) {
-  server* oldest = servers_;  // its round began first, or it is none yet
+  server* oldest = servers_;  // its round began first, or it has not been used
   for (server& each : servers_) {
     if (each.name == host) return each;
     if (each.began < oldest->began) oldest = &each;
