@@ -8,7 +8,10 @@
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/far_store_bench.cpp -o far_store_bench -lcurl -luring -lssl -lcrypto
 // -lexpat -larchive -lz -lzstd
 //
-//   far_store_bench [rounds, default 5]
+//   far_store_bench [rounds, default 5 [python]]
+//
+// `python`: an interpreter with awscrt, s3torchconnector and obstore: they read the same objects in the same rounds, on
+// the same core (bench/peers/far_store.py, below the current folder).
 
 #include <algorithm>
 #include <cstdint>
@@ -110,6 +113,17 @@ result read(Pipeline pipeline, Size size, std::uint64_t expected) {
   return r;
 }
 
+/// Bytes in a second of a peer that reads the same objects.
+double peer(const char* python, const bench::served& server, const char* name, const char* prefix, int count,
+            std::size_t size) {
+  const std::string command = std::string(python) + " bench/peers/far_store.py " + server.endpoint + ' ' + name + ' ' +
+                              prefix + ' ' + std::to_string(count) + ' ' + std::to_string(size);
+  std::FILE* const out = ::popen(command.c_str(), "r");
+  double seconds = 0, bytes = 0;
+  if (out == nullptr || std::fscanf(out, "%lf %lf", &seconds, &bytes) != 2 || ::pclose(out) != 0) std::abort();
+  return bytes / seconds;
+}
+
 double one_get(const mill::s3::client& s3) {
   const auto loop = mill::make_event_loop();
   const std::int64_t begin = mill::monotonic_ns();
@@ -118,7 +132,7 @@ double one_get(const mill::s3::client& s3) {
   return seconds_since(begin);
 }
 
-void measure(const place& at, int rounds) {
+void measure(const place& at, int rounds, const char* python) {
   mill::s3_server::distance away;
   away.first_byte = mill::duration(static_cast<std::int64_t>(at.milliseconds * 1e6));
   away.connect = away.first_byte;
@@ -142,7 +156,8 @@ void measure(const place& at, int rounds) {
   const auto of_chunk = [](const mill::chunk& c) { return static_cast<double>(c.data.size()); };
   const auto of_sample = [](const mill::sample& s) { return static_cast<double>(s.fields[0].data.size()); };
   constexpr std::uint64_t sample_bytes = std::uint64_t(shards) * members * small_bytes;
-  bench::figure later, early, objects, stages, epochs, chunk, get;
+  bench::figure later, early, all, objects, stages, epochs, chunk, get;
+  bench::figure crt, connector, obstore;  // peers
   for (int i = 0; i < rounds; ++i) {
     get.add(one_get(s3));
     std::vector<mill::shard> known;
@@ -151,6 +166,7 @@ void measure(const place& at, int rounds) {
     chunk.add(raw.first);
     early.add(raw.first_second);
     later.add(raw.later);
+    all.add(raw.all);
     objects.add(read(s3.list("s3://b/small/") | mill::fetch(s3), of_chunk, smalls * small_bytes).all / small_bytes);
     stages.add(
         read(s3.list("s3://b/tars/") | mill::fetch(s3) | mill::untar() | mill::group_samples(), of_sample, sample_bytes)
@@ -158,6 +174,10 @@ void measure(const place& at, int rounds) {
     epochs.add(
         read(mill::epochs(indexes, s3, {.seed = 7, .batch = 100, .prefix = "s3://b/tars/"}), of_sample, sample_bytes)
             .all);
+    if (python == nullptr) continue;
+    crt.add(peer(python, server, "awscrt", "raw", raws, raw_bytes));
+    connector.add(peer(python, server, "s3torchconnector", "raw", raws, raw_bytes));
+    obstore.add(peer(python, server, "obstore", "small", smalls, small_bytes) / small_bytes);
   }
   const double bound = std::min(at.link, 64 * at.connection);
   std::printf("\n%s, medians of %d\n", at.name, rounds);
@@ -169,11 +189,19 @@ void measure(const place& at, int rounds) {
   print("fetch: first chunk, cold", chunk, 1e-3, "ms");
   print("fetch: in the first second", early, 1e6, "MB/s");
   print("fetch: from then on", later, 1e6, "MB/s");
+  print("fetch: all of it", all, 1e6, "MB/s");
   print("list | fetch, objects of 100 KB", objects, 1, "objects/s");
   print("list | fetch | untar | group_samples", stages, 1e6, "MB/s");
   print("epochs(), with an index", epochs, 1e6, "MB/s");
+  if (python != nullptr) {
+    print("awscrt, 4 objects at once", crt, 1e6, "MB/s");
+    print("s3torchconnector, 4 threads", connector, 1e6, "MB/s");
+    print("obstore, 64 objects of 100 KB at once", obstore, 1, "objects/s");
+    bench::goal_at_least("fetch / awscrt", bench::ratio(all, crt), 1.5);
+    bench::goal_at_least("fetch / s3torchconnector", bench::ratio(all, connector), 1.5);
+    bench::goal_at_least("objects/s, list | fetch / obstore", bench::ratio(objects, obstore), 1);
+  }
   bench::goal_at_least("fetch after a second / min(link, 64 connections)", later.median() / bound, 0.9);
-  bench::goal_at_least("objects/s, list | fetch", objects.median(), 1980, "");
   bench::goal_at_least("epochs() / list | fetch | untar | group_samples", bench::ratio(epochs, stages), 0.9);
   bench::goal_at_most("first chunk / one GET", bench::ratio(chunk, get), 1.2);
 }
@@ -204,9 +232,11 @@ void measure_listing(int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
+  const char* const python = argc > 2 ? argv[2] : nullptr;
   bench::print_machine();
   bench::pin(1);
   measure_listing(rounds);
-  measure({"20 ms away, 30 MB/s a connection, a link of 800 MB/s", 20, 30e6, 800e6}, rounds);
-  measure({"15 ms away, 85 MB/s a connection, a link of 800 MB/s", 15, 85e6, 800e6}, rounds);
+  if (python == nullptr) std::printf("no peers: no interpreter was given\n");
+  measure({"20 ms away, 30 MB/s a connection, a link of 800 MB/s", 20, 30e6, 800e6}, rounds, python);
+  measure({"15 ms away, 85 MB/s a connection, a link of 800 MB/s", 15, 85e6, 800e6}, rounds, python);
 }

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""One reading of far_store_bench by a peer, as its documentation says, with its default settings:
+
+    far_store.py ENDPOINT PEER PREFIX COUNT SIZE     prints seconds and bytes
+
+Objects are s3://b/PREFIX/0 to COUNT - 1, of SIZE bytes each. Peers: awscrt (4 objects at once, given as far as the
+interface asks for a number), s3torchconnector (4 threads), obstore (64 at once), boto3 (32 threads). They come from PyPI:
+
+    python3 -m venv peers && peers/bin/pip install awscrt s3torchconnector obstore boto3
+"""
+
+import asyncio
+import concurrent.futures
+import sys
+import threading
+import time
+
+KEY, SECRET, REGION = "test-key", "test-secret", "us-east-1"
+
+
+def keys(prefix, count):
+    return [f"{prefix}/{i}" for i in range(count)]
+
+
+def awscrt(endpoint, prefix, count):
+    from awscrt import auth, http, io, s3
+
+    group = io.EventLoopGroup()
+    bootstrap = io.ClientBootstrap(group, io.DefaultHostResolver(group))
+    credentials = auth.AwsCredentialsProvider.new_static(KEY, SECRET)
+    client = s3.S3Client(bootstrap=bootstrap, region=REGION, credential_provider=credentials,
+                         tls_mode=s3.S3RequestTlsMode.DISABLED)
+    host = endpoint.split("//")[1]
+    lock, total, room = threading.Lock(), [0], threading.Semaphore(4)
+
+    def on_body(chunk, **_):
+        with lock:
+            total[0] += len(chunk)
+
+    def start(key):
+        room.acquire()
+        headers = http.HttpHeaders([("host", host)])
+        request = s3.S3RequestType.GET_OBJECT
+        made = client.make_request(type=request, request=http.HttpRequest("GET", f"/b/{key}", headers),
+                                   on_body=on_body, on_done=lambda **_: room.release())
+        return made
+
+    begin = time.monotonic()
+    for each in [start(key) for key in keys(prefix, count)]:
+        each.finished_future.result()
+    return time.monotonic() - begin, total[0]
+
+
+def s3torchconnector(endpoint, prefix, count):
+    import os
+
+    os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET)
+    from s3torchconnector import S3ClientConfig, S3MapDataset
+
+    data = S3MapDataset.from_objects([f"s3://b/{key}" for key in keys(prefix, count)], region=REGION, endpoint=endpoint,
+                                     s3client_config=S3ClientConfig(force_path_style=True))
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        total = sum(pool.map(lambda i: len(data[i].read()), range(count)))
+    return time.monotonic() - begin, total
+
+
+def obstore(endpoint, prefix, count):
+    import obstore as library
+    from obstore.store import S3Store
+
+    store = S3Store("b", endpoint=endpoint, access_key_id=KEY, secret_access_key=SECRET, region=REGION,
+                    virtual_hosted_style_request=False, client_options={"allow_http": True})
+
+    async def read_all():
+        room = asyncio.Semaphore(64)
+
+        async def one(key):
+            async with room:
+                return len(await (await library.get_async(store, key)).bytes_async())
+
+        return sum(await asyncio.gather(*[one(key) for key in keys(prefix, count)]))
+
+    begin = time.monotonic()
+    total = asyncio.run(read_all())
+    return time.monotonic() - begin, total
+
+
+def boto3(endpoint, prefix, count):
+    import boto3 as library
+    from botocore.config import Config
+
+    client = library.client("s3", endpoint_url=endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
+                            region_name=REGION,
+                            config=Config(max_pool_connections=32, s3={"addressing_style": "path"}))
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        total = sum(pool.map(lambda key: len(client.get_object(Bucket="b", Key=key)["Body"].read()), keys(prefix, count)))
+    return time.monotonic() - begin, total
+
+
+def main():
+    endpoint, peer, prefix, count, size = sys.argv[1:]
+    peers = {"awscrt": awscrt, "s3torchconnector": s3torchconnector, "obstore": obstore, "boto3": boto3}
+    seconds, total = peers[peer](endpoint, prefix, int(count))
+    if total != int(count) * int(size):
+        sys.exit(f"{peer} has read {total} bytes")
+    print(seconds, total)
+
+
+if __name__ == "__main__":
+    main()
