@@ -36,7 +36,7 @@ namespace millrace {
 ///
 /// Every sample is delivered once an epoch, on one rank. All ranks have the same number of batches, of options.batch
 /// entries each: the last one of an epoch is padded with samples of weight() 0 that have no key, no fields and no
-/// origin (functions given to map() see them; fill_batches() writes zeros and does not call its function). The order
+/// origin (functions of stages are not called for them, and fill_batches() writes zeros). The order
 /// depends on nothing but the seed, the epoch, the indexes, .tracks and .slice: not on ranks, batches, bounds, timing
 /// or the number of loops. Where .tracks is left to epochs(), it follows from the index and the number of ranks
 /// (default_tracks()); a resume, on whatever number of ranks, goes on with the tracks of the state. One epoch follows
