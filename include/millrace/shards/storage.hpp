@@ -60,7 +60,7 @@ class object_check {
   /// The next bytes, in order, with storage::part::crc where they are a part's.
   virtual void add(const bytes& data, const running_crc& crc) = 0;
   /// One that has been given the same bytes so far; null where it cannot be copied.
-  virtual std::unique_ptr<object_check> fork() const;
+  MILLRACE_INLINE virtual std::unique_ptr<object_check> fork() const;
   /// Call after all bytes have been added: throws an s3::checksum_error if they are not those that the store has.
   /// `delivered` of them were delivered before; the error says so. Must outlive the task.
   virtual task<void> compare(std::uint64_t delivered) = 0;
@@ -116,7 +116,7 @@ class storage {
   /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
   /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several
   /// parts, together with its first part: an object of one part is compared by read().
-  virtual task<std::unique_ptr<object_check>> check(shard object, std::string etag) const;
+  MILLRACE_INLINE virtual task<std::unique_ptr<object_check>> check(shard object, std::string etag) const;
 
   /// The most bytes of objects that it caches in memory: counted by run_options::budget.
   virtual std::size_t keeps() const noexcept { return 0; }
