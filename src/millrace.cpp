@@ -57,6 +57,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/flow/bucket_by_length.ipp>
 #include <millrace/flow/failure_policy.ipp>
+#include <millrace/http/detail/addresses.ipp>
 #include <millrace/io/cpu_pool.ipp>
 #include <millrace/io/detail/cpu_limits.ipp>
 #include <millrace/io/detail/numa.ipp>
@@ -106,7 +107,6 @@ MILLRACE_QUIET_FRAMES
 
 #if defined(MILLRACE_WITH_HTTP)
 #include <millrace/http/authorities.ipp>
-#include <millrace/http/detail/addresses.ipp>
 #include <millrace/http/engine.ipp>
 #include <millrace/http/exchange.ipp>
 #include <millrace/http/message.ipp>
