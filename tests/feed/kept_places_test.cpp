@@ -20,6 +20,7 @@
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/records/pack.hpp>
 
