@@ -454,7 +454,7 @@ TEST_CASE("a run's stats count the addresses that the loops of its runtime pass 
   o.log_context = &lines;
   const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1);
   const mostly_dead_host dead({"127.0.0.2", "127.0.0.3", "127.0.0.1"}, live->port());
-  const auto store = std::make_shared<const http_storage>(in_time(300ms));
+  const auto store = std::make_shared<const http_storage>(in_time(1s));
   runtime rt(o);
   std::int64_t counted = 0;
   for (int i = 0; i < 20 && counted < 2; ++i) {
