@@ -7,6 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include <millrace/base/compiler.hpp>
+
 // What the type of an item may offer to the stages. All of it is optional: every movable type is an item. The functions
 // are found beside the type (argument-dependent lookup): as friends, or in its namespace. They run on the loop's
 // thread, once or more for each item at each stage: all but compact() and collate() should be cheap and not throw.

@@ -35,7 +35,7 @@ inline std::uint64_t bytes_of_tracks(const index_set& indexes, const order_optio
   const std::uint64_t open = order.slice == 1 ? 1 : order.tracks / world + 1;
   return 2 * open * slab_of_slice(indexes, order.slice);
 }
-constexpr std::uint64_t least_bytes = 128 * MiB;
+inline constexpr std::uint64_t least_bytes = 128 * MiB;
 
 }  // namespace detail
 
