@@ -336,6 +336,36 @@ TEST_CASE("a store that refuses requests above a number sees no more refusals th
   CHECK(without.refusals() > 0);
 }
 
+TEST_CASE("where the loop is the limit, more reads are not tried again and again") {
+  // The store answers at once, and each read waits until the loop has received those before it. Short reads cost more,
+  // and what else the loop does changes twice a second.
+  read_controller c({.bytes = 64 * MiB});
+  rng random(4);
+  std::deque<std::pair<double, std::size_t>> waiting;  // since when, bytes
+  double now = 0;
+  std::size_t reads = 0;
+  std::size_t short_ones = 0;
+  double share = 1;  // of the loop's time
+  double changes = 0;
+  while (now < 60) {
+    while (waiting.size() < c.requests()) waiting.emplace_back(now, c.part());
+    const auto [begun, bytes] = waiting.front();
+    waiting.pop_front();
+    const double first = now;
+    if (now >= changes) {
+      changes = now + 0.5;
+      share = between(random, 0.1, 0.4);
+    }
+    now += (0.3e-3 + static_cast<double>(bytes) / 4e9) / share;
+    const auto ns = [](double s) { return duration(static_cast<std::int64_t>(1e9 * s)); };
+    c.finished(time_point(ns(now)), bytes, ns(first - begun), ns(now - begun), waiting.size() + 1);
+    ++reads;
+    if (bytes < 4 * MiB) ++short_ones;
+  }
+  CHECK(reads > 1000);
+  CHECK(short_ones < reads / 10);
+}
+
 TEST_CASE("bounds of any size are kept") {
   for (const std::size_t bytes : {std::size_t{1}, 64 * KiB, 1 * MiB, 3 * MiB, 16 * MiB, 4 * GiB}) {
     for (const std::size_t longest : {64 * KiB, 1 * MiB, 8 * MiB, 64 * MiB}) {

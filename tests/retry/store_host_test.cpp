@@ -190,6 +190,23 @@ TEST_CASE("each of several readers has its share of the number, and a late one g
   CHECK(validation.share.host().in_flight() == all);
 }
 
+TEST_CASE("each reader has two reads, even of a host that few are enough for") {
+  virtual_loop loop;
+  test::known_hosts runtime(loop);
+  const coroutine_context here = context_of(loop);
+  time_point now{};
+  reader one(here, "a");
+  one.learn(now, 1);
+  REQUIRE(one.share.requests() < 6);
+  reader other(here, "a");
+  reader third(here, "a");
+  one.begin(true);
+  other.begin(true);
+  third.begin(true);
+  CHECK(other.requests.size() == 2);
+  CHECK(third.requests.size() == 2);
+}
+
 TEST_CASE("what a reader leaves is for the one whose consumer waits") {
   virtual_loop loop;
   test::known_hosts runtime(loop);

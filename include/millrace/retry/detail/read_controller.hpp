@@ -16,7 +16,8 @@ namespace millrace::detail {
 /// A read takes the time to its first byte and then its length over the rate of its connection: a few reads at the
 /// start tell both. From then on the rate of all is measured in intervals. Where it is what that many reads bring one
 /// by one, nothing limits them but their number, which grows threefold until memory or `requests` bounds it; where it
-/// is less, the link or the store is the limit, and there are `slack` times as many as fill it. Every few intervals a
+/// is less, the link or the store is the limit, and there are `slack` times as many as fill it. Growth that brings
+/// nothing is undone, and not tried again for a while: then the loop that receives is the limit. Every few intervals a
 /// few more, or a few fewer, are tried in turn: more are kept where the rate follows, fewer where it does not fall. A
 /// rate that falls makes more be tried at once, which tells a slower link from reads that take longer. (As BBR does for
 /// bytes in flight: Cardwell et al., ACM Queue 14(5), 2016; here the unit is a request, and only what requests took is
@@ -122,6 +123,14 @@ class read_controller {
   double held_flying_ = 0;
   double wanted_before_ = 0;
   int intervals_ = 0;
+  struct choice {
+    double wanted;
+    std::size_t part;
+    double first;
+    double rate;
+  } before_{};              // the latest growth
+  double grown_from_ = 0;   // rate before it; 0: it was the first one
+  int useless_growth_ = 0;  // intervals without another one, since growth brought less
   bool more_next_ = false;
   bool blocked_ = false;  // memory is full of reads that wait for their turn
 };

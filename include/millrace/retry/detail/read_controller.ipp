@@ -129,6 +129,7 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
     if (count_ < 3) return;
     learn();
     aim(4 * flying_ / count_ * alone(bytes_ / count_));
+    grown_from_ = 0;
     enter(state::growing, now);
     return;
   }
@@ -141,10 +142,13 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
 }
 
 MILLRACE_INLINE void read_controller::grow(double rate, double flying, time_point now) noexcept {
+  const choice before{wanted_, part_, first_, rate_};
   const std::size_t requests = requests_;
-  const std::size_t part = part_;
+  learn();
   aim(3 * rate);
-  if (requests_ == requests && part_ == part) return hold(rate, flying, now);
+  if (requests_ == requests && part_ == before.part) return hold(rate, flying, now);
+  before_ = before;
+  grown_from_ = rate;
   enter(state::growing, now);
 }
 
@@ -168,18 +172,22 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       // The first reads of all that finish are the fastest of those in flight: the wait for first bytes is longer than
       // they say. Where connections are as fast as they were, it is not the link that makes it longer.
       const bool misjudged = std::exchange(guessed_, false) && body_rate() >= 0.75 * rate_;
-      if (rate >= 0.75 * unlimited || misjudged) {
-        learn();
-        return grow(rate, flying, now);
+      if (rate >= 0.75 * unlimited || misjudged) return grow(rate, flying, now);
+      if (rate < 1.1 * grown_from_) {
+        // More brought nothing: what seemed to be the store's time was the wait for something else, a busy loop, say.
+        first_ = before_.first;
+        rate_ = before_.rate;
+        part_ = before_.part;
+        set_requests(before_.wanted);
+        useless_growth_ = 16;
+        return hold(grown_from_, static_cast<double>(requests_), now);
       }
       aim(rate);
       return hold(rate, flying, now);
     }
     case state::holding: {
-      if (rate > 0.85 * unlimited && !at_bound()) {
-        learn();
-        return grow(rate, flying, now);
-      }
+      if (useless_growth_ > 0) --useless_growth_;
+      if (rate > 0.85 * unlimited && !at_bound() && useless_growth_ == 0) return grow(rate, flying, now);
       const bool fell = rate < 0.75 * held_rate_;
       const double weight = fell ? 1 : 0.5;
       held_rate_ += weight * (rate - held_rate_);
@@ -201,7 +209,6 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
     }
     case state::trying_more:
       if (rate / held_rate_ - 1 > 0.5 * std::max(0.05, flying / held_flying_ - 1)) {
-        learn();
         return grow(rate, flying, now);
       }
       set_requests(wanted_before_);

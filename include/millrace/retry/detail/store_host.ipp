@@ -154,7 +154,8 @@ MILLRACE_INLINE bool host_share::may_begin(bool consumer_waits) noexcept {
   }
   const std::size_t all = host_->requests();
   const std::size_t readers = host_->active_.load(std::memory_order_relaxed) + (in_flight_ == 0 ? 1 : 0);
-  if (in_flight_ < std::max<std::size_t>(1, all / std::max<std::size_t>(1, readers))) return true;
+  // Two of each reader whatever the number: one is on its way while the other is received.
+  if (in_flight_ < std::max<std::size_t>(2, all / std::max<std::size_t>(1, readers))) return true;
   const std::size_t others = host_->hungry_.load(std::memory_order_relaxed) - (hungry_ ? 1 : 0);
   if (host_->in_flight() < all && (consumer_waits || others == 0)) return true;
   if (!consumer_waits) {
