@@ -6,6 +6,9 @@
     N passed, N failed, N skipped
 
 summarize.py REPORT.xml...      leaves with 1 if anything failed or a report is missing
+summarize.py --passed REPORT.xml [PREFIX]
+                                prints a regular expression for `ctest --exclude-regex`: the tests that passed whole,
+                                nothing skipped, without the prefix of their names; a test that none has where none did
 summarize.py --self-test
 
 A test binary counts with its test cases, as it reports them itself; every other test counts as one. A test case that
@@ -81,9 +84,27 @@ def summarize(reports):
     return total
 
 
+def passed_whole(report, prefix=""):
+    """The regular expression of --passed."""
+    names = []
+    try:
+        cases = xml.etree.ElementTree.parse(report).getroot().findall("testcase")
+    except (OSError, xml.etree.ElementTree.ParseError):
+        cases = []
+    for case in cases:
+        name = case.get("name")
+        _, failed, skipped, _ = count(case)
+        if name.startswith(prefix) and failed == 0 and skipped == 0:
+            names.append(re.escape(name[len(prefix):]).replace("\\-", "-"))
+    return f"^({'|'.join(names)})$" if names else "^$"
+
+
 def main(arguments):
     if arguments == ["--self-test"]:
         return self_test()
+    if arguments[:1] == ["--passed"] and len(arguments) in (2, 3):
+        print(passed_whole(*arguments[1:]))
+        return 0
     if not arguments or arguments[0].startswith("-"):
         print(__doc__)
         return 2
@@ -128,7 +149,17 @@ def self_test():
     if got != [0, 3, 0]:
         failures += 1
         print(f"self-test: reports that are empty, broken or absent: {got}")
-    print(f"self-test: {len(CASES) + 3} reports, {failures} unexpected results")
+        mixed = pathlib.Path(folder, "mixed.xml")
+        mixed.write_text(
+            '<testsuite><testcase name="b: x.y" status="run"/><testcase name="b: f" status="fail"/>'
+            '<testcase name="b: s" status="run"><system-out>skipped: s: no data</system-out></testcase>'
+            '<testcase name="b: n" status="notrun"/><testcase name="b: z-1" status="run"/></testsuite>'
+        )
+        for report, expected in ((mixed, r"^(x\.y|z-1)$"), (pathlib.Path(folder, "absent.xml"), "^$")):
+            if passed_whole(report, "b: ") != expected:
+                failures += 1
+                print(f"self-test: passed whole: {passed_whole(report, 'b: ')} instead of {expected}")
+    print(f"self-test: {len(CASES) + 5} reports, {failures} unexpected results")
     return 1 if failures else 0
 
 
