@@ -20,7 +20,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 // Batches of about one length after epochs(), and their resume.
 namespace {
@@ -37,7 +37,7 @@ class training {
   std::vector<bool> last;           // of the epoch
 };
 
-training trained(runtime& rt, const dataset& data, const epochs_options& options, const bucket_options& how) {
+training trained(runtime& rt, const tar_dataset& data, const epochs_options& options, const bucket_options& how) {
   training out;
   auto run = rt.run(data.open(options) | bucket_by_length(length(), how));
   out.states.push_back(run.state());
@@ -62,7 +62,7 @@ const std::vector<std::size_t> shards{17, 3, 30, 8};
 }  // namespace
 
 TEST_CASE("a resume goes on with the very next batch of a window", "[bucket][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   const std::uint32_t world = GENERATE(1u, 3u);
   const auto how = GENERATE(bucket_options{.batch = 2, .window = 8}, bucket_options{.max_tokens = 700, .window = 12},
@@ -86,7 +86,7 @@ TEST_CASE("a resume goes on with the very next batch of a window", "[bucket][res
 }
 
 TEST_CASE("every sample comes once an epoch, and ranks stand at the same place at the same step", "[bucket]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   std::vector<training> all;
   for (std::uint32_t r = 0; r < 3; ++r) {
@@ -115,7 +115,7 @@ TEST_CASE("every sample comes once an epoch, and ranks stand at the same place a
 }
 
 TEST_CASE("a state inside a window is for the same windows alone", "[bucket][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   epochs_options options{.seed = 7, .batch = 2, .tracks = 12, .slice = 4};
   const training whole = trained(rt, data, options, {.batch = 2, .window = 8});
@@ -141,7 +141,7 @@ TEST_CASE("a state inside a window is for the same windows alone", "[bucket][res
 }
 
 TEST_CASE("windows that are not made of steps have no state between ranks", "[bucket][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   auto run =
       rt.run(data.open({.seed = 7, .batch = 2, .rank = {.index = 0, .world_size = 2}, .tracks = 12, .slice = 4}) |
@@ -151,7 +151,7 @@ TEST_CASE("windows that are not made of steps have no state between ranks", "[bu
 }
 
 TEST_CASE("batches on a device know the state of their window", "[bucket][to_device]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   const epochs_options options{.seed = 7, .batch = 2, .tracks = 12, .slice = 4};
   const bucket_options how{.batch = 2, .window = 8};

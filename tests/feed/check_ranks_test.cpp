@@ -59,8 +59,8 @@ TEST_CASE("a setting that differs is named on all ranks, with both values") {
 }
 
 TEST_CASE("options and indexes of epochs() that differ are caught before anything is read") {
-  const test::dataset data({4, 5}, 100);
-  const test::dataset other({4, 6}, 100);
+  const test::tar_dataset data({4, 5}, 100);
+  const test::tar_dataset other({4, 6}, 100);
   const auto first_word = [&](const std::function<void(epochs_options&)>& change, bool another_index) {
     test::thread_sum sum(2);
     const sentences all = test::on_ranks(2, [&](std::size_t r) {

@@ -29,7 +29,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 using test::harm;
@@ -46,7 +46,7 @@ epochs_options small(std::uint64_t epochs, std::size_t batch) {
   return o;
 }
 
-std::string failure_of(const dataset& data, const epochs_options& o) {
+std::string failure_of(const tar_dataset& data, const epochs_options& o) {
   try {
     delivered_by(data.open(o), o.batch);
     return "no error";
@@ -69,7 +69,7 @@ TEST_CASE(
   for (const auto& [kind, reason] : kinds) {
     for (const std::uint32_t world : {1U, 2U, 5U}) {
       INFO("kind " << static_cast<int>(kind) << ", " << world << " ranks");
-      dataset data({17, 20, 1, 9}, 400);
+      tar_dataset data({17, 20, 1, 9}, 400);
       data.store->bad["mem:101.tar"] = kind;
       std::map<std::uint64_t, std::string> got;
       std::uint64_t lost = 0;
@@ -108,7 +108,7 @@ TEST_CASE(
 }
 
 TEST_CASE("one sample with a wrong checksum is one loss; a limit and a rate end the stream, and name what failed") {
-  dataset data({30, 30}, 300);
+  tar_dataset data({30, 30}, 300);
   const shard_index::field f = (*data.indexes)[1].field_at(7, 1);
   data.store->objects["mem:101.tar"][static_cast<std::size_t>(f.offset)] ^= 1;
   epochs_options o = small(3, 4);
@@ -133,14 +133,14 @@ TEST_CASE("one sample with a wrong checksum is one loss; a limit and a rate end 
 }
 
 TEST_CASE("order, batches and states stay right whatever shards are bad, when, and on how many ranks", "[slow]") {
-  std::vector<dataset> sets;
+  std::vector<tar_dataset> sets;
   sets.emplace_back(std::vector<std::size_t>{13, 5, 0, 20}, 300);
   sets.emplace_back(std::vector<std::size_t>{1, 1, 1}, 300);
   sets.emplace_back(std::vector<std::size_t>{9, 9, 9, 9, 9, 9}, 300);
   rng random(20260412);
   for (std::uint64_t c = 0; c < 1500; ++c) {
     INFO("case " << c);
-    const dataset& data = sets[random.below(sets.size())];
+    const tar_dataset& data = sets[random.below(sets.size())];
     const std::uint64_t samples = data.indexes->samples();
     data.store->delay_us = random.below(3) * 500;
     epochs_options o = small(1 + random.below(3), 1);
@@ -225,7 +225,7 @@ TEST_CASE("a state names the shards that lost most, stays small, and is refused 
     CHECK_THROWS_AS(epoch_state::parse(other), configuration_error);
   }
 
-  const dataset data(std::vector<std::size_t>(60, 3), 50);
+  const tar_dataset data(std::vector<std::size_t>(60, 3), 50);
   for (int n = 0; n < 50; ++n) data.store->bad["mem:" + std::to_string(100 + n) + ".tar"] = harm::missing;
   epochs_options o = small(2, 4);
   const delivered one = delivered_by(data.open(o), 4, 45);  // the first epoch
@@ -249,7 +249,7 @@ TEST_CASE("a state names the shards that lost most, stays small, and is refused 
 }
 
 TEST_CASE("a run lists its losses in its statistics, and in the log at its end") {
-  dataset data({17, 20, 1, 9}, 400);
+  tar_dataset data({17, 20, 1, 9}, 400);
   data.store->bad["mem:101.tar"] = harm::denied;
   std::vector<std::string> lines;
   runtime_options how;
@@ -284,7 +284,7 @@ TEST_CASE("a run lists its losses in its statistics, and in the log at its end")
 }
 
 TEST_CASE("batches that are filled keep their number and size where samples are lost or cannot be decoded") {
-  dataset data({17, 20, 1}, 400);
+  tar_dataset data({17, 20, 1}, 400);
   data.store->bad["mem:102.tar"] = harm::missing;
   const batch_pool pool(batch_layout(4, {{"size", dtype::i64}}));
   epochs_options o = small(2, 4);
@@ -335,7 +335,7 @@ TEST_CASE("batches that are filled keep their number and size where samples are 
 }
 
 TEST_CASE("without an index a broken shard ends alone where each has a pipeline of its own, and epochs keep apart") {
-  dataset data({17, 20, 1, 9, 30}, 400);
+  tar_dataset data({17, 20, 1, 9, 30}, 400);
   const std::shared_ptr<const storage> store = data.store;
   const auto keys_of = [&](const failure_policy& policy, std::size_t width) {
     const auto open = [store](const shard& s) {
@@ -382,7 +382,7 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
 }
 
 TEST_CASE("what a training will cost is said before anything is read, and which tracks fit a small data set") {
-  const dataset data({400, 500, 3}, 3000);
+  const tar_dataset data({400, 500, 3}, 3000);
   epochs_options o{.seed = 3, .batch = 4, .rank = {.index = 0, .world_size = 2}};
   o.slice = 8;
   o.tracks = 960;
@@ -433,7 +433,7 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
 }
 
 TEST_CASE("only so many batches of every epoch are taken, the last of them says so, and a resume keeps to it") {
-  const dataset data({30, 0, 7, 61, 1, 24}, 200);  // 123 samples
+  const tar_dataset data({30, 0, 7, 61, 1, 24}, 200);  // 123 samples
   for (const std::uint32_t world : {1U, 3U}) {
     INFO(world << " ranks");
     for (std::uint32_t r = 0; r < world; ++r) {

@@ -34,7 +34,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
@@ -43,7 +43,7 @@ using keys = std::vector<std::string>;
 std::string key_of(const sample& s) { return s.weight() == 0 ? std::string("-") : s.key; }
 
 /// The canonical order on one rank, in batches of `size`, padding included, from batch `first` on.
-std::vector<keys> batches_of(const dataset& data, std::uint64_t seed, std::uint64_t epochs, std::size_t size,
+std::vector<keys> batches_of(const tar_dataset& data, std::uint64_t seed, std::uint64_t epochs, std::size_t size,
                              std::size_t first = 0) {
   std::vector<keys> all;
   for (std::uint64_t e = 0; e < epochs; ++e) {
@@ -77,7 +77,7 @@ std::string sentence(const Run& run) {
 }  // namespace
 
 TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, and a resume goes on there") {
-  const dataset data({17, 20, 1}, 400);  // 38: ten batches of four
+  const tar_dataset data({17, 20, 1}, 400);  // 38: ten batches of four
   runtime rt;
   const std::vector<keys> wanted = batches_of(data, 3, 2, 4);
   for (const std::size_t stop : {0U, 1U, 9U, 10U, 13U, 20U}) {
@@ -112,7 +112,7 @@ TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, an
 }
 
 TEST_CASE("batches on a device know their epoch, their weights and the state after them") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   const batch_layout layout(4, {{"size", dtype::i64}, {"weight", dtype::f32}});
   const batch_pool pool(layout);
   const auto write = [](const sample& s, const batch_row& row) {
@@ -145,7 +145,7 @@ TEST_CASE("batches on a device know their epoch, their weights and the state aft
 }
 
 TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuffle's window neither") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   epochs_options o = small(8, 3, 4);
   o.pad = false;
   const batch_pool pool(batch_layout(7, {{"size", dtype::i64}}));
@@ -189,7 +189,7 @@ TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuff
 }
 
 TEST_CASE("after epochs a shuffle has the order of each epoch's seed and number, as if the epoch stood alone") {
-  const dataset data({17, 20, 1}, 100);
+  const tar_dataset data({17, 20, 1}, 100);
   epochs_options o = small(8, 3, 4);
   o.pad = false;
   runtime rt;
@@ -210,7 +210,7 @@ TEST_CASE("after epochs a shuffle has the order of each epoch's seed and number,
 }
 
 TEST_CASE("where there is no state, a sentence says why") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   runtime rt;
   auto plain = rt.run(from_range(std::vector<int>{1, 2}));
   CHECK_THAT(sentence(plain), Contains("does not begin with epochs()"));
@@ -240,7 +240,7 @@ TEST_CASE("where there is no state, a sentence says why") {
 }
 
 TEST_CASE("without an index shards are dealt anew in every epoch, and samples, windows and batches keep to theirs") {
-  const dataset data({17, 20, 1, 9, 30}, 400);
+  const tar_dataset data({17, 20, 1, 9, 30}, 400);
   const std::shared_ptr<const storage> store = data.store;
   runtime rt;
   std::multiset<std::string> all;  // epoch and key, of both ranks
@@ -277,7 +277,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
 }
 
 TEST_CASE("epochs are read from an S3 server by several loops, in the same order as by one") {
-  const dataset data({17, 20, 1}, 40000);
+  const tar_dataset data({17, 20, 1}, 40000);
   s3_server::background server;
   const std::string endpoint = server.endpoint();
   s3::config_options how;

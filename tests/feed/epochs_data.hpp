@@ -20,6 +20,8 @@
 #include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/feed/mixed_epochs.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/writer.hpp>
@@ -52,6 +54,13 @@ class dataset_store final : public storage {
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
   std::string host(std::string_view) const override { return host_name; }
+  async_generator<shard> list(std::string below) const override {
+    std::vector<shard> all;
+    for (const auto& [url, content] : objects) {
+      if (url.compare(0, below.size(), below) == 0) all.emplace_back(url, content.size(), etag);
+    }
+    return from_range(std::move(all)).generator();
+  }
   bool over_network(std::string_view) const noexcept override { return false; }  // damage is its own: damaging_storage
   task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
@@ -103,9 +112,9 @@ class dataset_store final : public storage {
 };
 
 /// Shards with so many samples of two fields each, and their index. Several may lie in one store, in folders ("a/").
-class dataset {
+class tar_dataset {
  public:
-  dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1,
+  tar_dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1,
           const std::string& folder = {}, std::shared_ptr<dataset_store> in = nullptr)
       : store(in != nullptr ? std::move(in) : std::make_shared<dataset_store>(seed)), prefix("mem:" + folder) {
     rng random(seed);
@@ -150,7 +159,7 @@ class dataset {
 
 /// The keys of a mix's epoch, each with the number of its data set and of its round there ("1/0:b/s0/3"), by counting
 /// through all epochs before; `sets` are the members' data.
-inline std::vector<std::string> order_of_mix(const dataset_mix& mix, const std::vector<const dataset*>& sets,
+inline std::vector<std::string> order_of_mix(const dataset_mix& mix, const std::vector<const tar_dataset*>& sets,
                                              const epochs_options& o, std::uint64_t epoch) {
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;

@@ -60,22 +60,22 @@ epochs_options options_of(std::uint64_t epochs) {
   return o;
 }
 
-test::dataset far_data() {
-  test::dataset data({300, 250, 280}, 20'000, 5);
+test::tar_dataset far_data() {
+  test::tar_dataset data({300, 250, 280}, 20'000, 5);
   data.store->host_name = "far";
   data.store->first_byte = 20ms;
   data.store->delay_us = 10'000;
   return data;
 }
 
-test::delivered read(testing::virtual_loop& loop, const test::dataset& data, const epochs_options& o) {
+test::delivered read(testing::virtual_loop& loop, const test::tar_dataset& data, const epochs_options& o) {
   test::delivered out;
   block_on(loop, test::take_batches_of(data.open(o), o.batch, SIZE_MAX / 65536, out));
   return out;
 }
 
 TEST_CASE("epochs() learns of its store's host, and a later reader begins with that") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   CHECK_FALSE(known(loop, usual).measured);
@@ -87,7 +87,7 @@ TEST_CASE("epochs() learns of its store's host, and a later reader begins with t
 }
 
 TEST_CASE("what epochs() yields is the same whatever its store's host has taught, and with few requests") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop alone;
   const test::delivered expected = read(alone, data, options_of(2));
   testing::virtual_loop loop;
@@ -108,7 +108,7 @@ TEST_CASE("what epochs() yields is the same whatever its store's host has taught
 }
 
 TEST_CASE("a consumer that is slow does not make the store look slow") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   read(loop, data, options_of(3));
@@ -129,7 +129,7 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
 }
 
 TEST_CASE("training and validation of one host share its requests") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   epochs_options o = options_of(4);
@@ -150,7 +150,7 @@ TEST_CASE("training and validation of one host share its requests") {
 
 TEST_CASE("the making of an index counts among the reads of its store's host, and parts of full length teach it") {
   const bool stream = GENERATE(true, false);  // or headers alone
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   index_shard_options how;

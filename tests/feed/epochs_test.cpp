@@ -21,7 +21,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 
@@ -41,7 +41,7 @@ std::map<std::uint64_t, std::string> together(const std::vector<delivered>& rank
 }  // namespace
 
 TEST_CASE("every sample comes once an epoch, in the canonical order, in equally many batches on every rank") {
-  const dataset data(uneven_counts, 900);
+  const tar_dataset data(uneven_counts, 900);
   for (const std::uint32_t world : {1U, 2U, 3U, 8U, 50U}) {
     for (const std::uint64_t slice : {1U, 8U}) {
       INFO(world << " ranks, slices of " << slice);
@@ -73,7 +73,7 @@ TEST_CASE("every sample comes once an epoch, in the canonical order, in equally 
 }
 
 TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
-  const dataset data(uneven_counts, 5000);
+  const tar_dataset data(uneven_counts, 5000);
   epochs_options o{.seed = 1, .epochs = 2, .batch = 5, .rank = {.index = 1, .world_size = 3}};
   o.tracks = 10;
   o.slice = 4;
@@ -97,7 +97,7 @@ TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
 
 TEST_CASE(
     "no more is read than the bounds allow while the consumer waits, and the next epoch is read before this one ends") {
-  const dataset data({200, 200}, 1000);
+  const tar_dataset data({200, 200}, 1000);
   const auto count = [&](epochs_options o, std::size_t taken) {
     o.tracks = 8;
     o.slice = 16;
@@ -124,7 +124,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a slice is read by one request, and once") {
-  const dataset data({512, 512}, 1000);
+  const tar_dataset data({512, 512}, 1000);
   epochs_options o{.batch = 16};
   o.tracks = 16;
   o.slice = 16;
@@ -135,8 +135,8 @@ TEST_CASE("a slice is read by one request, and once") {
 }
 
 TEST_CASE("a state of another order is refused by name, before anything is read") {
-  const dataset data(uneven_counts, 300);
-  const dataset other({30, 1, 7, 61, 1, 24}, 300);
+  const tar_dataset data(uneven_counts, 300);
+  const tar_dataset other({30, 1, 7, 61, 1, 24}, 300);
   epochs_options o{.seed = 5, .epochs = 2, .batch = 4};
   o.tracks = 12;
   o.slice = 4;
@@ -144,7 +144,7 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
   CHECK(state.size() < 250);
   CHECK(epoch_state::parse(state).position == 12);
   data.store->requests = 0;
-  const auto refusal = [&](const dataset& of, epochs_options changed, const std::string& text) {
+  const auto refusal = [&](const tar_dataset& of, epochs_options changed, const std::string& text) {
     changed.resume = text;
     try {
       const stream<sample> in = of.open(changed);
@@ -192,7 +192,7 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
 }
 
 TEST_CASE("tracks that are left to epochs() are those of the state after a resume, on any number of ranks") {
-  const dataset data({600, 900, 3, 1500}, 100);
+  const tar_dataset data({600, 900, 3, 1500}, 100);
   epochs_options o{.seed = 5, .epochs = 3, .batch = 4};
   o.slice = 8;
   o.rank.world_size = 2;
@@ -243,14 +243,14 @@ TEST_CASE("tracks that are left to epochs() are those of the state after a resum
   o.epochs = 1;
   o.resume = {};
   const std::string end = delivered_by(data.open(o), 4).state;
-  const dataset other({100}, 100);
+  const tar_dataset other({100}, 100);
   o.epochs = 2;
   o.resume = end;
   CHECK(epoch_state::parse(delivered_by(other.open(o), 4, 1).state).tracks == default_tracks(*other.indexes, 8, 1));
 }
 
 TEST_CASE("memory is used again before more is touched, unless the consumer waits") {
-  const dataset data({1000, 1000}, 20000);
+  const tar_dataset data({1000, 1000}, 20000);
   epochs_options o{.seed = 5, .epochs = 2, .batch = 10};
   o.tracks = 8;
   o.slice = 8;
@@ -285,7 +285,7 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
   o.tracks = 6;
   o.slice = 4;
   o.ahead = 8;
-  const auto failure = [&](dataset& data) {
+  const auto failure = [&](tar_dataset& data) {
     testing::virtual_loop loop;
     delivered out;
     try {
@@ -297,32 +297,32 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
     return std::string("no error");
   };
   // How many samples come before the first one of the third shard, and where the request for it begins.
-  dataset whole({10, 10, 10}, 200);
+  tar_dataset whole({10, 10, 10}, 200);
   const std::vector<std::string> keys = whole.order(0, 0, {.tracks = 6, .slice = 4});
   const auto at = std::find_if(keys.begin(), keys.end(), [](const std::string& k) { return k.substr(0, 2) == "s2"; });
   const std::string before = std::to_string(at - keys.begin());
   CHECK(failure(whole) == "no error");
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     data.store->missing = "mem:102.tar";
     CHECK_THAT(failure(data),
                Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: there is no such object"));
   }
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     data.store->cut = "mem:102.tar";
     CHECK_THAT(failure(data), Catch::Matchers::Matches(
                                   before + " mem:102.tar at byte [0-9]+: read ([0-9]+) bytes instead of ([0-9]+)"));
   }
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     data.store->etag = "\"v2\"";
     CHECK_THAT(failure(data),
                Catch::Matchers::Matches("0 mem:10.\\.tar at byte [0-9]+: the index \"10.\\.tar\" is of another "
                                         "version of this shard: it is no longer the version \"v1\""));
   }
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     const auto number = static_cast<std::size_t>(std::stoi(at->substr(3)));
     const shard_index::field f = (*data.indexes)[2].field_at(number, 1);
     data.store->objects["mem:102.tar"][static_cast<std::size_t>(f.offset)] ^= 1;
@@ -339,7 +339,7 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
   }
   {
     // Members that lie where others did, under other names.
-    dataset data({10, 10, 10}, 0);
+    tar_dataset data({10, 10, 10}, 0);
     data.store->objects["mem:102.tar"] = data.store->objects["mem:101.tar"];
     o.verify = false;
     CHECK_THAT(failure(data),
@@ -349,7 +349,7 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
 }
 
 TEST_CASE("options that contradict each other are refused before anything is read") {
-  const dataset data({10}, 200);
+  const tar_dataset data({10}, 200);
   const auto refusal = [&](const epochs_options& o) {
     try {
       const stream<sample> in = data.open(o);
@@ -371,7 +371,7 @@ TEST_CASE("options that contradict each other are refused before anything is rea
 }
 
 TEST_CASE("samples know their epoch's random numbers; padding has none") {
-  const dataset data({5}, 100);
+  const tar_dataset data({5}, 100);
   testing::virtual_loop loop;
   auto all = [](stream<sample> in) -> task<std::vector<sample>> {
     std::vector<sample> out;
@@ -402,7 +402,7 @@ TEST_CASE("samples know their epoch's random numbers; padding has none") {
 }
 
 TEST_CASE("the members of a group of ranks get the same samples, whatever their timing, and the groups each sample") {
-  const dataset data({17, 20, 1, 24}, 400, 11);
+  const tar_dataset data({17, 20, 1, 24}, 400, 11);
   data.store->delay_us = 3000;
   const auto member_of = [&](std::uint32_t process) {  // four processes, in groups of two
     epochs_options o{.seed = 5, .epochs = 2, .batch = 4, .rank = {.index = process / 2, .world_size = 2}};
@@ -450,7 +450,7 @@ class changing_store final : public storage {
 TEST_CASE("where the index has no ETag, parts of two versions of an object are an error") {
   auto store = std::make_shared<test::dataset_store>(1);
   store->etag.clear();
-  const dataset data({64}, 500, 1, {}, store);
+  const tar_dataset data({64}, 500, 1, {}, store);
   REQUIRE((*data.indexes)[0].etag().empty());
   epochs_options o{.batch = 4};
   o.tracks = 4;
@@ -461,7 +461,7 @@ TEST_CASE("where the index has no ETag, parts of two versions of an object are a
 }
 
 TEST_CASE("of the ranks that go on from one state, the first alone takes over its losses") {
-  const dataset data(uneven_counts, 300);
+  const tar_dataset data(uneven_counts, 300);
   epoch_state at;
   at.seed = 5;
   at.position = 40;
@@ -484,7 +484,7 @@ TEST_CASE("of the ranks that go on from one state, the first alone takes over it
 }
 
 TEST_CASE("a request spans no gap that is larger than .gap says") {
-  const dataset data({40, 41, 42}, 3000);
+  const tar_dataset data({40, 41, 42}, 3000);
   for (const std::size_t gap : {std::size_t(0), 2 * KiB, 6 * KiB, 64 * KiB}) {
     const sample_order order(data.indexes->counts(), 7, 0, {.tracks = 1, .slice = 123});
     std::size_t ranges = 0;
@@ -514,7 +514,7 @@ TEST_CASE("a request spans no gap that is larger than .gap says") {
 }
 
 TEST_CASE("where ranks share tracks, what another rank has taken of a piece is let go") {
-  const dataset data({3000}, 300);
+  const tar_dataset data({3000}, 300);
   epochs_options o{.seed = 3, .batch = 2, .rank = {.index = 1, .world_size = 4}};
   o.tracks = 7;
   o.slice = 64;
@@ -526,7 +526,7 @@ TEST_CASE("where ranks share tracks, what another rank has taken of a piece is l
 }
 
 TEST_CASE("a state of an epoch that the training does not have is refused; after the last one nothing comes") {
-  const dataset data(uneven_counts, 300);
+  const tar_dataset data(uneven_counts, 300);
   epoch_state at;
   at.seed = 5;
   at.index = data.indexes->digest();

@@ -32,7 +32,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
@@ -109,7 +109,7 @@ std::string refusal(runtime& rt, Pipeline pipeline) {
 }  // namespace
 
 TEST_CASE("what a filter leaves out keeps its place: ranks have equally many batches, and states hold", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto wanted = [](const sample& s) {
     if (s.weight() == 0) throw std::logic_error("a function has seen an empty entry");
@@ -142,7 +142,7 @@ TEST_CASE("what a filter leaves out keeps its place: ranks have equally many bat
 }
 
 TEST_CASE("functions do not see empty entries, and what a policy skips becomes one", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const failure_policy bear{.then = on_failure::skip, .report = false};
   const auto made = [](const sample& s) {
@@ -170,7 +170,7 @@ TEST_CASE("functions do not see empty entries, and what a policy skips becomes o
 }
 
 TEST_CASE("a filter of batches leaves all of their entries empty", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   std::size_t number = 0;
   auto run = rt.run(data.open(small(0, 2)) | batch(4) |
@@ -182,7 +182,7 @@ TEST_CASE("a filter of batches leaves all of their entries empty", "[places]") {
 }
 
 TEST_CASE("two items of a sample, batches of three: a resume gives the second half of a sample, once", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   auto run = rt.run(data.open({.seed = 7, .tracks = 12, .slice = 4}) | flat_map(two_of) | batch(3));
   const training whole = taken(run, run);
@@ -202,7 +202,7 @@ TEST_CASE("two items of a sample, batches of three: a resume gives the second ha
 }
 
 TEST_CASE("items that are made of one sample have random numbers of their own", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   std::map<std::uint64_t, std::string> drawn;
   const auto copies = [](const sample& s) { return std::vector<sample>(3, s); };
@@ -220,7 +220,7 @@ TEST_CASE("items that are made of one sample have random numbers of their own", 
 }
 
 TEST_CASE("what breaks the promises of epochs() is refused by name before anything is read", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto key_of = [](const sample& s) { return s.key; };
   const auto two = small(0, 2);
@@ -263,7 +263,7 @@ TEST_CASE("what breaks the promises of epochs() is refused by name before anythi
 }
 
 TEST_CASE("where there will be no state, there is none before the first batch", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   auto shuffled = rt.run(data.open(small()) | shuffle({.window = 8}) | batch(4));
   CHECK_THROWS_WITH(shuffled.state(), Contains("changes the order"));
@@ -278,7 +278,7 @@ TEST_CASE("an empty entry says what it is", "[places]") {
 }
 
 TEST_CASE("the last sequence of an epoch that is padded is none", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto document = [](const sample& s) { return token_document({1, 2, 3}, s.mark); };
   std::size_t tokens = 0;
@@ -290,7 +290,7 @@ TEST_CASE("the last sequence of an epoch that is padded is none", "[places]") {
 }
 
 TEST_CASE("sequences of documents come in equally many batches on all ranks, after a resume too", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto document = [](const sample& s) {
     return token_document(std::vector<std::int32_t>(1 + hash_of(s.key) % 40, 1), s.mark);
@@ -371,7 +371,7 @@ class drawn_stages {
 };
 
 /// All ranks, to their ends or for `steps` steps.
-std::vector<training> on_all(const dataset& data, runtime& rt, const drawn_stages& stages, epochs_options options,
+std::vector<training> on_all(const tar_dataset& data, runtime& rt, const drawn_stages& stages, epochs_options options,
                              std::uint32_t world, const names& resume) {
   std::vector<training> out(world);
   const bool listed = options.index == index_use::none;
@@ -420,7 +420,7 @@ TEST_CASE("drawn filters, skips, expansions, ranks and stops keep every promise"
   for (int c = 0; c < 40; ++c) {
     std::vector<std::size_t> counts(1 + random.below(4));
     for (std::size_t& n : counts) n = 1 + random.below(12);
-    const dataset data(counts, 50, random.next());
+    const tar_dataset data(counts, 50, random.next());
     const auto world = static_cast<std::uint32_t>(1 + random.below(std::min<std::size_t>(3, counts.size())));
     epochs_options options = small();
     options.seed = random.below(100);

@@ -32,13 +32,13 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 
 namespace {
 
-std::vector<shard> list_of(const dataset& data) {
+std::vector<shard> list_of(const tar_dataset& data) {
   std::vector<shard> all;
   for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
   std::swap(all.front(), all.back());  // a list has no order that counts
@@ -53,11 +53,11 @@ epochs_options small(std::uint64_t epochs, std::size_t batch) {
   return o;
 }
 
-stream<sample> open(const dataset& data, std::vector<shard> list, const epochs_options& o) {
+stream<sample> open(const tar_dataset& data, std::vector<shard> list, const epochs_options& o) {
   return epochs(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
 }
 
-std::string failure_of(const dataset& data, std::vector<shard> list, const epochs_options& o) {
+std::string failure_of(const tar_dataset& data, std::vector<shard> list, const epochs_options& o) {
   try {
     delivered_by(open(data, std::move(list), o), o.batch);
     return "no error";
@@ -75,7 +75,7 @@ std::vector<std::string> files_in(const std::string& file) {
   return names;
 }
 
-std::map<std::uint64_t, std::string> canonical(const dataset& data, std::uint64_t epochs) {
+std::map<std::uint64_t, std::string> canonical(const tar_dataset& data, std::uint64_t epochs) {
   std::map<std::uint64_t, std::string> wanted;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
     const std::vector<std::string> keys = data.order(3, epoch, {.tracks = 12, .slice = 4});
@@ -87,7 +87,7 @@ std::map<std::uint64_t, std::string> canonical(const dataset& data, std::uint64_
 }  // namespace
 
 TEST_CASE("the first run of a list makes the index and has the canonical order; later runs and other ranks read it") {
-  const dataset data({17, 20, 1, 9}, 400);
+  const tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   for (const std::uint32_t world : {1U, 3U}) {
@@ -118,7 +118,7 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
 }
 
 TEST_CASE("a file that is of another list is refused, and the shard is named") {
-  dataset data({17, 20, 1, 9}, 400);
+  tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   epochs_options o = small(1, 4);
@@ -174,7 +174,7 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
 }
 
 TEST_CASE("an index beside the shards is read from their store, by every rank, and never made there") {
-  const dataset data({17, 20, 1, 9}, 400);
+  const tar_dataset data({17, 20, 1, 9}, 400);
   std::string text;
   for (const shard_index& index : *data.indexes) index.write(text);
   const std::vector<shard> list = list_of(data);
@@ -211,7 +211,7 @@ class indexing {
   std::uint64_t dies_after_us = 0;  // 0: it lives
 };
 
-task<std::string> make_index(const dataset& data, indexing how, std::uint32_t r) {
+task<std::string> make_index(const tar_dataset& data, indexing how, std::uint32_t r) {
   epochs_options o = small(1, 4);
   o.index_file = how.file;
   o.rank = {.index = r, .world_size = how.world};
@@ -230,7 +230,7 @@ task<std::string> make_index(const dataset& data, indexing how, std::uint32_t r)
   co_return made->digest().text();
 }
 
-task<std::vector<std::string>> all_ranks(const dataset& data, std::vector<indexing> ranks) {
+task<std::vector<std::string>> all_ranks(const tar_dataset& data, std::vector<indexing> ranks) {
   executor& ex = co_await this_executor();
   std::vector<spawned<std::string>> each;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -246,7 +246,7 @@ task<std::vector<std::string>> all_ranks(const dataset& data, std::vector<indexi
 }
 
 /// How many bytes the ranks read, in shares of all shards.
-double shares_read(const dataset& data, const std::vector<std::string>& digests, std::size_t lost) {
+double shares_read(const tar_dataset& data, const std::vector<std::string>& digests, std::size_t lost) {
   std::size_t good = 0;
   for (const std::string& d : digests) good += d == data.indexes->digest().text() ? 1 : 0;
   CHECK(good + lost == digests.size());
@@ -258,7 +258,7 @@ double shares_read(const dataset& data, const std::vector<std::string>& digests,
 }  // namespace
 
 TEST_CASE("ranks make the index together: every shard is read once, and all have the same") {
-  const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
+  const tar_dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
   test::temporary_folder at;
   for (const std::uint64_t delay : {0U, 5000000U}) {
     data.store->delay_us = delay;
@@ -276,7 +276,7 @@ TEST_CASE("ranks make the index together: every shard is read once, and all have
 }
 
 TEST_CASE("a rank that dies, or starts late or never, does not block the others: they read its shards") {
-  const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
+  const tar_dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
   test::temporary_folder at;
   data.store->delay_us = 3000000;
   const std::string file = at.file("train.index");
@@ -302,7 +302,7 @@ TEST_CASE("a rank that dies, or starts late or never, does not block the others:
 }
 
 TEST_CASE("what is left of an earlier try is taken where it is whole and of this version, and read again else") {
-  dataset data({17, 20, 1, 9}, 4000);
+  tar_dataset data({17, 20, 1, 9}, 4000);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   data.store->delay_us = 1000;
@@ -350,7 +350,7 @@ TEST_CASE("what is left of an earlier try is taken where it is whole and of this
 }
 
 TEST_CASE("a training of a list goes on where it was stopped, and has a state before its index is known") {
-  const dataset data({17, 20, 1, 9}, 400);
+  const tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   runtime rt;
@@ -419,7 +419,7 @@ class signing_store final : public storage {
 }  // namespace
 
 TEST_CASE("URLs that are signed for each run are one list, and no secret is in the index") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   const std::shared_ptr<const storage> store = std::make_shared<const signing_store>(data.store);

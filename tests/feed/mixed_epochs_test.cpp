@@ -19,7 +19,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
@@ -29,10 +29,10 @@ using names = std::vector<std::string>;
 class corpora {
  public:
   const std::shared_ptr<test::dataset_store> store = std::make_shared<test::dataset_store>(1);
-  const dataset web{{30, 0, 18, 12}, 300, 1, "web/", store};
-  const dataset books{{5, 20}, 300, 2, "books/", store};
-  const dataset notes{{7}, 300, 3, "notes/", store};
-  const std::vector<const dataset*> all{&web, &books, &notes};
+  const tar_dataset web{{30, 0, 18, 12}, 300, 1, "web/", store};
+  const tar_dataset books{{5, 20}, 300, 2, "books/", store};
+  const tar_dataset notes{{7}, 300, 3, "notes/", store};
+  const std::vector<const tar_dataset*> all{&web, &books, &notes};
 
   dataset_mix mixed(const std::vector<std::uint64_t>& weights, mix_until until, std::uint64_t samples = 0) const {
     dataset_mix mix{{}, until, samples};
@@ -56,7 +56,7 @@ class seen {
 };
 
 /// `sets`: the members' data.
-task<void> take(stream<sample> in, std::size_t batch, const std::vector<const dataset*>& sets, std::size_t most,
+task<void> take(stream<sample> in, std::size_t batch, const std::vector<const tar_dataset*>& sets, std::size_t most,
                 seen& out) {
   const std::shared_ptr<const stream_position> position = in.position();
   epoch_mark mark;
@@ -86,7 +86,7 @@ task<void> take(stream<sample> in, std::size_t batch, const std::vector<const da
 
 seen taken(const corpora& data, const dataset_mix& mix, const epochs_options& o, std::size_t most = 100000) {
   testing::virtual_loop loop(o.seed);
-  std::vector<const dataset*> sets;
+  std::vector<const tar_dataset*> sets;
   for (const dataset_mix::member& m : mix.members) {
     sets.push_back(*std::find_if(data.all.begin(), data.all.end(), [&](auto* d) { return d->indexes == m.indexes; }));
   }
@@ -345,7 +345,7 @@ TEST_CASE("what cannot be read of a mix is an error with the object, or an empty
 TEST_CASE("no more is read of a mix than its epochs take, though its data sets run on") {
   const corpora data;
   dataset_mix mix;  // an epoch takes all 7 of one, and as many of the 60
-  for (const dataset* d : {&data.notes, &data.web}) mix.members.push_back({d->indexes, 1, d->prefix});
+  for (const tar_dataset* d : {&data.notes, &data.web}) mix.members.push_back({d->indexes, 1, d->prefix});
   mix.until = mix_until::first_end;
   epochs_options o{.seed = 2, .epochs = 6, .batch = 3, .tracks = 2, .slice = 16, .gap = 0};
   const seen all = all_of(data, mix, o);
@@ -354,7 +354,7 @@ TEST_CASE("no more is read of a mix than its epochs take, though its data sets r
   for (const auto& [at, text] : all.samples) {
     const std::size_t number = text.find("/s") + 2;
     const std::size_t ordinal = text.rfind('/') + 1;
-    const dataset& of = text[0] == '0' ? data.notes : data.web;
+    const tar_dataset& of = text[0] == '0' ? data.notes : data.web;
     const shard_index& index = (*of.indexes)[std::stoul(text.substr(number))];
     const std::size_t i = std::stoul(text.substr(ordinal));
     bytes += index.end(i) - index.offset(i);

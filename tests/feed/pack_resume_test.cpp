@@ -21,7 +21,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 // Sequences of documents of epochs(): what a resume goes on with.
 namespace {
@@ -43,7 +43,7 @@ class training {
   std::vector<std::string> states;  // that of the beginning first
 };
 
-training trained(runtime& rt, const dataset& data, const epochs_options& options, std::size_t length,
+training trained(runtime& rt, const tar_dataset& data, const epochs_options& options, std::size_t length,
                  const pack_options& how) {
   training out;
   auto run = rt.run(data.open(options) | map([](sample s) { return document_of(s); }) | pack(length, how) | batch(2));
@@ -74,7 +74,7 @@ const epochs_options alone{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .sl
 
 TEST_CASE("a resume goes on with the very next sequence, wherever in a document the one before it ended",
           "[pack][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   const std::size_t length = GENERATE(5u, 16u, 100u);
   const bool ends = GENERATE(false, true);
@@ -96,7 +96,7 @@ TEST_CASE("a resume goes on with the very next sequence, wherever in a document 
 }
 
 TEST_CASE("a state inside a document is refused where it would not hold", "[pack][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   const training whole = trained(rt, data, alone, 16, {});
   epochs_options options = alone;
@@ -111,7 +111,7 @@ TEST_CASE("a state inside a document is refused where it would not hold", "[pack
 }
 
 TEST_CASE("of several ranks each goes on from its own state, wherever in its documents that is", "[pack][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   runtime rt;
   const std::size_t length = GENERATE(5u, 40u);
   pack_options how;

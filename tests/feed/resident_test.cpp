@@ -26,7 +26,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 // Data that stays in memory after its first epoch.
 namespace {
@@ -39,7 +39,7 @@ class training {
 
 const std::vector<std::size_t> shards{17, 3, 30, 8};
 
-training trained(runtime& rt, const dataset& data, const std::shared_ptr<const storage>& store,
+training trained(runtime& rt, const tar_dataset& data, const std::shared_ptr<const storage>& store,
                  epochs_options options) {
   training out;
   options.prefix = "mem:";
@@ -55,7 +55,7 @@ training trained(runtime& rt, const dataset& data, const std::shared_ptr<const s
 }  // namespace
 
 TEST_CASE("what the first epoch has read is not read again, and nothing else changes", "[resident]") {
-  const dataset data(shards, 3000);
+  const tar_dataset data(shards, 3000);
   runtime rt;
   const bool tight = GENERATE(false, true);  // so few bytes under way that slices are read in pieces
   epochs_options options{.seed = 7, .epochs = 4, .batch = 2, .tracks = 12, .slice = 4, .ahead = 1};
@@ -89,7 +89,7 @@ TEST_CASE("what the first epoch has read is not read again, and nothing else cha
 }
 
 TEST_CASE("what does not fit is read every time, and that is said once", "[resident]") {
-  const dataset data(shards, 3000);
+  const tar_dataset data(shards, 3000);
   const epochs_options options{.seed = 7, .epochs = 3, .batch = 2, .tracks = 12, .slice = 4, .ahead = 1};
   test::captured_stderr said(test::captured_stderr::into::pipe);
   runtime rt;
@@ -174,7 +174,7 @@ TEST_CASE("an object of another version is read anew", "[resident]") {
 }
 
 TEST_CASE("a memory budget counts what is kept", "[resident]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shards, 300);
   const auto store = resident(data.store, {.bytes = 1 << 20});
   const epochs_options options{.batch = 2, .tracks = 12, .slice = 4, .prefix = "mem:", .bytes = 1 << 16};
   CHECK(epochs(data.indexes, store, options).bounds().back().bytes == (1 << 20) + (1 << 16));

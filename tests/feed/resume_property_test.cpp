@@ -48,7 +48,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
@@ -193,24 +193,24 @@ class several {
       std::vector<std::size_t> counts(1 + random.below(3));
       for (std::size_t& n : counts) n = random.below(random.below(2) == 0 ? 4 : 25);
       counts[random.below(counts.size())] += 1;
-      sets.push_back(std::make_unique<const dataset>(counts, 300, seed + d,
+      sets.push_back(std::make_unique<const tar_dataset>(counts, 300, seed + d,
                                                      std::string(1, static_cast<char>('a' + d)) + "/", store));
     }
   }
   std::shared_ptr<test::dataset_store> store;
-  std::vector<std::unique_ptr<const dataset>> sets;
+  std::vector<std::unique_ptr<const tar_dataset>> sets;
 };
 
 /// Of one seed and number: data that many cases share.
 class world_of_data {
  public:
-  const dataset& of(std::uint64_t seed, std::uint64_t number) {
+  const tar_dataset& of(std::uint64_t seed, std::uint64_t number) {
     if (data_ == nullptr || seed != seed_ || number != number_) {
       rng random(seed, 1, number);
       std::vector<std::size_t> counts(1 + random.below(6));
       for (std::size_t& n : counts) n = random.below(4) == 0 ? random.below(2) : random.below(30);
       counts[random.below(counts.size())] += 1;
-      data_ = std::make_unique<dataset>(counts, 300, seed + number);
+      data_ = std::make_unique<tar_dataset>(counts, 300, seed + number);
       seed_ = seed;
       number_ = number;
     }
@@ -224,7 +224,7 @@ class world_of_data {
   }
 
  private:
-  std::unique_ptr<const dataset> data_;
+  std::unique_ptr<const tar_dataset> data_;
   std::uint64_t seed_ = 0;
   std::uint64_t number_ = 0;
   std::unique_ptr<const several> several_;
@@ -246,7 +246,7 @@ class tally {
 };
 
 /// What is drawn once for a training.
-std::string text_of(const dataset& data) {
+std::string text_of(const tar_dataset& data) {
   std::ostringstream out;
   out << data.indexes->size() << (data.indexes->size() == 1 ? " shard" : " shards") << " of";
   for (std::size_t i = 0; i < data.indexes->size(); ++i) out << (i == 0 ? " " : ", ") << (*data.indexes)[i].samples();
@@ -302,7 +302,7 @@ class training {
   std::function<names(const epochs_options&, std::uint64_t)> order;  // of an epoch
 };
 
-training of_one(const dataset& data, rng& random) {
+training of_one(const tar_dataset& data, rng& random) {
   const std::uint64_t shard = random.below(data.indexes->size());
   return {data.store,
           data.indexes->samples(),
@@ -319,7 +319,7 @@ training of_one(const dataset& data, rng& random) {
 /// Draws a mix of them, whose epochs have at most some hundred samples.
 training of_several(const several& data, epochs_options& o, rng& random) {
   dataset_mix mix;
-  std::vector<const dataset*> sets;
+  std::vector<const tar_dataset*> sets;
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;
   hasher128 index;
@@ -352,7 +352,7 @@ training of_several(const several& data, epochs_options& o, rng& random) {
 
 /// A training from indexed shards. After each stop, and each fault, its ranks go on from the last state that all of
 /// them had reached, in another world.
-void indexed_case(const dataset& one, const several* many, rng& random, tally& seen) {
+void indexed_case(const tar_dataset& one, const several* many, rng& random, tally& seen) {
   epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
   o.tracks = 1 + random.below(24);
   o.slice = 1 + random.below(9);
@@ -563,7 +563,7 @@ task<void> take_keys(stream<sample> in, std::vector<names>& epochs_keys, std::ui
 }
 
 /// Without an index: shards are dealt whole, samples shuffled in a window. A training goes on at an epoch's beginning.
-void listed_case(const dataset& data, rng& random, tally& seen) {
+void listed_case(const tar_dataset& data, rng& random, tally& seen) {
   data.store->delay_us = random.below(3) * 500;
   const std::uint64_t shards_there = data.indexes->size();
   shard_epochs_options o{.seed = random.below(1000), .epochs = 3, .first_epoch = random.below(3)};
@@ -619,8 +619,8 @@ void listed_case(const dataset& data, rng& random, tally& seen) {
 
 /// The order without an index, by its rule, from what the index knows of the shards: the keys of a rank's epoch.
 /// `whole`: how many samples of a shard can be had.
-names keys_by_rule(const dataset& data, const epochs_options& o, std::uint64_t epoch, const std::vector<shard>& list,
-                   const std::map<std::uint64_t, std::uint64_t>& whole) {
+names keys_by_rule(const tar_dataset& data, const epochs_options& o, std::uint64_t epoch,
+                   const std::vector<shard>& list, const std::map<std::uint64_t, std::uint64_t>& whole) {
   struct held_sample {
     std::string key;
     std::uint64_t bytes;
@@ -677,7 +677,7 @@ names keys_by_rule(const dataset& data, const epochs_options& o, std::uint64_t e
 }
 
 /// Without an index: each rank goes on from its own state, and says the states that it would have said.
-void window_case(const dataset& data, rng& random, tally& seen) {
+void window_case(const tar_dataset& data, rng& random, tally& seen) {
   data.store->delay_us = random.below(3) * 500;
   const std::uint64_t shards_there = data.indexes->size();
   epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
@@ -799,7 +799,7 @@ void window_case(const dataset& data, rng& random, tally& seen) {
 
 void run_case(std::uint64_t seed, std::uint64_t c, world_of_data& all, tally& seen) {
   rng random(seed, 0, c);
-  const dataset& data = all.of(seed, c / 64);
+  const tar_dataset& data = all.of(seed, c / 64);
   if (c % 16 == 7) {
     formula_case(random, seen);
   } else if (c % 16 == 6) {

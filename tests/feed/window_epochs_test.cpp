@@ -29,13 +29,13 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 
 namespace {
 
-std::vector<shard> list_of(const dataset& data) {
+std::vector<shard> list_of(const tar_dataset& data) {
   std::vector<shard> all;
   for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
   std::swap(all.front(), all.back());  // a list has no order that counts
@@ -50,7 +50,7 @@ epochs_options small(std::uint64_t epochs, std::size_t batch) {
   return o;
 }
 
-stream<sample> open(const dataset& data, const epochs_options& o) {
+stream<sample> open(const tar_dataset& data, const epochs_options& o) {
   return epochs(from_range(list_of(data)), std::shared_ptr<const storage>(data.store), o);
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> keys_of(const delivered& d) {
 
 std::uint64_t epoch_of_state(const std::string& text) { return detail::window_state::parse(text).epoch; }
 
-std::string failure_of(const dataset& data, const epochs_options& o) {
+std::string failure_of(const tar_dataset& data, const epochs_options& o) {
   try {
     delivered_by(open(data, o), o.batch);
     return "no error";
@@ -74,7 +74,7 @@ std::string failure_of(const dataset& data, const epochs_options& o) {
 }  // namespace
 
 TEST_CASE("without an index every sample comes once an epoch, shuffled, and the last batch is filled up") {
-  const dataset data({17, 20, 0, 9, 30}, 400);
+  const tar_dataset data({17, 20, 0, 9, 30}, 400);
   const delivered got = delivered_by(open(data, small(2, 8)), 8);
   CHECK(got.samples.size() == 2 * 76);
   CHECK(got.padding == 2 * 4);
@@ -101,7 +101,7 @@ TEST_CASE("without an index every sample comes once an epoch, shuffled, and the 
 }
 
 TEST_CASE("a training without an index goes on with the very next sample, and reads little again") {
-  const dataset data({170, 200, 0, 90, 300, 250}, 3000);
+  const tar_dataset data({170, 200, 0, 90, 300, 250}, 3000);
   epochs_options o = small(2, 8);
   o.window = 100;
   const std::vector<std::string> whole = keys_of(delivered_by(open(data, o), 8));
@@ -124,7 +124,7 @@ TEST_CASE("a training without an index goes on with the very next sample, and re
 }
 
 TEST_CASE("a state without an index is refused, by name, where the order would be another") {
-  const dataset data({17, 20, 9, 30}, 400);
+  const tar_dataset data({17, 20, 9, 30}, 400);
   epochs_options o = small(2, 8);
   const std::string state = delivered_by(open(data, o), 8, 3).state;
   const auto refused = [&](auto change) {
@@ -161,7 +161,7 @@ TEST_CASE("a state without an index is refused, by name, where the order would b
 }
 
 TEST_CASE("what a resume without an index reads is what was not delivered") {
-  const dataset data({300, 200, 90, 300, 250}, 3000);
+  const tar_dataset data({300, 200, 90, 300, 250}, 3000);
   std::uint64_t all = 0;
   for (const auto& [url, content] : data.store->objects) all += content.size();
   epochs_options o = small(1, 8);
@@ -189,7 +189,7 @@ TEST_CASE("what a resume without an index reads is what was not delivered") {
 }
 
 TEST_CASE("after a resume a shard that is another version is refused, also where no list says its ETag") {
-  const dataset data({17, 20, 9, 30}, 400);
+  const tar_dataset data({17, 20, 9, 30}, 400);
   const auto unlisted = [&](const epochs_options& o) {
     std::vector<shard> list;
     for (const auto& [url, content] : data.store->objects) list.emplace_back(url);
@@ -208,7 +208,7 @@ TEST_CASE("after a resume a shard that is another version is refused, also where
 }
 
 TEST_CASE("the state of a run without an index is after the batch in hand, whatever was made ahead") {
-  const dataset data({170, 200, 0, 90, 300}, 500);
+  const tar_dataset data({170, 200, 0, 90, 300}, 500);
   epochs_options o = small(2, 8);
   o.window = 50;
   std::vector<std::string> states;
@@ -258,7 +258,7 @@ TEST_CASE("ranks without an index have equal batches, and go on together from th
       std::vector<std::vector<std::string>> both(world);
       const auto train = [&](std::size_t r, test::thread_sum& sum, const std::string& saved, std::size_t most,
                              std::vector<std::string>& out) {
-        const dataset data({60, 20, 0, 9, 30, 47, 55}, 400);
+        const tar_dataset data({60, 20, 0, 9, 30, 47, 55}, 400);
         const equal_batches equal(4, how, std::ref(sum));
         epochs_options o = small(2, 4);
         o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = world};
@@ -340,7 +340,7 @@ TEST_CASE("an object that is no tar is named for what it is, also by epochs() wi
   };
   for (const auto& [content, what] : kinds) {
     for (const std::size_t padded : {content.size(), std::size_t{4096}}) {
-      dataset data({8, 8}, 200);
+      tar_dataset data({8, 8}, 200);
       data.store->objects["mem:101.tar"] = content + std::string(padded - content.size(), padded == 4096 ? ' ' : 'x');
       INFO(content << ", " << padded << " bytes");
       CHECK_THAT(failure_of(data, small(1, 4)), Contains("mem:101.tar at byte ") && Contains("but " + what));
@@ -349,7 +349,7 @@ TEST_CASE("an object that is no tar is named for what it is, also by epochs() wi
 }
 
 TEST_CASE("options that contradict each other are refused where there is no index") {
-  const dataset data({3, 3}, 10);
+  const tar_dataset data({3, 3}, 10);
   const auto refused = [&](auto change) {
     epochs_options o = small(1, 2);
     change(o);
@@ -424,7 +424,7 @@ epochs_options of_rank(std::uint32_t world) {
   return o;
 }
 
-auto bucketed(const dataset& data, std::size_t window = 16) {
+auto bucketed(const tar_dataset& data, std::size_t window = 16) {
   return [&data, window](const epochs_options& o) {
     return open(data, o) | bucket_by_length([](const sample& s) { return s.weight() == 0 ? 0 : s.find("bin")->size(); },
                                             {.batch = 4, .window = window});
@@ -432,7 +432,7 @@ auto bucketed(const dataset& data, std::size_t window = 16) {
 }
 
 /// Documents of 8 tokens, those that fill up too.
-auto packed(const dataset& data, std::size_t length) {
+auto packed(const tar_dataset& data, std::size_t length) {
   return [&data, length](const epochs_options& o) {
     const auto document = [](const sample& s) {
       const auto token = static_cast<std::int32_t>(std::hash<std::string>()(s.key) % 1000003);
@@ -445,7 +445,7 @@ auto packed(const dataset& data, std::size_t length) {
 }  // namespace
 
 TEST_CASE("after buckets of lengths a training without an index goes on from every batch") {
-  const dataset data({40, 37, 30, 30}, 300);
+  const tar_dataset data({40, 37, 30, 30}, 300);
   for (const std::uint32_t world : {1U, 2U}) {
     INFO(world << " ranks");
     CHECK(goes_on_from_everywhere(bucketed(data), of_rank(world)) > 10);
@@ -454,7 +454,7 @@ TEST_CASE("after buckets of lengths a training without an index goes on from eve
 
 TEST_CASE("after pack() a training without an index goes on from every sequence, and packs what fills up no batch",
           "[slow]") {
-  const dataset data({40, 37, 30, 30}, 300);
+  const tar_dataset data({40, 37, 30, 30}, 300);
   for (const std::uint32_t world : {1U, 2U}) {
     INFO(world << " ranks");
     CHECK(goes_on_from_everywhere(packed(data, 12), of_rank(world)) > 10);
@@ -465,7 +465,7 @@ TEST_CASE("after pack() a training without an index goes on from every sequence,
 }
 
 TEST_CASE("a state inside a window or a document is refused without an index where it would not hold") {
-  const dataset data({40, 37}, 300);
+  const tar_dataset data({40, 37}, 300);
   epochs_options o = small(1, 4);
   const auto inside = [](const training& t) {
     return *std::find_if(t.states.begin(), t.states.end(),
@@ -480,7 +480,7 @@ TEST_CASE("a state inside a window or a document is refused without an index whe
   CHECK_THROWS_WITH(trained(bucketed(data), o), Contains("the same options of that stage"));
   runtime rt;
   CHECK_THROWS_WITH(rt.run(open(data, o) | batch(4)), Contains("the same options of that stage"));
-  const dataset another({40, 38}, 300);
+  const tar_dataset another({40, 38}, 300);
   CHECK_THROWS_AS(trained(packed(another, 12), o), error);
   test::thread_sum sum(1);
   const equal_batches equal(4, uneven::stop, std::ref(sum));

@@ -80,7 +80,7 @@ void train_on_halves(mill::runtime& rt, std::shared_ptr<const mill::index_set> i
 }  // namespace
 
 TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
-  const mill::test::dataset data({7, 20, 2}, 100);
+  const mill::test::tar_dataset data({7, 20, 2}, 100);
   mill::test::thread_sum sum(2);
   std::vector<model> models(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
@@ -98,7 +98,7 @@ TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
 }
 
 TEST_CASE("guide: ranks that disagree get an error") {
-  const mill::test::dataset data({7, 20, 1}, 100);
+  const mill::test::tar_dataset data({7, 20, 1}, 100);
   for (const bool agree : {true, false}) {
     mill::test::thread_sum sum(2);
     const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
@@ -115,7 +115,7 @@ TEST_CASE("guide: ranks with unequal shards have equal batches") {
   mill::test::thread_sum sum(2);
   std::vector<model> models(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
-    const mill::test::dataset data({7, 20, 1, 9}, 100);
+    const mill::test::tar_dataset data({7, 20, 1, 9}, 100);
     mill::runtime rt;
     train(rt, mill::shards("mem:10{0..3}.tar"), data.store, {.index = static_cast<std::uint32_t>(r), .world_size = 2},
           std::ref(sum), models[r]);

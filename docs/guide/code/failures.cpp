@@ -137,7 +137,7 @@ TEST_CASE("the guide's failures are what its page says", "[guide]") {
 }
 
 TEST_CASE("the guide's page on failures: bad shards") {
-  const mill::test::dataset data({5, 6, 7}, 300);
+  const mill::test::tar_dataset data({5, 6, 7}, 300);
   data.store->bad["mem:101.tar"] = mill::test::harm::cut;
   mill::runtime rt;
   std::size_t empty = 0;

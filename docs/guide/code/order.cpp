@@ -252,7 +252,7 @@ void train(mill::runtime& rt, std::shared_ptr<const mill::index_set> indexes,
 }  // namespace
 
 TEST_CASE("the guide's training takes every sample three times, and none again when it is over", "[guide]") {
-  const mill::test::dataset data({9, 10}, 100);
+  const mill::test::tar_dataset data({9, 10}, 100);
   mill::runtime rt;
   model m;
   train(rt, data.indexes, data.store, "mem:", mill::rank(), m);
@@ -268,8 +268,8 @@ TEST_CASE("the guide's training takes every sample three times, and none again w
 
 TEST_CASE("the guide's mix takes three of four from the first data set, and each sample once a round", "[guide]") {
   const auto store = std::make_shared<mill::test::dataset_store>();
-  const mill::test::dataset web({9, 30}, 100, 1, "web/", store);
-  const mill::test::dataset books({10}, 100, 2, "books/", store);
+  const mill::test::tar_dataset web({9, 30}, 100, 1, "web/", store);
+  const mill::test::tar_dataset books({10}, 100, 2, "books/", store);
   const mill::dataset_mix both{{{web.indexes, 3, "mem:web/"}, {books.indexes, 1, "mem:books/"}}};
   mill::runtime rt;
   std::map<std::pair<std::uint32_t, std::uint64_t>, mill::epoch_fingerprint> rounds;
@@ -300,7 +300,7 @@ TEST_CASE("the guide's mix takes three of four from the first data set, and each
 }
 
 TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
-  const mill::test::dataset data({9, 10}, 100);
+  const mill::test::tar_dataset data({9, 10}, 100);
   const std::shared_ptr<const mill::storage> store = data.store;
   mill::stream<mill::shard> list = mill::shards("mem:10{0..1}.tar");
   // begin listed
@@ -314,7 +314,7 @@ TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
 }
 
 TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]") {
-  const mill::test::dataset data({5, 6, 7}, 300);
+  const mill::test::tar_dataset data({5, 6, 7}, 300);
   // Four processes in groups of two.
   std::vector<std::vector<std::string>> got(4);
   for (std::uint32_t r = 0; r < 4; ++r) {

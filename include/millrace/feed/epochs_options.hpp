@@ -21,10 +21,13 @@ enum class index_use : unsigned char {
 
 class equal_batches;
 
+/// epochs_options::epochs of a training that ends by itself alone.
+inline constexpr std::uint64_t endless = UINT64_MAX;
+
 /// See epochs(). Texts are copied by it.
 struct epochs_options {
   std::uint64_t seed = 0;
-  std::uint64_t epochs = 1;       ///< how many, from first_epoch on
+  std::uint64_t epochs = 1;       ///< how many, from first_epoch on; or `endless`
   std::uint64_t first_epoch = 0;  ///< its number
   std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
   /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next epoch has
@@ -73,5 +76,12 @@ struct epochs_options {
   std::size_t part = 8 * MiB;  ///< bytes of one request, at most; a larger sample is one all the same
   std::size_t gap = 256 * KiB;  ///< unused bytes between two samples of one request; in all, so many more than used
 };
+
+namespace detail {
+/// The number of the epoch after the last one.
+constexpr std::uint64_t end_epoch_of(std::uint64_t first, std::uint64_t epochs) noexcept {
+  return epochs > UINT64_MAX - first ? UINT64_MAX : first + epochs;
+}
+}  // namespace detail
 
 }  // namespace millrace

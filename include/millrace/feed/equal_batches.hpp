@@ -134,6 +134,7 @@ class fill_steps_stage : public library_stage {
     const std::size_t batch = shared_->batch;
     return stream<T>(fill_steps<T>(std::move(in), std::move(shared_)))
         .named("fill")
+        .batches_of(batch)
         .declares(place_effect::evens, batch);
   }
   template <class T>

@@ -209,7 +209,7 @@ stream<sample> windowed_epochs(stream<shard> list, const Store& store, epochs_op
     if (!options.uneven && equal->batch != options.batch) {
       throw configuration_error("epochs: .batch is not that of .equal");
     }
-    equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
+    equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
     if (saved && saved->taken != 0 && !options.uneven) {
       throw configuration_error(
           "resume: the state is inside a window of bucket_by_length(), a document of pack() or a sample of flat_map(): "

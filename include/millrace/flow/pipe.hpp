@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -117,6 +118,9 @@ refused apply_stage(refused, const Stage&) {
 /// What a stage makes of its source: it takes a generator or, if it will not, a stream.
 template <class T, class Stage>
 decltype(auto) call_stage(Stage&& stage, stream<T>&& source) {
+  if constexpr (requires { stage.make_batches_of(source.declared_batch()); }) {
+    stage.make_batches_of(source.declared_batch());
+  }
   if constexpr (std::is_invocable_v<Stage, async_generator<T>>) {
     return std::move(stage)(std::move(source).generator());
   } else {
@@ -140,6 +144,7 @@ auto apply_stage(stream<T> source, Stage stage) {
       } else {
         using item = typename result::value_type;
         stream_description upstream = stream_access::take_description(source);
+        source = std::move(source).batches_of(upstream.batch);  // a stage of stages looks for it
         if constexpr (keeps_state_v<Stage>) {
           auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
           stream<item> made = call_stage<T>(std::move(*kept), std::move(source));
@@ -165,11 +170,14 @@ class composed_stage : public detail::library_stage {
 
   template <class T>
   auto operator()(async_generator<T> source) && {
-    return detail::apply_stage(detail::apply_stage(stream<T>(std::move(source)), std::move(first_)),
-                               std::move(second_));
+    return detail::apply_stage(
+        detail::apply_stage(stream<T>(std::move(source)).batches_of(batch_), std::move(first_)), std::move(second_));
   }
+  /// See stream::batches_of().
+  void make_batches_of(std::size_t items) noexcept { batch_ = items; }
 
  private:
+  std::size_t batch_ = 0;
   First first_;
   Second second_;
 };
@@ -232,10 +240,13 @@ class named_stage : public detail::library_stage {
 
   template <class T>
   auto operator()(async_generator<T> source) && {
-    return detail::apply_stage(stream<T>(std::move(source)), std::move(stage_)).named(name_);
+    return detail::apply_stage(stream<T>(std::move(source)).batches_of(batch_), std::move(stage_)).named(name_);
   }
+  /// See stream::batches_of().
+  void make_batches_of(std::size_t items) noexcept { batch_ = items; }
 
  private:
+  std::size_t batch_ = 0;
   const char* name_;
   Stage stage_;
 };

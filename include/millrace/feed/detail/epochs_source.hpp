@@ -42,7 +42,8 @@ class epochs_source {
   /// where these have other names; else empty.
   epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from, const epochs_options& how,
                 std::vector<std::string> listed = {});
-  epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from, const epochs_options& how);
+  epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from, const epochs_options& how,
+                std::vector<std::string> listed = {});
 
   /// The number of the data set that a shard is of. Shards are counted through all of them.
   std::size_t dataset_of(std::uint64_t shard) const noexcept {

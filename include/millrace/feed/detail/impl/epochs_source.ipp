@@ -33,13 +33,15 @@ MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
   if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
     throw configuration_error("epochs: on_failure::stop is for one rank: the others would continue without it");
   }
-  if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
+  if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
+    throw configuration_error("epochs: too many .epochs");
+  }
 }
 
 MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_options& options, const epoch_state& from) {
   if (options.equal == nullptr) return nullptr;
   const std::shared_ptr<equal_state>& equal = equal_batches_door::state(*options.equal);
-  equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
+  equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
   equal->go_on(from.epoch, from.position);
   return equal;
 }
@@ -106,7 +108,7 @@ MILLRACE_INLINE void epochs_source::begin_with(const epochs_options& how) {
   walk.index = options.rank.index;
   walk.world = options.rank.world_size;
   walk.pad = options.pad;
-  walk.end_epoch = options.first_epoch + options.epochs;
+  walk.end_epoch = end_epoch_of(options.first_epoch, options.epochs);
   begin.seed = options.seed;
   begin.epoch = options.first_epoch;
   begin.tracks = options.tracks;
@@ -128,7 +130,7 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from,
-                                             const epochs_options& how)
+                                             const epochs_options& how, std::vector<std::string> listed)
     : epochs_source(std::move(from), how) {
   dataset_mix named = several;
   for (dataset_mix::member& m : named.members) {
@@ -138,6 +140,7 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
   chosen = choose_reading(named, fitted);
   begin_with(fitted);
   mix = std::make_shared<const dataset_mix>(std::move(named));
+  urls = std::move(listed);
   auto order = std::make_shared<const sample_mix>(order_of(*mix, fitted));
   hasher128 all;
   for (std::size_t d = 0; d < mix->members.size(); ++d) {
