@@ -341,7 +341,7 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
     const auto open = [store](const shard& s) {
       return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain({.report = false}) | group_samples();
     };
-    auto in = epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
+    auto in = shard_epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
               interleave({.width = width, .failures = policy});
     testing::virtual_loop loop;
     auto take = [](stream<sample> from) -> task<std::vector<std::string>> {

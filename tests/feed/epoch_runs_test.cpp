@@ -249,7 +249,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
     shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
     o.rank = {.index = index, .world_size = 2};
     o.uneven = true;
-    auto samples = epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
+    auto samples = shard_epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
                    group_samples() | shuffle({.window = 16}) | batch(6);
     std::uint64_t epoch = 2;
     auto run = rt.run(std::move(samples));
@@ -269,10 +269,10 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   CHECK(all.size() == 3 * 77);
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == 3 * 77);
   CHECK(orders[0] != orders[1]);
-  auto none = rt.run(epochs(from_range(std::vector<shard>()), shard_epochs_options{}));
+  auto none = rt.run(shard_epochs(from_range(std::vector<shard>()), {}));
   CHECK_THROWS_AS(none.next(), configuration_error);
-  auto few = rt.run(epochs(shards("mem:100.tar"),
-                           shard_epochs_options{.rank = {.index = 0, .world_size = 2}, .uneven = true}));
+  auto few = rt.run(shard_epochs(shards("mem:100.tar"),
+                           {.rank = {.index = 0, .world_size = 2}, .uneven = true}));
   CHECK_THROWS_AS(few.next(), configuration_error);
 }
 

@@ -40,7 +40,7 @@ using batch_of_samples = std::vector<sample>;
 stream<sample> samples_of(const tar_dataset& data, const shard_epochs_options& o) {
   std::vector<shard> list;
   for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
-  return epochs(from_range(std::move(list)), o) | fetch(std::shared_ptr<const storage>(data.store)) |
+  return shard_epochs(from_range(std::move(list)), o) | fetch(std::shared_ptr<const storage>(data.store)) |
          untar_plain({.report = false}) | group_samples() | shuffle({.window = 5});
 }
 
@@ -255,7 +255,7 @@ TEST_CASE("ranks with other lists, seeds or numbers get an error before the firs
   CHECK_THAT(ranks[1], Contains("this process is rank 0 of 1 (explicit), but 2 processes take part"));
   const std::vector<std::string> empty = told([](shard_epochs_options&, tar_dataset& d) { d.store->objects.clear(); });
   CHECK(empty[0] == "another rank has failed: this one cannot continue alone");
-  CHECK(empty[1] == "epochs: the list has no shards");
+  CHECK(empty[1] == "shard_epochs: the list has no shards");
 }
 
 TEST_CASE("what would hang, or give ranks other samples than it seems, is refused") {

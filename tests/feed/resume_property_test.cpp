@@ -579,7 +579,8 @@ void listed_case(const tar_dataset& data, rng& random, tally& seen) {
     std::vector<shard> list;
     for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
     std::reverse(list.begin(), list.end());
-    stream<sample> in = epochs(from_range(std::move(list)), part) | fetch(std::shared_ptr<const storage>(data.store)) |
+    stream<sample> in = shard_epochs(from_range(std::move(list)), part) |
+                        fetch(std::shared_ptr<const storage>(data.store)) |
                         untar_plain({.report = false}) | group_samples() | shuffle({.window = window});
     testing::virtual_loop loop(random.next());
     std::vector<names> keys;

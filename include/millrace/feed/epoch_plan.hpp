@@ -29,6 +29,8 @@
 
 namespace millrace {
 
+class dataset;
+
 /// What an epoch is planned for.
 struct plan_options {
   std::uint64_t world = 1;  ///< ranks
@@ -58,6 +60,8 @@ class epoch_plan {
   static epoch_plan of_training(const index_set& indexes, const epochs_options& training, plan_options prices = {});
   /// The same of a mix; .quality is not measured.
   static epoch_plan of_training(const dataset_mix& mix, const epochs_options& training, plan_options prices = {});
+  /// The same of a dataset (in feed/dataset.hpp). Throws configuration_error where its samples are not known.
+  static epoch_plan of_training(const dataset& data, const epochs_options& training, plan_options prices = {});
   /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
   static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
                        const plan_options& options);

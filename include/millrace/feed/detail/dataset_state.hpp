@@ -54,6 +54,7 @@ class dataset_state {
   /// What the readers take, by the indexes of its parts. `urls`: see epochs_source.
   epochs_source source_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes,
                           const epochs_options& training, std::vector<std::string> urls) const;
+  dataset_mix mix_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes) const;
   /// The store of a mix: that of all members, each of whose URLs the right one serves.
   std::shared_ptr<const storage> store_of_mix() const;
 

@@ -19,6 +19,8 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/detail/dataset_state.hpp>
+#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/listed_epochs.hpp>
 #include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -154,6 +156,11 @@ MILLRACE_INLINE epochs_source dataset_state::source_of(const std::vector<std::sh
                                                        const epochs_options& training,
                                                        std::vector<std::string> urls) const {
   if (of != source::mix) return epochs_source(its_indexes.front(), store, training, std::move(urls));
+  return epochs_source(mix_of(its_indexes), store_of_mix(), training, std::move(urls));
+}
+
+MILLRACE_INLINE dataset_mix dataset_state::mix_of(
+    const std::vector<std::shared_ptr<const index_set>>& its_indexes) const {
   dataset_mix all;
   all.until = mix.until;
   all.samples = mix.samples;
@@ -161,7 +168,7 @@ MILLRACE_INLINE epochs_source dataset_state::source_of(const std::vector<std::sh
     all.members.push_back({its_indexes[i], members[i].weight, dataset_door::state(members[i].of)->index_prefix(),
                            members[i].seed});
   }
-  return epochs_source(all, store_of_mix(), training, std::move(urls));
+  return all;
 }
 
 /// The indexes of its parts, if all are known.
@@ -295,7 +302,7 @@ MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::shar
                                  dataset_options options, int)
     : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::indexes, std::move(store),
                                                      std::move(options))) {
-  if (indexes == nullptr) throw usage_error("dataset: the indexes are null");
+  if (indexes == nullptr) throw configuration_error("dataset: the indexes are null");
   state_->indexes = std::move(indexes);
   state_->check();
 }
@@ -355,6 +362,54 @@ MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_
     made = detail::epochs_of_listed<sample>(of, all);
   }
   return std::move(made).batches_of(options.batch);
+}
+
+MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const epochs_options& training,
+                                                   plan_options prices) {
+  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
+  const auto known = detail::dataset_state::all_known(of);
+  if (!of->indexed() || !known) {
+    throw configuration_error("dataset: what an epoch costs is not known before its index has been made or read",
+                              where{of->shown(), std::nullopt, {}});
+  }
+  const epochs_options all = of->with(training, {});
+  return of->of == detail::dataset_state::source::mix ? of_training(of->mix_of(*known), all, prices)
+                                                      : of_training(*known->front(), all, prices);
+}
+
+MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data, const epochs_options& options,
+                                 std::string_view state) {
+  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
+  // Not by parsing it: what throws on one rank leaves the others waiting for its sums.
+  const bool own = state.find("\"world_size\"") != std::string::npos;
+  hasher128 resume;
+  resume.add(own ? std::string_view("each its own") : state);
+  hasher128 what;
+  for (const std::shared_ptr<detail::dataset_state>& part : detail::dataset_state::parts(of)) {
+    what.add(part->prefix);
+    what.add(part->of == detail::dataset_state::source::indexes ? part->indexes->digest() : hash128());
+    what.add(part->options.slice);
+  }
+  for (const weighted_dataset& m : of->members) {
+    what.add(m.weight);
+    what.add(m.seed);
+  }
+  what.add(of->mix.samples);
+  what.add(static_cast<std::uint64_t>(of->mix.until));
+  what.add(of->mix.slice);
+  const rank_setting settings[] = {{"the seed", options.seed},
+                                   {".epochs", options.epochs},
+                                   {".first_epoch", options.first_epoch},
+                                   {".batch", options.batch},
+                                   {".take_batches", options.take_batches},
+                                   {".tracks", options.tracks},
+                                   {"whether there is an index", of->indexed() ? 1U : 0U},
+                                   {".shards", of->options.shards},
+                                   {".window", of->options.window},
+                                   {".window_bytes", of->options.window_bytes},
+                                   {"the digest of the dataset", what.value().low},
+                                   {"the digest of the state", resume.value().low}};
+  check_ranks(sum, options.rank, settings);
 }
 
 MILLRACE_COROUTINE_BODY std::string dataset::plan(const epochs_options& options) const {

@@ -14,10 +14,10 @@
 
 namespace millrace {
 
-MILLRACE_COROUTINE_BODY stream<shard> epochs(stream<shard> list, const shard_epochs_options& options) {
+MILLRACE_COROUTINE_BODY stream<shard> shard_epochs(stream<shard> list, const shard_epochs_options& options) {
   options.rank.check();
   if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
-    throw configuration_error("epochs: too many .epochs");
+    throw configuration_error("shard_epochs: too many .epochs");
   }
   if (options.rank.world_size > 1) detail::check_ranks_end(options.equal, options.uneven);
   std::shared_ptr<detail::equal_state> equal;
@@ -27,7 +27,7 @@ MILLRACE_COROUTINE_BODY stream<shard> epochs(stream<shard> list, const shard_epo
                  detail::end_epoch_of(options.first_epoch, options.epochs));
   }
   return stream<shard>(detail::deal_shards<shard>(std::move(list).generator(), options, std::move(equal)))
-      .named("epochs")
+      .named("shard_epochs")
       .of_rank(options.rank);
 }
 
