@@ -4,7 +4,7 @@
 // A line that flips bits, which TCP's checksum lets through now and then and a broken proxy often: one more reading
 // mends it.
 
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,6 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/hedged_storage.hpp>
@@ -46,8 +45,8 @@ using test::tar_dataset;
 
 namespace {
 
-const epochs_options two_epochs{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .slice = 4, .prefix = "mem:"};
-const epochs_options one_epoch{.seed = 7, .epochs = 1, .batch = 1, .tracks = 12, .slice = 4, .prefix = "mem:"};
+const test::settings two_epochs{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .slice = 4, .prefix = "mem:"};
+const test::settings one_epoch{.seed = 7, .epochs = 1, .batch = 1, .tracks = 12, .slice = 4, .prefix = "mem:"};
 
 class taken {
  public:
@@ -56,9 +55,9 @@ class taken {
 };
 
 template <class Store>
-taken trained(runtime& rt, const tar_dataset& data, const Store& store, const epochs_options& options) {
+taken trained(runtime& rt, const tar_dataset& data, const Store& store, const test::settings& options) {
   taken out;
-  auto run = rt.run(epochs(data.indexes, store, options));
+  auto run = rt.run(test::train_on(data.indexes, store, options));
   for (const sample& s : run) {
     std::string text = s.key;
     for (const field& f : s.fields) text += '|' + std::string(f.data.view());
@@ -69,7 +68,7 @@ taken trained(runtime& rt, const tar_dataset& data, const Store& store, const ep
 }
 
 std::string failure_of(runtime& rt, const tar_dataset& data, const std::shared_ptr<const storage>& store,
-                       const epochs_options& options) {
+                       const test::settings& options) {
   try {
     trained(rt, data, store, options);
   } catch (const error& e) {
@@ -136,7 +135,7 @@ TEST_CASE("a sample that is damaged twice is an error that says whose fault it i
     }
   }
   SECTION("where it may be left out, it is one loss") {
-    epochs_options bearing = one_epoch;
+    test::settings bearing = one_epoch;
     bearing.failures.then = on_failure::skip;
     const auto line = std::make_shared<damaging_storage>(data.store);
     line->damage("mem:100.tar", in_body, 2);
@@ -224,7 +223,7 @@ TEST_CASE("stores in front of others pass a second reading on, and keep what it 
   CHECK(line->second_readings() == 6);
   damage();
   const auto kept = resident(damaged, {.bytes = 1 << 20});
-  epochs_options close = two_epochs;
+  test::settings close = two_epochs;
   close.ahead = 1;
   CHECK(trained(rt, data, kept, close).samples == right.samples);
   CHECK(line->second_readings() == 9);  // not again in the second epoch
@@ -361,11 +360,11 @@ TEST_CASE("the index that a first run makes over a damaging line takes the healt
   std::string folder = "/tmp/millrace-test-XXXXXX";
   REQUIRE(::mkdtemp(folder.data()));
   const std::string file = folder + "/train.index";
-  epochs_options o = one_epoch;
+  test::settings o = one_epoch;
   o.index_file = file;
   const auto listed = [&](const std::shared_ptr<const storage>& from) {
     std::vector<std::string> keys;
-    auto run = rt.run(epochs(shards("mem:{100..101}.tar"), from, o));
+    auto run = rt.run(test::train_on(shards("mem:{100..101}.tar"), from, o));
     for (const sample& s : run) keys.push_back(s.key);
     return keys.size();
   };
@@ -383,13 +382,13 @@ TEST_CASE("an index that lies in the store is read once more where it comes dama
   runtime rt;
   std::string text;
   for (const shard_index& index : *data.indexes) text += index.text();
-  epochs_options o = one_epoch;
+  test::settings o = one_epoch;
   o.index_file = "mem://my.index";
   data.store->objects["mem://my.index"] = text;
   const auto read = [&](const std::shared_ptr<const storage>& from) -> std::string {
     try {
       std::size_t n = 0;
-      auto run = rt.run(epochs(shards("mem:{100..101}.tar"), from, o));
+      auto run = rt.run(test::train_on(shards("mem:{100..101}.tar"), from, o));
       for (const sample& s : run) n += s.weight() != 0;
       return std::to_string(n);
     } catch (const error& e) {
@@ -431,10 +430,10 @@ TEST_CASE("a first run over HTTP whose index, samples and listing come damaged o
   std::size_t taken = 0;
   {
     runtime rt;
-    epochs_options o = one_epoch;
+    test::settings o = one_epoch;
     o.prefix = "s3://corpus/train/";
     o.index_file = file;
-    auto run = rt.run(epochs(client.list("s3://corpus/train/"), client, o));
+    auto run = rt.run(test::train_on(client.list("s3://corpus/train/"), s3::as_storage(client), o));
     for (const sample& s : run) taken += s["txt"].view() == s.key ? 1 : 0;
     CHECK(rereads(run.stats()) >= 3);
   }
@@ -447,15 +446,15 @@ TEST_CASE("after a resume without an index, the samples of the window are read o
           "[damaged]") {
   const tar_dataset data({40, 30}, 900);
   runtime rt;
-  epochs_options o{.seed = 7, .epochs = 1, .batch = 4, .index = index_use::none};
+  test::settings o{.seed = 7, .epochs = 1, .batch = 4, .streamed = true};
   o.shards = 2;
   o.window = 20;
   const auto trained_from = [&](const std::shared_ptr<const storage>& from, std::string_view saved, std::size_t most,
                                 std::string& state) {
-    epochs_options now = o;
+    test::settings now = o;
     now.resume = saved;
     std::vector<std::string> keys;
-    auto run = rt.run(epochs(shards("mem:{100..101}.tar"), from, now) | batch(4));
+    auto run = rt.run(test::train_on(shards("mem:{100..101}.tar"), from, now) | batch(4));
     for (const std::vector<sample>& b : run) {
       for (const sample& s : b) keys.push_back(s.key);
       state = run.state();

@@ -3,7 +3,7 @@
 
 // How many ranges epochs() asks for at a time, and how long they are: what the store's host has taught.
 
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -50,8 +50,8 @@ class known {
 
 constexpr host_share::bounds usual{.bytes = 128 * MiB, .longest = 8 * MiB, .requests = 64};
 
-epochs_options options_of(std::uint64_t epochs) {
-  epochs_options o;
+test::settings options_of(std::uint64_t epochs) {
+  test::settings o;
   o.seed = 3;
   o.batch = 8;
   o.tracks = 16;
@@ -68,7 +68,7 @@ test::tar_dataset far_data() {
   return data;
 }
 
-test::delivered read(testing::virtual_loop& loop, const test::tar_dataset& data, const epochs_options& o) {
+test::delivered read(testing::virtual_loop& loop, const test::tar_dataset& data, const test::settings& o) {
   test::delivered out;
   block_on(loop, test::take_batches_of(data.open(o), o.batch, SIZE_MAX / 65536, out));
   return out;
@@ -94,7 +94,7 @@ TEST_CASE("what epochs() yields is the same whatever its store's host has taught
   test::known_hosts runtime(loop);
   const test::delivered first = read(loop, data, options_of(2));
   const test::delivered second = read(loop, data, options_of(2));
-  epochs_options few = options_of(2);
+  test::settings few = options_of(2);
   few.requests = 3;
   few.part = 4 * KiB;
   data.store->most_busy = 0;
@@ -119,7 +119,7 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
       co_await sleep_for(20ms);
     }
   };
-  epochs_options o = options_of(3);
+  test::settings o = options_of(3);
   o.ahead = 40;
   block_on(loop, take_slowly(data.open(o)));
   const known after(loop, usual);
@@ -132,7 +132,7 @@ TEST_CASE("training and validation of one host share its requests") {
   const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
-  epochs_options o = options_of(4);
+  test::settings o = options_of(4);
   o.requests = 6;
   const auto both = [&]() -> task<void> {
     stream<sample> training = data.open(o);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -49,7 +49,7 @@ TEST_CASE("every sample comes once an epoch, in the canonical order, in equally 
       std::vector<delivered> ranks;
       std::size_t padding = 0;
       for (std::uint32_t r = 0; r < world; ++r) {
-        epochs_options o{.seed = 5, .epochs = 3, .batch = batch, .rank = {.index = r, .world_size = world}};
+        test::settings o{.seed = 5, .epochs = 3, .batch = batch, .rank = {.index = r, .world_size = world}};
         o.tracks = 12;
         o.slice = slice;
         stream<sample> in = data.open(o);
@@ -74,7 +74,7 @@ TEST_CASE("every sample comes once an epoch, in the canonical order, in equally 
 
 TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
   const tar_dataset data(uneven_counts, 5000);
-  epochs_options o{.seed = 1, .epochs = 2, .batch = 5, .rank = {.index = 1, .world_size = 3}};
+  test::settings o{.seed = 1, .epochs = 2, .batch = 5, .rank = {.index = 1, .world_size = 3}};
   o.tracks = 10;
   o.slice = 4;
   const delivered calm = delivered_by(data.open(o), 5);
@@ -98,7 +98,7 @@ TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
 TEST_CASE(
     "no more is read than the bounds allow while the consumer waits, and the next epoch is read before this one ends") {
   const tar_dataset data({200, 200}, 1000);
-  const auto count = [&](epochs_options o, std::size_t taken) {
+  const auto count = [&](test::settings o, std::size_t taken) {
     o.tracks = 8;
     o.slice = 16;
     data.store->requests = data.store->read_bytes = 0;
@@ -125,7 +125,7 @@ TEST_CASE(
 
 TEST_CASE("a slice is read by one request, and once") {
   const tar_dataset data({512, 512}, 1000);
-  epochs_options o{.batch = 16};
+  test::settings o{.batch = 16};
   o.tracks = 16;
   o.slice = 16;
   delivered_by(data.open(o), 16);
@@ -137,14 +137,14 @@ TEST_CASE("a slice is read by one request, and once") {
 TEST_CASE("a state of another order is refused by name, before anything is read") {
   const tar_dataset data(uneven_counts, 300);
   const tar_dataset other({30, 1, 7, 61, 1, 24}, 300);
-  epochs_options o{.seed = 5, .epochs = 2, .batch = 4};
+  test::settings o{.seed = 5, .epochs = 2, .batch = 4};
   o.tracks = 12;
   o.slice = 4;
   const std::string state = delivered_by(data.open(o), 4, 3).state;
   CHECK(state.size() < 250);
   CHECK(epoch_state::parse(state).position == 12);
   data.store->requests = 0;
-  const auto refusal = [&](const tar_dataset& of, epochs_options changed, const std::string& text) {
+  const auto refusal = [&](const tar_dataset& of, test::settings changed, const std::string& text) {
     changed.resume = text;
     try {
       const stream<sample> in = of.open(changed);
@@ -154,7 +154,7 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
     }
   };
   CHECK(refusal(data, o, state) == "not refused");
-  epochs_options changed = o;
+  test::settings changed = o;
   changed.seed = 6;
   CHECK(refusal(data, changed, state) == "resume: the state is of another order: its seed was 5 and is 6");
   changed = o;
@@ -193,13 +193,13 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
 
 TEST_CASE("tracks that are left to epochs() are those of the state after a resume, on any number of ranks") {
   const tar_dataset data({600, 900, 3, 1500}, 100);
-  epochs_options o{.seed = 5, .epochs = 3, .batch = 4};
+  test::settings o{.seed = 5, .epochs = 3, .batch = 4};
   o.slice = 8;
   o.rank.world_size = 2;
   const std::uint64_t of_two = default_tracks(*data.indexes, 8, 2);
   const std::uint64_t of_three = default_tracks(*data.indexes, 8, 3);
   REQUIRE(of_two != of_three);
-  const auto keys_from = [&](const epochs_options& how, std::size_t batches) {
+  const auto keys_from = [&](const test::settings& how, std::size_t batches) {
     return delivered_by(data.open(how), 4, batches);
   };
   const auto keys_of = [](const delivered& d) {
@@ -251,7 +251,7 @@ TEST_CASE("tracks that are left to epochs() are those of the state after a resum
 
 TEST_CASE("memory is used again before more is touched, unless the consumer waits") {
   const tar_dataset data({1000, 1000}, 20000);
-  epochs_options o{.seed = 5, .epochs = 2, .batch = 10};
+  test::settings o{.seed = 5, .epochs = 2, .batch = 10};
   o.tracks = 8;
   o.slice = 8;
   o.part = 64 * KiB;
@@ -281,7 +281,7 @@ TEST_CASE("memory is used again before more is touched, unless the consumer wait
 }
 
 TEST_CASE("what is wrong with an object is an error at its place, with the object, the byte and the reason") {
-  epochs_options o{.batch = 4};
+  test::settings o{.batch = 4};
   o.tracks = 6;
   o.slice = 4;
   o.ahead = 8;
@@ -350,7 +350,7 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
 
 TEST_CASE("options that contradict each other are refused before anything is read") {
   const tar_dataset data({10}, 200);
-  const auto refusal = [&](const epochs_options& o) {
+  const auto refusal = [&](const test::settings& o) {
     try {
       const stream<sample> in = data.open(o);
       return std::string("not refused");
@@ -366,7 +366,7 @@ TEST_CASE("options that contradict each other are refused before anything is rea
   CHECK_THROWS_AS(epochs(std::make_shared<const index_set>(std::vector<shard_index>()),
                          std::shared_ptr<const storage>(data.store), {}),
                   configuration_error);
-  CHECK_THROWS_AS(epochs(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}),
+  CHECK_THROWS_AS(test::train_on(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}),
                   configuration_error);
 }
 
@@ -405,7 +405,7 @@ TEST_CASE("the members of a group of ranks get the same samples, whatever their 
   const tar_dataset data({17, 20, 1, 24}, 400, 11);
   data.store->delay_us = 3000;
   const auto member_of = [&](std::uint32_t process) {  // four processes, in groups of two
-    epochs_options o{.seed = 5, .epochs = 2, .batch = 4, .rank = {.index = process / 2, .world_size = 2}};
+    test::settings o{.seed = 5, .epochs = 2, .batch = 4, .rank = {.index = process / 2, .world_size = 2}};
     o.tracks = 12;
     o.slice = 4;
     return delivered_by(data.open(o), 4, 1000, process);
@@ -452,11 +452,11 @@ TEST_CASE("where the index has no ETag, parts of two versions of an object are a
   store->etag.clear();
   const tar_dataset data({64}, 500, 1, {}, store);
   REQUIRE((*data.indexes)[0].etag().empty());
-  epochs_options o{.batch = 4};
+  test::settings o{.batch = 4};
   o.tracks = 4;
   o.slice = 4;
   o.prefix = data.prefix;
-  stream<sample> in = epochs(data.indexes, std::make_shared<const changing_store>(store), o);
+  stream<sample> in = test::train_on(data.indexes, std::make_shared<const changing_store>(store), o);
   CHECK_THROWS_WITH(delivered_by(std::move(in), 4), Catch::Matchers::Contains("the object changed while it was read"));
 }
 
@@ -473,7 +473,7 @@ TEST_CASE("of the ranks that go on from one state, the first alone takes over it
   const std::string text = at.text();
   for (const std::uint32_t r : {0U, 1U, 2U}) {
     INFO(r);
-    epochs_options o{.seed = 5, .batch = 4, .rank = {.index = r, .world_size = 3}};
+    test::settings o{.seed = 5, .batch = 4, .rank = {.index = r, .world_size = 3}};
     o.tracks = 12;
     o.slice = 8;
     o.resume = text;
@@ -515,7 +515,7 @@ TEST_CASE("a request spans no gap that is larger than .gap says") {
 
 TEST_CASE("where ranks share tracks, what another rank has taken of a piece is let go") {
   const tar_dataset data({3000}, 300);
-  epochs_options o{.seed = 3, .batch = 2, .rank = {.index = 1, .world_size = 4}};
+  test::settings o{.seed = 3, .batch = 2, .rank = {.index = 1, .world_size = 4}};
   o.tracks = 7;
   o.slice = 64;
   o.bytes = 256 * KiB;
@@ -530,7 +530,7 @@ TEST_CASE("a state of an epoch that the training does not have is refused; after
   epoch_state at;
   at.seed = 5;
   at.index = data.indexes->digest();
-  epochs_options o{.seed = 5, .epochs = 2, .first_epoch = 3, .batch = 4};
+  test::settings o{.seed = 5, .epochs = 2, .first_epoch = 3, .batch = 4};
   at.tracks = o.tracks;
   at.slice = data.indexes->slice();
   const auto resumed = [&](std::uint64_t epoch) {

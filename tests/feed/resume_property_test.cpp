@@ -7,7 +7,7 @@
 // on the seed and its number alone. One that fails is run once more, tells what was drawn and where it was stopped, and
 // says how to run it alone: with MILLRACE_PROPERTY_CASES=1, which tells as it runs.
 
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -29,8 +29,6 @@
 #include <vector>
 
 #include <millrace/feed/detail/mix_text.hpp>
-#include <millrace/feed/listed_epochs.hpp>
-#include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/feed/sample_mix.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_epochs.hpp>
@@ -253,10 +251,10 @@ std::string text_of(const tar_dataset& data) {
   out << " samples";
   return out.str();
 }
-std::string text_of(const epochs_options& o) {
+std::string text_of(const test::settings& o) {
   std::ostringstream out;
   out << "seed " << o.seed << ", epochs " << o.first_epoch << " to " << o.first_epoch + o.epochs - 1;
-  if (o.index == index_use::none) {
+  if (o.streamed) {
     out << ", no index, " << o.rank.world_size << " ranks, batches of " << o.batch << ", shards " << o.shards
         << ", window " << o.window << " samples and " << o.window_bytes << " bytes";
   } else {
@@ -280,7 +278,7 @@ std::string place_of(std::string_view state) {
   return out.empty() ? std::string(state) : out;
 }
 /// What is drawn for each part of it between two stops.
-std::string part_text(const epochs_options& o, std::size_t most, bool concurrent) {
+std::string part_text(const test::settings& o, std::size_t most, bool concurrent) {
   std::ostringstream out;
   out << "ahead " << o.ahead << ", bytes " << o.bytes << ", requests " << o.requests << ", part " << o.part << ", gap "
       << o.gap << (concurrent ? ", with map_concurrent()" : "") << ", ";
@@ -298,8 +296,8 @@ class training {
   std::string mix;        // as states have it
   std::string lost;       // one shard's URL
   std::string lost_keys;  // how its samples' keys begin
-  std::function<stream<sample>(std::shared_ptr<const storage>, const epochs_options&)> open;
-  std::function<names(const epochs_options&, std::uint64_t)> order;  // of an epoch
+  std::function<stream<sample>(std::shared_ptr<const storage>, const test::settings&)> open;
+  std::function<names(const test::settings&, std::uint64_t)> order;  // of an epoch
 };
 
 training of_one(const tar_dataset& data, rng& random) {
@@ -310,14 +308,16 @@ training of_one(const tar_dataset& data, rng& random) {
           "",
           "mem:10" + std::to_string(shard) + ".tar",
           "s" + std::to_string(shard) + "/",
-          [&](std::shared_ptr<const storage> store, const epochs_options& o) { return epochs(data.indexes, store, o); },
-          [&](const epochs_options& o, std::uint64_t e) {
+          [&](std::shared_ptr<const storage> store, const test::settings& o) {
+            return test::train_on(data.indexes, store, o);
+          },
+          [&](const test::settings& o, std::uint64_t e) {
             return data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice});
           }};
 }
 
 /// Draws a mix of them, whose epochs have at most some hundred samples.
-training of_several(const several& data, epochs_options& o, rng& random) {
+training of_several(const several& data, test::settings& o, rng& random) {
   dataset_mix mix;
   std::vector<const tar_dataset*> sets;
   std::vector<std::uint64_t> weights;
@@ -346,14 +346,16 @@ training of_several(const several& data, epochs_options& o, rng& random) {
           detail::mix_text(mix),
           sets[bad]->prefix + "10" + std::to_string(shard) + ".tar",
           sets[bad]->prefix.substr(4) + "s" + std::to_string(shard) + "/",
-          [mix](std::shared_ptr<const storage> store, const epochs_options& with) { return epochs(mix, store, with); },
-          [mix, sets](const epochs_options& with, std::uint64_t e) { return test::order_of_mix(mix, sets, with, e); }};
+          [mix](std::shared_ptr<const storage> store, const test::settings& with) {
+            return test::train_on(mix, store, with);
+          },
+          [mix, sets](const test::settings& with, std::uint64_t e) { return test::order_of_mix(mix, sets, with, e); }};
 }
 
 /// A training from indexed shards. After each stop, and each fault, its ranks go on from the last state that all of
 /// them had reached, in another world.
 void indexed_case(const tar_dataset& one, const several* many, rng& random, tally& seen) {
-  epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
+  test::settings o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
   o.tracks = 1 + random.below(24);
   o.slice = 1 + random.below(9);
   o.prefix = "mem:";
@@ -620,7 +622,7 @@ void listed_case(const tar_dataset& data, rng& random, tally& seen) {
 
 /// The order without an index, by its rule, from what the index knows of the shards: the keys of a rank's epoch.
 /// `whole`: how many samples of a shard can be had.
-names keys_by_rule(const tar_dataset& data, const epochs_options& o, std::uint64_t epoch,
+names keys_by_rule(const tar_dataset& data, const test::settings& o, std::uint64_t epoch,
                    const std::vector<shard>& list, const std::map<std::uint64_t, std::uint64_t>& whole) {
   struct held_sample {
     std::string key;
@@ -681,8 +683,8 @@ names keys_by_rule(const tar_dataset& data, const epochs_options& o, std::uint64
 void window_case(const tar_dataset& data, rng& random, tally& seen) {
   data.store->delay_us = random.below(3) * 500;
   const std::uint64_t shards_there = data.indexes->size();
-  epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
-  o.index = index_use::none;
+  test::settings o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
+  o.streamed = true;
   o.uneven = true;
   o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(shards_there, 3)));
   o.batch = 1 + random.below(7);
@@ -713,11 +715,11 @@ void window_case(const tar_dataset& data, rng& random, tally& seen) {
     list.emplace_back(url, says_sizes ? std::optional<std::uint64_t>(content.size()) : std::nullopt,
                       says_etags ? data.store->etag : std::string());
   }
-  const auto run = [&](const epochs_options& how, std::size_t most, std::shared_ptr<const storage> store, bool slow) {
+  const auto run = [&](const test::settings& how, std::size_t most, std::shared_ptr<const storage> store, bool slow) {
     trained out;
     std::vector<shard> shuffled = list;
     permute(shuffled, random);
-    stream<sample> samples = epochs(from_range(std::move(shuffled)), store, how);
+    stream<sample> samples = test::train_on(from_range(std::move(shuffled)), store, how);
     if (slow) samples = std::move(samples) | map_concurrent(work(random.next()), {.limit = 1 + random.below(6)});
     testing::virtual_loop loop(random.next());
     try {
@@ -747,7 +749,7 @@ void window_case(const tar_dataset& data, rng& random, tally& seen) {
     seen.samples += got.size();
     std::size_t done = 0;  // batches
     for (std::string state; done < all.batches.size() || state.empty();) {
-      epochs_options how = o;
+      test::settings how = o;
       how.ahead = 1 + random.below(60);
       how.bytes = 1 + random.below(MiB);
       how.requests = 1 + random.below(20);

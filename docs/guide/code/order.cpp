@@ -310,7 +310,7 @@ TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]"
   // Four processes in groups of two.
   std::vector<std::vector<std::string>> got(4);
   for (std::uint32_t r = 0; r < 4; ++r) {
-    mill::epochs_options o{.seed = 7, .epochs = 2, .batch = 4, .rank = group_of({.index = r, .world_size = 4}, 2)};
+    mill::test::settings o{.seed = 7, .epochs = 2, .batch = 4, .rank = group_of({.index = r, .world_size = 4}, 2)};
     for (const auto& [position, key] : mill::test::delivered_by(data.open(o), 4).samples) {
       got[r].push_back(std::to_string(position) + key);
     }

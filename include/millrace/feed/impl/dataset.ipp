@@ -388,7 +388,6 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data,
   for (const std::shared_ptr<detail::dataset_state>& part : detail::dataset_state::parts(of)) {
     what.add(part->prefix);
     what.add(part->of == detail::dataset_state::source::indexes ? part->indexes->digest() : hash128());
-    what.add(part->options.slice);
   }
   for (const weighted_dataset& m : of->members) {
     what.add(m.weight);
@@ -396,13 +395,15 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data,
   }
   what.add(of->mix.samples);
   what.add(static_cast<std::uint64_t>(of->mix.until));
-  what.add(of->mix.slice);
+  std::uint64_t slice = of->of == detail::dataset_state::source::mix ? of->mix.slice : of->options.slice;
+  if (slice == 0 && of->of == detail::dataset_state::source::indexes) slice = of->indexes->slice();
   const rank_setting settings[] = {{"the seed", options.seed},
                                    {".epochs", options.epochs},
                                    {".first_epoch", options.first_epoch},
                                    {".batch", options.batch},
                                    {".take_batches", options.take_batches},
                                    {".tracks", options.tracks},
+                                   {".slice", slice},
                                    {"whether there is an index", of->indexed() ? 1U : 0U},
                                    {".shards", of->options.shards},
                                    {".window", of->options.window},
