@@ -97,7 +97,7 @@ double first_batch(const std::vector<mill::shard>& list, const std::shared_ptr<c
 void order_alone() {
   bench::figure ns;
   for (int turn = 0; turn < bench::rounds; ++turn) {
-    mill::epochs_options o{.seed = 7, .batch = batch_size};
+    mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
     o.window = 4096;
     std::vector<mill::shard> list;
     for (int i = 0; i < 1000; ++i) list.emplace_back("mem:" + std::to_string(i), 1000 * 1024);
@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
       state_ms.add(ms_since(asked));
     }
     mill::detail::known_shards known;
-    mill::epochs_options o{.seed = 7, .batch = batch_size};
+    mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
     o.window = window;
     const auto plan = std::make_shared<const mill::detail::window_plan>(std::vector<mill::shard>(list), o);
     const mill::detail::window_order at = mill::detail::window_state::parse(state).order(plan, known);

@@ -19,7 +19,8 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/dataset.hpp>
-#include <millrace/feed/dataset_mix.hpp>
+#include <millrace/feed/detail/dataset_mix.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
@@ -29,6 +30,8 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 namespace millrace::test {
+
+using detail::dataset_mix;
 
 /// What is wrong with an object.
 enum class harm { missing, cut, denied, changed, broken };
@@ -163,12 +166,12 @@ struct settings {
     return o;
   }
   /// What the readers take; the texts are those of this object.
-  epochs_options request() const {
-    epochs_options o = training();
+  detail::epochs_request request() const {
+    detail::epochs_request o{training()};
     o.slice = slice;
     o.prefix = prefix;
     o.resume = resume;
-    o.index = streamed ? index_use::none : make_index ? index_use::build : index_use::required;
+    o.index = streamed ? detail::index_use::none : make_index ? detail::index_use::build : detail::index_use::required;
     o.index_file = index_file;
     o.shards = shards;
     o.window = window;

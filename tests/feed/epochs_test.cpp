@@ -363,7 +363,7 @@ TEST_CASE("options that contradict each other are refused before anything is rea
   CHECK_THAT(refusal({.rank = {.index = 0, .world_size = 2}, .pad = false}), Catch::Matchers::Contains(".pad"));
   CHECK_THAT(refusal({.tracks = (1U << 24) + 1}), Catch::Matchers::Contains("tracks"));
   CHECK_THAT(refusal({.first_epoch = UINT64_MAX}), Catch::Matchers::Contains(".epochs"));
-  CHECK_THROWS_AS(epochs(std::make_shared<const index_set>(std::vector<shard_index>()),
+  CHECK_THROWS_AS(test::train_on(std::make_shared<const index_set>(std::vector<shard_index>()),
                          std::shared_ptr<const storage>(data.store), {}),
                   configuration_error);
   CHECK_THROWS_AS(test::train_on(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}),

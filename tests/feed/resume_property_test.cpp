@@ -46,6 +46,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
+using test::dataset_mix;
 using test::tar_dataset;
 
 namespace {

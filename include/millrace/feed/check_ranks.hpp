@@ -10,7 +10,6 @@
 
 #include <millrace/data/rank.hpp>
 #include <millrace/feed/epochs_options.hpp>
-#include <millrace/feed/index_set.hpp>
 
 namespace millrace {
 
@@ -39,11 +38,6 @@ class rank_setting {
 /// Four sums, of as many numbers as there are ranks or settings. Where groups of processes see the same samples and so
 /// give the same rank, `sum` is over one process of each.
 void check_ranks(const sum_over_ranks& sum, const rank& mine, std::span<const rank_setting> settings);
-
-/// The same for what decides the order of epochs() and its batches: seed, epochs, index, size of batches and how many
-/// of an epoch are taken, tracks, slice and the state that is resumed (after pack(), where ranks have their own: that
-/// each has one).
-void check_ranks(const sum_over_ranks& sum, const epochs_options& options, const index_set& indexes);
 
 /// The same for what epochs() is given: the dataset (by its indexes where the program has them, else by its prefix, and
 /// how it is read), the options that decide the order and the batches, and the state. Texts that differ where they may,

@@ -36,7 +36,7 @@ void check_state(const text::json_leaves& state, std::string text);
 
 /// The state of a training in the canonical order: one number, the position that all ranks together have reached in the
 /// epoch, and what determines the order, so that another order is refused. Written by pipeline_run::state(), read by
-/// epochs_options::resume. It does not depend on ranks and batches: any number of ranks can resume from it, unless
+/// epochs(). It does not depend on ranks and batches: any number of ranks can resume from it, unless
 /// `world_size` is not 0.
 class epoch_state {
  public:

@@ -14,7 +14,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
@@ -38,10 +38,8 @@ class dataset_state {
   /// The indexes, if they were given or have been read, or lie in a file; of a mix null.
   std::shared_ptr<const index_set> known() const;
   void learn(std::shared_ptr<const index_set> indexes);
-  /// The shards: once at a time where they come from a stream.
-  MILLRACE_COROUTINE static stream<shard> list(std::shared_ptr<dataset_state> data);
   /// Options that the readers take: those of the training, of the data, and the texts, which refer to `data`.
-  epochs_options with(const epochs_options& training, std::string_view state) const;
+  epochs_request with(const epochs_options& training, std::string_view state) const;
   /// Throws configuration_error for a mix that cannot be.
   void check_mix() const;
   /// Throws configuration_error for options that mean nothing for how the data is given.
@@ -53,7 +51,7 @@ class dataset_state {
   static bool all_given(std::shared_ptr<dataset_state> data);
   /// What the readers take, by the indexes of its parts. `urls`: see epochs_source.
   epochs_source source_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes,
-                          const epochs_options& training, std::vector<std::string> urls) const;
+                          const epochs_request& training, std::vector<std::string> urls) const;
   dataset_mix mix_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes) const;
   /// The store of a mix: that of all members, each of whose URLs the right one serves.
   std::shared_ptr<const storage> store_of_mix() const;

@@ -12,7 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
@@ -21,7 +21,7 @@ namespace millrace::detail {
 class late_position final : public stream_position {
  public:
   /// Of a mix, the text of the beginning is empty.
-  explicit late_position(const epochs_options& options, bool of_mix = false);
+  explicit late_position(const epochs_request& options, bool of_mix = false);
   /// The index is known.
   void become(std::shared_ptr<const epochs_position> position);
 

@@ -15,7 +15,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/shards/storage.hpp>
@@ -53,7 +53,7 @@ class shard_indexer {
 class listed_index {
  public:
   /// `known`: the index, if it has been read before.
-  listed_index(std::shared_ptr<const storage> store, const epochs_options& options,
+  listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
                std::shared_ptr<const index_set> known = nullptr);
 
   /// Reads or makes it. Errors: those of epochs() of a list.

@@ -21,8 +21,10 @@
 #include <millrace/feed/detail/dataset_state.hpp>
 #include <millrace/feed/check_ranks.hpp>
 #include <millrace/feed/epoch_plan.hpp>
-#include <millrace/feed/listed_epochs.hpp>
-#include <millrace/feed/mixed_epochs.hpp>
+#include <millrace/feed/detail/deal_epochs.hpp>
+#include <millrace/feed/detail/deal_windows.hpp>
+#include <millrace/feed/detail/late_position.hpp>
+#include <millrace/feed/detail/listed_index.hpp>
 #include <millrace/shards/storage_set.hpp>
 
 namespace millrace {
@@ -90,12 +92,8 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
   for (Shard& s : all) co_yield give(s);
 }
 
-MILLRACE_COROUTINE_BODY stream<shard> dataset_state::list(std::shared_ptr<dataset_state> data) {
-  return list_shards<shard>(std::move(data));
-}
-
-MILLRACE_INLINE epochs_options dataset_state::with(const epochs_options& training, std::string_view state) const {
-  epochs_options all = training;
+MILLRACE_INLINE epochs_request dataset_state::with(const epochs_options& training, std::string_view state) const {
+  epochs_request all{training};
   all.resume = state;
   all.slice = of == source::mix ? mix.slice : options.slice;
   all.index = options.index.empty() ? index_use::none : options.make_index ? index_use::build : index_use::required;
@@ -153,7 +151,7 @@ MILLRACE_INLINE std::vector<std::shared_ptr<dataset_state>> dataset_state::parts
 
 /// `indexes`: of its parts. `urls`: see epochs_source.
 MILLRACE_INLINE epochs_source dataset_state::source_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes,
-                                                       const epochs_options& training,
+                                                       const epochs_request& training,
                                                        std::vector<std::string> urls) const {
   if (of != source::mix) return epochs_source(its_indexes.front(), store, training, std::move(urls));
   return epochs_source(mix_of(its_indexes), store_of_mix(), training, std::move(urls));
@@ -193,7 +191,7 @@ MILLRACE_INLINE bool dataset_state::all_given(std::shared_ptr<dataset_state> dat
 template <class Sample>
 async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, kept_epochs_options options,
                                          std::shared_ptr<late_position> position, std::shared_ptr<equal_state> equal) {
-  const epochs_options training = options.get();
+  const epochs_request training = options.get();
   std::vector<std::shared_ptr<const index_set>> indexes;
   std::vector<std::string> urls;
   for (const std::shared_ptr<dataset_state>& part : dataset_state::parts(data)) {
@@ -203,7 +201,7 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
       continue;
     }
     const std::string prefix = part->index_prefix();
-    epochs_options own = part->with(training, {});
+    epochs_request own = part->with(training, {});
     own.prefix = prefix;
     listed_index index(part->store, own, part->known());
     std::vector<shard> listed;
@@ -222,7 +220,7 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
 }
 
 template <class Sample>
-stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_options options) {
+stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_request options) {
   check_epochs_options(options);
   epoch_state from;
   from.epoch = options.first_epoch;
@@ -350,12 +348,12 @@ MILLRACE_INLINE bool dataset::elastic() const noexcept { return state_->indexed(
 MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_options& options, std::string state) {
   const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
   const std::string prefix = of->index_prefix();
-  epochs_options all = of->with(options, state);
+  detail::epochs_request all = of->with(options, state);
   all.prefix = prefix;
   stream<sample> made;
   if (!of->indexed()) {
     if (options.tracks != 0) throw configuration_error("epochs: .tracks is for a dataset with an index");
-    made = detail::windowed_epochs(detail::dataset_state::list(of), of->store, all);
+    made = detail::windowed_epochs<sample>(detail::list_shards<shard>(of), of->store, all);
   } else if (detail::dataset_state::all_given(of)) {
     made = detail::epochs_of<sample>(of->source_of(*detail::dataset_state::all_known(of), all, {}));
   } else {
@@ -372,9 +370,9 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const ep
     throw configuration_error("dataset: what an epoch costs is not known before its index has been made or read",
                               where{of->shown(), std::nullopt, {}});
   }
-  const epochs_options all = of->with(training, {});
-  return of->of == detail::dataset_state::source::mix ? of_training(of->mix_of(*known), all, prices)
-                                                      : of_training(*known->front(), all, prices);
+  const detail::epochs_request all = of->with(training, {});
+  return of->of == detail::dataset_state::source::mix ? of_request(of->mix_of(*known), all, prices)
+                                                      : of_request(*known->front(), all, prices);
 }
 
 MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data, const epochs_options& options,

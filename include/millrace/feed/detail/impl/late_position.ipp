@@ -15,7 +15,7 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE late_position::late_position(const epochs_options& options, bool of_mix)
+MILLRACE_INLINE late_position::late_position(const epochs_request& options, bool of_mix)
     : beginning_(options.resume), batch_(options.batch), world_(options.rank.world_size) {
   if (!beginning_.empty() || of_mix) return;
   epoch_state first;  // at an epoch's beginning the index may be any

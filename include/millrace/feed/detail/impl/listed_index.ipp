@@ -65,7 +65,7 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
   co_return std::move(made);
 }
 
-MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_options& options,
+MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
                                            std::shared_ptr<const index_set> known)
     : store_(store),
       indexer_(std::move(store), std::string(options.prefix)),
@@ -74,17 +74,12 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
       requests_(options.requests),
       rank_(options.rank),
       known_(std::move(known)) {
-  if (use_ == index_use::required && file_.empty()) {
-    throw configuration_error("epochs: an index is required, and no .index_file is named");
-  }
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
   // The index may lie among the shards.
   const std::string unfinished_parts = file_ + ".parts/";
-  if (!file_.empty()) {
-    std::erase_if(list, [&](const shard& s) { return s.url == file_ || s.url.rfind(unfinished_parts, 0) == 0; });
-  }
+  std::erase_if(list, [&](const shard& s) { return s.url == file_ || s.url.rfind(unfinished_parts, 0) == 0; });
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
   std::shared_ptr<const index_set> indexes;
   if (known_ != nullptr) {
@@ -94,7 +89,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(
   } else if (is_there()) {
     indexes = read(file_);
   } else if (use_ == index_use::required) {
-    throw configuration_error("there is no index: millrace-index makes one, and so does index_use::build",
+    throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
                               where{file_, std::nullopt, {}});
   } else {
     indexes = co_await make(list);
@@ -153,7 +148,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::rea
 
 MILLRACE_INLINE bool listed_index::is_there() const {
   std::error_code ignored;
-  return !file_.empty() && std::filesystem::exists(file_, ignored);
+  return std::filesystem::exists(file_, ignored);
 }
 
 /// One shard's index after the other: the text of all is as large as what comes of it.
@@ -211,22 +206,21 @@ MILLRACE_INLINE void listed_index::check_writable() const {
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
   executor& ex = co_await this_executor();
-  const bool together = rank_.world_size > 1 && !file_.empty();
+  const bool together = rank_.world_size > 1;
   if (rank_.index == 0) {
     std::string line = "millrace: epochs: there is no index yet: reading ";
     line += std::to_string(list.size()) + " shards";
     if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
-    if (file_.empty()) line += ", in every run and on every rank (name an .index_file)";
     log_line(ex, line);
   }
   if (together) {
     std::shared_ptr<const index_set> shared = co_await make_together(std::move(list));
     co_return std::move(shared);
   }
-  if (!file_.empty()) check_writable();  // before the work
+  check_writable();  // before the work
   std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
   auto indexes = std::make_shared<const index_set>(std::move(made));
-  if (!file_.empty()) write(*indexes);
+  write(*indexes);
   co_return indexes;
 }
 

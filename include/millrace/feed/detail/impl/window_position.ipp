@@ -18,7 +18,7 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE window_position::window_position(const epochs_options& options, std::optional<window_state> saved)
+MILLRACE_INLINE window_position::window_position(const epochs_request& options, std::optional<window_state> saved)
     : saved_(std::move(saved)),
       beginning_(options.resume),
       first_epoch_(options.first_epoch),
