@@ -7,11 +7,13 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/feed/equal_batches.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
@@ -212,6 +214,55 @@ TEST_CASE("batch() without a number takes that of epochs(), through any stages b
   CHECK_THAT(failure_of([&] { sizes(batch(12)); }), Contains("batches of 12 do not fit steps of 8"));
   CHECK_THAT(failure_of([&] { static_cast<void>(from_range(std::vector<int>{1}) | batch()); }),
              Contains("no size is given"));
+}
+
+namespace {
+
+stream<std::vector<sample>> batches_inside(stream<sample> in) {
+  return std::move(in) | map([](sample s) { return s; }) | batch();
+}
+
+}  // namespace
+
+TEST_CASE("a stage that is a function of a stream knows the size of a batch") {
+  const tar_dataset data({7, 20, 2}, 100);
+  const dataset train(store_of(data), data.indexes, {.prefix = "mem:"});
+  const auto sizes = [&](auto stage) {
+    runtime rt;
+    std::vector<std::size_t> all;
+    auto run = rt.run(epochs(train, {.batch = 8}) | std::move(stage));
+    for (const std::vector<sample>& b : run) all.push_back(b.size());
+    return all;
+  };
+  const std::vector<std::size_t> eights(4, 8);
+  CHECK(sizes(&batches_inside) == eights);
+  CHECK(sizes(named("mine", &batches_inside)) == eights);
+  CHECK(sizes(map([](sample s) { return s; }) | named("mine", &batches_inside)) == eights);
+  const std::size_t more = 0;  // a lambda with a capture, by &&
+  CHECK(sizes([more](stream<sample>&& in) { return std::move(in) | batch({.bytes = more}); }) == eights);
+}
+
+TEST_CASE("without .batch there are samples, and batch() wants a number; another one than .batch is refused") {
+  const tar_dataset data({7, 20, 2}, 100);
+  const dataset train(store_of(data), data.indexes, {.prefix = "mem:"});
+  CHECK(delivered_by(epochs(train, {}), 1).samples.size() == 29);
+  CHECK(epochs(train, {.rank = {.index = 1, .world_size = 2}}).position()->batches() == 15U);
+  CHECK_THAT(train.plan({}), Contains("batches"));
+  CHECK_THAT(failure_of([&] { static_cast<void>(epochs(train, {}) | batch()); }),
+             Contains("no size is given: write batch(256), or say it in epochs_options::batch"));
+  const auto run_of = [&](const epochs_options& o, std::size_t size) {
+    return failure_of([&] {
+      runtime rt;
+      auto run = rt.run(epochs(train, o) | batch(size));
+    });
+  };
+  CHECK(run_of({}, 12) == "no error");
+  CHECK_THAT(run_of({.batch = 8}, 12), Contains("batches of 12 do not fit steps of 8"));
+  CHECK_THAT(run_of({.rank = {.index = 1, .world_size = 2}}, 12), Contains("batches of 12 do not fit steps of 1"));
+  // Without an index the steps are those of .equal.
+  const equal_batches equal(4, uneven::pad, [](std::span<std::uint64_t>) {});
+  const dataset streamed(store_of(data), "mem:");
+  CHECK(epochs(streamed, {.equal = &equal}).declared_batch() == 4);
 }
 
 TEST_CASE("a training may be endless") {

@@ -358,7 +358,7 @@ TEST_CASE("options that contradict each other are refused before anything is rea
       return std::string(e.what());
     }
   };
-  CHECK_THAT(refusal({.batch = 0}), Catch::Matchers::Contains(".batch"));
+  CHECK_THAT(refusal({.part = 0}), Catch::Matchers::Contains(".part"));
   CHECK_THAT(refusal({.rank = {.index = 2, .world_size = 2}}), Catch::Matchers::Contains("rank 2 does not exist"));
   CHECK_THAT(refusal({.rank = {.index = 0, .world_size = 2}, .pad = false}), Catch::Matchers::Contains(".pad"));
   CHECK_THAT(refusal({.tracks = (1U << 24) + 1}), Catch::Matchers::Contains("tracks"));

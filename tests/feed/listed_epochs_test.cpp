@@ -157,9 +157,9 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
   o.index_file = {};
   CHECK_THAT(failure_of(data, list_of(data), o), Contains("for data with an index: give .index"));
   o.make_index = true;
-  o.batch = 0;
+  o.part = 0;
   CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
-  o.batch = 4;
+  o.part = 8 * MiB;
   o.resume = "{}";
   CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
   o.resume = {};

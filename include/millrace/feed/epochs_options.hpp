@@ -21,7 +21,9 @@ struct epochs_options {
   std::uint64_t seed = 0;
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on; or `endless`
   std::uint64_t first_epoch = 0;  ///< its number
-  std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
+  /// Samples of one rank's batch; all ranks must give the same. 0, not said: steps of 1 (without an index: of
+  /// .equal), and batch() needs a number.
+  std::size_t batch = 0;
   /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next epoch has
   /// another order.
   std::uint64_t take_batches = 0;

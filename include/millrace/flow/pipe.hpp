@@ -115,13 +115,26 @@ template <class Stage>
 refused apply_stage(refused, const Stage&) {
   return refused();
 }
-/// What a stage makes of its source: it takes a generator or, if it will not, a stream.
+/// An argument that only a parameter of type stream<T> takes. Functions and function objects with one signature are
+/// asked: of others the question would instantiate the body.
+template <class T>
+struct only_a_stream {
+  operator stream<T>() const noexcept;
+};
+template <class Stage, class T>
+inline constexpr bool takes_stream_v = false;
+template <class Stage, class T>
+  requires(std::is_function_v<std::remove_pointer_t<Stage>> || requires { sizeof(&Stage::operator()); })
+inline constexpr bool takes_stream_v<Stage, T> = std::is_invocable_v<Stage, only_a_stream<T>>;
+
+/// What a stage makes of its source: it takes a generator or, if its parameter is one or it takes nothing else, a
+/// stream, with the size of a batch that was declared.
 template <class T, class Stage>
 decltype(auto) call_stage(Stage&& stage, stream<T>&& source) {
   if constexpr (requires { stage.make_batches_of(source.declared_batch()); }) {
     stage.make_batches_of(source.declared_batch());
   }
-  if constexpr (std::is_invocable_v<Stage, async_generator<T>>) {
+  if constexpr (!takes_stream_v<Stage, T> && std::is_invocable_v<Stage, async_generator<T>>) {
     return std::move(stage)(std::move(source).generator());
   } else {
     return std::move(stage)(std::move(source));

@@ -150,7 +150,7 @@ stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<cons
   if (filled) samples = fill_steps<Sample>(std::move(samples), equal);
   stream<Sample> made = stream<Sample>(std::move(samples)).named("epochs", "raise its .bytes or .shards");
   made = declare_source(std::move(made), options, equal != nullptr);
-  if (filled) made = std::move(made).declares(place_effect::evens, options.batch);
+  if (filled) made = std::move(made).declares(place_effect::evens, options.batch).batches_of(options.batch);
   return std::move(made)
       .bounded(options.window, options.window_bytes)
       .bounded("epochs, open shards", options.ahead, options.bytes)

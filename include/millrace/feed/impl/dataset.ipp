@@ -94,6 +94,10 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
 
 MILLRACE_INLINE epochs_request dataset_state::with(const epochs_options& training, std::string_view state) const {
   epochs_request all{training};
+  if (all.batch == 0) {  // not said
+    const bool filled = training.equal != nullptr && !training.uneven && !indexed();
+    all.batch = filled ? equal_batches_door::state(*training.equal)->batch : 1;
+  }
   all.resume = state;
   all.slice = of == source::mix ? mix.slice : options.slice;
   all.index = options.index.empty() ? index_use::none : options.make_index ? index_use::build : index_use::required;
@@ -359,7 +363,7 @@ MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_
   } else {
     made = detail::epochs_of_listed<sample>(of, all);
   }
-  return std::move(made).batches_of(options.batch);
+  return options.batch == 0 ? std::move(made) : std::move(made).batches_of(options.batch);
 }
 
 MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const epochs_options& training,
@@ -398,7 +402,7 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data,
   const rank_setting settings[] = {{"the seed", options.seed},
                                    {".epochs", options.epochs},
                                    {".first_epoch", options.first_epoch},
-                                   {".batch", options.batch},
+                                   {".batch", of->with(options, {}).batch},
                                    {".take_batches", options.take_batches},
                                    {".tracks", options.tracks},
                                    {".slice", slice},
