@@ -136,10 +136,10 @@ MILLRACE_INLINE void dataset_state::check_mix() const {
 MILLRACE_INLINE std::shared_ptr<const storage> dataset_state::store_of_mix() const {
   std::vector<std::shared_ptr<const storage>> all;
   for (const weighted_dataset& m : members) {
-    const std::shared_ptr<const storage>& store = dataset_door::state(m.of)->store;
+    const std::shared_ptr<const storage>& its = dataset_door::state(m.of)->store;
     bool there = false;
-    for (const auto& other : all) there = there || other == store;
-    if (!there) all.push_back(store);
+    for (const auto& other : all) there = there || other == its;
+    if (!there) all.push_back(its);
   }
   if (all.size() == 1) return all.front();
   return std::make_shared<const storage_set>(std::move(all));
