@@ -72,30 +72,24 @@ std::string plan_of(const mill::dataset& data, const mill::epochs_options& train
 }
 // end plan
 
-// begin kept
 mill::stream<mill::sample> training_of(const std::shared_ptr<const mill::storage>& store, const std::string& file,
                                        const std::string& saved) {
   const mill::dataset corpus(store, mill::shards("mem:10{0..2}.tar"), {.index = file});
   return mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4}, saved);
 }
-// end kept
 
-// begin streamed
 mill::stream<mill::sample> streamed(const std::shared_ptr<const mill::storage>& store, const std::string& prefix,
                                     const std::string& saved) {
   const mill::dataset corpus(store, prefix, {.shards = 8,      // read in turn, a sample each
                                              .window = 4096});  // samples that the next one is drawn from
   return mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4}, saved);
 }
-// end streamed
 
-// begin mixed
 mill::stream<mill::sample> mixed(const mill::dataset& web, const mill::dataset& books, mill::rank r,
                                  const std::string& saved) {
   const mill::dataset both({{web, 3}, {books, 1}}, {.until = mill::mix_until::last_end});
   return mill::epochs(both, {.seed = 7, .epochs = 3, .batch = 4, .rank = r, .tracks = 40}, saved);
 }
-// end mixed
 
 // begin rounds
 void note(const mill::sample& s, const mill::index_set& its_indexes, const std::string& its_prefix,
