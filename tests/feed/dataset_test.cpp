@@ -295,3 +295,39 @@ TEST_CASE("a folder is a dataset, by its name, a prefix of paths or a pattern; t
     CHECK(got == wanted);
   }
 }
+
+TEST_CASE("states that were saved before there were datasets are those of today, and resume") {
+  const std::string of_index =
+      R"({"millrace":"epochs","version":2,"seed":3,"epoch":0,"position":20,"tracks":6,"slice":256,")"
+      R"(index":"bf19821e73af5651c25c62f10dfd0ae2","check":"db27a9fa"})";
+  const std::string of_window =
+      R"({"millrace":"epochs","order":"window","version":2,"seed":3,"epoch":0,"position":12,"rank":)"
+      R"(0,"world_size":1,"shards":2,"window":6,"window_bytes":536870912,"list":"751335b9d5c2c04785)"
+      R"(7f77e97ad0f038","place":"AwECAhwHASAIAgCBeAQidjEiAwwEAwQEBAECAAQAAwGByAIEInYxIgIMBAMBDAQDA)"
+      R"(OSQMQU","check":"bec969cf"})";
+  const std::string of_mix =
+      R"({"millrace":"epochs","version":2,"seed":3,"epoch":0,"position":20,"tracks":40,"slice":0,"i)"
+      R"(ndex":"3fb192d16f6c9f1f2938bfb5a7b0dd75","mix":"last_end 3:c97b1239 1:6b8d8bbf","check":"5)"
+      R"(ef685c9"})";
+  const auto goes_on = [](const std::string& saved, const dataset& data, const epochs_options& o, std::size_t batches,
+                          std::size_t rest, const std::string& first, const std::string& last) {
+    CHECK(delivered_by(epochs(data, o), o.batch, batches).state == saved);
+    const keys got = delivered_by(epochs(data, o, saved), o.batch).samples;
+    CHECK(got.size() == rest);
+    CHECK(got.front().second == first);
+    CHECK(got.back().second == last);
+  };
+  const tar_dataset data({7, 20, 2}, 100);
+  const dataset indexed(store_of(data), data.indexes, {.prefix = "mem:"});
+  goes_on(of_index, indexed, {.seed = 3, .epochs = 2, .batch = 4, .tracks = 6}, 5, 38, "s1/7", "s1/15");
+  const dataset streamed(store_of(data), "mem:", {.shards = 2, .window = 6});
+  goes_on(of_window, streamed, {.seed = 3, .epochs = 2, .batch = 4}, 3, 46, "s1/7", "s1/18");
+
+  const auto store = std::make_shared<test::dataset_store>(1);
+  const std::shared_ptr<const storage> from = store;
+  const tar_dataset web({30, 18}, 100, 1, "web/", store);
+  const tar_dataset books({5, 20}, 100, 2, "books/", store);
+  const dataset both({{dataset(from, web.indexes, {.prefix = "mem:web/"}), 3},
+                      {dataset(from, books.indexes, {.prefix = "mem:books/"}), 1}});
+  goes_on(of_mix, both, {.seed = 3, .epochs = 2, .batch = 4, .tracks = 40}, 5, 178, "web/s0/15", "books/s1/15");
+}
