@@ -238,7 +238,7 @@ TEST_CASE("a stage that is a function of a stream knows the size of a batch") {
   CHECK(sizes(&batches_inside) == eights);
   CHECK(sizes(named("mine", &batches_inside)) == eights);
   CHECK(sizes(map([](sample s) { return s; }) | named("mine", &batches_inside)) == eights);
-  const std::size_t more = 0;  // a lambda with a capture, by &&
+  std::size_t more = 0;  // a lambda with a capture, by &&
   CHECK(sizes([more](stream<sample>&& in) { return std::move(in) | batch({.bytes = more}); }) == eights);
 }
 
