@@ -33,9 +33,8 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
@@ -85,9 +84,8 @@ void one_stream(const mill::s3::client& s3) {
   }
   const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
   mill::runtime rt;
-  auto run = rt.run(mill::epochs(indexes, s3, {.seed = 7, .epochs = 6, .batch = 32, .tracks = 32, .slice = 32,
-                                                  .prefix = "s3://b/indexed/"}) |
-                    mill::batch(32));
+  const mill::dataset data(s3, indexes, {.prefix = "s3://b/indexed/", .slice = 32});
+  auto run = rt.run(mill::epochs(data, {.seed = 7, .epochs = 6, .batch = 32, .tracks = 32}) | mill::batch());
   bench::figure boundary, elsewhere;
   double first = 0;
   std::uint64_t batches = 0;
@@ -260,7 +258,9 @@ void beside_the_stream(std::size_t samples, std::size_t bytes, std::size_t shard
   const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
   const auto all = indexes->samples();
   const mill::run_options quiet{.show = mill::progress::off};
-  const mill::epochs_options usual{.seed = 7, .epochs = passes, .batch = first_samples, .prefix = "s3://b/t/"};
+  const mill::epochs_options usual{.seed = 7, .epochs = passes, .batch = first_samples};
+  const mill::dataset data(s3, indexes, {.prefix = "s3://b/t/"});
+  const mill::dataset streamed(s3, "s3://b/t/", {.window = shuffle_window});
 
   const auto stream = [&](bool shuffled) {
     mill::runtime rt;
@@ -280,25 +280,19 @@ void beside_the_stream(std::size_t samples, std::size_t bytes, std::size_t shard
     mill::epochs_options o = usual;
     o.verify = verify;
     pass_meter meter(all);
-    take_all(rt.run(mill::epochs(indexes, s3, o), quiet), meter);
+    take_all(rt.run(mill::epochs(data, o), quiet), meter);
     return meter.result();
   };
   const auto resumed = [&](const std::string& state) {
     mill::runtime rt;
-    mill::epochs_options o = usual;
-    o.resume = state;
     pass_meter meter(all);
-    take_all(rt.run(mill::epochs(indexes, s3, o), quiet), meter, first_samples);
+    take_all(rt.run(mill::epochs(data, usual, state), quiet), meter, first_samples);
     return meter.result();
   };
   const auto without_index = [&] {
     mill::runtime rt;
-    mill::epochs_options o = usual;
-    o.prefix = {};
-    o.index = mill::index_use::none;
-    o.window = shuffle_window;
     pass_meter meter(all);
-    take_all(rt.run(mill::epochs(s3.list("s3://b/t/"), s3, o), quiet), meter);
+    take_all(rt.run(mill::epochs(streamed, usual), quiet), meter);
     return meter.result();
   };
   mill::epoch_state middle;

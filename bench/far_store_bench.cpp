@@ -24,7 +24,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
@@ -172,7 +172,8 @@ void measure(const place& at, int rounds, const char* python) {
         read(s3.list("s3://b/tars/") | mill::fetch(s3) | mill::untar() | mill::group_samples(), of_sample, sample_bytes)
             .all);
     epochs.add(
-        read(mill::epochs(indexes, s3, {.seed = 7, .batch = 100, .prefix = "s3://b/tars/"}), of_sample, sample_bytes)
+        read(mill::epochs(mill::dataset(s3, indexes, {.prefix = "s3://b/tars/"}), {.seed = 7, .batch = 100}), of_sample,
+             sample_bytes)
             .all);
     if (python == nullptr) continue;
     crt.add(peer(python, server, "awscrt", "raw", raws, raw_bytes));

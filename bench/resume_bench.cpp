@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A training without an index (index_use::none) that is stopped in the middle of an epoch and goes on: how long its
-// state takes to write down and how long it is, the time to the first batch after a resume against that of a cold
-// start (each with a runtime of its own, a store 20 ms away), and how many bytes are read that were read before. Then
-// what the order itself costs a sample. The median of seven counts.
+// A training without an index that is stopped in the middle of an epoch and goes on: how long its state takes to
+// write down and how long it is, the time to the first batch after a resume against that of a cold start (each with
+// a runtime of its own, a store 20 ms away), and how many bytes are read that were read before. Then what the order
+// itself costs a sample. The median of seven counts.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/resume_bench.cpp -o resume_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
 //   resume_bench [shards, default 16]
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
@@ -78,18 +78,10 @@ class counting_storage final : public mill::storage {
   const std::shared_ptr<const mill::storage> all_;
 };
 
-mill::epochs_options options(std::string_view resume) {
-  mill::epochs_options o{.seed = 7, .epochs = 1, .batch = batch_size, .resume = resume};
-  o.index = mill::index_use::none;
-  o.window = window;
-  return o;
-}
-
 auto training(const std::vector<mill::shard>& list, const std::shared_ptr<const counting_storage>& store,
-              std::string_view resume) {
-  const std::shared_ptr<const mill::storage> from = store;
-  return mill::epochs(mill::from_range(std::vector<mill::shard>(list)), from, options(resume)) |
-         mill::batch(batch_size);
+              const std::string& resume) {
+  const mill::dataset data(store, list, {.window = window});
+  return mill::epochs(data, {.seed = 7, .epochs = 1, .batch = batch_size}, resume) | mill::batch();
 }
 
 /// To the first batch.
@@ -105,7 +97,7 @@ double first_batch(const std::vector<mill::shard>& list, const std::shared_ptr<c
 void order_alone() {
   bench::figure ns;
   for (int turn = 0; turn < bench::rounds; ++turn) {
-    mill::epochs_options o = options({});
+    mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
     o.window = 4096;
     std::vector<mill::shard> list;
     for (int i = 0; i < 1000; ++i) list.emplace_back("mem:" + std::to_string(i), 1000 * 1024);
@@ -167,7 +159,9 @@ int main(int argc, char** argv) {
       state_ms.add(ms_since(asked));
     }
     mill::detail::known_shards known;
-    const auto plan = std::make_shared<const mill::detail::window_plan>(std::vector<mill::shard>(list), options({}));
+    mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
+    o.window = window;
+    const auto plan = std::make_shared<const mill::detail::window_plan>(std::vector<mill::shard>(list), o);
     const mill::detail::window_order at = mill::detail::window_state::parse(state).order(plan, known);
     for (const auto& s : at.held()) in_window += s.end - s.begin;
   }

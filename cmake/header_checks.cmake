@@ -30,7 +30,7 @@ function(millrace_components_of out header)
     set(needs jpeg)  # any format would do
   elseif(relative STREQUAL "device/dlpack.hpp")
     set(needs dlpack)
-  elseif(relative MATCHES "^millrace.hpp$")
+  elseif(relative MATCHES "^(millrace|train).hpp$")
     set(needs s3 tar)
   elseif(relative MATCHES "^millrace_cuda.hpp$")
     set(needs s3 tar cuda)

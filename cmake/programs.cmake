@@ -60,7 +60,7 @@ foreach(source IN LISTS programs)
   endif()
   foreach(component IN ITEMS s3 tar jpeg)
     if(NOT TARGET millrace::${component}
-       AND includes MATCHES "millrace/millrace.hpp|millrace_cuda.hpp|millrace/${component}/")
+       AND includes MATCHES "millrace/(millrace|train).hpp|millrace_cuda.hpp|millrace/${component}/")
       set(reason "${millrace_${component}_WHY}")
     endif()
   endforeach()

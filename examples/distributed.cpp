@@ -25,7 +25,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/check_ranks.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -143,16 +143,16 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   const std::string train_prefix = "s3://" + bucket + "/train/";
   const std::string val_prefix = "s3://" + bucket + "/val/";
   const std::string saved = "s3://" + bucket + "/checkpoint";
-  const auto training_set = index_of(s3, train_prefix, 0, 5);
-  const auto validation_set = index_of(s3, val_prefix, 5, 6);
+  const mill::dataset training_set(s3, index_of(s3, train_prefix, 0, 5), {.prefix = train_prefix});
+  const mill::dataset validation_set(s3, index_of(s3, val_prefix, 5, 6), {.prefix = val_prefix});
   checkpoint now = load(s3, saved);
   const std::size_t batch = global_batch / mine.world_size;
-  const mill::epochs_options options{
-      .seed = 7, .epochs = 3, .batch = batch, .rank = mine, .tracks = 60, .prefix = train_prefix, .resume = now.state};
-  mill::check_ranks(mill::mpi_sum(), options, *training_set);  // a rank that differs gets an error, instead of hanging
+  const mill::epochs_options options{.seed = 7, .epochs = 3, .batch = batch, .rank = mine, .tracks = 60};
+  // A rank that differs gets an error, instead of hanging.
+  mill::check_ranks(mill::mpi_sum(), training_set, options, now.state);
 
   mill::runtime rt;
-  auto run = rt.run(mill::epochs(training_set, s3, options) | mill::batch(batch));
+  auto run = rt.run(mill::epochs(training_set, options, now.state) | mill::batch());
   for (const std::vector<mill::sample>& samples : run) {
     numbers sums{};
     for (const mill::sample& s : samples) add(s, now.weights, sums);
@@ -167,8 +167,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
     if (samples.back().mark.last) {
       numbers all{};
       for (const std::vector<mill::sample>& seen :
-           rt.run(mill::epochs(validation_set, s3, {.batch = 5, .rank = mine, .tracks = 6, .prefix = val_prefix}) |
-                  mill::batch(5))) {
+           rt.run(mill::epochs(validation_set, {.batch = 5, .rank = mine, .tracks = 6}) | mill::batch())) {
         for (const mill::sample& s : seen) add(s, now.weights, all);
       }
       all = over_ranks(all);

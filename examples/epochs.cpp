@@ -16,13 +16,12 @@
 #include <string>
 #include <vector>
 
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
-#include <millrace/shards/shards.hpp>
 
 namespace mill = millrace;
 
@@ -47,13 +46,11 @@ void write(const std::string& path, const std::string& text) {
 
 void train(const std::string& pattern, const std::string& state, long stop) {
   const mill::rank mine = mill::rank_from_environment();
-  const std::string saved = text_of(state);    // empty: from the beginning
   const std::string index = state + ".index";  // what the shards hold: made by the first run
   mill::runtime rt;
-  auto run = rt.run(mill::epochs(mill::glob(pattern), mill::files(),
-                                 {.seed = 7, .epochs = 3, .batch = 4, .rank = mine, .resume = saved,
-                                  .index_file = index}) |
-                    mill::batch(4));
+  const mill::dataset data(mill::files(), pattern, {.index = index});
+  auto run =
+      rt.run(mill::epochs(data, {.seed = 7, .epochs = 3, .batch = 4, .rank = mine}, text_of(state)) | mill::batch());
   for (const std::vector<mill::sample>& batch : run) {
     std::string line = "epoch " + std::to_string(batch.front().mark.epoch) + ":";
     for (const mill::sample& s : batch) {

@@ -22,9 +22,8 @@
 #include <vector>
 
 #include <millrace/decode/decode_images.hpp>
-#include <millrace/feed/listed_epochs.hpp>
-#include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train.hpp>
 
 #include "examples/common/connect.hpp"
 #include "examples/common/encode_jpeg.hpp"
@@ -73,10 +72,9 @@ mill::image_options images(const mill::image_crop& crop, double flip) {
           .std = {0.229f, 0.224f, 0.225f}};
 }
 
-auto training(const mill::s3::client& s3, std::string_view index) {
-  return mill::epochs(s3.list("s3://imagenet/train/"), s3,
-                      {.seed = 7, .epochs = 3, .batch = 16, .tracks = 4, .index_file = index}) |
-         mill::decode_images(images(mill::crop::random_resized{}, 0.5)) | mill::batch(16) |
+auto training(const mill::dataset& photos) {
+  return mill::epochs(photos, {.seed = 7, .epochs = 3, .batch = 16, .tracks = 4}) |
+         mill::decode_images(images(mill::crop::random_resized{}, 0.5)) | mill::batch() |
          mill::to_device(mill::host_device());
 }
 
@@ -168,9 +166,10 @@ int main() {
     const auto loop = mill::make_event_loop();
     mill::block_on(*loop, upload(s3, "train/", 3, 32));
     mill::block_on(*loop, upload(s3, "val/", 1, 40));
+    const mill::dataset photos(s3, "s3://imagenet/train/", {.index = index});
     mill::runtime rt;
     colour_model model;
-    auto run = rt.run(training(s3, index));
+    auto run = rt.run(training(photos));
     for (mill::device_batch& b : run) {
       model.learn(b);
       // The next epoch is read while this one is judged.

@@ -35,6 +35,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/fill_batches.ipp>
 #include <millrace/device/normalise_images.ipp>
 #include <millrace/device/slot_store.ipp>
+#include <millrace/feed/detail/impl/deal_windows.ipp>
 #include <millrace/feed/detail/impl/epoch_losses.ipp>
 #include <millrace/feed/detail/impl/epochs_position.ipp>
 #include <millrace/feed/detail/impl/epochs_source.ipp>
@@ -50,9 +51,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/window_state.ipp>
 #include <millrace/feed/detail/impl/words.ipp>
 #include <millrace/feed/impl/check_ranks.ipp>
+#include <millrace/feed/impl/dataset.ipp>
 #include <millrace/feed/impl/epoch_plan.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>
-#include <millrace/feed/impl/listed_epochs.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/flow/bucket_by_length.ipp>

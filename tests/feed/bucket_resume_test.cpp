@@ -11,7 +11,7 @@
 
 #include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/loader/runtime.hpp>
 
@@ -20,7 +20,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 // Batches of about one length after epochs(), and their resume.
 namespace {
@@ -37,7 +37,7 @@ class training {
   std::vector<bool> last;           // of the epoch
 };
 
-training trained(runtime& rt, const dataset& data, const epochs_options& options, const bucket_options& how) {
+training trained(runtime& rt, const tar_dataset& data, const test::settings& options, const bucket_options& how) {
   training out;
   auto run = rt.run(data.open(options) | bucket_by_length(length(), how));
   out.states.push_back(run.state());
@@ -57,18 +57,18 @@ std::vector<T> behind(const std::vector<T>& all, std::size_t n) {
   return std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(n), all.end());
 }
 
-const std::vector<std::size_t> shards{17, 3, 30, 8};
+const std::vector<std::size_t> shard_sizes{17, 3, 30, 8};
 
 }  // namespace
 
 TEST_CASE("a resume goes on with the very next batch of a window", "[bucket][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
   const std::uint32_t world = GENERATE(1u, 3u);
   const auto how = GENERATE(bucket_options{.batch = 2, .window = 8}, bucket_options{.max_tokens = 700, .window = 12},
                             bucket_options{.batch = 4, .window = 8, .edges = {100, 200}});
   for (std::uint32_t r = 0; r < world; ++r) {
-    epochs_options options{
+    test::settings options{
         .seed = 7, .epochs = 2, .batch = 2, .rank = {.index = r, .world_size = world}, .tracks = 12, .slice = 4};
     options.uneven = how.batch == 0 || how.edges.size() != 0;
     const training whole = trained(rt, data, options, how);
@@ -86,7 +86,7 @@ TEST_CASE("a resume goes on with the very next batch of a window", "[bucket][res
 }
 
 TEST_CASE("every sample comes once an epoch, and ranks stand at the same place at the same step", "[bucket]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
   std::vector<training> all;
   for (std::uint32_t r = 0; r < 3; ++r) {
@@ -115,9 +115,9 @@ TEST_CASE("every sample comes once an epoch, and ranks stand at the same place a
 }
 
 TEST_CASE("a state inside a window is for the same windows alone", "[bucket][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
-  epochs_options options{.seed = 7, .batch = 2, .tracks = 12, .slice = 4};
+  test::settings options{.seed = 7, .batch = 2, .tracks = 12, .slice = 4};
   const training whole = trained(rt, data, options, {.batch = 2, .window = 8});
   options.resume = whole.states[2];
   CHECK(epoch_state::parse(whole.states[2]).taken == 2);
@@ -127,7 +127,7 @@ TEST_CASE("a state inside a window is for the same windows alone", "[bucket][res
   const char* const sentence = "the state is 2 batches into a window of bucket_by_length()";
   CHECK_THROWS_WITH(trained(rt, data, options, {.batch = 4, .window = 8}), Contains(sentence));
   CHECK_THROWS_WITH(rt.run(data.open(options) | batch(2)), Contains(sentence));
-  epochs_options other = options;
+  test::settings other = options;
   other.rank.world_size = 2;
   CHECK_THROWS_WITH(trained(rt, data, other, {.batch = 2, .window = 8}), Contains(sentence));
   other = options;
@@ -141,7 +141,7 @@ TEST_CASE("a state inside a window is for the same windows alone", "[bucket][res
 }
 
 TEST_CASE("windows that are not made of steps have no state between ranks", "[bucket][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
   auto run =
       rt.run(data.open({.seed = 7, .batch = 2, .rank = {.index = 0, .world_size = 2}, .tracks = 12, .slice = 4}) |
@@ -151,9 +151,9 @@ TEST_CASE("windows that are not made of steps have no state between ranks", "[bu
 }
 
 TEST_CASE("batches on a device know the state of their window", "[bucket][to_device]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
-  const epochs_options options{.seed = 7, .batch = 2, .tracks = 12, .slice = 4};
+  const test::settings options{.seed = 7, .batch = 2, .tracks = 12, .slice = 4};
   const bucket_options how{.batch = 2, .window = 8};
   const training whole = trained(rt, data, options, how);
   const auto lay_out = [](const sample& s, sample_writer& out) {

@@ -59,28 +59,29 @@ TEST_CASE("a setting that differs is named on all ranks, with both values") {
 }
 
 TEST_CASE("options and indexes of epochs() that differ are caught before anything is read") {
-  const test::dataset data({4, 5}, 100);
-  const test::dataset other({4, 6}, 100);
-  const auto first_word = [&](const std::function<void(epochs_options&)>& change, bool another_index) {
+  const test::tar_dataset data({4, 5}, 100);
+  const test::tar_dataset other({4, 6}, 100);
+  const auto first_word = [&](const std::function<void(test::settings&)>& change, bool another_index) {
     test::thread_sum sum(2);
     const sentences all = test::on_ranks(2, [&](std::size_t r) {
-      epochs_options o{.seed = 1, .epochs = 2, .batch = 4, .rank = of(static_cast<std::uint32_t>(r), 2)};
+      test::settings o{.seed = 1, .epochs = 2, .batch = 4, .rank = of(static_cast<std::uint32_t>(r), 2)};
       if (r == 1) change(o);
-      check_ranks(std::ref(sum), o, r == 1 && another_index ? *other.indexes : *data.indexes);
+      const test::tar_dataset& mine = r == 1 && another_index ? other : data;
+      check_ranks(std::ref(sum), dataset(mine.store, mine.indexes, {.slice = o.slice}), o.training(), o.resume);
     });
     CHECK(all[0].empty() == all[1].empty());
     return all[1].substr(0, all[1].find(" is "));
   };
   const std::string differ = "the ranks do not agree: ";
-  CHECK(first_word([](epochs_options&) {}, false).empty());
-  CHECK(first_word([](epochs_options& o) { o.ahead = 3; }, false).empty());
-  CHECK(first_word([](epochs_options& o) { o.seed = 2; }, false) == differ + "the seed");
-  CHECK(first_word([](epochs_options& o) { o.epochs = 3; }, false) == differ + ".epochs");
-  CHECK(first_word([](epochs_options& o) { o.first_epoch = 3; }, false) == differ + ".first_epoch");
-  CHECK(first_word([](epochs_options& o) { o.batch = 5; }, false) == differ + ".batch");
-  CHECK(first_word([](epochs_options& o) { o.take_batches = 5; }, false) == differ + ".take_batches");
-  CHECK(first_word([](epochs_options& o) { o.tracks = 12; }, false) == differ + ".tracks");
-  CHECK(first_word([](epochs_options& o) { o.slice = 3; }, false) == differ + ".slice");
-  CHECK(first_word([](epochs_options& o) { o.resume = "{}"; }, false) == differ + "the digest of .resume");
-  CHECK(first_word([](epochs_options&) {}, true) == differ + "the digest of the index");
+  CHECK(first_word([](test::settings&) {}, false).empty());
+  CHECK(first_word([](test::settings& o) { o.ahead = 3; }, false).empty());
+  CHECK(first_word([](test::settings& o) { o.seed = 2; }, false) == differ + "the seed");
+  CHECK(first_word([](test::settings& o) { o.epochs = 3; }, false) == differ + ".epochs");
+  CHECK(first_word([](test::settings& o) { o.first_epoch = 3; }, false) == differ + ".first_epoch");
+  CHECK(first_word([](test::settings& o) { o.batch = 5; }, false) == differ + ".batch");
+  CHECK(first_word([](test::settings& o) { o.take_batches = 5; }, false) == differ + ".take_batches");
+  CHECK(first_word([](test::settings& o) { o.tracks = 12; }, false) == differ + ".tracks");
+  CHECK(first_word([](test::settings& o) { o.slice = 3; }, false) == differ + ".slice");
+  CHECK(first_word([](test::settings& o) { o.resume = "{}"; }, false) == differ + "the digest of the state");
+  CHECK(first_word([](test::settings&) {}, true) == differ + "the digest of the dataset");
 }

@@ -4,7 +4,7 @@
 // A line that flips bits, which TCP's checksum lets through now and then and a broken proxy often: one more reading
 // mends it.
 
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,6 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/listed_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/hedged_storage.hpp>
@@ -42,12 +41,12 @@
 using namespace millrace;
 using Catch::Matchers::Contains;
 using test::damaging_storage;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
-const epochs_options two_epochs{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .slice = 4, .prefix = "mem:"};
-const epochs_options one_epoch{.seed = 7, .epochs = 1, .batch = 1, .tracks = 12, .slice = 4, .prefix = "mem:"};
+const test::settings two_epochs{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .slice = 4, .prefix = "mem:"};
+const test::settings one_epoch{.seed = 7, .epochs = 1, .batch = 1, .tracks = 12, .slice = 4, .prefix = "mem:"};
 
 class taken {
  public:
@@ -56,9 +55,9 @@ class taken {
 };
 
 template <class Store>
-taken trained(runtime& rt, const dataset& data, const Store& store, const epochs_options& options) {
+taken trained(runtime& rt, const tar_dataset& data, const Store& store, const test::settings& options) {
   taken out;
-  auto run = rt.run(epochs(data.indexes, store, options));
+  auto run = rt.run(test::train_on(data.indexes, store, options));
   for (const sample& s : run) {
     std::string text = s.key;
     for (const field& f : s.fields) text += '|' + std::string(f.data.view());
@@ -68,8 +67,8 @@ taken trained(runtime& rt, const dataset& data, const Store& store, const epochs
   return out;
 }
 
-std::string failure_of(runtime& rt, const dataset& data, const std::shared_ptr<const storage>& store,
-                       const epochs_options& options) {
+std::string failure_of(runtime& rt, const tar_dataset& data, const std::shared_ptr<const storage>& store,
+                       const test::settings& options) {
   try {
     trained(rt, data, store, options);
   } catch (const error& e) {
@@ -88,7 +87,7 @@ std::int64_t rereads(const run_stats& stats) {
 
 TEST_CASE("over a line with rare flips 25 of 25 indexed runs end well, with the right bytes in the right order",
           "[damaged]") {
-  const dataset data({40, 3, 60, 17}, 3000);
+  const tar_dataset data({40, 3, 60, 17}, 3000);
   runtime rt;
   const taken right = trained(rt, data, data.store, two_epochs);
   std::uint64_t flips = 0;
@@ -108,7 +107,7 @@ TEST_CASE("over a line with rare flips 25 of 25 indexed runs end well, with the 
 }
 
 TEST_CASE("any byte of an indexed shard may come with a wrong bit, once", "[damaged]") {
-  const dataset data({3}, 600);
+  const tar_dataset data({3}, 600);
   runtime rt;
   const taken right = trained(rt, data, data.store, one_epoch);
   for (std::size_t byte = 0; byte < data.store->objects["mem:100.tar"].size(); byte += 37) {
@@ -120,7 +119,7 @@ TEST_CASE("any byte of an indexed shard may come with a wrong bit, once", "[dama
 }
 
 TEST_CASE("a sample that is damaged twice is an error that says whose fault it is", "[damaged]") {
-  const dataset data({5}, 900);
+  const tar_dataset data({5}, 900);
   runtime rt;
   const shard_index& index = (*data.indexes)[0];
   const std::uint64_t in_body = index.field_at(2, 1).offset;  // "txt" is never empty
@@ -136,7 +135,7 @@ TEST_CASE("a sample that is damaged twice is an error that says whose fault it i
     }
   }
   SECTION("where it may be left out, it is one loss") {
-    epochs_options bearing = one_epoch;
+    test::settings bearing = one_epoch;
     bearing.failures.then = on_failure::skip;
     const auto line = std::make_shared<damaging_storage>(data.store);
     line->damage("mem:100.tar", in_body, 2);
@@ -148,7 +147,7 @@ TEST_CASE("a sample that is damaged twice is an error that says whose fault it i
 }
 
 TEST_CASE("what a second reading finds is said by the store: another version, a short answer, none", "[damaged]") {
-  const dataset data({5}, 900);
+  const tar_dataset data({5}, 900);
   runtime rt;
   class unwell final : public storage {
    public:
@@ -184,7 +183,7 @@ TEST_CASE("what a second reading finds is said by the store: another version, a 
 }
 
 TEST_CASE("second readings are in the log, the first and then ever fewer, and in the table", "[damaged]") {
-  const dataset data({60}, 900);
+  const tar_dataset data({60}, 900);
   const auto line = std::make_shared<damaging_storage>(data.store);
   const shard_index& index = (*data.indexes)[0];
   for (std::size_t i = 0; i < 9; ++i) line->damage("mem:100.tar", index.field_at(3 * i, 1).offset);
@@ -207,7 +206,7 @@ TEST_CASE("second readings are in the log, the first and then ever fewer, and in
 }
 
 TEST_CASE("stores in front of others pass a second reading on, and keep what it gave", "[damaged]") {
-  const dataset data({12}, 900);
+  const tar_dataset data({12}, 900);
   runtime rt;
   const taken right = trained(rt, data, data.store, two_epochs);
   const shard_index& index = (*data.indexes)[0];
@@ -224,7 +223,7 @@ TEST_CASE("stores in front of others pass a second reading on, and keep what it 
   CHECK(line->second_readings() == 6);
   damage();
   const auto kept = resident(damaged, {.bytes = 1 << 20});
-  epochs_options close = two_epochs;
+  test::settings close = two_epochs;
   close.ahead = 1;
   CHECK(trained(rt, data, kept, close).samples == right.samples);
   CHECK(line->second_readings() == 9);  // not again in the second epoch
@@ -235,7 +234,7 @@ namespace {
 /// A store in memory that keeps the CRC32C of its objects.
 class checked_store final : public storage {
  public:
-  explicit checked_store(const dataset& data) : data_(data) {}
+  explicit checked_store(const tar_dataset& data) : data_(data) {}
   bool serves(std::string_view url) const noexcept override { return data_.store->serves(url); }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
@@ -266,7 +265,7 @@ class checked_store final : public storage {
     std::unique_ptr<object_check> result = std::make_unique<sum>(url, crc32c(0, all.data(), all.size()));
     co_return std::move(result);
   }
-  const dataset& data_;
+  const tar_dataset& data_;
 };
 
 class made {
@@ -288,7 +287,7 @@ made index_over(const std::shared_ptr<const storage>& line, index_shard_options 
 }  // namespace
 
 TEST_CASE("an index is made of verified bytes: of a store's checksum, or of two readings that agree", "[damaged]") {
-  const dataset data({9}, 900);
+  const tar_dataset data({9}, 900);
   const shard_index& right = (*data.indexes)[0];
   const std::uint64_t size = data.store->objects["mem:100.tar"].size();
   const bool has_checksums = GENERATE(true, false);
@@ -333,7 +332,7 @@ TEST_CASE("an index is made of verified bytes: of a store's checksum, or of two 
 }
 
 TEST_CASE("an index of headers alone is of two readings that agree", "[damaged]") {
-  const dataset data({9}, 9000);
+  const tar_dataset data({9}, 9000);
   index_shard_options headers;
   headers.way = index_way::headers;
   const shard_index right = *index_over(data.store, headers).index;
@@ -356,16 +355,16 @@ TEST_CASE("an index of headers alone is of two readings that agree", "[damaged]"
 }
 
 TEST_CASE("the index that a first run makes over a damaging line takes the healthy data afterwards", "[damaged]") {
-  const dataset data({9, 4}, 900);
+  const tar_dataset data({9, 4}, 900);
   runtime rt;
   std::string folder = "/tmp/millrace-test-XXXXXX";
   REQUIRE(::mkdtemp(folder.data()));
   const std::string file = folder + "/train.index";
-  epochs_options o = one_epoch;
+  test::settings o = one_epoch;
   o.index_file = file;
   const auto listed = [&](const std::shared_ptr<const storage>& from) {
     std::vector<std::string> keys;
-    auto run = rt.run(epochs(shards("mem:{100..101}.tar"), from, o));
+    auto run = rt.run(test::train_on(shards("mem:{100..101}.tar"), from, o));
     for (const sample& s : run) keys.push_back(s.key);
     return keys.size();
   };
@@ -379,17 +378,17 @@ TEST_CASE("the index that a first run makes over a damaging line takes the healt
 }
 
 TEST_CASE("an index that lies in the store is read once more where it comes damaged", "[damaged]") {
-  const dataset data({9, 4}, 900);
+  const tar_dataset data({9, 4}, 900);
   runtime rt;
   std::string text;
   for (const shard_index& index : *data.indexes) text += index.text();
-  epochs_options o = one_epoch;
+  test::settings o = one_epoch;
   o.index_file = "mem://my.index";
   data.store->objects["mem://my.index"] = text;
   const auto read = [&](const std::shared_ptr<const storage>& from) -> std::string {
     try {
       std::size_t n = 0;
-      auto run = rt.run(epochs(shards("mem:{100..101}.tar"), from, o));
+      auto run = rt.run(test::train_on(shards("mem:{100..101}.tar"), from, o));
       for (const sample& s : run) n += s.weight() != 0;
       return std::to_string(n);
     } catch (const error& e) {
@@ -411,7 +410,7 @@ TEST_CASE("an index that lies in the store is read once more where it comes dama
 }
 
 TEST_CASE("a first run over HTTP whose index, samples and listing come damaged once each ends well", "[damaged]") {
-  const dataset data({9, 4, 30}, 900);
+  const tar_dataset data({9, 4, 30}, 900);
   s3_server::background server;
   std::size_t samples = 0;
   for (const shard_index& index : *data.indexes) {
@@ -431,10 +430,10 @@ TEST_CASE("a first run over HTTP whose index, samples and listing come damaged o
   std::size_t taken = 0;
   {
     runtime rt;
-    epochs_options o = one_epoch;
+    test::settings o = one_epoch;
     o.prefix = "s3://corpus/train/";
     o.index_file = file;
-    auto run = rt.run(epochs(client.list("s3://corpus/train/"), client, o));
+    auto run = rt.run(test::train_on(client.list("s3://corpus/train/"), s3::as_storage(client), o));
     for (const sample& s : run) taken += s["txt"].view() == s.key ? 1 : 0;
     CHECK(rereads(run.stats()) >= 3);
   }
@@ -445,17 +444,17 @@ TEST_CASE("a first run over HTTP whose index, samples and listing come damaged o
 
 TEST_CASE("after a resume without an index, the samples of the window are read once more where they come damaged",
           "[damaged]") {
-  const dataset data({40, 30}, 900);
+  const tar_dataset data({40, 30}, 900);
   runtime rt;
-  epochs_options o{.seed = 7, .epochs = 1, .batch = 4, .index = index_use::none};
+  test::settings o{.seed = 7, .epochs = 1, .batch = 4, .streamed = true};
   o.shards = 2;
   o.window = 20;
   const auto trained_from = [&](const std::shared_ptr<const storage>& from, std::string_view saved, std::size_t most,
                                 std::string& state) {
-    epochs_options now = o;
+    test::settings now = o;
     now.resume = saved;
     std::vector<std::string> keys;
-    auto run = rt.run(epochs(shards("mem:{100..101}.tar"), from, now) | batch(4));
+    auto run = rt.run(test::train_on(shards("mem:{100..101}.tar"), from, now) | batch(4));
     for (const std::vector<sample>& b : run) {
       for (const sample& s : b) keys.push_back(s.key);
       state = run.state();

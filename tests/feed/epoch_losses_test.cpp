@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 using test::harm;
@@ -38,15 +38,15 @@ namespace {
 
 constexpr failure_policy bear{.then = on_failure::skip, .report = false};
 
-epochs_options small(std::uint64_t epochs, std::size_t batch) {
-  epochs_options o{.seed = 3, .epochs = epochs, .batch = batch};
+test::settings small(std::uint64_t epochs, std::size_t batch) {
+  test::settings o{.seed = 3, .epochs = epochs, .batch = batch};
   o.tracks = 12;
   o.slice = 4;
   o.failures = bear;
   return o;
 }
 
-std::string failure_of(const dataset& data, const epochs_options& o) {
+std::string failure_of(const tar_dataset& data, const test::settings& o) {
   try {
     delivered_by(data.open(o), o.batch);
     return "no error";
@@ -69,12 +69,12 @@ TEST_CASE(
   for (const auto& [kind, reason] : kinds) {
     for (const std::uint32_t world : {1U, 2U, 5U}) {
       INFO("kind " << static_cast<int>(kind) << ", " << world << " ranks");
-      dataset data({17, 20, 1, 9}, 400);
+      tar_dataset data({17, 20, 1, 9}, 400);
       data.store->bad["mem:101.tar"] = kind;
       std::map<std::uint64_t, std::string> got;
       std::uint64_t lost = 0;
       for (std::uint32_t r = 0; r < world; ++r) {
-        epochs_options o = small(2, 4);
+        test::settings o = small(2, 4);
         o.rank = {.index = r, .world_size = world};
         const delivered one = delivered_by(data.open(o), 4);
         const std::uint64_t due = (47 + 4 * world - 1) / (4 * world);
@@ -108,10 +108,10 @@ TEST_CASE(
 }
 
 TEST_CASE("one sample with a wrong checksum is one loss; a limit and a rate end the stream, and name what failed") {
-  dataset data({30, 30}, 300);
+  tar_dataset data({30, 30}, 300);
   const shard_index::field f = (*data.indexes)[1].field_at(7, 1);
   data.store->objects["mem:101.tar"][static_cast<std::size_t>(f.offset)] ^= 1;
-  epochs_options o = small(3, 4);
+  test::settings o = small(3, 4);
   const delivered one = delivered_by(data.open(o), 4);
   CHECK(one.samples.size() == 3 * 59);
   REQUIRE(one.lost.size() == 1);
@@ -133,17 +133,17 @@ TEST_CASE("one sample with a wrong checksum is one loss; a limit and a rate end 
 }
 
 TEST_CASE("order, batches and states stay right whatever shards are bad, when, and on how many ranks", "[slow]") {
-  std::vector<dataset> sets;
+  std::vector<tar_dataset> sets;
   sets.emplace_back(std::vector<std::size_t>{13, 5, 0, 20}, 300);
   sets.emplace_back(std::vector<std::size_t>{1, 1, 1}, 300);
   sets.emplace_back(std::vector<std::size_t>{9, 9, 9, 9, 9, 9}, 300);
   rng random(20260412);
   for (std::uint64_t c = 0; c < 1500; ++c) {
     INFO("case " << c);
-    const dataset& data = sets[random.below(sets.size())];
+    const tar_dataset& data = sets[random.below(sets.size())];
     const std::uint64_t samples = data.indexes->samples();
     data.store->delay_us = random.below(3) * 500;
-    epochs_options o = small(1 + random.below(3), 1);
+    test::settings o = small(1 + random.below(3), 1);
     o.seed = random.below(1000);
     o.tracks = 1 + random.below(24);
     o.slice = 1 + random.below(9);
@@ -225,9 +225,9 @@ TEST_CASE("a state names the shards that lost most, stays small, and is refused 
     CHECK_THROWS_AS(epoch_state::parse(other), configuration_error);
   }
 
-  const dataset data(std::vector<std::size_t>(60, 3), 50);
+  const tar_dataset data(std::vector<std::size_t>(60, 3), 50);
   for (int n = 0; n < 50; ++n) data.store->bad["mem:" + std::to_string(100 + n) + ".tar"] = harm::missing;
-  epochs_options o = small(2, 4);
+  test::settings o = small(2, 4);
   const delivered one = delivered_by(data.open(o), 4, 45);  // the first epoch
   const epoch_state at = epoch_state::parse(one.state);
   CHECK(one.state.size() < 1000);
@@ -249,14 +249,14 @@ TEST_CASE("a state names the shards that lost most, stays small, and is refused 
 }
 
 TEST_CASE("a run lists its losses in its statistics, and in the log at its end") {
-  dataset data({17, 20, 1, 9}, 400);
+  tar_dataset data({17, 20, 1, 9}, 400);
   data.store->bad["mem:101.tar"] = harm::denied;
   std::vector<std::string> lines;
   runtime_options how;
   how.log = [](void* self, const char* line) { static_cast<std::vector<std::string>*>(self)->emplace_back(line); };
   how.log_context = &lines;
   runtime rt(how);
-  epochs_options o = small(2, 4);
+  test::settings o = small(2, 4);
   o.failures.report = true;
   auto run = rt.run(data.open(o) | batch(4));
   std::size_t batches = 0;
@@ -284,10 +284,10 @@ TEST_CASE("a run lists its losses in its statistics, and in the log at its end")
 }
 
 TEST_CASE("batches that are filled keep their number and size where samples are lost or cannot be decoded") {
-  dataset data({17, 20, 1}, 400);
+  tar_dataset data({17, 20, 1}, 400);
   data.store->bad["mem:102.tar"] = harm::missing;
   const batch_pool pool(batch_layout(4, {{"size", dtype::i64}}));
-  epochs_options o = small(2, 4);
+  test::settings o = small(2, 4);
   const std::vector<std::string> order = data.order(3, 0, {.tracks = 12, .slice = 4});
   // All of batch 2, the first of batch 5, and, by `false`, the last of batch 0.
   const auto write = [&order](const sample& s, const batch_row& row) {
@@ -335,13 +335,13 @@ TEST_CASE("batches that are filled keep their number and size where samples are 
 }
 
 TEST_CASE("without an index a broken shard ends alone where each has a pipeline of its own, and epochs keep apart") {
-  dataset data({17, 20, 1, 9, 30}, 400);
+  tar_dataset data({17, 20, 1, 9, 30}, 400);
   const std::shared_ptr<const storage> store = data.store;
   const auto keys_of = [&](const failure_policy& policy, std::size_t width) {
     const auto open = [store](const shard& s) {
       return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain({.report = false}) | group_samples();
     };
-    auto in = epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
+    auto in = shard_epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
               interleave({.width = width, .failures = policy});
     testing::virtual_loop loop;
     auto take = [](stream<sample> from) -> task<std::vector<std::string>> {
@@ -382,12 +382,13 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
 }
 
 TEST_CASE("what a training will cost is said before anything is read, and which tracks fit a small data set") {
-  const dataset data({400, 500, 3}, 3000);
-  epochs_options o{.seed = 3, .batch = 4, .rank = {.index = 0, .world_size = 2}};
+  const tar_dataset data({400, 500, 3}, 3000);
+  test::settings o{.seed = 3, .batch = 4, .rank = {.index = 0, .world_size = 2}};
   o.slice = 8;
   o.tracks = 960;
   const stream<sample> planned = data.open(o);
-  const epoch_plan plan = epoch_plan::of_training(*data.indexes, o, {.price_of_1000_requests = 0.4});
+  const dataset known(data.store, data.indexes, {.slice = o.slice});
+  const epoch_plan plan = epoch_plan::of_training(known, o.training(), {.price_of_1000_requests = 0.4});
   CHECK(plan.batches == planned.position()->batches());
   CHECK(plan.cost > 0);
   CHECK_THAT(planned.plan(), Contains("113 batches on each of 2 ranks") && Contains("960 tracks are many") &&
@@ -410,7 +411,8 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
       data.store->requests = data.store->read_bytes = 0;
       for (o.rank.index = 0; o.rank.index < 2; ++o.rank.index) delivered_by(data.open(o), 4);
       const auto made = static_cast<double>(data.store->requests);
-      const epoch_plan of_these = epoch_plan::of_training(*data.indexes, o);
+      const dataset these(data.store, data.indexes, {.slice = o.slice});
+      const epoch_plan of_these = epoch_plan::of_training(these, o.training());
       const auto due = static_cast<double>(of_these.requests);
       CHECK(due < made * 1.1);
       CHECK(due > (made - static_cast<double>(2 * tracks)) * 0.75);
@@ -433,11 +435,11 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
 }
 
 TEST_CASE("only so many batches of every epoch are taken, the last of them says so, and a resume keeps to it") {
-  const dataset data({30, 0, 7, 61, 1, 24}, 200);  // 123 samples
+  const tar_dataset data({30, 0, 7, 61, 1, 24}, 200);  // 123 samples
   for (const std::uint32_t world : {1U, 3U}) {
     INFO(world << " ranks");
     for (std::uint32_t r = 0; r < world; ++r) {
-      epochs_options o = small(3, 4);
+      test::settings o = small(3, 4);
       o.rank = {.index = r, .world_size = world};
       o.take_batches = 5;
       stream<sample> in = data.open(o);
@@ -451,7 +453,7 @@ TEST_CASE("only so many batches of every epoch are taken, the last of them says 
       for (const std::size_t stop : {3U, 5U}) {
         const delivered before = delivered_by(data.open(o), 4, stop);
         CHECK(epoch_state::parse(before.state).epoch == stop / 5);
-        epochs_options on = o;
+        test::settings on = o;
         on.resume = before.state;
         delivered after = delivered_by(data.open(on), 4);
         after.samples.insert(after.samples.begin(), before.samples.begin(), before.samples.end());
@@ -462,7 +464,7 @@ TEST_CASE("only so many batches of every epoch are taken, the last of them says 
     }
   }
   // Another size of batches: the rest of this epoch is what is left up to its new end.
-  epochs_options o = small(2, 4);
+  test::settings o = small(2, 4);
   o.take_batches = 5;
   const std::string state = delivered_by(data.open(o), 4, 3).state;
   o.resume = state;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -34,7 +34,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
@@ -43,7 +43,7 @@ using keys = std::vector<std::string>;
 std::string key_of(const sample& s) { return s.weight() == 0 ? std::string("-") : s.key; }
 
 /// The canonical order on one rank, in batches of `size`, padding included, from batch `first` on.
-std::vector<keys> batches_of(const dataset& data, std::uint64_t seed, std::uint64_t epochs, std::size_t size,
+std::vector<keys> batches_of(const tar_dataset& data, std::uint64_t seed, std::uint64_t epochs, std::size_t size,
                              std::size_t first = 0) {
   std::vector<keys> all;
   for (std::uint64_t e = 0; e < epochs; ++e) {
@@ -58,8 +58,8 @@ std::vector<keys> batches_of(const dataset& data, std::uint64_t seed, std::uint6
   return all;
 }
 
-epochs_options small(std::uint64_t seed, std::uint64_t epochs, std::size_t batch) {
-  epochs_options o{.seed = seed, .epochs = epochs, .batch = batch};
+test::settings small(std::uint64_t seed, std::uint64_t epochs, std::size_t batch) {
+  test::settings o{.seed = seed, .epochs = epochs, .batch = batch};
   o.tracks = 12;
   o.slice = 4;
   return o;
@@ -77,7 +77,7 @@ std::string sentence(const Run& run) {
 }  // namespace
 
 TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, and a resume goes on there") {
-  const dataset data({17, 20, 1}, 400);  // 38: ten batches of four
+  const tar_dataset data({17, 20, 1}, 400);  // 38: ten batches of four
   runtime rt;
   const std::vector<keys> wanted = batches_of(data, 3, 2, 4);
   for (const std::size_t stop : {0U, 1U, 9U, 10U, 13U, 20U}) {
@@ -98,7 +98,7 @@ TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, an
     }
     CHECK(epoch_state::parse(state).epoch == stop / 10);
     CHECK(epoch_state::parse(state).position == stop % 10 * 4);
-    epochs_options o = small(3, 2, 4);
+    test::settings o = small(3, 2, 4);
     o.resume = state;
     auto run = rt.run(data.open(o) | batch(4));
     CHECK(run.state() == state);
@@ -112,7 +112,7 @@ TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, an
 }
 
 TEST_CASE("batches on a device know their epoch, their weights and the state after them") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   const batch_layout layout(4, {{"size", dtype::i64}, {"weight", dtype::f32}});
   const batch_pool pool(layout);
   const auto write = [](const sample& s, const batch_row& row) {
@@ -145,8 +145,8 @@ TEST_CASE("batches on a device know their epoch, their weights and the state aft
 }
 
 TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuffle's window neither") {
-  const dataset data({17, 20, 1}, 400);
-  epochs_options o = small(8, 3, 4);
+  const tar_dataset data({17, 20, 1}, 400);
+  test::settings o = small(8, 3, 4);
   o.pad = false;
   const batch_pool pool(batch_layout(7, {{"size", dtype::i64}}));
   const auto write = [](const sample& s, const batch_row& row) {
@@ -189,15 +189,15 @@ TEST_CASE("a batch never holds samples of two epochs, padded or not, and a shuff
 }
 
 TEST_CASE("after epochs a shuffle has the order of each epoch's seed and number, as if the epoch stood alone") {
-  const dataset data({17, 20, 1}, 100);
-  epochs_options o = small(8, 3, 4);
+  const tar_dataset data({17, 20, 1}, 100);
+  test::settings o = small(8, 3, 4);
   o.pad = false;
   runtime rt;
   keys together;
   for (const sample& s : rt.run(data.open(o) | shuffle({.window = 16}))) together.push_back(s.key);
   keys alone;
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    epochs_options one = small(8, 1, 4);
+    test::settings one = small(8, 1, 4);
     one.pad = false;
     one.first_epoch = epoch;
     // Of items that do not say where they stand.
@@ -210,13 +210,13 @@ TEST_CASE("after epochs a shuffle has the order of each epoch's seed and number,
 }
 
 TEST_CASE("where there is no state, a sentence says why") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   runtime rt;
   auto plain = rt.run(from_range(std::vector<int>{1, 2}));
   CHECK_THAT(sentence(plain), Contains("does not begin with epochs()"));
   CHECK_FALSE(plain.batches());
 
-  epochs_options bare = small(1, 1, 1);
+  test::settings bare = small(1, 1, 1);
   bare.pad = false;
   auto mapped = rt.run(data.open(bare) | map([](const sample& s) { return s.key.size(); }));
   CHECK_THAT(sentence(mapped), Contains("mark_of()"));
@@ -227,7 +227,7 @@ TEST_CASE("where there is no state, a sentence says why") {
   CHECK(shuffled.next());
   CHECK_THAT(sentence(shuffled), Contains("changes the order"));
 
-  epochs_options two = small(1, 1, 4);
+  test::settings two = small(1, 1, 4);
   two.rank = {.index = 0, .world_size = 2};
   auto uneven = rt.run(data.open(two) | batch(2));
   CHECK(uneven.next());
@@ -240,7 +240,7 @@ TEST_CASE("where there is no state, a sentence says why") {
 }
 
 TEST_CASE("without an index shards are dealt anew in every epoch, and samples, windows and batches keep to theirs") {
-  const dataset data({17, 20, 1, 9, 30}, 400);
+  const tar_dataset data({17, 20, 1, 9, 30}, 400);
   const std::shared_ptr<const storage> store = data.store;
   runtime rt;
   std::multiset<std::string> all;  // epoch and key, of both ranks
@@ -249,7 +249,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
     shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
     o.rank = {.index = index, .world_size = 2};
     o.uneven = true;
-    auto samples = epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
+    auto samples = shard_epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
                    group_samples() | shuffle({.window = 16}) | batch(6);
     std::uint64_t epoch = 2;
     auto run = rt.run(std::move(samples));
@@ -269,15 +269,15 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
   CHECK(all.size() == 3 * 77);
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == 3 * 77);
   CHECK(orders[0] != orders[1]);
-  auto none = rt.run(epochs(from_range(std::vector<shard>()), shard_epochs_options{}));
+  auto none = rt.run(shard_epochs(from_range(std::vector<shard>()), {}));
   CHECK_THROWS_AS(none.next(), configuration_error);
-  auto few = rt.run(epochs(shards("mem:100.tar"),
-                           shard_epochs_options{.rank = {.index = 0, .world_size = 2}, .uneven = true}));
+  auto few = rt.run(shard_epochs(shards("mem:100.tar"),
+                           {.rank = {.index = 0, .world_size = 2}, .uneven = true}));
   CHECK_THROWS_AS(few.next(), configuration_error);
 }
 
 TEST_CASE("epochs are read from an S3 server by several loops, in the same order as by one") {
-  const dataset data({17, 20, 1}, 40000);
+  const tar_dataset data({17, 20, 1}, 40000);
   s3_server::background server;
   const std::string endpoint = server.endpoint();
   s3::config_options how;
@@ -293,13 +293,13 @@ TEST_CASE("epochs are read from an S3 server by several loops, in the same order
         *loop, index_shard(s3::as_storage(client), shard("s3://corpus/train/" + url.substr(4)), url.substr(4))));
   }
   const auto indexes = std::make_shared<const index_set>(std::move(made));
-  epochs_options o = small(3, 2, 4);
+  test::settings o = small(3, 2, 4);
   o.prefix = "s3://corpus/train/";
   o.part = 64 * KiB;
   for (const unsigned loops : {1U, 3U}) {
     runtime several({.loops = loops});
     std::vector<keys> got;
-    for (const std::vector<sample>& b : several.run(epochs(indexes, client, o) | batch(4))) {
+    for (const std::vector<sample>& b : several.run(test::train_on(indexes, s3::as_storage(client), o) | batch(4))) {
       got.emplace_back();
       for (const sample& s : b) got.back().push_back(key_of(s));
     }
@@ -307,7 +307,7 @@ TEST_CASE("epochs are read from an S3 server by several loops, in the same order
   }
   // Another object under the name.
   server.put("corpus", "train/102.tar", data.store->objects["mem:101.tar"]);
-  auto run = rt.run(epochs(indexes, client, o) | batch(4));
+  auto run = rt.run(test::train_on(indexes, s3::as_storage(client), o) | batch(4));
   std::string what;
   try {
     while (run.next()) {

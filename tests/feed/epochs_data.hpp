@@ -16,16 +16,22 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
+#include <millrace/feed/detail/dataset_mix.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/mixed_epochs.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 namespace millrace::test {
+
+using detail::dataset_mix;
 
 /// What is wrong with an object.
 enum class harm { missing, cut, denied, changed, broken };
@@ -52,6 +58,13 @@ class dataset_store final : public storage {
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
   std::string host(std::string_view) const override { return host_name; }
+  async_generator<shard> list(std::string below) const override {
+    std::vector<shard> all;
+    for (const auto& [url, content] : objects) {
+      if (url.compare(0, below.size(), below) == 0) all.emplace_back(url, content.size(), etag);
+    }
+    return from_range(std::move(all)).generator();
+  }
   bool over_network(std::string_view) const noexcept override { return false; }  // damage is its own: damaging_storage
   task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
@@ -102,10 +115,99 @@ class dataset_store final : public storage {
   mutable rng random_;
 };
 
+/// What a test says of a training and of its data: options of both, and the state.
+struct settings {
+  std::uint64_t seed = 0;
+  std::uint64_t epochs = 1;
+  std::uint64_t first_epoch = 0;
+  std::size_t batch = 1;
+  std::uint64_t take_batches = 0;
+  millrace::rank rank = {};
+  bool pad = true;
+  std::uint64_t tracks = 0;
+  std::uint64_t slice = 0;
+  std::string prefix = {};
+  std::string resume = {};
+  std::string index_file = {};  // of listed shards
+  bool make_index = true;
+  bool streamed = false;        // they have no index
+  std::size_t shards = 8;
+  std::size_t window = 4096;
+  std::size_t window_bytes = 512 * MiB;
+  const equal_batches* equal = nullptr;
+  bool uneven = false;
+  bool verify = true;
+  failure_policy failures = {};
+  std::size_t ahead = 4096;
+  std::size_t bytes = 0;
+  std::size_t requests = 64;
+  std::size_t part = 8 * MiB;
+  std::size_t gap = 256 * KiB;
+
+  epochs_options training() const {
+    epochs_options o;
+    o.seed = seed;
+    o.epochs = epochs;
+    o.first_epoch = first_epoch;
+    o.batch = batch;
+    o.take_batches = take_batches;
+    o.rank = rank;
+    o.pad = pad;
+    o.tracks = streamed ? 0 : tracks;
+    o.equal = equal;
+    o.uneven = uneven;
+    o.verify = verify;
+    o.failures = failures;
+    o.ahead = ahead;
+    o.bytes = bytes;
+    o.requests = requests;
+    o.part = part;
+    o.gap = gap;
+    return o;
+  }
+  /// What the readers take; the texts are those of this object.
+  detail::epochs_request request() const {
+    detail::epochs_request o{training()};
+    o.slice = slice;
+    o.prefix = prefix;
+    o.resume = resume;
+    o.index = streamed ? detail::index_use::none : make_index ? detail::index_use::build : detail::index_use::required;
+    o.index_file = index_file;
+    o.shards = shards;
+    o.window = window;
+    o.window_bytes = window_bytes;
+    return o;
+  }
+  dataset_options listed() const {
+    if (streamed) return {.shards = shards, .window = window, .window_bytes = window_bytes};
+    return {.index = index_file, .make_index = make_index, .prefix = prefix, .slice = slice};
+  }
+};
+
+/// A training on shards whose indexes are given.
+inline stream<sample> train_on(std::shared_ptr<const index_set> indexes, std::shared_ptr<const storage> store,
+                               const settings& o) {
+  return epochs(dataset(store, std::move(indexes), {.prefix = o.prefix, .slice = o.slice}), o.training(), o.resume);
+}
+/// On a list of them.
+inline stream<sample> train_on(stream<shard> list, std::shared_ptr<const storage> store, const settings& o) {
+  return epochs(dataset(store, std::move(list), o.listed()), o.training(), o.resume);
+}
+/// On several data sets.
+inline stream<sample> train_on(const dataset_mix& mix, std::shared_ptr<const storage> store, const settings& o) {
+  std::vector<weighted_dataset> members;
+  for (const dataset_mix::member& m : mix.members) {
+    const std::string prefix = m.prefix.empty() ? o.prefix : m.prefix;
+    members.push_back({dataset(store, m.indexes, {.prefix = prefix}), m.weight, m.seed});
+  }
+  const dataset all(std::move(members), {.until = mix.until, .samples = mix.samples, .slice = o.slice});
+  return epochs(all, o.training(), o.resume);
+}
+
 /// Shards with so many samples of two fields each, and their index. Several may lie in one store, in folders ("a/").
-class dataset {
+class tar_dataset {
  public:
-  dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1,
+  tar_dataset(const std::vector<std::size_t>& counts, std::size_t largest, std::uint64_t seed = 1,
           const std::string& folder = {}, std::shared_ptr<dataset_store> in = nullptr)
       : store(in != nullptr ? std::move(in) : std::make_shared<dataset_store>(seed)), prefix("mem:" + folder) {
     rng random(seed);
@@ -132,9 +234,9 @@ class dataset {
   std::string prefix;
   std::shared_ptr<const index_set> indexes;
 
-  stream<sample> open(epochs_options options) const {
+  stream<sample> open(settings options) const {
     options.prefix = prefix;
-    return epochs(indexes, std::shared_ptr<const storage>(store), options);
+    return train_on(indexes, store, options);
   }
   /// The keys of an epoch in the canonical order, as the index alone tells them.
   std::vector<std::string> order(std::uint64_t seed, std::uint64_t epoch, order_options o) const {
@@ -150,8 +252,8 @@ class dataset {
 
 /// The keys of a mix's epoch, each with the number of its data set and of its round there ("1/0:b/s0/3"), by counting
 /// through all epochs before; `sets` are the members' data.
-inline std::vector<std::string> order_of_mix(const dataset_mix& mix, const std::vector<const dataset*>& sets,
-                                             const epochs_options& o, std::uint64_t epoch) {
+inline std::vector<std::string> order_of_mix(const dataset_mix& mix, const std::vector<const tar_dataset*>& sets,
+                                             const settings& o, std::uint64_t epoch) {
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;
   for (const dataset_mix::member& m : mix.members) {

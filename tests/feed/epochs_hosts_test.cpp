@@ -3,7 +3,7 @@
 
 // How many ranges epochs() asks for at a time, and how long they are: what the store's host has taught.
 
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -50,8 +50,8 @@ class known {
 
 constexpr host_share::bounds usual{.bytes = 128 * MiB, .longest = 8 * MiB, .requests = 64};
 
-epochs_options options_of(std::uint64_t epochs) {
-  epochs_options o;
+test::settings options_of(std::uint64_t epochs) {
+  test::settings o;
   o.seed = 3;
   o.batch = 8;
   o.tracks = 16;
@@ -60,22 +60,22 @@ epochs_options options_of(std::uint64_t epochs) {
   return o;
 }
 
-test::dataset far_data() {
-  test::dataset data({300, 250, 280}, 20'000, 5);
+test::tar_dataset far_data() {
+  test::tar_dataset data({300, 250, 280}, 20'000, 5);
   data.store->host_name = "far";
   data.store->first_byte = 20ms;
   data.store->delay_us = 10'000;
   return data;
 }
 
-test::delivered read(testing::virtual_loop& loop, const test::dataset& data, const epochs_options& o) {
+test::delivered read(testing::virtual_loop& loop, const test::tar_dataset& data, const test::settings& o) {
   test::delivered out;
   block_on(loop, test::take_batches_of(data.open(o), o.batch, SIZE_MAX / 65536, out));
   return out;
 }
 
 TEST_CASE("epochs() learns of its store's host, and a later reader begins with that") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   CHECK_FALSE(known(loop, usual).measured);
@@ -87,14 +87,14 @@ TEST_CASE("epochs() learns of its store's host, and a later reader begins with t
 }
 
 TEST_CASE("what epochs() yields is the same whatever its store's host has taught, and with few requests") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop alone;
   const test::delivered expected = read(alone, data, options_of(2));
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   const test::delivered first = read(loop, data, options_of(2));
   const test::delivered second = read(loop, data, options_of(2));
-  epochs_options few = options_of(2);
+  test::settings few = options_of(2);
   few.requests = 3;
   few.part = 4 * KiB;
   data.store->most_busy = 0;
@@ -108,7 +108,7 @@ TEST_CASE("what epochs() yields is the same whatever its store's host has taught
 }
 
 TEST_CASE("a consumer that is slow does not make the store look slow") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   read(loop, data, options_of(3));
@@ -119,7 +119,7 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
       co_await sleep_for(20ms);
     }
   };
-  epochs_options o = options_of(3);
+  test::settings o = options_of(3);
   o.ahead = 40;
   block_on(loop, take_slowly(data.open(o)));
   const known after(loop, usual);
@@ -129,10 +129,10 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
 }
 
 TEST_CASE("training and validation of one host share its requests") {
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
-  epochs_options o = options_of(4);
+  test::settings o = options_of(4);
   o.requests = 6;
   const auto both = [&]() -> task<void> {
     stream<sample> training = data.open(o);
@@ -150,7 +150,7 @@ TEST_CASE("training and validation of one host share its requests") {
 
 TEST_CASE("the making of an index counts among the reads of its store's host, and parts of full length teach it") {
   const bool stream = GENERATE(true, false);  // or headers alone
-  const test::dataset data = far_data();
+  const test::tar_dataset data = far_data();
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   index_shard_options how;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +21,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 
@@ -41,7 +41,7 @@ std::map<std::uint64_t, std::string> together(const std::vector<delivered>& rank
 }  // namespace
 
 TEST_CASE("every sample comes once an epoch, in the canonical order, in equally many batches on every rank") {
-  const dataset data(uneven_counts, 900);
+  const tar_dataset data(uneven_counts, 900);
   for (const std::uint32_t world : {1U, 2U, 3U, 8U, 50U}) {
     for (const std::uint64_t slice : {1U, 8U}) {
       INFO(world << " ranks, slices of " << slice);
@@ -49,7 +49,7 @@ TEST_CASE("every sample comes once an epoch, in the canonical order, in equally 
       std::vector<delivered> ranks;
       std::size_t padding = 0;
       for (std::uint32_t r = 0; r < world; ++r) {
-        epochs_options o{.seed = 5, .epochs = 3, .batch = batch, .rank = {.index = r, .world_size = world}};
+        test::settings o{.seed = 5, .epochs = 3, .batch = batch, .rank = {.index = r, .world_size = world}};
         o.tracks = 12;
         o.slice = slice;
         stream<sample> in = data.open(o);
@@ -73,8 +73,8 @@ TEST_CASE("every sample comes once an epoch, in the canonical order, in equally 
 }
 
 TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
-  const dataset data(uneven_counts, 5000);
-  epochs_options o{.seed = 1, .epochs = 2, .batch = 5, .rank = {.index = 1, .world_size = 3}};
+  const tar_dataset data(uneven_counts, 5000);
+  test::settings o{.seed = 1, .epochs = 2, .batch = 5, .rank = {.index = 1, .world_size = 3}};
   o.tracks = 10;
   o.slice = 4;
   const delivered calm = delivered_by(data.open(o), 5);
@@ -97,8 +97,8 @@ TEST_CASE("timing, wake-ups and bounds change nothing about the order") {
 
 TEST_CASE(
     "no more is read than the bounds allow while the consumer waits, and the next epoch is read before this one ends") {
-  const dataset data({200, 200}, 1000);
-  const auto count = [&](epochs_options o, std::size_t taken) {
+  const tar_dataset data({200, 200}, 1000);
+  const auto count = [&](test::settings o, std::size_t taken) {
     o.tracks = 8;
     o.slice = 16;
     data.store->requests = data.store->read_bytes = 0;
@@ -124,8 +124,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a slice is read by one request, and once") {
-  const dataset data({512, 512}, 1000);
-  epochs_options o{.batch = 16};
+  const tar_dataset data({512, 512}, 1000);
+  test::settings o{.batch = 16};
   o.tracks = 16;
   o.slice = 16;
   delivered_by(data.open(o), 16);
@@ -135,16 +135,16 @@ TEST_CASE("a slice is read by one request, and once") {
 }
 
 TEST_CASE("a state of another order is refused by name, before anything is read") {
-  const dataset data(uneven_counts, 300);
-  const dataset other({30, 1, 7, 61, 1, 24}, 300);
-  epochs_options o{.seed = 5, .epochs = 2, .batch = 4};
+  const tar_dataset data(uneven_counts, 300);
+  const tar_dataset other({30, 1, 7, 61, 1, 24}, 300);
+  test::settings o{.seed = 5, .epochs = 2, .batch = 4};
   o.tracks = 12;
   o.slice = 4;
   const std::string state = delivered_by(data.open(o), 4, 3).state;
   CHECK(state.size() < 250);
   CHECK(epoch_state::parse(state).position == 12);
   data.store->requests = 0;
-  const auto refusal = [&](const dataset& of, epochs_options changed, const std::string& text) {
+  const auto refusal = [&](const tar_dataset& of, test::settings changed, const std::string& text) {
     changed.resume = text;
     try {
       const stream<sample> in = of.open(changed);
@@ -154,7 +154,7 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
     }
   };
   CHECK(refusal(data, o, state) == "not refused");
-  epochs_options changed = o;
+  test::settings changed = o;
   changed.seed = 6;
   CHECK(refusal(data, changed, state) == "resume: the state is of another order: its seed was 5 and is 6");
   changed = o;
@@ -192,14 +192,14 @@ TEST_CASE("a state of another order is refused by name, before anything is read"
 }
 
 TEST_CASE("tracks that are left to epochs() are those of the state after a resume, on any number of ranks") {
-  const dataset data({600, 900, 3, 1500}, 100);
-  epochs_options o{.seed = 5, .epochs = 3, .batch = 4};
+  const tar_dataset data({600, 900, 3, 1500}, 100);
+  test::settings o{.seed = 5, .epochs = 3, .batch = 4};
   o.slice = 8;
   o.rank.world_size = 2;
   const std::uint64_t of_two = default_tracks(*data.indexes, 8, 2);
   const std::uint64_t of_three = default_tracks(*data.indexes, 8, 3);
   REQUIRE(of_two != of_three);
-  const auto keys_from = [&](const epochs_options& how, std::size_t batches) {
+  const auto keys_from = [&](const test::settings& how, std::size_t batches) {
     return delivered_by(data.open(how), 4, batches);
   };
   const auto keys_of = [](const delivered& d) {
@@ -243,15 +243,15 @@ TEST_CASE("tracks that are left to epochs() are those of the state after a resum
   o.epochs = 1;
   o.resume = {};
   const std::string end = delivered_by(data.open(o), 4).state;
-  const dataset other({100}, 100);
+  const tar_dataset other({100}, 100);
   o.epochs = 2;
   o.resume = end;
   CHECK(epoch_state::parse(delivered_by(other.open(o), 4, 1).state).tracks == default_tracks(*other.indexes, 8, 1));
 }
 
 TEST_CASE("memory is used again before more is touched, unless the consumer waits") {
-  const dataset data({1000, 1000}, 20000);
-  epochs_options o{.seed = 5, .epochs = 2, .batch = 10};
+  const tar_dataset data({1000, 1000}, 20000);
+  test::settings o{.seed = 5, .epochs = 2, .batch = 10};
   o.tracks = 8;
   o.slice = 8;
   o.part = 64 * KiB;
@@ -281,11 +281,11 @@ TEST_CASE("memory is used again before more is touched, unless the consumer wait
 }
 
 TEST_CASE("what is wrong with an object is an error at its place, with the object, the byte and the reason") {
-  epochs_options o{.batch = 4};
+  test::settings o{.batch = 4};
   o.tracks = 6;
   o.slice = 4;
   o.ahead = 8;
-  const auto failure = [&](dataset& data) {
+  const auto failure = [&](tar_dataset& data) {
     testing::virtual_loop loop;
     delivered out;
     try {
@@ -297,32 +297,32 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
     return std::string("no error");
   };
   // How many samples come before the first one of the third shard, and where the request for it begins.
-  dataset whole({10, 10, 10}, 200);
+  tar_dataset whole({10, 10, 10}, 200);
   const std::vector<std::string> keys = whole.order(0, 0, {.tracks = 6, .slice = 4});
   const auto at = std::find_if(keys.begin(), keys.end(), [](const std::string& k) { return k.substr(0, 2) == "s2"; });
   const std::string before = std::to_string(at - keys.begin());
   CHECK(failure(whole) == "no error");
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     data.store->missing = "mem:102.tar";
     CHECK_THAT(failure(data),
                Catch::Matchers::Matches(before + " mem:102.tar at byte [0-9]+: there is no such object"));
   }
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     data.store->cut = "mem:102.tar";
     CHECK_THAT(failure(data), Catch::Matchers::Matches(
                                   before + " mem:102.tar at byte [0-9]+: read ([0-9]+) bytes instead of ([0-9]+)"));
   }
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     data.store->etag = "\"v2\"";
     CHECK_THAT(failure(data),
                Catch::Matchers::Matches("0 mem:10.\\.tar at byte [0-9]+: the index \"10.\\.tar\" is of another "
                                         "version of this shard: it is no longer the version \"v1\""));
   }
   {
-    dataset data({10, 10, 10}, 200);
+    tar_dataset data({10, 10, 10}, 200);
     const auto number = static_cast<std::size_t>(std::stoi(at->substr(3)));
     const shard_index::field f = (*data.indexes)[2].field_at(number, 1);
     data.store->objects["mem:102.tar"][static_cast<std::size_t>(f.offset)] ^= 1;
@@ -339,7 +339,7 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
   }
   {
     // Members that lie where others did, under other names.
-    dataset data({10, 10, 10}, 0);
+    tar_dataset data({10, 10, 10}, 0);
     data.store->objects["mem:102.tar"] = data.store->objects["mem:101.tar"];
     o.verify = false;
     CHECK_THAT(failure(data),
@@ -349,8 +349,8 @@ TEST_CASE("what is wrong with an object is an error at its place, with the objec
 }
 
 TEST_CASE("options that contradict each other are refused before anything is read") {
-  const dataset data({10}, 200);
-  const auto refusal = [&](const epochs_options& o) {
+  const tar_dataset data({10}, 200);
+  const auto refusal = [&](const test::settings& o) {
     try {
       const stream<sample> in = data.open(o);
       return std::string("not refused");
@@ -358,20 +358,20 @@ TEST_CASE("options that contradict each other are refused before anything is rea
       return std::string(e.what());
     }
   };
-  CHECK_THAT(refusal({.batch = 0}), Catch::Matchers::Contains(".batch"));
+  CHECK_THAT(refusal({.part = 0}), Catch::Matchers::Contains(".part"));
   CHECK_THAT(refusal({.rank = {.index = 2, .world_size = 2}}), Catch::Matchers::Contains("rank 2 does not exist"));
   CHECK_THAT(refusal({.rank = {.index = 0, .world_size = 2}, .pad = false}), Catch::Matchers::Contains(".pad"));
   CHECK_THAT(refusal({.tracks = (1U << 24) + 1}), Catch::Matchers::Contains("tracks"));
   CHECK_THAT(refusal({.first_epoch = UINT64_MAX}), Catch::Matchers::Contains(".epochs"));
-  CHECK_THROWS_AS(epochs(std::make_shared<const index_set>(std::vector<shard_index>()),
+  CHECK_THROWS_AS(test::train_on(std::make_shared<const index_set>(std::vector<shard_index>()),
                          std::shared_ptr<const storage>(data.store), {}),
                   configuration_error);
-  CHECK_THROWS_AS(epochs(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}),
+  CHECK_THROWS_AS(test::train_on(data.indexes, std::shared_ptr<const storage>(data.store), {.prefix = "s3:"}),
                   configuration_error);
 }
 
 TEST_CASE("samples know their epoch's random numbers; padding has none") {
-  const dataset data({5}, 100);
+  const tar_dataset data({5}, 100);
   testing::virtual_loop loop;
   auto all = [](stream<sample> in) -> task<std::vector<sample>> {
     std::vector<sample> out;
@@ -402,10 +402,10 @@ TEST_CASE("samples know their epoch's random numbers; padding has none") {
 }
 
 TEST_CASE("the members of a group of ranks get the same samples, whatever their timing, and the groups each sample") {
-  const dataset data({17, 20, 1, 24}, 400, 11);
+  const tar_dataset data({17, 20, 1, 24}, 400, 11);
   data.store->delay_us = 3000;
   const auto member_of = [&](std::uint32_t process) {  // four processes, in groups of two
-    epochs_options o{.seed = 5, .epochs = 2, .batch = 4, .rank = {.index = process / 2, .world_size = 2}};
+    test::settings o{.seed = 5, .epochs = 2, .batch = 4, .rank = {.index = process / 2, .world_size = 2}};
     o.tracks = 12;
     o.slice = 4;
     return delivered_by(data.open(o), 4, 1000, process);
@@ -450,18 +450,18 @@ class changing_store final : public storage {
 TEST_CASE("where the index has no ETag, parts of two versions of an object are an error") {
   auto store = std::make_shared<test::dataset_store>(1);
   store->etag.clear();
-  const dataset data({64}, 500, 1, {}, store);
+  const tar_dataset data({64}, 500, 1, {}, store);
   REQUIRE((*data.indexes)[0].etag().empty());
-  epochs_options o{.batch = 4};
+  test::settings o{.batch = 4};
   o.tracks = 4;
   o.slice = 4;
   o.prefix = data.prefix;
-  stream<sample> in = epochs(data.indexes, std::make_shared<const changing_store>(store), o);
+  stream<sample> in = test::train_on(data.indexes, std::make_shared<const changing_store>(store), o);
   CHECK_THROWS_WITH(delivered_by(std::move(in), 4), Catch::Matchers::Contains("the object changed while it was read"));
 }
 
 TEST_CASE("of the ranks that go on from one state, the first alone takes over its losses") {
-  const dataset data(uneven_counts, 300);
+  const tar_dataset data(uneven_counts, 300);
   epoch_state at;
   at.seed = 5;
   at.position = 40;
@@ -473,7 +473,7 @@ TEST_CASE("of the ranks that go on from one state, the first alone takes over it
   const std::string text = at.text();
   for (const std::uint32_t r : {0U, 1U, 2U}) {
     INFO(r);
-    epochs_options o{.seed = 5, .batch = 4, .rank = {.index = r, .world_size = 3}};
+    test::settings o{.seed = 5, .batch = 4, .rank = {.index = r, .world_size = 3}};
     o.tracks = 12;
     o.slice = 8;
     o.resume = text;
@@ -484,7 +484,7 @@ TEST_CASE("of the ranks that go on from one state, the first alone takes over it
 }
 
 TEST_CASE("a request spans no gap that is larger than .gap says") {
-  const dataset data({40, 41, 42}, 3000);
+  const tar_dataset data({40, 41, 42}, 3000);
   for (const std::size_t gap : {std::size_t(0), 2 * KiB, 6 * KiB, 64 * KiB}) {
     const sample_order order(data.indexes->counts(), 7, 0, {.tracks = 1, .slice = 123});
     std::size_t ranges = 0;
@@ -514,8 +514,8 @@ TEST_CASE("a request spans no gap that is larger than .gap says") {
 }
 
 TEST_CASE("where ranks share tracks, what another rank has taken of a piece is let go") {
-  const dataset data({3000}, 300);
-  epochs_options o{.seed = 3, .batch = 2, .rank = {.index = 1, .world_size = 4}};
+  const tar_dataset data({3000}, 300);
+  test::settings o{.seed = 3, .batch = 2, .rank = {.index = 1, .world_size = 4}};
   o.tracks = 7;
   o.slice = 64;
   o.bytes = 256 * KiB;
@@ -526,11 +526,11 @@ TEST_CASE("where ranks share tracks, what another rank has taken of a piece is l
 }
 
 TEST_CASE("a state of an epoch that the training does not have is refused; after the last one nothing comes") {
-  const dataset data(uneven_counts, 300);
+  const tar_dataset data(uneven_counts, 300);
   epoch_state at;
   at.seed = 5;
   at.index = data.indexes->digest();
-  epochs_options o{.seed = 5, .epochs = 2, .first_epoch = 3, .batch = 4};
+  test::settings o{.seed = 5, .epochs = 2, .first_epoch = 3, .batch = 4};
   at.tracks = o.tracks;
   at.slice = data.indexes->slice();
   const auto resumed = [&](std::uint64_t epoch) {

@@ -30,17 +30,17 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
 using names = std::vector<std::string>;
 using batch_of_samples = std::vector<sample>;
 
-stream<sample> samples_of(const dataset& data, const shard_epochs_options& o) {
+stream<sample> samples_of(const tar_dataset& data, const shard_epochs_options& o) {
   std::vector<shard> list;
   for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
-  return epochs(from_range(std::move(list)), o) | fetch(std::shared_ptr<const storage>(data.store)) |
+  return shard_epochs(from_range(std::move(list)), o) | fetch(std::shared_ptr<const storage>(data.store)) |
          untar_plain({.report = false}) | group_samples() | shuffle({.window = 5});
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("drawn lists give all ranks equally many batches, of the samples that 
     std::vector<std::vector<names>> taken(world);
     test::thread_sum sum(world);
     const std::vector<std::string> errors = test::on_ranks(world, [&](std::size_t r) {
-      const dataset data(counts, 200, data_seed);
+      const tar_dataset data(counts, 200, data_seed);
       shard_epochs_options o = drawn;
       o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = static_cast<std::uint32_t>(world)};
       o.uneven = true;
@@ -138,7 +138,7 @@ TEST_CASE("drawn lists give all ranks equally many batches, of the samples that 
 }
 
 TEST_CASE("batches that were made ahead for an epoch that has ended are passed over, on devices too") {
-  const dataset shape({23, 2}, 300);
+  const tar_dataset shape({23, 2}, 300);
   const batch_pool pool(batch_layout(4, {{"size", dtype::i64}}));
   const auto write = [](const sample& s, const batch_row& row) {
     row.set("size", static_cast<std::int64_t>(s["txt"].size()));
@@ -149,7 +149,7 @@ TEST_CASE("batches that were made ahead for an epoch that has ended are passed o
     std::vector<std::vector<std::size_t>> batches(2, std::vector<std::size_t>(3));
     std::vector<float> weight(2, 0);
     const std::vector<std::string> errors = test::on_ranks(2, [&](std::size_t r) {
-      const dataset data({23, 2}, 300);
+      const tar_dataset data({23, 2}, 300);
       shard_epochs_options o{.seed = 1, .epochs = 3};
       o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = 2};
       const equal_batches equal(4, how, std::ref(sum));
@@ -186,7 +186,7 @@ TEST_CASE("a sample that cannot be decoded keeps its place in a batch: ranks hav
     std::vector<std::vector<std::size_t>> sizes(2);
     std::vector<std::size_t> good(2, 0);
     const std::vector<std::string> errors = test::on_ranks(2, [&](std::size_t r) {
-      const dataset data({23, 9}, 300);
+      const tar_dataset data({23, 9}, 300);
       shard_epochs_options o{.seed = 1, .epochs = 2};
       o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = 2};
       const equal_batches equal(4, uneven::pad, std::ref(sum));
@@ -214,7 +214,7 @@ TEST_CASE("an error of one rank is an error of all, in the same step") {
   test::thread_sum sum(3);
   std::vector<std::size_t> batches(3);
   const std::vector<std::string> errors = test::on_ranks(3, [&](std::size_t r) {
-    const dataset data({9, 9, 9}, 300);
+    const tar_dataset data({9, 9, 9}, 300);
     if (r == 1) data.store->missing = "mem:100.tar", data.store->cut = "mem:101.tar";
     shard_epochs_options o{.seed = 1, .epochs = 3};
     o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = 3};
@@ -230,10 +230,10 @@ TEST_CASE("an error of one rank is an error of all, in the same step") {
 }
 
 TEST_CASE("ranks with other lists, seeds or numbers get an error before the first batch") {
-  const auto told = [](const std::function<void(shard_epochs_options&, dataset&)>& change) {
+  const auto told = [](const std::function<void(shard_epochs_options&, tar_dataset&)>& change) {
     test::thread_sum sum(2);
     return test::on_ranks(2, [&](std::size_t r) {
-      dataset data({9, 9, 9}, 300);
+      tar_dataset data({9, 9, 9}, 300);
       shard_epochs_options o{.seed = 1, .epochs = 2};
       o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = 2};
       const equal_batches equal(4, uneven::pad, std::ref(sum));
@@ -243,23 +243,23 @@ TEST_CASE("ranks with other lists, seeds or numbers get an error before the firs
       if (equal.of(run).next()) throw std::runtime_error("it goes on");
     });
   };
-  const std::vector<std::string> seeds = told([](shard_epochs_options& o, dataset&) { o.seed = 2; });
+  const std::vector<std::string> seeds = told([](shard_epochs_options& o, tar_dataset&) { o.seed = 2; });
   CHECK_THAT(seeds[0], Contains("the ranks do not agree: the seed is 1 on rank 0"));
   CHECK_THAT(seeds[1], Contains("the seed is 1 on rank 0, 2 on this one (1)"));
   const std::vector<std::string> lists = told(
-      [](shard_epochs_options&, dataset& d) { d.store->objects["mem:103.tar"] = d.store->objects["mem:102.tar"]; });
+      [](shard_epochs_options&, tar_dataset& d) { d.store->objects["mem:103.tar"] = d.store->objects["mem:102.tar"]; });
   CHECK_THAT(lists[0], Contains("the digest of the list is"));
   CHECK_THAT(lists[1], Contains("the digest of the list is"));
-  const std::vector<std::string> ranks = told([](shard_epochs_options& o, dataset&) { o.rank = {}; });
+  const std::vector<std::string> ranks = told([](shard_epochs_options& o, tar_dataset&) { o.rank = {}; });
   CHECK_THAT(ranks[0], Contains("2 processes take part, and 1 of them believe in another number"));
   CHECK_THAT(ranks[1], Contains("this process is rank 0 of 1 (explicit), but 2 processes take part"));
-  const std::vector<std::string> empty = told([](shard_epochs_options&, dataset& d) { d.store->objects.clear(); });
+  const std::vector<std::string> empty = told([](shard_epochs_options&, tar_dataset& d) { d.store->objects.clear(); });
   CHECK(empty[0] == "another rank has failed: this one cannot continue alone");
-  CHECK(empty[1] == "epochs: the list has no shards");
+  CHECK(empty[1] == "shard_epochs: the list has no shards");
 }
 
 TEST_CASE("what would hang, or give ranks other samples than it seems, is refused") {
-  const dataset data({9, 9}, 300);
+  const tar_dataset data({9, 9}, 300);
   shard_epochs_options two{.rank = {.index = 0, .world_size = 2}};
   CHECK_THROWS_WITH(samples_of(data, two), Contains("a training that waits for all of them in every step would hang"));
   CHECK_THROWS_AS(equal_batches(0, uneven::pad, [](std::span<std::uint64_t>) {}), configuration_error);

@@ -14,7 +14,7 @@
 
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/feed/equal_batches.hpp>
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/flow/flat_map.hpp>
@@ -32,7 +32,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 namespace {
 
@@ -83,7 +83,7 @@ runtime quiet() { return runtime({.log = [](void*, const char*) {}}); }
 
 const std::vector<std::size_t> four{17, 3, 30, 8};
 
-epochs_options small(std::uint32_t index = 0, std::uint32_t world = 1) {
+test::settings small(std::uint32_t index = 0, std::uint32_t world = 1) {
   return {.seed = 7, .epochs = 2, .batch = 4, .rank = {.index = index, .world_size = world}, .tracks = 12, .slice = 4};
 }
 
@@ -109,7 +109,7 @@ std::string refusal(runtime& rt, Pipeline pipeline) {
 }  // namespace
 
 TEST_CASE("what a filter leaves out keeps its place: ranks have equally many batches, and states hold", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto wanted = [](const sample& s) {
     if (s.weight() == 0) throw std::logic_error("a function has seen an empty entry");
@@ -118,7 +118,7 @@ TEST_CASE("what a filter leaves out keeps its place: ranks have equally many bat
   std::vector<training> ranks;
   std::map<std::string, int> times;
   for (std::uint32_t r = 0; r < 3; ++r) {
-    epochs_options options = small(r, 3);
+    test::settings options = small(r, 3);
     auto run = rt.run(data.open(options) | filter(wanted) | batch(4));
     ranks.push_back(taken(run, run));
     CHECK(ranks.back().batches.size() == 2 * run.batches().value());
@@ -142,7 +142,7 @@ TEST_CASE("what a filter leaves out keeps its place: ranks have equally many bat
 }
 
 TEST_CASE("functions do not see empty entries, and what a policy skips becomes one", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const failure_policy bear{.then = on_failure::skip, .report = false};
   const auto made = [](const sample& s) {
@@ -170,7 +170,7 @@ TEST_CASE("functions do not see empty entries, and what a policy skips becomes o
 }
 
 TEST_CASE("a filter of batches leaves all of their entries empty", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   std::size_t number = 0;
   auto run = rt.run(data.open(small(0, 2)) | batch(4) |
@@ -182,7 +182,7 @@ TEST_CASE("a filter of batches leaves all of their entries empty", "[places]") {
 }
 
 TEST_CASE("two items of a sample, batches of three: a resume gives the second half of a sample, once", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   auto run = rt.run(data.open({.seed = 7, .tracks = 12, .slice = 4}) | flat_map(two_of) | batch(3));
   const training whole = taken(run, run);
@@ -190,7 +190,7 @@ TEST_CASE("two items of a sample, batches of three: a resume gives the second ha
   const std::vector<std::string> order = data.order(7, 0, {.tracks = 12, .slice = 4});
   CHECK(whole.batches[0] == order[0] + "a " + order[0] + "b " + order[1] + "a ");
   for (std::size_t n = 0; n < whole.states.size(); ++n) {
-    epochs_options options{.seed = 7, .tracks = 12, .slice = 4, .resume = whole.states[n]};
+    test::settings options{.seed = 7, .tracks = 12, .slice = 4, .resume = whole.states[n]};
     auto rest = rt.run(data.open(options) | flat_map(two_of) | batch(3));
     const training got = taken(rest, rest);
     CHECK(got.batches == after(whole.batches, n));
@@ -202,7 +202,7 @@ TEST_CASE("two items of a sample, batches of three: a resume gives the second ha
 }
 
 TEST_CASE("items that are made of one sample have random numbers of their own", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   std::map<std::uint64_t, std::string> drawn;
   const auto copies = [](const sample& s) { return std::vector<sample>(3, s); };
@@ -220,7 +220,7 @@ TEST_CASE("items that are made of one sample have random numbers of their own", 
 }
 
 TEST_CASE("what breaks the promises of epochs() is refused by name before anything is read", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto key_of = [](const sample& s) { return s.key; };
   const auto two = small(0, 2);
@@ -255,7 +255,7 @@ TEST_CASE("what breaks the promises of epochs() is refused by name before anythi
 
   // What keeps to them is not.
   CHECK(refusal(rt, data.open(two) | batch(2)) == "accepted");
-  epochs_options bare = small();
+  test::settings bare = small();
   bare.pad = false;
   CHECK(refusal(rt, data.open(bare) | map(key_of) | batch(5)) == "accepted");
   CHECK(refusal(rt, data.open(two) | batch(4) | map([](std::vector<sample> b) { return b.size(); })) ==
@@ -263,7 +263,7 @@ TEST_CASE("what breaks the promises of epochs() is refused by name before anythi
 }
 
 TEST_CASE("where there will be no state, there is none before the first batch", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   auto shuffled = rt.run(data.open(small()) | shuffle({.window = 8}) | batch(4));
   CHECK_THROWS_WITH(shuffled.state(), Contains("changes the order"));
@@ -278,7 +278,7 @@ TEST_CASE("an empty entry says what it is", "[places]") {
 }
 
 TEST_CASE("the last sequence of an epoch that is padded is none", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto document = [](const sample& s) { return token_document({1, 2, 3}, s.mark); };
   std::size_t tokens = 0;
@@ -290,7 +290,7 @@ TEST_CASE("the last sequence of an epoch that is padded is none", "[places]") {
 }
 
 TEST_CASE("sequences of documents come in equally many batches on all ranks, after a resume too", "[places]") {
-  const dataset data(four, 300);
+  const tar_dataset data(four, 300);
   runtime rt = quiet();
   const auto document = [](const sample& s) {
     return token_document(std::vector<std::int32_t>(1 + hash_of(s.key) % 40, 1), s.mark);
@@ -300,7 +300,7 @@ TEST_CASE("sequences of documents come in equally many batches on all ranks, aft
     test::thread_sum sum(2);
     const names errors = test::on_ranks(2, [&](std::size_t r) {
       const equal_batches equal(3, uneven::pad, std::ref(sum));
-      epochs_options mine = small(static_cast<std::uint32_t>(r), 2);
+      test::settings mine = small(static_cast<std::uint32_t>(r), 2);
       if (!resume.empty()) mine.resume = resume[r];
       mine.equal = &equal;
       auto run = rt.run(data.open(mine) | map(document) | pack(16) | equal.fill() | batch(3));
@@ -371,13 +371,13 @@ class drawn_stages {
 };
 
 /// All ranks, to their ends or for `steps` steps.
-std::vector<training> on_all(const dataset& data, runtime& rt, const drawn_stages& stages, epochs_options options,
+std::vector<training> on_all(const tar_dataset& data, runtime& rt, const drawn_stages& stages, test::settings options,
                              std::uint32_t world, const names& resume) {
   std::vector<training> out(world);
-  const bool listed = options.index == index_use::none;
+  const bool listed = options.streamed;
   test::thread_sum sum(world);
   const std::vector<std::string> errors = test::on_ranks(world, [&](std::size_t r) {
-    epochs_options mine = options;
+    test::settings mine = options;
     mine.rank = {.index = static_cast<std::uint32_t>(r), .world_size = world};
     if (!resume.empty()) mine.resume = resume[r];
     const std::size_t size = options.batch;
@@ -386,7 +386,7 @@ std::vector<training> on_all(const dataset& data, runtime& rt, const drawn_stage
       if (!listed) return data.open(mine);
       std::vector<shard> list;
       for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
-      return epochs(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), mine);
+      return test::train_on(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), mine);
     };
     if (world > 1 && (stages.expands || listed)) {
       mine.equal = &equal;
@@ -420,19 +420,19 @@ TEST_CASE("drawn filters, skips, expansions, ranks and stops keep every promise"
   for (int c = 0; c < 40; ++c) {
     std::vector<std::size_t> counts(1 + random.below(4));
     for (std::size_t& n : counts) n = 1 + random.below(12);
-    const dataset data(counts, 50, random.next());
+    const tar_dataset data(counts, 50, random.next());
     const auto world = static_cast<std::uint32_t>(1 + random.below(std::min<std::size_t>(3, counts.size())));
-    epochs_options options = small();
+    test::settings options = small();
     options.seed = random.below(100);
     options.batch = 1 + random.below(5);
     options.window = 5;
-    if (random.below(3) == 0) options.index = index_use::none;
+    if (random.below(3) == 0) options.streamed = true;
     const drawn_stages stages(random);
     // Of one rank, how many entries pad the epoch depends on where a resume begins.
     options.pad = world > 1 || !stages.expands;
     INFO("case " << c << ": " << world << " ranks, batches of " << options.batch << ", filter " << stages.filters
                  << ", skip " << stages.skips << ", flat_map " << stages.expands << ", index "
-                 << (options.index != index_use::none));
+                 << (!options.streamed));
     const std::vector<training> whole = on_all(data, rt, stages, options, world, {});
     // The model: every sample once an epoch, whatever it becomes.
     names got, wanted;

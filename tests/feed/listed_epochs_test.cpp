@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -32,32 +32,32 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 
 namespace {
 
-std::vector<shard> list_of(const dataset& data) {
+std::vector<shard> list_of(const tar_dataset& data) {
   std::vector<shard> all;
   for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
   std::swap(all.front(), all.back());  // a list has no order that counts
   return all;
 }
 
-epochs_options small(std::uint64_t epochs, std::size_t batch) {
-  epochs_options o{.seed = 3, .epochs = epochs, .batch = batch};
+test::settings small(std::uint64_t epochs, std::size_t batch) {
+  test::settings o{.seed = 3, .epochs = epochs, .batch = batch};
   o.tracks = 12;
   o.slice = 4;
   o.prefix = "mem:";
   return o;
 }
 
-stream<sample> open(const dataset& data, std::vector<shard> list, const epochs_options& o) {
-  return epochs(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
+stream<sample> open(const tar_dataset& data, std::vector<shard> list, const test::settings& o) {
+  return test::train_on(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
 }
 
-std::string failure_of(const dataset& data, std::vector<shard> list, const epochs_options& o) {
+std::string failure_of(const tar_dataset& data, std::vector<shard> list, const test::settings& o) {
   try {
     delivered_by(open(data, std::move(list), o), o.batch);
     return "no error";
@@ -75,7 +75,7 @@ std::vector<std::string> files_in(const std::string& file) {
   return names;
 }
 
-std::map<std::uint64_t, std::string> canonical(const dataset& data, std::uint64_t epochs) {
+std::map<std::uint64_t, std::string> canonical(const tar_dataset& data, std::uint64_t epochs) {
   std::map<std::uint64_t, std::string> wanted;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
     const std::vector<std::string> keys = data.order(3, epoch, {.tracks = 12, .slice = 4});
@@ -87,7 +87,7 @@ std::map<std::uint64_t, std::string> canonical(const dataset& data, std::uint64_
 }  // namespace
 
 TEST_CASE("the first run of a list makes the index and has the canonical order; later runs and other ranks read it") {
-  const dataset data({17, 20, 1, 9}, 400);
+  const tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   for (const std::uint32_t world : {1U, 3U}) {
@@ -95,10 +95,10 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
       INFO(world << " ranks, " << (there ? "with an index" : "without"));
       std::map<std::uint64_t, std::string> got;
       for (std::uint32_t r = world; r-- > 0;) {  // one after the other: the first one is alone
-        epochs_options o = small(2, 4);
+        test::settings o = small(2, 4);
         o.rank = {.index = r, .world_size = world};
         o.index_file = file;
-        o.index = there ? index_use::required : index_use::build;
+        o.make_index = !there;
         data.store->read_bytes = 0;
         const delivered one = delivered_by(open(data, list_of(data), o), 4);
         for (const auto& [position, key] : one.samples) CHECK(got.emplace(position, key).second);
@@ -106,10 +106,10 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
         CHECK(files_in(file) == std::vector<std::string>{"train.index"});
         if (there && world == 1) CHECK(data.store->read_bytes < 3 * data.indexes->sample_bytes());
         // Its states are those of a training that was given the index.
-        epochs_options given = o;
+        test::settings given = o;
         given.index_file = {};
         CHECK(one.state ==
-              delivered_by(epochs(data.indexes, std::shared_ptr<const storage>(data.store), given), 4).state);
+              delivered_by(test::train_on(data.indexes, std::shared_ptr<const storage>(data.store), given), 4).state);
       }
       CHECK(got == canonical(data, 2));
     }
@@ -118,14 +118,14 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
 }
 
 TEST_CASE("a file that is of another list is refused, and the shard is named") {
-  dataset data({17, 20, 1, 9}, 400);
+  tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
-  epochs_options o = small(1, 4);
+  test::settings o = small(1, 4);
   o.index_file = file;
-  o.index = index_use::required;
+  o.make_index = false;
   CHECK_THAT(failure_of(data, list_of(data), o), Contains("train.index") && Contains("there is no index"));
-  o.index = index_use::build;
+  o.make_index = true;
   CHECK(failure_of(data, list_of(data), o) == "no error");
 
   std::vector<shard> list = list_of(data);
@@ -155,13 +155,11 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
   CHECK_THAT(failure_of(data, list_of(data), o), Contains("the index cannot be read: "));
   CHECK(data.store->requests == 0);
   o.index_file = {};
-  CHECK(failure_of(data, list_of(data), o) == "no error");
-  o.index = index_use::required;
+  CHECK_THAT(failure_of(data, list_of(data), o), Contains("for data with an index: give .index"));
+  o.make_index = true;
+  o.part = 0;
   CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
-  o.index = index_use::build;
-  o.batch = 0;
-  CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
-  o.batch = 4;
+  o.part = 8 * MiB;
   o.resume = "{}";
   CHECK_THROWS_AS(open(data, list_of(data), o), configuration_error);
   o.resume = {};
@@ -174,11 +172,11 @@ TEST_CASE("a file that is of another list is refused, and the shard is named") {
 }
 
 TEST_CASE("an index beside the shards is read from their store, by every rank, and never made there") {
-  const dataset data({17, 20, 1, 9}, 400);
+  const tar_dataset data({17, 20, 1, 9}, 400);
   std::string text;
   for (const shard_index& index : *data.indexes) index.write(text);
   const std::vector<shard> list = list_of(data);
-  epochs_options o = small(2, 4);
+  test::settings o = small(2, 4);
   o.index_file = "mem://train.index";
   data.store->missing = "mem://train.index";
   CHECK(failure_of(data, list, o) ==
@@ -211,12 +209,12 @@ class indexing {
   std::uint64_t dies_after_us = 0;  // 0: it lives
 };
 
-task<std::string> make_index(const dataset& data, indexing how, std::uint32_t r) {
-  epochs_options o = small(1, 4);
+task<std::string> make_index(const tar_dataset& data, indexing how, std::uint32_t r) {
+  test::settings o = small(1, 4);
   o.index_file = how.file;
   o.rank = {.index = r, .world_size = how.world};
   co_await sleep_for(std::chrono::seconds(how.begins_after_s));
-  detail::listed_index index(data.store, o);
+  detail::listed_index index(data.store, o.request());
   std::vector<shard> list = list_of(data);
   // Ranks need not list the shards in one order.
   std::rotate(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(r % list.size()), list.end());
@@ -230,7 +228,7 @@ task<std::string> make_index(const dataset& data, indexing how, std::uint32_t r)
   co_return made->digest().text();
 }
 
-task<std::vector<std::string>> all_ranks(const dataset& data, std::vector<indexing> ranks) {
+task<std::vector<std::string>> all_ranks(const tar_dataset& data, std::vector<indexing> ranks) {
   executor& ex = co_await this_executor();
   std::vector<spawned<std::string>> each;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -246,7 +244,7 @@ task<std::vector<std::string>> all_ranks(const dataset& data, std::vector<indexi
 }
 
 /// How many bytes the ranks read, in shares of all shards.
-double shares_read(const dataset& data, const std::vector<std::string>& digests, std::size_t lost) {
+double shares_read(const tar_dataset& data, const std::vector<std::string>& digests, std::size_t lost) {
   std::size_t good = 0;
   for (const std::string& d : digests) good += d == data.indexes->digest().text() ? 1 : 0;
   CHECK(good + lost == digests.size());
@@ -258,7 +256,7 @@ double shares_read(const dataset& data, const std::vector<std::string>& digests,
 }  // namespace
 
 TEST_CASE("ranks make the index together: every shard is read once, and all have the same") {
-  const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
+  const tar_dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
   test::temporary_folder at;
   for (const std::uint64_t delay : {0U, 5000000U}) {
     data.store->delay_us = delay;
@@ -276,7 +274,7 @@ TEST_CASE("ranks make the index together: every shard is read once, and all have
 }
 
 TEST_CASE("a rank that dies, or starts late or never, does not block the others: they read its shards") {
-  const dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
+  const tar_dataset data({17, 20, 1, 9, 30, 30, 30, 4, 11, 12, 1, 25}, 4000);
   test::temporary_folder at;
   data.store->delay_us = 3000000;
   const std::string file = at.file("train.index");
@@ -302,7 +300,7 @@ TEST_CASE("a rank that dies, or starts late or never, does not block the others:
 }
 
 TEST_CASE("what is left of an earlier try is taken where it is whole and of this version, and read again else") {
-  dataset data({17, 20, 1, 9}, 4000);
+  tar_dataset data({17, 20, 1, 9}, 4000);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   data.store->delay_us = 1000;
@@ -350,14 +348,14 @@ TEST_CASE("what is left of an earlier try is taken where it is whole and of this
 }
 
 TEST_CASE("a training of a list goes on where it was stopped, and has a state before its index is known") {
-  const dataset data({17, 20, 1, 9}, 400);
+  const tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   runtime rt;
   std::string state;
   std::vector<std::string> got;
   const auto take = [&](std::size_t most) {
-    epochs_options o = small(2, 4);
+    test::settings o = small(2, 4);
     o.index_file = file;
     const std::string saved = state;
     o.resume = saved;
@@ -391,7 +389,7 @@ TEST_CASE("a training of a list goes on where it was stopped, and has a state be
   other.position = 8;
   other.index.low ^= 1;
   const std::string text = other.text();
-  epochs_options o = small(2, 4);
+  test::settings o = small(2, 4);
   o.index_file = file;
   o.resume = text;
   CHECK_THAT(failure_of(data, list_of(data), o), Contains("its index (digest) was"));
@@ -419,7 +417,7 @@ class signing_store final : public storage {
 }  // namespace
 
 TEST_CASE("URLs that are signed for each run are one list, and no secret is in the index") {
-  const dataset data({17, 20, 1}, 400);
+  const tar_dataset data({17, 20, 1}, 400);
   test::temporary_folder at;
   const std::string file = at.file("train.index");
   const std::shared_ptr<const storage> store = std::make_shared<const signing_store>(data.store);
@@ -428,10 +426,10 @@ TEST_CASE("URLs that are signed for each run are one list, and no secret is in t
     for (const auto& [url, content] : data.store->objects) {
       list.emplace_back("http://h/" + url.substr(4) + "?signature=" + secret);
     }
-    epochs_options o = small(1, 4);
+    test::settings o = small(1, 4);
     o.prefix = "http://h/";
     o.index_file = file;
-    CHECK(delivered_by(epochs(from_range(std::move(list)), store, o), 4).samples.size() == 38);
+    CHECK(delivered_by(test::train_on(from_range(std::move(list)), store, o), 4).samples.size() == 38);
     std::ifstream in(file, std::ios::binary);
     const std::string text(std::istreambuf_iterator<char>(in), {});
     CHECK_THAT(text, Contains("100.tar") && !Contains("abc") && !Contains("http"));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/mixed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,8 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
-using test::dataset;
+using test::dataset_mix;
+using test::tar_dataset;
 
 namespace {
 
@@ -29,10 +30,10 @@ using names = std::vector<std::string>;
 class corpora {
  public:
   const std::shared_ptr<test::dataset_store> store = std::make_shared<test::dataset_store>(1);
-  const dataset web{{30, 0, 18, 12}, 300, 1, "web/", store};
-  const dataset books{{5, 20}, 300, 2, "books/", store};
-  const dataset notes{{7}, 300, 3, "notes/", store};
-  const std::vector<const dataset*> all{&web, &books, &notes};
+  const tar_dataset web{{30, 0, 18, 12}, 300, 1, "web/", store};
+  const tar_dataset books{{5, 20}, 300, 2, "books/", store};
+  const tar_dataset notes{{7}, 300, 3, "notes/", store};
+  const std::vector<const tar_dataset*> all{&web, &books, &notes};
 
   dataset_mix mixed(const std::vector<std::uint64_t>& weights, mix_until until, std::uint64_t samples = 0) const {
     dataset_mix mix{{}, until, samples};
@@ -40,8 +41,8 @@ class corpora {
       mix.members.push_back({all[d]->indexes, weights[d], all[d]->prefix});
     return mix;
   }
-  stream<sample> open(const dataset_mix& mix, const epochs_options& o) const {
-    return epochs(mix, std::shared_ptr<const storage>(store), o);
+  stream<sample> open(const dataset_mix& mix, const test::settings& o) const {
+    return test::train_on(mix, std::shared_ptr<const storage>(store), o);
   }
 };
 
@@ -56,7 +57,7 @@ class seen {
 };
 
 /// `sets`: the members' data.
-task<void> take(stream<sample> in, std::size_t batch, const std::vector<const dataset*>& sets, std::size_t most,
+task<void> take(stream<sample> in, std::size_t batch, const std::vector<const tar_dataset*>& sets, std::size_t most,
                 seen& out) {
   const std::shared_ptr<const stream_position> position = in.position();
   epoch_mark mark;
@@ -84,9 +85,9 @@ task<void> take(stream<sample> in, std::size_t batch, const std::vector<const da
   }
 }
 
-seen taken(const corpora& data, const dataset_mix& mix, const epochs_options& o, std::size_t most = 100000) {
+seen taken(const corpora& data, const dataset_mix& mix, const test::settings& o, std::size_t most = 100000) {
   testing::virtual_loop loop(o.seed);
-  std::vector<const dataset*> sets;
+  std::vector<const tar_dataset*> sets;
   for (const dataset_mix::member& m : mix.members) {
     sets.push_back(*std::find_if(data.all.begin(), data.all.end(), [&](auto* d) { return d->indexes == m.indexes; }));
   }
@@ -96,7 +97,7 @@ seen taken(const corpora& data, const dataset_mix& mix, const epochs_options& o,
 }
 
 /// All ranks together.
-seen all_of(const corpora& data, const dataset_mix& mix, epochs_options o) {
+seen all_of(const corpora& data, const dataset_mix& mix, test::settings o) {
   seen all;
   for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
     seen one = taken(data, mix, o);
@@ -109,7 +110,7 @@ seen all_of(const corpora& data, const dataset_mix& mix, epochs_options o) {
   return all;
 }
 
-std::string refusal(const corpora& data, const dataset_mix& mix, const epochs_options& o) {
+std::string refusal(const corpora& data, const dataset_mix& mix, const test::settings& o) {
   try {
     static_cast<void>(data.open(mix, o));
   } catch (const configuration_error& e) {
@@ -123,7 +124,7 @@ std::string refusal(const corpora& data, const dataset_mix& mix, const epochs_op
 TEST_CASE("a mix of indexed data sets has one order, whose weights are exact, for any number of ranks") {
   const corpora data;
   const dataset_mix mix = data.mixed({6, 3, 1}, mix_until::last_end);
-  epochs_options o{.seed = 7, .epochs = 3, .first_epoch = 1, .batch = 4, .tracks = 20, .slice = 4};
+  test::settings o{.seed = 7, .epochs = 3, .first_epoch = 1, .batch = 4, .tracks = 20, .slice = 4};
   names wanted;
   for (std::uint64_t e = 1; e < 4; ++e) {
     for (std::string& key : test::order_of_mix(mix, data.all, o, e)) wanted.push_back(std::move(key));
@@ -148,7 +149,7 @@ TEST_CASE("a mix of indexed data sets has one order, whose weights are exact, fo
 
 TEST_CASE("a member's seed changes the order of that member, and of no other") {
   const corpora data;
-  const epochs_options o{.seed = 7, .epochs = 1, .batch = 4, .tracks = 20, .slice = 4};
+  const test::settings o{.seed = 7, .epochs = 1, .batch = 4, .tracks = 20, .slice = 4};
   const dataset_mix plain = data.mixed({6, 3, 1}, mix_until::last_end);
   dataset_mix seeded = plain;
   seeded.members[1].seed = 5;
@@ -173,7 +174,7 @@ TEST_CASE("a member's seed changes the order of that member, and of no other") {
 
 TEST_CASE("an epoch of a mix ends with the first data set, with the last one, or at a length") {
   const corpora data;
-  epochs_options o{.seed = 3, .epochs = 4, .batch = 5, .tracks = 10, .slice = 4};
+  test::settings o{.seed = 3, .epochs = 4, .batch = 5, .tracks = 10, .slice = 4};
   const auto counts = [&](const dataset_mix& mix) {  // of an epoch, by data set
     std::vector<std::map<char, int>> epochs(4);
     for (const auto& [at, text] : all_of(data, mix, o).samples) ++epochs.at(at.first)[text.front()];
@@ -195,7 +196,7 @@ TEST_CASE("an epoch of a mix ends with the first data set, with the last one, or
 TEST_CASE("every sample comes once in each round of its data set, and the fingerprints of all ranks prove it") {
   const corpora data;
   const dataset_mix mix = data.mixed({6, 3, 1}, mix_until::forever, 130);
-  epochs_options o{
+  test::settings o{
       .seed = 11, .epochs = 5, .batch = 3, .rank = {.index = 0, .world_size = 3}, .tracks = 20, .slice = 4};
   const seen all = all_of(data, mix, o);
   std::map<std::uint32_t, std::uint64_t> complete;
@@ -211,11 +212,11 @@ TEST_CASE("every sample comes once in each round of its data set, and the finger
 TEST_CASE("a training over a mix resumes after any batch, in another world, with the states of one that was not") {
   const corpora data;
   const dataset_mix mix = data.mixed({5, 2, 2}, mix_until::last_end);
-  epochs_options o{.seed = 5, .epochs = 3, .batch = 6, .tracks = 18, .slice = 3};
+  test::settings o{.seed = 5, .epochs = 3, .batch = 6, .tracks = 18, .slice = 3};
   const seen whole = taken(data, mix, o);
   for (std::size_t stop = 1; stop < whole.states.size(); stop += 5) {
     CHECK(whole.states[stop].size() < 300);
-    epochs_options on = o;
+    test::settings on = o;
     on.resume = whole.states[stop];
     on.batch = 2;
     on.rank.world_size = 3;
@@ -229,7 +230,7 @@ TEST_CASE("a training over a mix resumes after any batch, in another world, with
 TEST_CASE("a state of another mix is refused, and what is another is named") {
   const corpora data;
   const dataset_mix mix = data.mixed({3, 1}, mix_until::last_end);
-  epochs_options o{.seed = 5, .epochs = 3, .batch = 4, .tracks = 12, .slice = 4};
+  test::settings o{.seed = 5, .epochs = 3, .batch = 4, .tracks = 12, .slice = 4};
   const std::string state = taken(data, mix, o, 3).states.back();
   o.resume = state;
   CHECK(refusal(data, mix, o) == "none");
@@ -257,7 +258,7 @@ TEST_CASE("a state of another mix is refused, and what is another is named") {
     epoch_state s = epoch_state::parse(state);
     if (at_end) s.position = 0;
     const std::string text = s.text();
-    epochs_options changed = o;
+    test::settings changed = o;
     changed.resume = text;
     changed.seed = 6;
     ends(refusal(data, mix, changed), "its seed was 5 and is 6");
@@ -271,10 +272,10 @@ TEST_CASE("a state of another mix is refused, and what is another is named") {
     ends(refusal(data, mix, changed), "its slice was 4 and is 0");
   }
   // A state of one data set is none of a mix, and the other way round.
-  CHECK_THROWS_AS(epochs(data.web.indexes, std::shared_ptr<const storage>(data.store),
+  CHECK_THROWS_AS(test::train_on(data.web.indexes, std::shared_ptr<const storage>(data.store),
                          {.seed = 5, .tracks = 12, .slice = 4, .prefix = "mem:web/", .resume = state}),
                   configuration_error);
-  epochs_options plain{.seed = 5, .epochs = 3, .tracks = 12, .slice = 4, .prefix = "mem:web/"};
+  test::settings plain{.seed = 5, .epochs = 3, .tracks = 12, .slice = 4, .prefix = "mem:web/"};
   const std::string of_one = data.web.open(plain).position()->state(epoch_mark());
   plain.resume = of_one;
   ends(refusal(data, mix, plain), "its training was one data set and is a mix of data sets");
@@ -286,7 +287,7 @@ TEST_CASE("a mix of very many data sets has a short state, and refuses another o
   for (std::uint64_t i = 0; i < 500; ++i) mix.members.push_back({data.notes.indexes, 1 + i % 7, "mem:notes/", i});
   mix.until = mix_until::forever;
   mix.samples = 1000;
-  epochs_options o{.seed = 5, .epochs = 3, .batch = 4, .tracks = 2000, .slice = 4};
+  test::settings o{.seed = 5, .epochs = 3, .batch = 4, .tracks = 2000, .slice = 4};
   const std::string state = taken(data, mix, o, 3).states.back();
   CHECK(state.size() < 300);
   o.resume = state;
@@ -297,12 +298,12 @@ TEST_CASE("a mix of very many data sets has a short state, and refuses another o
 
 TEST_CASE("a mix that cannot be is refused before anything is read, and the data set is named") {
   const corpora data;
-  const epochs_options o{.tracks = 12};
-  CHECK(refusal(data, {}, o) == "a mix needs one weight for each dataset, and a dataset");
+  const test::settings o{.tracks = 12};
+  CHECK(refusal(data, {}, o) == "dataset: a mix has no members");
   CHECK(refusal(data, data.mixed({3, 0}, mix_until::last_end), o) ==
-        "epochs: data set 1 (mem:books/) of the mix has the weight 0");
+        "dataset: member 1 (mem:books/) of the mix has the weight 0");
   dataset_mix mix = data.mixed({3, 1}, mix_until::last_end);
-  mix.members[0].indexes = nullptr;
+  mix.members[0].indexes = std::make_shared<const index_set>(std::vector<shard_index>());
   CHECK(refusal(data, mix, o) == "epochs: data set 0 (mem:web/) of the mix has no samples");
   mix = data.mixed({3, 1}, mix_until::last_end);
   mix.members[1].prefix = "elsewhere:";
@@ -318,7 +319,7 @@ TEST_CASE("a mix that cannot be is refused before anything is read, and the data
 TEST_CASE("what cannot be read of a mix is an error with the object, or an empty place and a loss of that shard") {
   const corpora data;
   const dataset_mix mix = data.mixed({1, 1}, mix_until::first_end);
-  epochs_options o{.seed = 2, .epochs = 2, .batch = 5, .tracks = 10, .slice = 4};
+  test::settings o{.seed = 2, .epochs = 2, .batch = 5, .tracks = 10, .slice = 4};
   const seen whole = taken(data, mix, o);
   data.store->bad["mem:books/101.tar"] = test::harm::missing;
   try {
@@ -345,16 +346,16 @@ TEST_CASE("what cannot be read of a mix is an error with the object, or an empty
 TEST_CASE("no more is read of a mix than its epochs take, though its data sets run on") {
   const corpora data;
   dataset_mix mix;  // an epoch takes all 7 of one, and as many of the 60
-  for (const dataset* d : {&data.notes, &data.web}) mix.members.push_back({d->indexes, 1, d->prefix});
+  for (const tar_dataset* d : {&data.notes, &data.web}) mix.members.push_back({d->indexes, 1, d->prefix});
   mix.until = mix_until::first_end;
-  epochs_options o{.seed = 2, .epochs = 6, .batch = 3, .tracks = 2, .slice = 16, .gap = 0};
+  test::settings o{.seed = 2, .epochs = 6, .batch = 3, .tracks = 2, .slice = 16, .gap = 0};
   const seen all = all_of(data, mix, o);
   CHECK(all.samples.size() == 6 * 14);
   std::uint64_t bytes = 0;
   for (const auto& [at, text] : all.samples) {
     const std::size_t number = text.find("/s") + 2;
     const std::size_t ordinal = text.rfind('/') + 1;
-    const dataset& of = text[0] == '0' ? data.notes : data.web;
+    const tar_dataset& of = text[0] == '0' ? data.notes : data.web;
     const shard_index& index = (*of.indexes)[std::stoul(text.substr(number))];
     const std::size_t i = std::stoul(text.substr(ordinal));
     bytes += index.end(i) - index.offset(i);
@@ -364,7 +365,7 @@ TEST_CASE("no more is read of a mix than its epochs take, though its data sets r
 
 TEST_CASE("a mix says what an epoch of it costs, and of what it is made") {
   const corpora data;
-  const epochs_options o{.batch = 8, .rank = {.index = 1, .world_size = 2}, .tracks = 20, .slice = 4};
+  const test::settings o{.batch = 8, .rank = {.index = 1, .world_size = 2}, .tracks = 20, .slice = 4};
   const std::string plan = data.open(data.mixed({6, 3, 1}, mix_until::forever, 200), o).position()->plan();
   INFO(plan);
   CHECK(plan.substr(0, 9) == "7 shards,");
@@ -378,7 +379,7 @@ TEST_CASE("a mix says what an epoch of it costs, and of what it is made") {
 TEST_CASE("a run over a mix says its batches and its state, and shows what the samples are of") {
   const corpora data;
   const dataset_mix mix = data.mixed({3, 1}, mix_until::last_end);
-  const epochs_options o{.seed = 5, .epochs = 2, .batch = 8, .tracks = 12, .slice = 4};
+  const test::settings o{.seed = 5, .epochs = 2, .batch = 8, .tracks = 12, .slice = 4};
   runtime rt;
   auto run = rt.run(data.open(mix, o) | batch(8));
   std::size_t batches = 0;

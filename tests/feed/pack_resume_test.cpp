@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <millrace/feed/check_ranks.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -21,7 +21,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 // Sequences of documents of epochs(): what a resume goes on with.
 namespace {
@@ -43,7 +43,7 @@ class training {
   std::vector<std::string> states;  // that of the beginning first
 };
 
-training trained(runtime& rt, const dataset& data, const epochs_options& options, std::size_t length,
+training trained(runtime& rt, const tar_dataset& data, const test::settings& options, std::size_t length,
                  const pack_options& how) {
   training out;
   auto run = rt.run(data.open(options) | map([](sample s) { return document_of(s); }) | pack(length, how) | batch(2));
@@ -67,14 +67,14 @@ std::vector<T> behind(const std::vector<T>& all, std::size_t n) {
   return std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(n), all.end());
 }
 
-const std::vector<std::size_t> shards{17, 3, 30, 8};
-const epochs_options alone{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .slice = 4};
+const std::vector<std::size_t> shard_sizes{17, 3, 30, 8};
+const test::settings alone{.seed = 7, .epochs = 2, .batch = 4, .tracks = 12, .slice = 4};
 
 }  // namespace
 
 TEST_CASE("a resume goes on with the very next sequence, wherever in a document the one before it ended",
           "[pack][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
   const std::size_t length = GENERATE(5u, 16u, 100u);
   const bool ends = GENERATE(false, true);
@@ -86,7 +86,7 @@ TEST_CASE("a resume goes on with the very next sequence, wherever in a document 
   for (std::size_t n = 0; n < whole.states.size(); ++n) {
     INFO("after batch " << n << ": " << whole.states[n]);
     inside += whole.states[n].find("\"taken\"") != std::string::npos;
-    epochs_options options = alone;
+    test::settings options = alone;
     options.resume = whole.states[n];
     const training rest = trained(rt, data, options, length, how);
     CHECK(rest.batches == behind(whole.batches, n));
@@ -96,10 +96,10 @@ TEST_CASE("a resume goes on with the very next sequence, wherever in a document 
 }
 
 TEST_CASE("a state inside a document is refused where it would not hold", "[pack][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
   const training whole = trained(rt, data, alone, 16, {});
-  epochs_options options = alone;
+  test::settings options = alone;
   for (const std::string& state : whole.states) {
     if (state.find("\"taken\"") != std::string::npos) options.resume = state;
   }
@@ -111,14 +111,14 @@ TEST_CASE("a state inside a document is refused where it would not hold", "[pack
 }
 
 TEST_CASE("of several ranks each goes on from its own state, wherever in its documents that is", "[pack][resume]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   runtime rt;
   const std::size_t length = GENERATE(5u, 40u);
   pack_options how;
   if (GENERATE(false, true)) how.end = -7;
   std::vector<std::string> ends;  // a state of each rank, in the middle of its training
   for (std::uint32_t r = 0; r < 3; ++r) {
-    epochs_options options = alone;
+    test::settings options = alone;
     options.rank = {.index = r, .world_size = 3};
     options.uneven = true;
     const training whole = trained(rt, data, options, length, how);
@@ -137,7 +137,7 @@ TEST_CASE("of several ranks each goes on from its own state, wherever in its doc
   }
 
   const auto with = [](std::uint32_t index, std::uint32_t world, const std::string& state) {
-    epochs_options options = alone;
+    test::settings options = alone;
     options.rank = {.index = index, .world_size = world};
     options.uneven = true;
     options.resume = state;
@@ -151,9 +151,10 @@ TEST_CASE("of several ranks each goes on from its own state, wherever in its doc
   const auto told = [&](const std::string& last) {
     test::thread_sum sum(3);
     return test::on_ranks(3, [&](std::size_t r) {
-      check_ranks(std::ref(sum), with(static_cast<std::uint32_t>(r), 3, r == 2 ? last : ends[r]), *data.indexes);
+      const test::settings o = with(static_cast<std::uint32_t>(r), 3, r == 2 ? last : ends[r]);
+      check_ranks(std::ref(sum), dataset(data.store, data.indexes), o.training(), o.resume);
     });
   };
   CHECK(told(ends[2]) == std::vector<std::string>(3));
-  CHECK_THAT(told("")[0], Contains("the digest of .resume"));
+  CHECK_THAT(told("")[0], Contains("the digest of the state"));
 }

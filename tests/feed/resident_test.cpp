@@ -11,7 +11,7 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -26,7 +26,7 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 
 // Data that stays in memory after its first epoch.
 namespace {
@@ -37,13 +37,13 @@ class training {
   std::vector<std::uint64_t> requests;  // of the store, after each epoch
 };
 
-const std::vector<std::size_t> shards{17, 3, 30, 8};
+const std::vector<std::size_t> shard_sizes{17, 3, 30, 8};
 
-training trained(runtime& rt, const dataset& data, const std::shared_ptr<const storage>& store,
-                 epochs_options options) {
+training trained(runtime& rt, const tar_dataset& data, const std::shared_ptr<const storage>& store,
+                 test::settings options) {
   training out;
   options.prefix = "mem:";
-  auto run = rt.run(epochs(data.indexes, store, options) | batch(2));
+  auto run = rt.run(test::train_on(data.indexes, store, options) | batch(2));
   for (const std::vector<sample>& b : run) {
     for (const sample& s : b) out.samples.push_back(s.key + (s.weight() == 0 ? "-" : std::string(s["bin"].view())));
     out.states.push_back(run.state());
@@ -55,10 +55,10 @@ training trained(runtime& rt, const dataset& data, const std::shared_ptr<const s
 }  // namespace
 
 TEST_CASE("what the first epoch has read is not read again, and nothing else changes", "[resident]") {
-  const dataset data(shards, 3000);
+  const tar_dataset data(shard_sizes, 3000);
   runtime rt;
   const bool tight = GENERATE(false, true);  // so few bytes under way that slices are read in pieces
-  epochs_options options{.seed = 7, .epochs = 4, .batch = 2, .tracks = 12, .slice = 4, .ahead = 1};
+  test::settings options{.seed = 7, .epochs = 4, .batch = 2, .tracks = 12, .slice = 4, .ahead = 1};
   if (tight) options.bytes = 1 << 16;
   const training without = trained(rt, data, data.store, options);
   CHECK(without.requests[3] > without.requests[2]);
@@ -89,8 +89,8 @@ TEST_CASE("what the first epoch has read is not read again, and nothing else cha
 }
 
 TEST_CASE("what does not fit is read every time, and that is said once", "[resident]") {
-  const dataset data(shards, 3000);
-  const epochs_options options{.seed = 7, .epochs = 3, .batch = 2, .tracks = 12, .slice = 4, .ahead = 1};
+  const tar_dataset data(shard_sizes, 3000);
+  const test::settings options{.seed = 7, .epochs = 3, .batch = 2, .tracks = 12, .slice = 4, .ahead = 1};
   test::captured_stderr said(test::captured_stderr::into::pipe);
   runtime rt;
   const training without = trained(rt, data, data.store, options);
@@ -174,12 +174,12 @@ TEST_CASE("an object of another version is read anew", "[resident]") {
 }
 
 TEST_CASE("a memory budget counts what is kept", "[resident]") {
-  const dataset data(shards, 300);
+  const tar_dataset data(shard_sizes, 300);
   const auto store = resident(data.store, {.bytes = 1 << 20});
-  const epochs_options options{.batch = 2, .tracks = 12, .slice = 4, .prefix = "mem:", .bytes = 1 << 16};
-  CHECK(epochs(data.indexes, store, options).bounds().back().bytes == (1 << 20) + (1 << 16));
-  CHECK(epochs(data.indexes, hedged(store), options).bounds().back().bytes == (1 << 20) + (1 << 16));
-  CHECK(epochs(data.indexes, stores(store), options).bounds().back().bytes == (1 << 20) + (1 << 16));
+  const test::settings options{.batch = 2, .tracks = 12, .slice = 4, .prefix = "mem:", .bytes = 1 << 16};
+  CHECK(test::train_on(data.indexes, store, options).bounds().back().bytes == (1 << 20) + (1 << 16));
+  CHECK(test::train_on(data.indexes, hedged(store), options).bounds().back().bytes == (1 << 20) + (1 << 16));
+  CHECK(test::train_on(data.indexes, stores(store), options).bounds().back().bytes == (1 << 20) + (1 << 16));
   fetch_options how;
   const auto names = [] { return from_range(std::vector<shard>{shard("mem:100.tar")}); };
   CHECK((names() | fetch(store, how)).bounds().back().bytes ==

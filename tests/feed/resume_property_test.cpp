@@ -7,7 +7,7 @@
 // on the seed and its number alone. One that fails is run once more, tells what was drawn and where it was stopped, and
 // says how to run it alone: with MILLRACE_PROPERTY_CASES=1, which tells as it runs.
 
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -29,8 +29,6 @@
 #include <vector>
 
 #include <millrace/feed/detail/mix_text.hpp>
-#include <millrace/feed/listed_epochs.hpp>
-#include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/feed/sample_mix.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_epochs.hpp>
@@ -48,7 +46,8 @@
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
-using test::dataset;
+using test::dataset_mix;
+using test::tar_dataset;
 
 namespace {
 
@@ -193,24 +192,24 @@ class several {
       std::vector<std::size_t> counts(1 + random.below(3));
       for (std::size_t& n : counts) n = random.below(random.below(2) == 0 ? 4 : 25);
       counts[random.below(counts.size())] += 1;
-      sets.push_back(std::make_unique<const dataset>(counts, 300, seed + d,
+      sets.push_back(std::make_unique<const tar_dataset>(counts, 300, seed + d,
                                                      std::string(1, static_cast<char>('a' + d)) + "/", store));
     }
   }
   std::shared_ptr<test::dataset_store> store;
-  std::vector<std::unique_ptr<const dataset>> sets;
+  std::vector<std::unique_ptr<const tar_dataset>> sets;
 };
 
 /// Of one seed and number: data that many cases share.
 class world_of_data {
  public:
-  const dataset& of(std::uint64_t seed, std::uint64_t number) {
+  const tar_dataset& of(std::uint64_t seed, std::uint64_t number) {
     if (data_ == nullptr || seed != seed_ || number != number_) {
       rng random(seed, 1, number);
       std::vector<std::size_t> counts(1 + random.below(6));
       for (std::size_t& n : counts) n = random.below(4) == 0 ? random.below(2) : random.below(30);
       counts[random.below(counts.size())] += 1;
-      data_ = std::make_unique<dataset>(counts, 300, seed + number);
+      data_ = std::make_unique<tar_dataset>(counts, 300, seed + number);
       seed_ = seed;
       number_ = number;
     }
@@ -224,7 +223,7 @@ class world_of_data {
   }
 
  private:
-  std::unique_ptr<const dataset> data_;
+  std::unique_ptr<const tar_dataset> data_;
   std::uint64_t seed_ = 0;
   std::uint64_t number_ = 0;
   std::unique_ptr<const several> several_;
@@ -246,17 +245,17 @@ class tally {
 };
 
 /// What is drawn once for a training.
-std::string text_of(const dataset& data) {
+std::string text_of(const tar_dataset& data) {
   std::ostringstream out;
   out << data.indexes->size() << (data.indexes->size() == 1 ? " shard" : " shards") << " of";
   for (std::size_t i = 0; i < data.indexes->size(); ++i) out << (i == 0 ? " " : ", ") << (*data.indexes)[i].samples();
   out << " samples";
   return out.str();
 }
-std::string text_of(const epochs_options& o) {
+std::string text_of(const test::settings& o) {
   std::ostringstream out;
   out << "seed " << o.seed << ", epochs " << o.first_epoch << " to " << o.first_epoch + o.epochs - 1;
-  if (o.index == index_use::none) {
+  if (o.streamed) {
     out << ", no index, " << o.rank.world_size << " ranks, batches of " << o.batch << ", shards " << o.shards
         << ", window " << o.window << " samples and " << o.window_bytes << " bytes";
   } else {
@@ -280,7 +279,7 @@ std::string place_of(std::string_view state) {
   return out.empty() ? std::string(state) : out;
 }
 /// What is drawn for each part of it between two stops.
-std::string part_text(const epochs_options& o, std::size_t most, bool concurrent) {
+std::string part_text(const test::settings& o, std::size_t most, bool concurrent) {
   std::ostringstream out;
   out << "ahead " << o.ahead << ", bytes " << o.bytes << ", requests " << o.requests << ", part " << o.part << ", gap "
       << o.gap << (concurrent ? ", with map_concurrent()" : "") << ", ";
@@ -298,11 +297,11 @@ class training {
   std::string mix;        // as states have it
   std::string lost;       // one shard's URL
   std::string lost_keys;  // how its samples' keys begin
-  std::function<stream<sample>(std::shared_ptr<const storage>, const epochs_options&)> open;
-  std::function<names(const epochs_options&, std::uint64_t)> order;  // of an epoch
+  std::function<stream<sample>(std::shared_ptr<const storage>, const test::settings&)> open;
+  std::function<names(const test::settings&, std::uint64_t)> order;  // of an epoch
 };
 
-training of_one(const dataset& data, rng& random) {
+training of_one(const tar_dataset& data, rng& random) {
   const std::uint64_t shard = random.below(data.indexes->size());
   return {data.store,
           data.indexes->samples(),
@@ -310,16 +309,18 @@ training of_one(const dataset& data, rng& random) {
           "",
           "mem:10" + std::to_string(shard) + ".tar",
           "s" + std::to_string(shard) + "/",
-          [&](std::shared_ptr<const storage> store, const epochs_options& o) { return epochs(data.indexes, store, o); },
-          [&](const epochs_options& o, std::uint64_t e) {
+          [&](std::shared_ptr<const storage> store, const test::settings& o) {
+            return test::train_on(data.indexes, store, o);
+          },
+          [&](const test::settings& o, std::uint64_t e) {
             return data.order(o.seed, e, {.tracks = o.tracks, .slice = o.slice});
           }};
 }
 
 /// Draws a mix of them, whose epochs have at most some hundred samples.
-training of_several(const several& data, epochs_options& o, rng& random) {
+training of_several(const several& data, test::settings& o, rng& random) {
   dataset_mix mix;
-  std::vector<const dataset*> sets;
+  std::vector<const tar_dataset*> sets;
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;
   hasher128 index;
@@ -346,14 +347,16 @@ training of_several(const several& data, epochs_options& o, rng& random) {
           detail::mix_text(mix),
           sets[bad]->prefix + "10" + std::to_string(shard) + ".tar",
           sets[bad]->prefix.substr(4) + "s" + std::to_string(shard) + "/",
-          [mix](std::shared_ptr<const storage> store, const epochs_options& with) { return epochs(mix, store, with); },
-          [mix, sets](const epochs_options& with, std::uint64_t e) { return test::order_of_mix(mix, sets, with, e); }};
+          [mix](std::shared_ptr<const storage> store, const test::settings& with) {
+            return test::train_on(mix, store, with);
+          },
+          [mix, sets](const test::settings& with, std::uint64_t e) { return test::order_of_mix(mix, sets, with, e); }};
 }
 
 /// A training from indexed shards. After each stop, and each fault, its ranks go on from the last state that all of
 /// them had reached, in another world.
-void indexed_case(const dataset& one, const several* many, rng& random, tally& seen) {
-  epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
+void indexed_case(const tar_dataset& one, const several* many, rng& random, tally& seen) {
+  test::settings o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
   o.tracks = 1 + random.below(24);
   o.slice = 1 + random.below(9);
   o.prefix = "mem:";
@@ -563,7 +566,7 @@ task<void> take_keys(stream<sample> in, std::vector<names>& epochs_keys, std::ui
 }
 
 /// Without an index: shards are dealt whole, samples shuffled in a window. A training goes on at an epoch's beginning.
-void listed_case(const dataset& data, rng& random, tally& seen) {
+void listed_case(const tar_dataset& data, rng& random, tally& seen) {
   data.store->delay_us = random.below(3) * 500;
   const std::uint64_t shards_there = data.indexes->size();
   shard_epochs_options o{.seed = random.below(1000), .epochs = 3, .first_epoch = random.below(3)};
@@ -579,7 +582,8 @@ void listed_case(const dataset& data, rng& random, tally& seen) {
     std::vector<shard> list;
     for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
     std::reverse(list.begin(), list.end());
-    stream<sample> in = epochs(from_range(std::move(list)), part) | fetch(std::shared_ptr<const storage>(data.store)) |
+    stream<sample> in = shard_epochs(from_range(std::move(list)), part) |
+                        fetch(std::shared_ptr<const storage>(data.store)) |
                         untar_plain({.report = false}) | group_samples() | shuffle({.window = window});
     testing::virtual_loop loop(random.next());
     std::vector<names> keys;
@@ -619,8 +623,8 @@ void listed_case(const dataset& data, rng& random, tally& seen) {
 
 /// The order without an index, by its rule, from what the index knows of the shards: the keys of a rank's epoch.
 /// `whole`: how many samples of a shard can be had.
-names keys_by_rule(const dataset& data, const epochs_options& o, std::uint64_t epoch, const std::vector<shard>& list,
-                   const std::map<std::uint64_t, std::uint64_t>& whole) {
+names keys_by_rule(const tar_dataset& data, const test::settings& o, std::uint64_t epoch,
+                   const std::vector<shard>& list, const std::map<std::uint64_t, std::uint64_t>& whole) {
   struct held_sample {
     std::string key;
     std::uint64_t bytes;
@@ -677,11 +681,11 @@ names keys_by_rule(const dataset& data, const epochs_options& o, std::uint64_t e
 }
 
 /// Without an index: each rank goes on from its own state, and says the states that it would have said.
-void window_case(const dataset& data, rng& random, tally& seen) {
+void window_case(const tar_dataset& data, rng& random, tally& seen) {
   data.store->delay_us = random.below(3) * 500;
   const std::uint64_t shards_there = data.indexes->size();
-  epochs_options o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
-  o.index = index_use::none;
+  test::settings o{.seed = random.below(1000), .epochs = 1 + random.below(3), .first_epoch = random.below(3)};
+  o.streamed = true;
   o.uneven = true;
   o.rank.world_size = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(shards_there, 3)));
   o.batch = 1 + random.below(7);
@@ -712,11 +716,11 @@ void window_case(const dataset& data, rng& random, tally& seen) {
     list.emplace_back(url, says_sizes ? std::optional<std::uint64_t>(content.size()) : std::nullopt,
                       says_etags ? data.store->etag : std::string());
   }
-  const auto run = [&](const epochs_options& how, std::size_t most, std::shared_ptr<const storage> store, bool slow) {
+  const auto run = [&](const test::settings& how, std::size_t most, std::shared_ptr<const storage> store, bool slow) {
     trained out;
     std::vector<shard> shuffled = list;
     permute(shuffled, random);
-    stream<sample> samples = epochs(from_range(std::move(shuffled)), store, how);
+    stream<sample> samples = test::train_on(from_range(std::move(shuffled)), store, how);
     if (slow) samples = std::move(samples) | map_concurrent(work(random.next()), {.limit = 1 + random.below(6)});
     testing::virtual_loop loop(random.next());
     try {
@@ -746,7 +750,7 @@ void window_case(const dataset& data, rng& random, tally& seen) {
     seen.samples += got.size();
     std::size_t done = 0;  // batches
     for (std::string state; done < all.batches.size() || state.empty();) {
-      epochs_options how = o;
+      test::settings how = o;
       how.ahead = 1 + random.below(60);
       how.bytes = 1 + random.below(MiB);
       how.requests = 1 + random.below(20);
@@ -799,7 +803,7 @@ void window_case(const dataset& data, rng& random, tally& seen) {
 
 void run_case(std::uint64_t seed, std::uint64_t c, world_of_data& all, tally& seen) {
   rng random(seed, 0, c);
-  const dataset& data = all.of(seed, c / 64);
+  const tar_dataset& data = all.of(seed, c / 64);
   if (c % 16 == 7) {
     formula_case(random, seen);
   } else if (c % 16 == 6) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -29,29 +29,29 @@
 
 using namespace millrace;
 using Catch::Matchers::Contains;
-using test::dataset;
+using test::tar_dataset;
 using test::delivered;
 using test::delivered_by;
 
 namespace {
 
-std::vector<shard> list_of(const dataset& data) {
+std::vector<shard> list_of(const tar_dataset& data) {
   std::vector<shard> all;
   for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
   std::swap(all.front(), all.back());  // a list has no order that counts
   return all;
 }
 
-epochs_options small(std::uint64_t epochs, std::size_t batch) {
-  epochs_options o{.seed = 3, .epochs = epochs, .batch = batch};
-  o.index = index_use::none;
+test::settings small(std::uint64_t epochs, std::size_t batch) {
+  test::settings o{.seed = 3, .epochs = epochs, .batch = batch};
+  o.streamed = true;
   o.shards = 3;
   o.window = 20;
   return o;
 }
 
-stream<sample> open(const dataset& data, const epochs_options& o) {
-  return epochs(from_range(list_of(data)), std::shared_ptr<const storage>(data.store), o);
+stream<sample> open(const tar_dataset& data, const test::settings& o) {
+  return test::train_on(from_range(list_of(data)), std::shared_ptr<const storage>(data.store), o);
 }
 
 std::vector<std::string> keys_of(const delivered& d) {
@@ -62,7 +62,7 @@ std::vector<std::string> keys_of(const delivered& d) {
 
 std::uint64_t epoch_of_state(const std::string& text) { return detail::window_state::parse(text).epoch; }
 
-std::string failure_of(const dataset& data, const epochs_options& o) {
+std::string failure_of(const tar_dataset& data, const test::settings& o) {
   try {
     delivered_by(open(data, o), o.batch);
     return "no error";
@@ -74,7 +74,7 @@ std::string failure_of(const dataset& data, const epochs_options& o) {
 }  // namespace
 
 TEST_CASE("without an index every sample comes once an epoch, shuffled, and the last batch is filled up") {
-  const dataset data({17, 20, 0, 9, 30}, 400);
+  const tar_dataset data({17, 20, 0, 9, 30}, 400);
   const delivered got = delivered_by(open(data, small(2, 8)), 8);
   CHECK(got.samples.size() == 2 * 76);
   CHECK(got.padding == 2 * 4);
@@ -86,11 +86,11 @@ TEST_CASE("without an index every sample comes once an epoch, shuffled, and the 
   // The same whatever the timing.
   data.store->delay_us = 5000;
   for (std::uint64_t seed = 1; seed < 4; ++seed) {
-    epochs_options o = small(2, 8);
+    test::settings o = small(2, 8);
     o.ahead = 1 + 30 * seed;
     CHECK(keys_of(delivered_by(open(data, o), 8, SIZE_MAX / 65536, seed)) == keys);
   }
-  epochs_options one = small(1, 1);
+  test::settings one = small(1, 1);
   one.window = one.shards = 1;
   std::vector<std::string> in_order = keys_of(delivered_by(open(data, one), 1));
   for (std::size_t i = 1; i < in_order.size(); ++i) {
@@ -101,8 +101,8 @@ TEST_CASE("without an index every sample comes once an epoch, shuffled, and the 
 }
 
 TEST_CASE("a training without an index goes on with the very next sample, and reads little again") {
-  const dataset data({170, 200, 0, 90, 300, 250}, 3000);
-  epochs_options o = small(2, 8);
+  const tar_dataset data({170, 200, 0, 90, 300, 250}, 3000);
+  test::settings o = small(2, 8);
   o.window = 100;
   const std::vector<std::string> whole = keys_of(delivered_by(open(data, o), 8));
   CHECK(whole.size() == 2 * 1010);
@@ -110,7 +110,7 @@ TEST_CASE("a training without an index goes on with the very next sample, and re
     INFO("stopped after batch " << stop);
     const delivered first = delivered_by(open(data, o), 8, stop);
     CHECK(first.state.size() < 700 + 16 * 100);
-    epochs_options later = o;
+    test::settings later = o;
     later.resume = first.state;
     {
       const stream<sample> again = open(data, later);
@@ -124,47 +124,51 @@ TEST_CASE("a training without an index goes on with the very next sample, and re
 }
 
 TEST_CASE("a state without an index is refused, by name, where the order would be another") {
-  const dataset data({17, 20, 9, 30}, 400);
-  epochs_options o = small(2, 8);
+  const tar_dataset data({17, 20, 9, 30}, 400);
+  test::settings o = small(2, 8);
   const std::string state = delivered_by(open(data, o), 8, 3).state;
   const auto refused = [&](auto change) {
-    epochs_options other = o;
+    test::settings other = o;
     other.resume = state;
     change(other);
     return failure_of(data, other);
   };
-  CHECK(refused([](epochs_options&) {}) == "no error");
-  CHECK(refused([](epochs_options& x) { x.batch = 5; }) == "no error");
-  CHECK(refused([](epochs_options& x) { x.ahead = 7; }) == "no error");
-  CHECK_THAT(refused([](epochs_options& x) { x.seed = 4; }), Contains("its seed was 3 and is 4"));
-  CHECK_THAT(refused([](epochs_options& x) { x.shards = 2; }), Contains("open shards (.shards) was 3 and is 2"));
-  CHECK_THAT(refused([](epochs_options& x) { x.window = 21; }), Contains("its window was 20 and is 21"));
-  CHECK_THAT(refused([](epochs_options& x) { x.window_bytes = MiB; }), Contains("window's bytes"));
-  CHECK_THAT(refused([](epochs_options& x) {
+  CHECK(refused([](test::settings&) {}) == "no error");
+  CHECK(refused([](test::settings& x) { x.batch = 5; }) == "no error");
+  CHECK(refused([](test::settings& x) { x.ahead = 7; }) == "no error");
+  CHECK_THAT(refused([](test::settings& x) { x.seed = 4; }), Contains("its seed was 3 and is 4"));
+  CHECK_THAT(refused([](test::settings& x) { x.shards = 2; }), Contains("open shards (.shards) was 3 and is 2"));
+  CHECK_THAT(refused([](test::settings& x) { x.window = 21; }), Contains("its window was 20 and is 21"));
+  CHECK_THAT(refused([](test::settings& x) { x.window_bytes = MiB; }), Contains("window's bytes"));
+  CHECK_THAT(refused([](test::settings& x) {
                x.rank = {.index = 1, .world_size = 2};
                x.uneven = true;
              }),
              Contains("its rank was 0 and is 1"));
-  CHECK_THAT(refused([](epochs_options& x) { x.first_epoch = 1; }), Contains("in epoch 0, which is not one of this"));
-  CHECK_THAT(refused([](epochs_options& x) { x.index = index_use::build; }), Contains("without an index"));
+  CHECK_THAT(refused([](test::settings& x) { x.first_epoch = 1; }), Contains("in epoch 0, which is not one of this"));
+  CHECK_THAT(refused([](test::settings& x) {
+               x.streamed = false;
+               x.index_file = "not there";
+             }),
+             Contains("without an index"));
   const std::string unchecked = test::without_check_word(state);
   for (const std::size_t at : {unchecked.find("\"place\"") + 20, unchecked.size() - 10}) {
     std::string damaged = unchecked;
     damaged[at] = damaged[at] == 'A' ? 'B' : 'A';
-    epochs_options other = o;
+    test::settings other = o;
     other.resume = damaged;
     CHECK_THAT(failure_of(data, other), Contains("\"place\" of the state is damaged"));
   }
   // Another version of a shard of the window, as the list says, and as only the store says.
   data.store->etag = "\"v2\"";
-  CHECK_THAT(refused([](epochs_options&) {}), Contains("its ETag was \"v1\" and is \"v2\"") && Contains("mem:10"));
+  CHECK_THAT(refused([](test::settings&) {}), Contains("its ETag was \"v1\" and is \"v2\"") && Contains("mem:10"));
 }
 
 TEST_CASE("what a resume without an index reads is what was not delivered") {
-  const dataset data({300, 200, 90, 300, 250}, 3000);
+  const tar_dataset data({300, 200, 90, 300, 250}, 3000);
   std::uint64_t all = 0;
   for (const auto& [url, content] : data.store->objects) all += content.size();
-  epochs_options o = small(1, 8);
+  test::settings o = small(1, 8);
   o.window = 200;
   for (const std::size_t stop : {10, 60, 120, 140}) {
     INFO("stopped after batch " << stop);
@@ -177,7 +181,7 @@ TEST_CASE("what a resume without an index reads is what was not delivered") {
       taken += (index.end(i) - index.offset(i) + 511) / 512 * 512;
     }
     for (const std::size_t gap : {0, 4000}) {
-      epochs_options later = o;
+      test::settings later = o;
       later.resume = first.state;
       later.gap = gap;
       data.store->read_bytes = data.store->requests = 0;
@@ -189,13 +193,13 @@ TEST_CASE("what a resume without an index reads is what was not delivered") {
 }
 
 TEST_CASE("after a resume a shard that is another version is refused, also where no list says its ETag") {
-  const dataset data({17, 20, 9, 30}, 400);
-  const auto unlisted = [&](const epochs_options& o) {
+  const tar_dataset data({17, 20, 9, 30}, 400);
+  const auto unlisted = [&](const test::settings& o) {
     std::vector<shard> list;
     for (const auto& [url, content] : data.store->objects) list.emplace_back(url);
-    return epochs(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
+    return test::train_on(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), o);
   };
-  epochs_options o = small(2, 8);
+  test::settings o = small(2, 8);
   const std::string state = delivered_by(unlisted(o), 8, 3).state;
   o.resume = state;
   CHECK(delivered_by(unlisted(o), 8).samples.size() == 2 * 76 - 24);
@@ -208,8 +212,8 @@ TEST_CASE("after a resume a shard that is another version is refused, also where
 }
 
 TEST_CASE("the state of a run without an index is after the batch in hand, whatever was made ahead") {
-  const dataset data({170, 200, 0, 90, 300}, 500);
-  epochs_options o = small(2, 8);
+  const tar_dataset data({170, 200, 0, 90, 300}, 500);
+  test::settings o = small(2, 8);
   o.window = 50;
   std::vector<std::string> states;
   std::vector<std::string> whole;
@@ -235,7 +239,7 @@ TEST_CASE("the state of a run without an index is after the batch in hand, whate
       state = run.state();
       CHECK(!run.batches());
     }
-    epochs_options later = o;
+    test::settings later = o;
     later.resume = state;
     auto run = rt.run(open(data, later) | batch(8), {.prefetch = 2});
     CHECK(run.state() == state);
@@ -258,9 +262,9 @@ TEST_CASE("ranks without an index have equal batches, and go on together from th
       std::vector<std::vector<std::string>> both(world);
       const auto train = [&](std::size_t r, test::thread_sum& sum, const std::string& saved, std::size_t most,
                              std::vector<std::string>& out) {
-        const dataset data({60, 20, 0, 9, 30, 47, 55}, 400);
+        const tar_dataset data({60, 20, 0, 9, 30, 47, 55}, 400);
         const equal_batches equal(4, how, std::ref(sum));
-        epochs_options o = small(2, 4);
+        test::settings o = small(2, 4);
         o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = world};
         o.equal = &equal;
         o.resume = saved;
@@ -295,11 +299,11 @@ TEST_CASE("ranks without an index have equal batches, and go on together from th
 
 TEST_CASE("without passed(), what a state needs is kept for a million samples, not for all",
           "[slow]") {
-  epochs_options o = small(1, 1);
-  detail::window_position position(o, std::nullopt);
+  test::settings o = small(1, 1);
+  detail::window_position position(o.request(), std::nullopt);
   std::vector<shard> list;
   list.emplace_back("mem:1.tar", GiB, "v1");
-  const auto plan = std::make_shared<const detail::window_plan>(std::move(list), o);
+  const auto plan = std::make_shared<const detail::window_plan>(std::move(list), o.request());
   detail::window_order order = position.begin(plan);
   const auto mark_behind = [](std::uint64_t n) {
     epoch_mark m;
@@ -340,7 +344,7 @@ TEST_CASE("an object that is no tar is named for what it is, also by epochs() wi
   };
   for (const auto& [content, what] : kinds) {
     for (const std::size_t padded : {content.size(), std::size_t{4096}}) {
-      dataset data({8, 8}, 200);
+      tar_dataset data({8, 8}, 200);
       data.store->objects["mem:101.tar"] = content + std::string(padded - content.size(), padded == 4096 ? ' ' : 'x');
       INFO(content << ", " << padded << " bytes");
       CHECK_THAT(failure_of(data, small(1, 4)), Contains("mem:101.tar at byte ") && Contains("but " + what));
@@ -349,17 +353,16 @@ TEST_CASE("an object that is no tar is named for what it is, also by epochs() wi
 }
 
 TEST_CASE("options that contradict each other are refused where there is no index") {
-  const dataset data({3, 3}, 10);
+  const tar_dataset data({3, 3}, 10);
   const auto refused = [&](auto change) {
-    epochs_options o = small(1, 2);
+    test::settings o = small(1, 2);
     change(o);
     return failure_of(data, o);
   };
-  CHECK_THAT(refused([](epochs_options& o) { o.index_file = "x"; }), Contains(".index_file"));
-  CHECK_THAT(refused([](epochs_options& o) { o.window = 0; }), Contains(".window"));
-  CHECK_THAT(refused([](epochs_options& o) { o.shards = 0; }), Contains(".shards"));
-  CHECK_THAT(refused([](epochs_options& o) { o.rank.world_size = 2; }), Contains(".uneven = true"));
-  CHECK_THAT(refused([](epochs_options& o) {
+  CHECK_THAT(refused([](test::settings& o) { o.window = 0; }), Contains(".window"));
+  CHECK_THAT(refused([](test::settings& o) { o.shards = 0; }), Contains(".shards"));
+  CHECK_THAT(refused([](test::settings& o) { o.rank.world_size = 2; }), Contains(".uneven = true"));
+  CHECK_THAT(refused([](test::settings& o) {
                o.rank.world_size = 3;
                o.uneven = true;
              }),
@@ -386,7 +389,7 @@ std::string text_of(const std::vector<packed_sequence>& b) {
 }
 
 template <class Open>
-training trained(const Open& opened, const epochs_options& o) {
+training trained(const Open& opened, const test::settings& o) {
   training out;
   runtime rt;
   auto run = rt.run(opened(o));
@@ -400,7 +403,7 @@ training trained(const Open& opened, const epochs_options& o) {
 
 /// Runs it from each of its states; how many of them are `inside`.
 template <class Open>
-std::size_t goes_on_from_everywhere(const Open& opened, epochs_options o) {
+std::size_t goes_on_from_everywhere(const Open& opened, test::settings o) {
   const training whole = trained(opened, o);
   REQUIRE(whole.batches.size() > 20);
   std::size_t inside = 0;
@@ -417,23 +420,23 @@ std::size_t goes_on_from_everywhere(const Open& opened, epochs_options o) {
 }
 
 /// All of the data, or half of it.
-epochs_options of_rank(std::uint32_t world) {
-  epochs_options o = small(2, 4);
+test::settings of_rank(std::uint32_t world) {
+  test::settings o = small(2, 4);
   o.rank = {.index = 0, .world_size = world};
   o.uneven = world > 1;
   return o;
 }
 
-auto bucketed(const dataset& data, std::size_t window = 16) {
-  return [&data, window](const epochs_options& o) {
+auto bucketed(const tar_dataset& data, std::size_t window = 16) {
+  return [&data, window](const test::settings& o) {
     return open(data, o) | bucket_by_length([](const sample& s) { return s.weight() == 0 ? 0 : s.find("bin")->size(); },
                                             {.batch = 4, .window = window});
   };
 }
 
 /// Documents of 8 tokens, those that fill up too.
-auto packed(const dataset& data, std::size_t length) {
-  return [&data, length](const epochs_options& o) {
+auto packed(const tar_dataset& data, std::size_t length) {
+  return [&data, length](const test::settings& o) {
     const auto document = [](const sample& s) {
       const auto token = static_cast<std::int32_t>(std::hash<std::string>()(s.key) % 1000003);
       return token_document(std::vector<std::int32_t>(8, token), s.mark);
@@ -445,7 +448,7 @@ auto packed(const dataset& data, std::size_t length) {
 }  // namespace
 
 TEST_CASE("after buckets of lengths a training without an index goes on from every batch") {
-  const dataset data({40, 37, 30, 30}, 300);
+  const tar_dataset data({40, 37, 30, 30}, 300);
   for (const std::uint32_t world : {1U, 2U}) {
     INFO(world << " ranks");
     CHECK(goes_on_from_everywhere(bucketed(data), of_rank(world)) > 10);
@@ -454,7 +457,7 @@ TEST_CASE("after buckets of lengths a training without an index goes on from eve
 
 TEST_CASE("after pack() a training without an index goes on from every sequence, and packs what fills up no batch",
           "[slow]") {
-  const dataset data({40, 37, 30, 30}, 300);
+  const tar_dataset data({40, 37, 30, 30}, 300);
   for (const std::uint32_t world : {1U, 2U}) {
     INFO(world << " ranks");
     CHECK(goes_on_from_everywhere(packed(data, 12), of_rank(world)) > 10);
@@ -465,8 +468,8 @@ TEST_CASE("after pack() a training without an index goes on from every sequence,
 }
 
 TEST_CASE("a state inside a window or a document is refused without an index where it would not hold") {
-  const dataset data({40, 37}, 300);
-  epochs_options o = small(1, 4);
+  const tar_dataset data({40, 37}, 300);
+  test::settings o = small(1, 4);
   const auto inside = [](const training& t) {
     return *std::find_if(t.states.begin(), t.states.end(),
                          [](const std::string& s) { return s.find("\"taken\"") != std::string::npos; });
@@ -480,7 +483,7 @@ TEST_CASE("a state inside a window or a document is refused without an index whe
   CHECK_THROWS_WITH(trained(bucketed(data), o), Contains("the same options of that stage"));
   runtime rt;
   CHECK_THROWS_WITH(rt.run(open(data, o) | batch(4)), Contains("the same options of that stage"));
-  const dataset another({40, 38}, 300);
+  const tar_dataset another({40, 38}, 300);
   CHECK_THROWS_AS(trained(packed(another, 12), o), error);
   test::thread_sum sum(1);
   const equal_batches equal(4, uneven::stop, std::ref(sum));

@@ -26,8 +26,8 @@
 #include <vector>
 
 #include <millrace/base/crc.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -97,20 +97,17 @@ int train(const std::vector<std::string>& words) {
   const mill::s3::client s3(mill::s3::config(store), mill::s3::credentials("test-key", "test-secret"));
   const auto indexes = std::make_shared<const mill::index_set>(mill::read_indexes(text_of(words.at(1)), words.at(1)));
   const std::string& folder = words.at(2);
-  const std::string resume = text_of(folder + "/state");
-  const std::string_view prefix = "s3://corpus/train/";
+  const std::string prefix = "s3://corpus/train/";
+  const mill::dataset data(s3, indexes, {.prefix = prefix, .slice = 4});
   mill::epochs_options options{.seed = number(3), .epochs = number(5), .batch = number(6)};
   options.tracks = number(4);
-  options.slice = 4;
   options.rank.index = static_cast<std::uint32_t>(number(7));
   options.rank.world_size = static_cast<std::uint32_t>(number(8));
-  options.prefix = prefix;
-  options.resume = resume;
   const std::uint64_t every = number(9);
   const bool late = words.size() > 10;
 
   mill::runtime rt;
-  auto run = rt.run(mill::epochs(indexes, s3, options) | mill::batch(options.batch), {.prefetch = 3});
+  auto run = rt.run(mill::epochs(data, options, text_of(folder + "/state")) | mill::batch(), {.prefetch = 3});
   const std::string path = folder + "/" + words.at(7) + ".";
   model trained;
   std::uint64_t batches = 0;

@@ -21,7 +21,7 @@
 #include <millrace/device/collate.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
@@ -374,8 +374,8 @@ TEST_CASE("no sample that an index names is larger than the budget of its run") 
   const shard_index index =
       block_on(loop, index_shard(std::shared_ptr<const storage>(store), shard("x.tar"), "x.tar"));
   const auto epoch = [&] {
-    return epochs(std::make_shared<const index_set>(std::vector<shard_index>{index}),
-                  std::shared_ptr<const storage>(store), {.batch = 1, .ahead = 1, .bytes = MiB});
+    const dataset data(store, std::make_shared<const index_set>(std::vector<shard_index>{index}));
+    return epochs(data, {.batch = 1, .ahead = 1, .bytes = MiB});
   };
   CHECK_THAT(end_of(epoch(), 8 * MiB),
              Contains("x.tar at byte ") && Contains(" bytes are more than the 8388608 of the run's memory budget"));

@@ -19,7 +19,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -29,6 +29,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/captured_stderr.hpp"
+#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/tar/packers.hpp"
 
@@ -91,12 +92,10 @@ std::string untarred(const std::string& bytes, const std::string& encoding) {
 std::string untarred_plain(const std::string& bytes, const std::string& encoding) {
   return outcome(one_object() | fetch(store_of(bytes, encoding)) | untar_plain());
 }
-std::string trained(const std::string& bytes, const std::string& encoding, index_use use) {
-  epochs_options o;
-  o.index = use;
-  o.batch = 1;
-  o.epochs = 1;
-  return outcome(epochs(one_object(), store_of(bytes, encoding), o));
+std::string trained(const std::string& bytes, const std::string& encoding, bool with_index) {
+  test::temporary_folder at;
+  const dataset data(store_of(bytes, encoding), one_object(), {.index = with_index ? at.file("x.index") : ""});
+  return outcome(epochs(data, {.batch = 1}));
 }
 std::string indexed(const std::string& bytes, const std::string& encoding, index_way way) {
   testing::virtual_loop loop;
@@ -168,8 +167,8 @@ TEST_CASE("a plain tar is read, whatever Content-Encoding its store says, and th
   for (int times = 0; times < 2; ++times) {
     CHECK(untarred(tar, "br") == "a.txt|b.txt|");
     CHECK(untarred_plain(tar, "gzip") == "a.txt|b.txt|");
-    CHECK(trained(tar, "br", index_use::none).size() == 4);
-    CHECK(trained(tar, "br", index_use::build).size() == 4);
+    CHECK(trained(tar, "br", false).size() == 4);
+    CHECK(trained(tar, "br", true).size() == 4);
     CHECK(indexed(tar, "br", index_way::stream) == "2");
     CHECK(indexed(tar, "br", index_way::headers) == "2");
   }
@@ -185,8 +184,8 @@ TEST_CASE("what reads plain tars alone refuses what is encoded by the name of it
     for (const char* encoding : {"gzip", "br"}) {
       const auto names_it = Contains("mem:x at byte 0: its Content-Encoding is "s + encoding + ": ");
       CHECK_THAT(untarred_plain(bytes, encoding), names_it);
-      CHECK_THAT(trained(bytes, encoding, index_use::none), names_it);
-      CHECK_THAT(trained(bytes, encoding, index_use::build), names_it);
+      CHECK_THAT(trained(bytes, encoding, false), names_it);
+      CHECK_THAT(trained(bytes, encoding, true), names_it);
       for (const index_way way : {index_way::cheaper, index_way::stream, index_way::headers}) {
         CHECK_THAT(indexed(bytes, encoding, way), names_it);
       }

@@ -266,8 +266,9 @@ def options_of(root):
             end = code.find("\n};", match.end())
             members = re.findall(r"\b(\w+)\s*(?:=[^;]*|\{[^;]*)?;", code[match.end():end])
             found.setdefault(match.group(1), set()).update(members)
-    if "epochs_options" in found:
-        found["epochs_options"] |= found.get("dataset_mix", set())  # a mix is given to epochs()
+    if "epochs_options" in found:  # the data that epochs() is given
+        for data in ("dataset_mix", "dataset_options", "dataset_mix_options"):
+            found["epochs_options"] |= found.get(data, set())
     return found
 
 

@@ -15,7 +15,7 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/flow/map.hpp>
@@ -75,7 +75,7 @@ mill::stream<mill::device_batch> training(mill::stream<speech::utterance> uttera
 // begin resident
 mill::stream<mill::sample> samples_of(std::shared_ptr<const mill::index_set> indexes,
                                       const std::shared_ptr<const mill::resident_storage>& store) {
-  return mill::epochs(std::move(indexes), store, {.seed = 7, .epochs = 90, .batch = 4});
+  return mill::epochs(mill::dataset(store, std::move(indexes)), {.seed = 7, .epochs = 90, .batch = 4});
 }
 std::shared_ptr<const mill::resident_storage> in_memory(const std::shared_ptr<const mill::storage>& store) {
   return mill::resident(store, {.bytes = 200 * mill::GiB});  // one for all runs of the program

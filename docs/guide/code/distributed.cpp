@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/feed/check_ranks.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/equal_batches.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
@@ -34,9 +34,9 @@ namespace mill = millrace;
 namespace {
 
 // begin check
-mill::epochs_options options_of(mill::rank mine, const mill::index_set& indexes, const mill::sum_over_ranks& sum) {
+mill::epochs_options options_of(mill::rank mine, const mill::dataset& data, const mill::sum_over_ranks& sum) {
   const mill::epochs_options options{.seed = 7, .epochs = 90, .batch = 256, .rank = mine};
-  mill::check_ranks(sum, options, indexes);  // called by all ranks; mill::mpi_sum() under mpirun
+  mill::check_ranks(sum, data, options);  // called by all ranks; mill::mpi_sum() under mpirun
   return options;
 }
 // end check
@@ -54,9 +54,9 @@ class model {
 void train(mill::runtime& rt, mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store,
            mill::rank mine, const mill::sum_over_ranks& sum, model& m) {
   const mill::equal_batches equal(4, mill::uneven::pad, sum);
-  auto training = mill::epochs(std::move(list), {.seed = 7, .epochs = 3, .rank = mine, .equal = &equal}) |
+  auto training = mill::shard_epochs(std::move(list), {.seed = 7, .epochs = 3, .rank = mine, .equal = &equal}) |
                   mill::fetch(store) | mill::untar_plain() | mill::group_samples() | mill::shuffle({.window = 4096}) |
-                  equal.fill() | mill::batch(4);
+                  equal.fill() | mill::batch();
   auto run = rt.run(std::move(training));
   for (const std::vector<mill::sample>& batch : equal.of(run)) m.train(batch);
 }
@@ -65,13 +65,11 @@ void train(mill::runtime& rt, mill::stream<mill::shard> list, const std::shared_
 // begin expanded
 std::vector<mill::sample> halves(mill::sample s) { return {s, s}; }
 
-void train_on_halves(mill::runtime& rt, std::shared_ptr<const mill::index_set> indexes,
-                     const std::shared_ptr<const mill::storage>& store, mill::rank mine,
-                     const mill::sum_over_ranks& sum, model& m) {
+void train_on_halves(mill::runtime& rt, const mill::dataset& data, mill::rank mine, const mill::sum_over_ranks& sum,
+                     model& m) {
   const mill::equal_batches equal(3, mill::uneven::pad, sum);
-  auto training = mill::epochs(std::move(indexes), store,
-                               {.seed = 7, .batch = 4, .rank = mine, .prefix = "mem:", .equal = &equal}) |
-                  mill::flat_map(halves) | equal.fill() | mill::batch(3);
+  auto training = mill::epochs(data, {.seed = 7, .batch = 4, .rank = mine, .equal = &equal}) |
+                  mill::flat_map(halves) | equal.fill() | mill::batch();
   auto run = rt.run(std::move(training));
   for (const std::vector<mill::sample>& batch : equal.of(run)) m.train(batch);
 }
@@ -80,13 +78,13 @@ void train_on_halves(mill::runtime& rt, std::shared_ptr<const mill::index_set> i
 }  // namespace
 
 TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
-  const mill::test::dataset data({7, 20, 2}, 100);
+  const mill::test::tar_dataset data({7, 20, 2}, 100);
   mill::test::thread_sum sum(2);
   std::vector<model> models(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
     mill::runtime rt;
-    train_on_halves(rt, data.indexes, data.store, {.index = static_cast<std::uint32_t>(r), .world_size = 2},
-                    std::ref(sum), models[r]);
+    train_on_halves(rt, mill::dataset(data.store, data.indexes, {.prefix = "mem:"}),
+                    {.index = static_cast<std::uint32_t>(r), .world_size = 2}, std::ref(sum), models[r]);
   });
   CHECK(errors == std::vector<std::string>(2));
   CHECK(models[0].steps.size() == models[1].steps.size());
@@ -98,12 +96,13 @@ TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
 }
 
 TEST_CASE("guide: ranks that disagree get an error") {
-  const mill::test::dataset data({7, 20, 1}, 100);
+  const mill::test::tar_dataset data({7, 20, 1}, 100);
   for (const bool agree : {true, false}) {
     mill::test::thread_sum sum(2);
     const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
       const auto index = static_cast<std::uint32_t>(agree ? r : 0);
-      options_of({.index = index, .world_size = 2}, *data.indexes, std::ref(sum));
+      options_of({.index = index, .world_size = 2}, mill::dataset(data.store, data.indexes),
+                 std::ref(sum));
     });
     CHECK(errors == std::vector<std::string>(2, agree ? ""
                                                       : "2 processes take part, and 2 of them say that they are "
@@ -115,7 +114,7 @@ TEST_CASE("guide: ranks with unequal shards have equal batches") {
   mill::test::thread_sum sum(2);
   std::vector<model> models(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
-    const mill::test::dataset data({7, 20, 1, 9}, 100);
+    const mill::test::tar_dataset data({7, 20, 1, 9}, 100);
     mill::runtime rt;
     train(rt, mill::shards("mem:10{0..3}.tar"), data.store, {.index = static_cast<std::uint32_t>(r), .world_size = 2},
           std::ref(sum), models[r]);

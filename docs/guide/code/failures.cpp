@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <millrace/decode/parse_label.hpp>
-#include <millrace/feed/epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
@@ -77,14 +77,11 @@ auto labels_of(const std::string& url, const mill::s3::client& s3) {
 // end skip
 
 // begin shards
-auto bearing(std::shared_ptr<const mill::index_set> indexes, const std::shared_ptr<const mill::storage>& store,
-             const std::string& prefix, mill::rank r) {
-  return mill::epochs(std::move(indexes), store,
-                      {.seed = 7,
-                       .batch = 256,
-                       .rank = r,
-                       .prefix = prefix,
-                       .failures = {.then = mill::on_failure::skip, .limit = 10000}});  // samples of this rank
+auto bearing(const mill::dataset& data, mill::rank r) {
+  return mill::epochs(data, {.seed = 7,
+                             .batch = 256,
+                             .rank = r,
+                             .failures = {.then = mill::on_failure::skip, .limit = 10000}});  // samples of this rank
 }
 // end shards
 
@@ -94,7 +91,7 @@ auto opened(mill::stream<mill::shard> list, const std::shared_ptr<const mill::st
     return mill::from_range(std::vector<mill::shard>{s}) | mill::fetch(store) | mill::untar_plain() |
            mill::group_samples();
   };
-  return mill::epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::map(open) |
+  return mill::shard_epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::map(open) |
          mill::interleave({.width = 8, .failures = {.then = mill::on_failure::skip, .limit = 10}});  // shards
 }
 // end listed
@@ -137,11 +134,11 @@ TEST_CASE("the guide's failures are what its page says", "[guide]") {
 }
 
 TEST_CASE("the guide's page on failures: bad shards") {
-  const mill::test::dataset data({5, 6, 7}, 300);
+  const mill::test::tar_dataset data({5, 6, 7}, 300);
   data.store->bad["mem:101.tar"] = mill::test::harm::cut;
   mill::runtime rt;
   std::size_t empty = 0;
-  auto run = rt.run(bearing(data.indexes, data.store, "mem:", {}));
+  auto run = rt.run(bearing(mill::dataset(data.store, data.indexes, {.prefix = "mem:"}), {}));
   while (const auto s = run.next()) empty += s->weight() == 0;
   CHECK(empty == 6 + 256 - 18);
   CHECK(run.stats().lost.at(0).samples == 6);

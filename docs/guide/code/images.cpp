@@ -6,13 +6,17 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <millrace/decode/decode_images.hpp>
-#include <millrace/millrace.hpp>
+#include <millrace/train.hpp>
 
 #include "examples/common/painted_shards.hpp"
+#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;
@@ -73,6 +77,37 @@ auto pairs(const std::string& folder) {
 }
 // end row
 
+// begin ranks
+/// On whatever number of ranks this start has; `saved` is what run.state() gave, on any number of them.
+auto training_on(const mill::dataset& photos, mill::rank mine, std::string saved) {
+  return mill::epochs(photos, {.seed = 7, .epochs = 2, .batch = 4, .rank = mine}, std::move(saved)) |
+         mill::decode_images({.height = 32, .width = 32, .crop = mill::crop::random_resized{}, .flip = 0.5}) |
+         mill::batch();
+}
+// end ranks
+
+/// The pixels of each image in each epoch, and how often it came.
+using seen_images = std::map<std::pair<std::uint64_t, std::string>, std::pair<std::string, int>>;
+
+/// What a rank takes in so many batches; the state after them.
+std::string take(mill::runtime& rt, const mill::dataset& photos, mill::rank mine, const std::string& saved,
+                 std::size_t batches, seen_images& seen) {
+  auto run = rt.run(training_on(photos, mine, saved));
+  for (std::size_t n = 0; n < batches; ++n) {
+    const std::optional<mill::host_batch> b = run.next();
+    if (!b) break;
+    const mill::tensor_view images = b->field("image");
+    const std::size_t each = images.bytes() / b->size();
+    for (std::size_t i = 0; i < b->size(); ++i) {
+      if (b->weights()[i] == 0) continue;
+      auto& [pixels, times] = seen[{b->mark().epoch, b->keys()[i]}];
+      pixels.assign(static_cast<const char*>(images.data()) + i * each, each);
+      ++times;
+    }
+  }
+  return run.state();
+}
+
 }  // namespace
 
 TEST_CASE("the guide's programs for images see every image", "[guide]") {
@@ -94,4 +129,27 @@ TEST_CASE("the guide's programs for images see every image", "[guide]") {
   for (const mill::host_batch& b : rt.run(pairs(folder.string()))) twice += b.field("small").bytes();
   CHECK(twice == 20 * 16 * 16 * 3);
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("the guide's images on 4 ranks, killed and resumed on 3, are those of one rank", "[guide]") {
+  mill::test::temporary_folder at;
+  std::filesystem::create_directories(at.file("photos"));
+  for (int n = 0; n < 3; ++n) {
+    const std::string tar = examples::painted_shard(17, 1 + static_cast<std::uint64_t>(n), n * 17);
+    std::ofstream(at.file("photos/" + std::to_string(n) + ".tar"), std::ios::binary) << tar;
+  }
+  const mill::dataset photos(mill::files(), at.file("photos"), {.index = at.file("photos.index")});
+  mill::runtime rt;
+  seen_images whole;
+  take(rt, photos, mill::rank(), {}, 1000, whole);
+  CHECK(whole.size() == 2 * 3 * 17);
+
+  seen_images got;
+  std::string saved;
+  for (std::uint32_t r = 0; r < 4; ++r) saved = take(rt, photos, {.index = r, .world_size = 4}, {}, 5, got);
+  seen_images lost;  // after the checkpoint, before the processes are killed
+  for (std::uint32_t r = 0; r < 4; ++r) take(rt, photos, {.index = r, .world_size = 4}, saved, 1, lost);
+  CHECK(!lost.empty());
+  for (std::uint32_t r = 0; r < 3; ++r) take(rt, photos, {.index = r, .world_size = 3}, saved, 1000, got);
+  CHECK(got == whole);  // each once an epoch, with the same crops and flips
 }

@@ -13,13 +13,11 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/feed/epoch_fingerprint.hpp>
 #include <millrace/feed/epoch_plan.hpp>
-#include <millrace/feed/epochs.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/index_set.hpp>
-#include <millrace/feed/listed_epochs.hpp>
-#include <millrace/feed/mixed_epochs.hpp>
 #include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_order.hpp>
 #include <millrace/feed/shard_epochs.hpp>
@@ -67,50 +65,37 @@ mill::rank group_of(const mill::rank& mine, std::uint32_t members) {  // neighbo
 // end groups
 
 // begin plan
-std::string plan_of(const mill::index_set& indexes, const mill::epochs_options& training) {
+std::string plan_of(const mill::dataset& data, const mill::epochs_options& training) {
   const mill::epoch_plan plan = mill::epoch_plan::of_training(
-      indexes, training, {.price_of_1000_requests = 0.0004, .price_of_gigabyte = 0, .request_seconds = 0.03});
+      data, training, {.price_of_1000_requests = 0.0004, .price_of_gigabyte = 0, .request_seconds = 0.03});
   return std::to_string(plan.batches) + " batches, cost " + std::to_string(plan.cost) + "\n" + plan.text();
 }
 // end plan
 
-// begin kept
-mill::stream<mill::sample> training_of(mill::stream<mill::shard> list,
-                                       const std::shared_ptr<const mill::storage>& store, const std::string& file,
+mill::stream<mill::sample> training_of(const std::shared_ptr<const mill::storage>& store, const std::string& file,
                                        const std::string& saved) {
-  return mill::epochs(std::move(list), store,
-                      {.seed = 7, .epochs = 3, .batch = 4, .resume = saved, .index_file = file});
+  const mill::dataset corpus(store, mill::shards("mem:10{0..2}.tar"), {.index = file});
+  return mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4}, saved);
 }
-// end kept
 
-// begin streamed
-mill::stream<mill::sample> streamed(mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store,
+mill::stream<mill::sample> streamed(const std::shared_ptr<const mill::storage>& store, const std::string& prefix,
                                     const std::string& saved) {
-  mill::epochs_options o{.seed = 7, .epochs = 3, .batch = 4, .resume = saved};
-  o.index = mill::index_use::none;
-  o.shards = 8;     // read in turn, a sample each
-  o.window = 4096;  // samples that the next one is drawn from
-  return mill::epochs(std::move(list), store, o);
+  const mill::dataset corpus(store, prefix, {.shards = 8,      // read in turn, a sample each
+                                             .window = 4096});  // samples that the next one is drawn from
+  return mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4}, saved);
 }
-// end streamed
 
-// begin mixed
-mill::stream<mill::sample> mixed(std::shared_ptr<const mill::index_set> web,
-                                 std::shared_ptr<const mill::index_set> books,
-                                 const std::shared_ptr<const mill::storage>& store, mill::rank r,
+mill::stream<mill::sample> mixed(const mill::dataset& web, const mill::dataset& books, mill::rank r,
                                  const std::string& saved) {
-  const mill::dataset_mix both{{{std::move(web), 3, "mem:web/"}, {std::move(books), 1, "mem:books/"}},
-                               mill::mix_until::last_end};
-  return mill::epochs(both, store, {.seed = 7, .epochs = 3, .batch = 4, .rank = r, .tracks = 40, .resume = saved});
+  const mill::dataset both({{web, 3}, {books, 1}}, {.until = mill::mix_until::last_end});
+  return mill::epochs(both, {.seed = 7, .epochs = 3, .batch = 4, .rank = r, .tracks = 40}, saved);
 }
-// end mixed
 
 // begin rounds
-void note(const mill::sample& s, const mill::dataset_mix& mix,
+void note(const mill::sample& s, const mill::index_set& its_indexes, const std::string& its_prefix,
           std::map<std::pair<std::uint32_t, std::uint64_t>, mill::epoch_fingerprint>& rounds) {
   const mill::shard& from = *s.from.from;  // the number of its data set, and its round there
-  const mill::dataset_mix::member& m = mix.members[from.dataset];
-  const std::size_t number = m.indexes->find(from.url.substr(m.prefix.size())).value();
+  const std::size_t number = its_indexes.find(from.url.substr(its_prefix.size())).value();
   rounds[{from.dataset, from.epoch}].add({number, s.from.ordinal}, from.epoch);
 }
 // end rounds
@@ -235,11 +220,8 @@ class model {
 };
 
 // begin epochs
-void train(mill::runtime& rt, std::shared_ptr<const mill::index_set> indexes,
-           const std::shared_ptr<const mill::storage>& store, const std::string& prefix, mill::rank r, model& m) {
-  auto training = mill::epochs(std::move(indexes), store,
-                               {.seed = 7, .epochs = 3, .batch = 4, .rank = r, .prefix = prefix, .resume = m.saved}) |
-                  mill::batch(4);
+void train(mill::runtime& rt, const mill::dataset& data, mill::rank r, model& m) {
+  auto training = mill::epochs(data, {.seed = 7, .epochs = 3, .batch = 4, .rank = r}, m.saved) | mill::batch();
   auto run = rt.run(std::move(training));
   for (const std::vector<mill::sample>& batch : run) {
     m.train(batch);  // entries of weight() 0 fill up the last batch of an epoch
@@ -252,38 +234,42 @@ void train(mill::runtime& rt, std::shared_ptr<const mill::index_set> indexes,
 }  // namespace
 
 TEST_CASE("the guide's training takes every sample three times, and none again when it is over", "[guide]") {
-  const mill::test::dataset data({9, 10}, 100);
+  const mill::test::tar_dataset data({9, 10}, 100);
   mill::runtime rt;
   model m;
-  train(rt, data.indexes, data.store, "mem:", mill::rank(), m);
+  const mill::dataset corpus(data.store, data.indexes, {.prefix = "mem:"});
+  train(rt, corpus, mill::rank(), m);
   CHECK(m.samples == 57);
   CHECK(m.validations == 3);
   // What was not taken when the last state was saved.
   model again;
   again.saved = m.saved;
-  train(rt, data.indexes, data.store, "mem:", mill::rank(), again);
+  train(rt, corpus, mill::rank(), again);
   const mill::epoch_state at = mill::epoch_state::parse(m.saved);
   CHECK(again.samples == 57 - (at.epoch * 19 + at.position));
 }
 
 TEST_CASE("the guide's mix takes three of four from the first data set, and each sample once a round", "[guide]") {
   const auto store = std::make_shared<mill::test::dataset_store>();
-  const mill::test::dataset web({9, 30}, 100, 1, "web/", store);
-  const mill::test::dataset books({10}, 100, 2, "books/", store);
-  const mill::dataset_mix both{{{web.indexes, 3, "mem:web/"}, {books.indexes, 1, "mem:books/"}}};
+  const mill::test::tar_dataset web({9, 30}, 100, 1, "web/", store);
+  const mill::test::tar_dataset books({10}, 100, 2, "books/", store);
+  const mill::dataset web_set(store, web.indexes, {.prefix = web.prefix});
+  const mill::dataset books_set(store, books.indexes, {.prefix = books.prefix});
   mill::runtime rt;
   std::map<std::pair<std::uint32_t, std::uint64_t>, mill::epoch_fingerprint> rounds;
   std::string saved;
   for (const std::uint32_t world : {1U, 2U}) {  // five batches of one rank, the rest on two
     std::vector<std::string> states;
     for (std::uint32_t i = 0; i < world; ++i) {
-      auto run = rt.run(mixed(web.indexes, books.indexes, store, {.index = i, .world_size = world}, saved) |
+      auto run = rt.run(mixed(web_set, books_set, {.index = i, .world_size = world}, saved) |
                         mill::batch(4));
       for (int n = 0; world == 2 || n < 5; ++n) {
         const auto b = run.next();
         if (!b) break;
         for (const mill::sample& s : *b) {
-          if (s.weight() != 0) note(s, both, rounds);
+          if (s.weight() == 0) continue;
+          const mill::test::tar_dataset& its = s.from.from->dataset == 0 ? web : books;
+          note(s, *its.indexes, its.prefix, rounds);
         }
       }
       states.push_back(run.state());
@@ -300,12 +286,12 @@ TEST_CASE("the guide's mix takes three of four from the first data set, and each
 }
 
 TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
-  const mill::test::dataset data({9, 10}, 100);
+  const mill::test::tar_dataset data({9, 10}, 100);
   const std::shared_ptr<const mill::storage> store = data.store;
   mill::stream<mill::shard> list = mill::shards("mem:10{0..1}.tar");
   // begin listed
-  auto training = mill::epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::fetch(store) | mill::untar_plain() |
-                  mill::group_samples() | mill::shuffle({.window = 4096}) | mill::batch(4);
+  auto training = mill::shard_epochs(std::move(list), {.seed = 7, .epochs = 3}) | mill::fetch(store) |
+                  mill::untar_plain() | mill::group_samples() | mill::shuffle({.window = 4096}) | mill::batch(4);
   // end listed
   mill::runtime rt;
   std::vector<std::size_t> sizes;
@@ -314,11 +300,11 @@ TEST_CASE("the guide's list of shards gives three epochs", "[guide]") {
 }
 
 TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]") {
-  const mill::test::dataset data({5, 6, 7}, 300);
+  const mill::test::tar_dataset data({5, 6, 7}, 300);
   // Four processes in groups of two.
   std::vector<std::vector<std::string>> got(4);
   for (std::uint32_t r = 0; r < 4; ++r) {
-    mill::epochs_options o{.seed = 7, .epochs = 2, .batch = 4, .rank = group_of({.index = r, .world_size = 4}, 2)};
+    mill::test::settings o{.seed = 7, .epochs = 2, .batch = 4, .rank = group_of({.index = r, .world_size = 4}, 2)};
     for (const auto& [position, key] : mill::test::delivered_by(data.open(o), 4).samples) {
       got[r].push_back(std::to_string(position) + key);
     }
@@ -326,7 +312,7 @@ TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]"
   CHECK(got[0] == got[1]);
   CHECK(got[2] == got[3]);
   CHECK(got[0].size() + got[2].size() == 36);
-  CHECK(plan_of(*data.indexes, {.batch = 4}).substr(0, 16) == "5 batches, cost ");
+  CHECK(plan_of(mill::dataset(data.store, data.indexes), {.batch = 4}).substr(0, 16) == "5 batches, cost ");
 
   mill::test::temporary_folder at;
   const std::string file = at.file("index");
@@ -334,7 +320,7 @@ TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]"
   std::string saved;
   std::size_t samples = 0;
   for (const int most : {2, 1000}) {
-    auto run = rt.run(training_of(mill::shards("mem:10{0..2}.tar"), data.store, file, saved) | mill::batch(4));
+    auto run = rt.run(training_of(data.store, file, saved) | mill::batch(4));
     for (int n = 0; n < most; ++n) {
       const auto b = run.next();
       if (!b) break;
@@ -346,7 +332,7 @@ TEST_CASE("the guide's page on order: groups, plans and kept indexes", "[guide]"
   saved.clear();
   samples = 0;
   for (const int most : {2, 1000}) {  // without an index
-    auto run = rt.run(streamed(mill::shards("mem:10{0..2}.tar"), data.store, saved) | mill::batch(4));
+    auto run = rt.run(streamed(data.store, "mem:", saved) | mill::batch(4));
     for (int n = 0; n < most; ++n) {
       const auto b = run.next();
       if (!b) break;

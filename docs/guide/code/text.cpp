@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <millrace/feed/listed_epochs.hpp>
+#include <millrace/feed/dataset.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/records/pack.hpp>
@@ -60,8 +60,8 @@ auto resumed(const std::vector<mill::shard>& shards, const std::string& index, c
   const auto encoded = [](mill::sample s) {
     return mill::token_document(encode(s["txt"].view()), s.mark);
   };
-  return mill::epochs(mill::from_range(shards), mill::files(),
-                      {.seed = 7, .epochs = 3, .batch = 4, .resume = saved, .index_file = index}) |
+  const mill::dataset texts(mill::files(), shards, {.index = index});
+  return mill::epochs(texts, {.seed = 7, .epochs = 3, .batch = 4}, saved) |
          mill::map_concurrent(encoded) | mill::pack(64) | mill::batch(2);
 }
 // end resumed

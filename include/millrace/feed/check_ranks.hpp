@@ -6,12 +6,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <millrace/data/rank.hpp>
 #include <millrace/feed/epochs_options.hpp>
-#include <millrace/feed/index_set.hpp>
 
 namespace millrace {
+
+class dataset;
 
 /// The only communication between ranks that the library needs: a function that replaces each of the numbers by the sum
 /// over all ranks, modulo 2^64. Every rank calls it equally often, with equally many numbers; it returns when all have.
@@ -37,10 +39,11 @@ class rank_setting {
 /// give the same rank, `sum` is over one process of each.
 void check_ranks(const sum_over_ranks& sum, const rank& mine, std::span<const rank_setting> settings);
 
-/// The same for what decides the order of epochs() and its batches: seed, epochs, index, size of batches and how many
-/// of an epoch are taken, tracks, slice and the state that is resumed (after pack(), where ranks have their own: that
-/// each has one).
-void check_ranks(const sum_over_ranks& sum, const epochs_options& options, const index_set& indexes);
+/// The same for what epochs() is given: the dataset (by its indexes where the program has them, else by its prefix, and
+/// how it is read), the options that decide the order and the batches, and the state. Texts that differ where they may,
+/// the path of an index file and what the store lists, are not compared. In feed/dataset.hpp.
+void check_ranks(const sum_over_ranks& sum, const dataset& data, const epochs_options& options,
+                 std::string_view state = {});
 
 }  // namespace millrace
 

@@ -15,7 +15,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/feed/dataset_mix.hpp>
+#include <millrace/feed/detail/dataset_mix.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/detail/reading_estimate.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
@@ -28,6 +29,12 @@
 #include <millrace/feed/tracks_advice.hpp>
 
 namespace millrace {
+
+class dataset;
+
+namespace detail {
+class epochs_position;
+}
 
 /// What an epoch is planned for.
 struct plan_options {
@@ -53,11 +60,10 @@ class epoch_plan {
  public:
   /// From an index: the canonical order.
   static epoch_plan of(const index_set& indexes, const plan_options& options);
-  /// Of what epochs() of these indexes would read with these options; of `prices` what says prices and speeds. It is
-  /// what stream::plan() says, too, in words.
-  static epoch_plan of_training(const index_set& indexes, const epochs_options& training, plan_options prices = {});
-  /// The same of a mix; .quality is not measured.
-  static epoch_plan of_training(const dataset_mix& mix, const epochs_options& training, plan_options prices = {});
+  /// Of what epochs() of the dataset would read with these options; of `prices` what says prices and speeds. It is what
+  /// stream::plan() says, too, in words. Of a mix, .quality is not measured. Throws configuration_error where the
+  /// samples are not known. In feed/dataset.hpp.
+  static epoch_plan of_training(const dataset& data, const epochs_options& training, plan_options prices = {});
   /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
   static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
                        const plan_options& options);
@@ -91,6 +97,11 @@ class epoch_plan {
   std::string text() const;
 
  private:
+  friend class detail::epochs_position;
+  static epoch_plan of_request(const index_set& indexes, const detail::epochs_request& training,
+                               plan_options prices = {});
+  static epoch_plan of_request(const detail::dataset_mix& mix, const detail::epochs_request& training,
+                               plan_options prices = {});
   void share_out(const plan_options& options, std::uint64_t end, double mean_sample);
   void advise(std::uint64_t tracks, std::uint64_t batch);
   void price(const plan_options& options, double mean_sample);
@@ -233,10 +244,10 @@ inline void epoch_plan::read_in_pieces(const plan_options& options, const order_
                    std::to_string(before) + '.');
 }
 
-inline epoch_plan epoch_plan::of_training(const index_set& indexes, const epochs_options& options,
-                                          plan_options prices) {
-  epochs_options training = options;
-  std::string chosen = choose_reading(indexes, training);
+inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail::epochs_request& options,
+                                         plan_options prices) {
+  detail::epochs_request training = options;
+  std::string chosen = detail::choose_reading(indexes, training);
   prices.world = training.rank.world_size;
   prices.batch = training.batch;
   prices.seed = training.seed;

@@ -36,7 +36,7 @@ void check_state(const text::json_leaves& state, std::string text);
 
 /// The state of a training in the canonical order: one number, the position that all ranks together have reached in the
 /// epoch, and what determines the order, so that another order is refused. Written by pipeline_run::state(), read by
-/// epochs_options::resume. It does not depend on ranks and batches: any number of ranks can resume from it, unless
+/// epochs(). It does not depend on ranks and batches: any number of ranks can resume from it, unless
 /// `world_size` is not 0.
 class epoch_state {
  public:
@@ -142,7 +142,9 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<text::json_leaves> json = text::json_leaves::parse(text);
   if (!json) fail("the state is not one intact JSON document");
   if (json->find("millrace") != "epochs") fail("the state is not one of epochs()");
-  if (json->find("order")) fail("the state is of a training without an index: resume it with index_use::none");
+  if (json->find("order")) {
+    fail("the state is of a training without an index: resume it without dataset_options::index");
+  }
   const auto number = [&](const char* name) {
     const std::optional<std::string_view> digits = json->find(name);
     const std::optional<std::uint64_t> value = digits ? text::parse_decimal<std::uint64_t>(*digits) : std::nullopt;

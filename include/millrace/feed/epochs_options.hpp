@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include <millrace/base/units.hpp>
 #include <millrace/data/rank.hpp>
@@ -12,21 +11,19 @@
 
 namespace millrace {
 
-/// Where epochs() of a list gets its index from.
-enum class index_use : unsigned char {
-  build,     ///< from epochs_options::index_file; if it does not exist, it is made and written there
-  required,  ///< from there; if it does not exist, that is an error
-  none,      ///< no index: shards are read whole, and samples shuffled in a window; see epochs() of a list
-};
-
 class equal_batches;
 
-/// See epochs(). Texts are copied by it.
+/// epochs_options::epochs of a training that ends by itself alone.
+inline constexpr std::uint64_t endless = UINT64_MAX;
+
+/// See epochs().
 struct epochs_options {
   std::uint64_t seed = 0;
-  std::uint64_t epochs = 1;       ///< how many, from first_epoch on
+  std::uint64_t epochs = 1;       ///< how many, from first_epoch on; or `endless`
   std::uint64_t first_epoch = 0;  ///< its number
-  std::size_t batch = 1;          ///< samples of one rank's batch; all ranks must give the same
+  /// Samples of one rank's batch; all ranks must give the same. 0, not said: steps of 1 (without an index: of
+  /// .equal), and batch() needs a number.
+  std::size_t batch = 0;
   /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next epoch has
   /// another order.
   std::uint64_t take_batches = 0;
@@ -37,22 +34,7 @@ struct epochs_options {
   /// order_options::tracks. 0: default_tracks() of the index, the slice and the number of ranks (of a mix: 960), and
   /// after a resume those of the state, so that the order goes on; stream::plan() says how many.
   std::uint64_t tracks = 0;
-  std::uint64_t slice = 0;     ///< order_options::slice; 0: index_set::slice()
-  /// The prefix of the indexes' names that makes URLs of them: "s3://corpus/train/".
-  std::string_view prefix = {};
-  /// The result of pipeline_run::state(): the training continues after it, with this or another number of ranks or size
-  /// of batches. Empty: from the beginning.
-  std::string_view resume = {};
-  /// Of epochs() of a list: what is done where there is no index yet, and the path of the file that it is kept in.
-  /// Empty: it is made for every run anew, and not kept. A URL ("s3://corpus/train/millrace.index", written by
-  /// millrace-index): an object of the shards' store, which must be there; it may be listed among the shards.
-  index_use index = index_use::build;
-  std::string_view index_file = {};
-  // With index_use::none; these three are part of the order.
-  std::size_t shards = 8;                ///< read in turn, a sample each
-  std::size_t window = 4096;             ///< samples that the next one is drawn from; 1: they are not shuffled
-  std::size_t window_bytes = 512 * MiB;  ///< of those samples; a tenth of both is filled before the first one leaves
-  /// What gives several ranks equally many batches: with index_use::none, and where flat_map() or pack() makes
+  /// What gives several ranks equally many batches: without an index, and where flat_map() or pack() makes
   /// unequally many items; copied. Null: see .uneven.
   const equal_batches* equal = nullptr;
   /// With several ranks: each takes as many batches as its shards hold (without an index), or flat_map() and pack()
@@ -73,5 +55,12 @@ struct epochs_options {
   std::size_t part = 8 * MiB;  ///< bytes of one request, at most; a larger sample is one all the same
   std::size_t gap = 256 * KiB;  ///< unused bytes between two samples of one request; in all, so many more than used
 };
+
+namespace detail {
+/// The number of the epoch after the last one.
+constexpr std::uint64_t end_epoch_of(std::uint64_t first, std::uint64_t epochs) noexcept {
+  return epochs > UINT64_MAX - first ? UINT64_MAX : first + epochs;
+}
+}  // namespace detail
 
 }  // namespace millrace

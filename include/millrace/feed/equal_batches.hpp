@@ -134,6 +134,7 @@ class fill_steps_stage : public library_stage {
     const std::size_t batch = shared_->batch;
     return stream<T>(fill_steps<T>(std::move(in), std::move(shared_)))
         .named("fill")
+        .batches_of(batch)
         .declares(place_effect::evens, batch);
   }
   template <class T>
@@ -256,19 +257,19 @@ class equal_run {
 /// Gives all ranks equally many batches of equal size in every epoch, where no index says how many samples there are.
 ///
 ///     const mill::equal_batches equal(256, mill::uneven::pad, mill::mpi_sum());
-///     auto training = mill::epochs(s3.list("s3://corpus/train/"),
-///                                  {.seed = 7, .epochs = 90, .rank = mine, .equal = &equal})
+///     auto training = mill::shard_epochs(s3.list("s3://corpus/train/"),
+///                                        {.seed = 7, .epochs = 90, .rank = mine, .equal = &equal})
 ///                     | mill::fetch(s3) | mill::untar() | mill::group_samples()
-///                     | mill::shuffle({.window = 4096}) | equal.fill() | mill::batch(256);
+///                     | mill::shuffle({.window = 4096}) | equal.fill() | mill::batch();
 ///     auto run = rt.run(std::move(training));
 ///     for (auto& batch : equal.of(run)) train(batch);
 ///
-/// Where epochs() is given the store too (index_use::none), it does what fill() does. flat_map() and pack() make
-/// unequally many items on the ranks, with an index and without: put fill() after them. Without an index say .uneven
-/// beside .equal then, so that epochs() does not fill before them:
+/// epochs() of a dataset without an index does what fill() does. flat_map() and pack() make unequally many items on the
+/// ranks, with an index and without: put fill() after them. Without an index say .uneven beside .equal then, so that
+/// epochs() does not fill before them:
 ///
-///     mill::epochs(list, s3, {.batch = 256, .rank = mine, .index = mill::index_use::none, .equal = &equal,
-///                             .uneven = true}) | mill::flat_map(clips) | equal.fill() | mill::batch(256)
+///     mill::epochs(recordings, {.batch = 256, .rank = mine, .equal = &equal, .uneven = true})
+///         | mill::flat_map(clips) | equal.fill() | mill::batch()
 ///
 /// Put fill() before the stage that makes batches, of the same size. It takes samples, and any type that can be an
 /// empty entry (see data/item.hpp). A stage after it that leaves an item out keeps its place. It pads the last batch of

@@ -22,7 +22,7 @@
 
 namespace millrace {
 
-/// See epochs() of a list of shards.
+/// See shard_epochs().
 struct shard_epochs_options {
   std::uint64_t seed = 0;
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on
@@ -34,9 +34,11 @@ struct shard_epochs_options {
   bool uneven = false;
 };
 
-/// The source of a training whose shards have no index: this rank's shards, epoch after epoch.
+/// Source: this rank's shards, epoch after epoch, for a training that reads them by stages of its own: compressed
+/// archives, lines, recordings, a format of the program's. For samples in plain tars write epochs() of a dataset, which
+/// has a state.
 ///
-///     auto training = mill::epochs(s3.list("s3://corpus/train/"), {.seed = 7, .epochs = 90, .rank = mine})
+///     auto training = mill::shard_epochs(s3.list("s3://corpus/train/"), {.seed = 7, .epochs = 90, .rank = mine})
 ///                     | mill::fetch(s3) | mill::untar() | mill::group_samples()
 ///                     | mill::shuffle({.window = 4096}) | mill::batch(256);
 ///
@@ -49,11 +51,11 @@ struct shard_epochs_options {
 /// the first end, so several ranks need .equal (equal_batches), or .uneven where they do not wait.
 ///
 /// Only an index gives a known number of batches. There is no state: a training can be resumed at an epoch's beginning,
-/// by .first_epoch. Where the shards are plain tars, epochs() of a list and a store, with index_use::none, has one.
+/// by .first_epoch.
 ///
 /// Bound: the list. Errors: those of the list; configuration_error for an empty list, for fewer shards than ranks, and,
 /// here, for options that contradict each other, and several ranks with neither .equal nor .uneven.
-MILLRACE_COROUTINE stream<shard> epochs(stream<shard> list, const shard_epochs_options& options);
+MILLRACE_COROUTINE stream<shard> shard_epochs(stream<shard> list, const shard_epochs_options& options);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
@@ -66,7 +68,7 @@ async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_opt
   std::vector<Shard> all;
   while (std::optional<Shard> s = co_await list.next()) all.push_back(std::move(*s));
   list = async_generator<Shard>();
-  if (all.empty()) throw configuration_error("epochs: the list has no shards");
+  if (all.empty()) throw configuration_error("shard_epochs: the list has no shards");
   std::sort(all.begin(), all.end(), [](const Shard& a, const Shard& b) { return a.url < b.url; });
   if (equal != nullptr) {
     hasher128 digest;

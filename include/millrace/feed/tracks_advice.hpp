@@ -8,7 +8,8 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/feed/dataset_mix.hpp>
+#include <millrace/feed/detail/dataset_mix.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/sample_order.hpp>
@@ -29,11 +30,13 @@ std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std:
 /// 256 MiB, up to 1 GiB where the tracks are not default_tracks().
 std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world);
 
-/// Puts numbers in place of .tracks and .bytes that are 0, as epochs() does: from the state where options.resume is one
+namespace detail {
+/// Puts numbers in place of .tracks and .bytes that are 0, as epochs() does: from the state where the state is one
 /// of this index. Returns a sentence that says what was chosen, and why; empty where both were given. Throws what
 /// epoch_state::parse() throws.
-std::string choose_reading(const index_set& indexes, epochs_options& options);
-std::string choose_reading(const dataset_mix& mix, epochs_options& options);
+std::string choose_reading(const index_set& indexes, epochs_request& options);
+std::string choose_reading(const dataset_mix& mix, epochs_request& options);
+}  // namespace detail
 
 /// A sentence where the memory, and not the data, keeps default_tracks() below the samples of a step of `batch` on each
 /// rank, so that several neighbours of a slice come in one: how many tracks would do, and the bytes that they take.

@@ -90,12 +90,18 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
 /// What batch() returns.
 class batch_stage : public detail::library_stage {
  public:
-  batch_stage(std::size_t size, batch_options options) : size_(size), options_(options) {
-    if (size == 0) throw configuration_error("batch: the size of a batch must not be 0");
+  /// `size` 0: that which the stream declares.
+  batch_stage(std::size_t size, batch_options options) noexcept : size_(size), options_(options) {}
+  /// See stream::batches_of().
+  void make_batches_of(std::size_t items) noexcept {
+    if (size_ == 0) size_ = items;
   }
 
   template <class T>
   auto operator()(async_generator<T> source) && {
+    if (size_ == 0) {
+      throw configuration_error("batch: no size is given: write batch(256), or say it in epochs_options::batch");
+    }
     if constexpr (requires { batch_rows(std::move(source), size_, options_); }) {
       return batch_rows(std::move(source), size_, options_).declares(place_effect::batches, size_);
     } else {
@@ -138,6 +144,12 @@ class batch_stage : public detail::library_stage {
 ///
 /// Allocates once per batch. Items are compacted as buffer() does. An error upstream ends the stream and drops the
 /// items of the unfinished batch. Throws configuration_error for a size of 0.
-inline batch_stage batch(std::size_t size, batch_options options = {}) { return batch_stage(size, options); }
+inline batch_stage batch(std::size_t size, batch_options options = {}) {
+  if (size == 0) throw configuration_error("batch: the size of a batch must not be 0");
+  return batch_stage(size, options);
+}
+/// The same of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |
+/// batch()`. Throws configuration_error where no stage before it says a size (stream::batches_of()).
+inline batch_stage batch(batch_options options = {}) { return batch_stage(0, options); }
 
 }  // namespace millrace

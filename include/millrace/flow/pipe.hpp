@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -114,10 +115,26 @@ template <class Stage>
 refused apply_stage(refused, const Stage&) {
   return refused();
 }
-/// What a stage makes of its source: it takes a generator or, if it will not, a stream.
+/// An argument that only a parameter of type stream<T> takes. Functions and function objects with one signature are
+/// asked: of others the question would instantiate the body.
+template <class T>
+struct only_a_stream {
+  operator stream<T>() const noexcept;
+};
+template <class Stage, class T>
+inline constexpr bool takes_stream_v = false;
+template <class Stage, class T>
+  requires(std::is_function_v<std::remove_pointer_t<Stage>> || requires { sizeof(&Stage::operator()); })
+inline constexpr bool takes_stream_v<Stage, T> = std::is_invocable_v<Stage, only_a_stream<T>>;
+
+/// What a stage makes of its source: it takes a generator or, if its parameter is one or it takes nothing else, a
+/// stream, with the size of a batch that was declared.
 template <class T, class Stage>
 decltype(auto) call_stage(Stage&& stage, stream<T>&& source) {
-  if constexpr (std::is_invocable_v<Stage, async_generator<T>>) {
+  if constexpr (requires { stage.make_batches_of(source.declared_batch()); }) {
+    stage.make_batches_of(source.declared_batch());
+  }
+  if constexpr (!takes_stream_v<Stage, T> && std::is_invocable_v<Stage, async_generator<T>>) {
     return std::move(stage)(std::move(source).generator());
   } else {
     return std::move(stage)(std::move(source));
@@ -140,6 +157,7 @@ auto apply_stage(stream<T> source, Stage stage) {
       } else {
         using item = typename result::value_type;
         stream_description upstream = stream_access::take_description(source);
+        source = std::move(source).batches_of(upstream.batch);  // a stage of stages looks for it
         if constexpr (keeps_state_v<Stage>) {
           auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
           stream<item> made = call_stage<T>(std::move(*kept), std::move(source));
@@ -165,11 +183,14 @@ class composed_stage : public detail::library_stage {
 
   template <class T>
   auto operator()(async_generator<T> source) && {
-    return detail::apply_stage(detail::apply_stage(stream<T>(std::move(source)), std::move(first_)),
-                               std::move(second_));
+    return detail::apply_stage(
+        detail::apply_stage(stream<T>(std::move(source)).batches_of(batch_), std::move(first_)), std::move(second_));
   }
+  /// See stream::batches_of().
+  void make_batches_of(std::size_t items) noexcept { batch_ = items; }
 
  private:
+  std::size_t batch_ = 0;
   First first_;
   Second second_;
 };
@@ -232,10 +253,13 @@ class named_stage : public detail::library_stage {
 
   template <class T>
   auto operator()(async_generator<T> source) && {
-    return detail::apply_stage(stream<T>(std::move(source)), std::move(stage_)).named(name_);
+    return detail::apply_stage(stream<T>(std::move(source)).batches_of(batch_), std::move(stage_)).named(name_);
   }
+  /// See stream::batches_of().
+  void make_batches_of(std::size_t items) noexcept { batch_ = items; }
 
  private:
+  std::size_t batch_ = 0;
   const char* name_;
   Stage stage_;
 };

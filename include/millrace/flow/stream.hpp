@@ -85,6 +85,7 @@ struct stream_description {
   std::shared_ptr<const stream_position> position;
   bool many_positions = false;  // of several sources: there is no state of them all
   std::uint32_t window = 0;     // see stream::windowed()
+  std::size_t batch = 0;        // see stream::batches_of()
   std::vector<place_note> places;  // sources first
 
   /// Adds the declarations of `later`: of a stage downstream, or of another source.
@@ -190,6 +191,14 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
     return std::move(*this);
   }
 
+  /// Declares how many of the items are to make a batch: what batch() takes where it is given no number.
+  stream batches_of(std::size_t items) && {
+    about_.batch = items;
+    return std::move(*this);
+  }
+  /// What batches_of() declared last, here or in a stage before; 0 if it was not called.
+  std::size_t declared_batch() const noexcept { return about_.batch; }
+
   /// An estimate of what an epoch of the source costs, before anything is read: batches, requests, bytes, memory, in a
   /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices;
   /// runtime::plan() adds what is known of the stores.
@@ -280,6 +289,7 @@ inline void stream_description::followed_by(stream_description later) {
   if (!rank) rank = later.rank;
   many_positions = many_positions || later.many_positions || (position && later.position);
   if (window == 0) window = later.window;
+  if (later.batch != 0) batch = later.batch;
   if (!position) position = std::move(later.position);
 }
 

@@ -143,7 +143,7 @@ class pipeline_run {
   }
 
   /// The state after the item that was returned last; items that were prefetched and not taken do not count. A text
-  /// (JSON, under 1 KB; without an index up to 16 bytes a sample of the window) for epochs_options::resume, to be saved
+  /// (JSON, under 1 KB; without an index up to 16 bytes a sample of the window) for epochs(), to be saved
   /// beside the model. With an index it is the same on all ranks that have taken the same number of batches, without
   /// one each rank has its own. Valid before the first item and after the end, too. Microseconds; without an index less
   /// than a millisecond.

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/flow/stream.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -31,6 +31,9 @@ class basic_file_storage final : public storage {
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override;
   bool over_network(std::string_view) const noexcept override { return false; }
+  /// The files of a folder ("data/train/"), those whose paths begin with `prefix`, or those that match it as a pattern
+  /// of glob().
+  async_generator<shard> list(std::string prefix) const override;
 
  private:
   const file_storage_options options_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -47,6 +48,16 @@ task<storage::part> basic_file_storage<Unused>::read(shard object, std::string, 
   const std::size_t got = co_await f.read_at(memory, 0, length, offset);
   result.data = memory.share(0, got);
   co_return std::move(result);
+}
+
+template <class Unused>
+async_generator<shard> basic_file_storage<Unused>::list(std::string prefix) const {
+  if (text::starts_ignoring_case(prefix, "file://")) prefix.erase(0, 7);
+  if (prefix.find_first_of("*?[") != std::string::npos) return detail::glob_files(std::move(prefix));
+  struct ::stat found {};
+  const bool folder = !prefix.empty() && prefix.back() != '/' && ::stat(prefix.c_str(), &found) == 0 &&
+                      S_ISDIR(found.st_mode);
+  return detail::glob_files(prefix + (folder ? "/*" : "*"));
 }
 
 #if defined(MILLRACE_SEPARATE_COMPILATION)

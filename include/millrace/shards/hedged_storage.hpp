@@ -13,6 +13,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::detail {
@@ -93,6 +94,7 @@ class basic_hedged_storage final : public storage {
   }
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
   std::string host(std::string_view url) const override { return inner_->host(url); }
+  async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 
  private:
   struct answer;

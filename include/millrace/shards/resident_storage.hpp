@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -44,6 +45,7 @@ class basic_resident_storage final : public storage {
                         slab_pool slabs) const override;
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
   std::string host(std::string_view url) const override { return inner_->host(url); }
+  async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 
   /// Bytes that are kept now. Any thread.
   std::size_t kept() const;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -36,6 +37,7 @@ class basic_s3_storage final : public storage {
     return s3::host_name(client_.configuration(), url.substr(5, url.find('/', 5) - 5));
   }
   task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
+  async_generator<shard> list(std::string prefix) const override { return client_.list(prefix).generator(); }
 
  private:
   class comparison;

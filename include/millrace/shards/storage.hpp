@@ -21,6 +21,9 @@
 
 namespace millrace {
 
+template <class T>
+class async_generator;
+
 namespace detail {
 class chunk_source;
 }
@@ -120,6 +123,10 @@ class storage {
 
   /// The most bytes of objects that it caches in memory: counted by run_options::budget.
   virtual std::size_t keeps() const noexcept { return 0; }
+
+  /// Source: the objects whose URLs begin with `prefix`, in any order, without an index that lies among them: what a
+  /// dataset of a prefix reads. Returns an empty generator if the store cannot list.
+  virtual async_generator<shard> list(std::string prefix) const;
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
   virtual bool may_be_sequential() const noexcept { return false; }

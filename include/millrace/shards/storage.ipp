@@ -6,6 +6,7 @@
 #include <string>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -15,5 +16,7 @@ MILLRACE_INLINE std::unique_ptr<object_check> object_check::fork() const { retur
 MILLRACE_INLINE task<std::unique_ptr<object_check>> storage::check(shard /*object*/, std::string /*etag*/) const {
   return task<std::unique_ptr<object_check>>();
 }
+
+MILLRACE_INLINE async_generator<shard> storage::list(std::string /*prefix*/) const { return {}; }
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -36,6 +37,7 @@ class storage_set final : public storage {
     return s == nullptr ? std::string() : s->host(url);
   }
   MILLRACE_INLINE task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
+  MILLRACE_INLINE async_generator<shard> list(std::string prefix) const override;
 
  private:
   const storage* find(std::string_view url) const noexcept;

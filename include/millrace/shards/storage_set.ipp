@@ -50,6 +50,11 @@ MILLRACE_INLINE task<std::unique_ptr<object_check>> storage_set::check(shard obj
   return s->check(std::move(object), std::move(etag));
 }
 
+MILLRACE_INLINE async_generator<shard> storage_set::list(std::string prefix) const {
+  const storage* s = find(prefix);
+  return s == nullptr ? async_generator<shard>() : s->list(std::move(prefix));
+}
+
 MILLRACE_INLINE const storage* storage_set::find(std::string_view url) const noexcept {
   for (const auto& s : stores_) {
     if (s->serves(url)) return s.get();

@@ -25,7 +25,7 @@
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/slice_piece.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/retry/detail/store_host.hpp>
@@ -450,7 +450,7 @@ class epoch_reader {
   }
 
   const epochs_source source_;
-  const epochs_options& options_;
+  const epochs_request& options_;
   const coroutine_context here_;
   range_reader reader_;
   host_shares shares_;

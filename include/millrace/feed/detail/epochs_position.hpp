@@ -30,7 +30,7 @@ class epochs_position final : public stream_position {
  private:
   std::shared_ptr<const index_set> indexes_;
   std::shared_ptr<const dataset_mix> mix_;  // in place of it
-  epochs_options options_;  // without the texts
+  epochs_request options_;  // without the texts
   std::string chosen_;      // of these, by epochs()
   epoch_state begin_;
   std::uint64_t end_;  // of an epoch

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <millrace/feed/detail/epoch_losses.hpp>
-#include <millrace/feed/dataset_mix.hpp>
+#include <millrace/feed/detail/dataset_mix.hpp>
 #include <millrace/feed/detail/epoch_walk.hpp>
 #include <millrace/feed/epoch_state.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/sample_mix.hpp>
 #include <millrace/shards/storage.hpp>
@@ -21,7 +21,7 @@
 namespace millrace::detail {
 
 /// Throws configuration_error for options that contradict each other.
-void check_epochs_options(const epochs_options& options);
+void check_epochs_options(const epochs_request& options);
 
 /// What a state says of the window that it is in: its number, and how steps are dealt. Never 0.
 std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept;
@@ -40,9 +40,10 @@ class epochs_source {
 
   /// Throws, before anything is read, what epochs() throws. `listed` are the shards' URLs, in the order of the indexes,
   /// where these have other names; else empty.
-  epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from, const epochs_options& how,
+  epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from, const epochs_request& how,
                 std::vector<std::string> listed = {});
-  epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from, const epochs_options& how);
+  epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from, const epochs_request& how,
+                std::vector<std::string> listed = {});
 
   /// The number of the data set that a shard is of. Shards are counted through all of them.
   std::size_t dataset_of(std::uint64_t shard) const noexcept {
@@ -68,14 +69,14 @@ class epochs_source {
   std::shared_ptr<const storage> store;
   std::vector<std::string> urls;
   epoch_walk::plan walk;
-  epochs_options options;  // without the texts; what was left to epochs() is chosen
+  epochs_request options;  // without the texts; what was left to epochs() is chosen
   std::string chosen;      // a sentence about that; empty where nothing was
   epoch_state begin;
   std::shared_ptr<epoch_losses> losses = std::make_shared<epoch_losses>();
 
  private:
-  epochs_source(std::shared_ptr<const storage> from, const epochs_options& how);
-  void begin_with(const epochs_options& how);
+  epochs_source(std::shared_ptr<const storage> from, const epochs_request& how);
+  void begin_with(const epochs_request& how);
   void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed);
   void finish(std::uint64_t samples, std::string_view resume);
   void resume_at(const epoch_state& saved, std::uint64_t samples);
@@ -83,14 +84,14 @@ class epochs_source {
 
 class equal_state;
 /// Of .equal, which an index needs only where a stage makes unequally many items of samples; null where there is none.
-std::shared_ptr<equal_state> begin_equal(const epochs_options& options, const epoch_state& from);
+std::shared_ptr<equal_state> begin_equal(const epochs_request& options, const epoch_state& from);
 /// Steps are filled up by equal_batches::fill(), and not by the source.
 void fill_later(epochs_source& source, equal_state* equal);
 
 /// How messages name a data set of a mix: its number, and where it lies.
 std::string dataset_name(std::size_t number, const std::string& prefix);
 /// Throws configuration_error, which names the data set, for a mix that cannot be.
-sample_mix order_of(const dataset_mix& mix, const epochs_options& how);
+sample_mix order_of(const dataset_mix& mix, const epochs_request& how);
 /// The part of epochs_options::bytes that a data set with so many of the tracks has.
 std::size_t share_of_bytes(std::size_t bytes, std::uint64_t tracks, std::uint64_t of) noexcept;
 

@@ -23,7 +23,7 @@
 #include <millrace/feed/detail/slice_piece.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_position.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/sample.hpp>
@@ -68,7 +68,7 @@ class held_samples {
   };
 
   /// What `order` holds now. `order` and `options` outlive it; `changed` is notified when samples have been read.
-  held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_options& options,
+  held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_request& options,
                std::shared_ptr<const window_position> position, const coroutine_context& here, notifier& changed)
       : order_(order),
         reader_(std::move(store)),
@@ -252,7 +252,7 @@ class held_samples {
   const window_order& order_;
   range_reader reader_;
   host_shares shares_;
-  const epochs_options& options_;
+  const epochs_request& options_;
   const std::shared_ptr<const window_position> position_;
   const coroutine_context here_;
   notifier& changed_;

@@ -12,7 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
@@ -20,7 +20,8 @@ namespace millrace::detail {
 /// The state of a training whose index is not known before its stream runs: until then that of its beginning.
 class late_position final : public stream_position {
  public:
-  explicit late_position(const epochs_options& options);
+  /// Of a mix, the text of the beginning is empty.
+  explicit late_position(const epochs_request& options, bool of_mix = false);
   /// The index is known.
   void become(std::shared_ptr<const epochs_position> position);
 

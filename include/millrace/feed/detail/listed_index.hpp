@@ -15,7 +15,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/shards/storage.hpp>
@@ -52,7 +52,9 @@ class shard_indexer {
 /// the file.
 class listed_index {
  public:
-  listed_index(std::shared_ptr<const storage> store, const epochs_options& options);
+  /// `known`: the index, if it has been read before.
+  listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
+               std::shared_ptr<const index_set> known = nullptr);
 
   /// Reads or makes it. Errors: those of epochs() of a list.
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> of(std::vector<shard> list);
@@ -60,10 +62,11 @@ class listed_index {
   static constexpr std::chrono::seconds beat{5};
   /// After of(): the shards' URLs, in the order of the index.
   const std::vector<std::string>& urls() const noexcept { return urls_; }
+  /// Of a file.
+  static std::shared_ptr<const index_set> read(const std::string& file);
 
  private:
   void check(const index_set& indexes, const std::vector<shard>& list) const;
-  std::shared_ptr<const index_set> read() const;
   void write(const index_set& indexes) const;
   void check_writable() const;
   bool in_store() const noexcept { return file_.find("://") != std::string::npos; }
@@ -84,6 +87,7 @@ class listed_index {
   index_use use_;
   std::size_t requests_;
   rank rank_;
+  std::shared_ptr<const index_set> known_;
   std::vector<std::string> urls_;
 };
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <millrace/base/compiler.hpp>
-#include <millrace/feed/dataset_mix.hpp>
+#include <millrace/feed/detail/dataset_mix.hpp>
 #include <millrace/feed/sample_mix.hpp>
 
 namespace millrace::detail {

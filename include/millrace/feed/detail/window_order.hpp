@@ -10,7 +10,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 
 namespace millrace::detail {
 
@@ -19,7 +19,7 @@ class window_plan {
  public:
   window_plan() = default;
   /// configuration_error for a list without shards, or with fewer than ranks.
-  window_plan(std::vector<shard> list, const epochs_options& options);
+  window_plan(std::vector<shard> list, const epochs_request& options);
 
   std::vector<shard> shards;  ///< in the order of what their URLs show, which is without secrets
   hash128 list;               ///< of these, their sizes and their ETags as far as the list says them

@@ -18,7 +18,7 @@
 #include <millrace/feed/detail/epoch_losses.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_state.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
@@ -29,7 +29,7 @@ namespace millrace::detail {
 class window_position final : public stream_position {
  public:
   /// `saved`: of options.resume, if there is one.
-  window_position(const epochs_options& options, std::optional<window_state> saved);
+  window_position(const epochs_request& options, std::optional<window_state> saved);
 
   // The stream's side, on its loop.
 

@@ -20,7 +20,7 @@
 #include <millrace/feed/detail/held_samples.hpp>
 #include <millrace/feed/detail/window_order.hpp>
 #include <millrace/feed/detail/window_position.hpp>
-#include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -61,7 +61,7 @@ class window_reader {
     bool known = false;  // its version has been noted
   };
 
-  window_reader(window_order order, std::shared_ptr<const storage> store, const epochs_options& options,
+  window_reader(window_order order, std::shared_ptr<const storage> store, const epochs_request& options,
                 std::shared_ptr<window_position> position, generator_context<Sample> here)
       : order_(std::move(order)),
         store_(std::move(store)),
@@ -204,7 +204,7 @@ class window_reader {
 
   window_order order_;
   const std::shared_ptr<const storage> store_;
-  const epochs_options options_;  // without the texts
+  const epochs_request options_;  // without the texts
   const std::shared_ptr<window_position> position_;
   const generator_context<Sample> here_;
   notifier changed_;

@@ -30,7 +30,7 @@ class window_state {
   std::uint64_t position = 0;  ///< samples of the epoch that the rank has taken
   std::uint64_t rank = 0;
   std::uint64_t world_size = 1;
-  std::uint64_t shards = 0;  ///< epochs_options::shards
+  std::uint64_t shards = 0;  ///< epochs_request::shards
   std::uint64_t window = 0;
   std::uint64_t window_bytes = 0;
   hash128 list;

@@ -11,7 +11,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/data/hash128.hpp>
 #include <millrace/feed/check_ranks.hpp>
 
 namespace millrace {
@@ -65,25 +64,6 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const rank& mine, st
                               std::to_string(mine.index) + "), and another on " + std::to_string(others[i]) + " of " +
                               std::to_string(mine.world_size));
   }
-}
-
-MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const epochs_options& options, const index_set& indexes) {
-  hasher128 resume;
-  // Not by parsing it: what throws on one rank leaves the others waiting for its sums.
-  const bool own = options.resume.find("\"world_size\"") != std::string::npos;
-  resume.add(own ? std::string_view("each its own") : std::string_view(options.resume));
-  const std::uint64_t slice = options.slice != 0 ? options.slice : indexes.slice();
-  const rank_setting settings[] = {{"the seed", options.seed},
-                                   {".epochs", options.epochs},
-                                   {".first_epoch", options.first_epoch},
-                                   {".batch", options.batch},
-                                   {".take_batches", options.take_batches},
-                                   {".tracks", options.tracks},
-                                   {".slice", slice},
-                                   {"the digest of the index", indexes.digest().low},
-                                   {"the digest of the index", indexes.digest().high},
-                                   {"the digest of .resume", resume.value().low}};
-  check_ranks(sum, options.rank, settings);
 }
 
 }  // namespace millrace

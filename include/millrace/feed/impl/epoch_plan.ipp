@@ -40,10 +40,10 @@ MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batc
   if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
 }
 
-MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset_mix& mix, const epochs_options& options,
-                                                   plan_options prices) {
-  epochs_options training = options;
-  std::string chosen = choose_reading(mix, training);
+MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix,
+                                                  const detail::epochs_request& options, plan_options prices) {
+  detail::epochs_request training = options;
+  std::string chosen = detail::choose_reading(mix, training);
   const sample_mix order = detail::order_of(mix, training);
   epoch_plan plan;
   plan.indexed = true;
@@ -58,12 +58,12 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset_mix& mix, const
   double visits = 0;
   for (std::size_t d = 0; d < mix.members.size(); ++d) {
     const index_set& indexes = *mix.members[d].indexes;
-    epochs_options own = training;
+    detail::epochs_request own = training;
     own.tracks = order.tracks(d);
     own.slice = training.slice != 0 ? training.slice : indexes.slice();
     own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
     own.take_batches = 0;
-    const epoch_plan round = of_training(indexes, own);
+    const epoch_plan round = of_request(indexes, own);
     const double samples =
         static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());
     const double rounds = samples / static_cast<double>(indexes.samples());

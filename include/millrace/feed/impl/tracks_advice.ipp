@@ -60,7 +60,7 @@ MILLRACE_INLINE std::string default_tracks_advice(const index_set& indexes, cons
          std::to_string(fit) + " take .bytes of " + format_bytes(static_cast<double>(bytes)) + '.';
 }
 
-MILLRACE_INLINE std::string choose_reading(const index_set& indexes, epochs_options& options) {
+MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epochs_request& options) {
   if (indexes.samples() == 0 || (options.tracks != 0 && options.bytes != 0)) return {};
   const std::uint64_t slice = options.slice != 0 ? options.slice : indexes.slice();
   const std::uint64_t world = options.rank.world_size;
@@ -87,7 +87,7 @@ MILLRACE_INLINE std::string choose_reading(const index_set& indexes, epochs_opti
   return text + '.';
 }
 
-MILLRACE_INLINE std::string choose_reading(const dataset_mix& mix, epochs_options& options) {
+MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epochs_request& options) {
   if (options.tracks != 0 && options.bytes != 0) return {};
   std::string text;
   if (options.tracks == 0) {

@@ -57,7 +57,7 @@ MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {
 
 MILLRACE_INLINE std::string epochs_position::plan() const {
   const epoch_plan plan =
-      mix_ == nullptr ? epoch_plan::of_training(*indexes_, options_) : epoch_plan::of_training(*mix_, options_);
+      mix_ == nullptr ? epoch_plan::of_request(*indexes_, options_) : epoch_plan::of_request(*mix_, options_);
   return plan.text() + (chosen_.empty() ? std::string() : "Chosen: " + chosen_ + '\n') +
          "requests in flight and their length: chosen by what the store is measured to give, at most " +
          std::to_string(options_.requests) + " of " + in_bytes(options_.part) + " (runtime::hosts())\n";

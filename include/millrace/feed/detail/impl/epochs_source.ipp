@@ -22,7 +22,7 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
+MILLRACE_INLINE void check_epochs_options(const epochs_request& options) {
   options.rank.check();
   if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
     throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
@@ -33,13 +33,15 @@ MILLRACE_INLINE void check_epochs_options(const epochs_options& options) {
   if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
     throw configuration_error("epochs: on_failure::stop is for one rank: the others would continue without it");
   }
-  if (options.epochs > UINT64_MAX - options.first_epoch) throw configuration_error("epochs: too many .epochs");
+  if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
+    throw configuration_error("epochs: too many .epochs");
+  }
 }
 
-MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_options& options, const epoch_state& from) {
+MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_request& options, const epoch_state& from) {
   if (options.equal == nullptr) return nullptr;
   const std::shared_ptr<equal_state>& equal = equal_batches_door::state(*options.equal);
-  equal->begin(options.rank, options.seed, options.first_epoch, options.first_epoch + options.epochs);
+  equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
   equal->go_on(from.epoch, from.position);
   return equal;
 }
@@ -68,7 +70,7 @@ MILLRACE_INLINE std::string dataset_name(std::size_t number, const std::string& 
   return "data set " + std::to_string(number) + (prefix.empty() ? "" : " (" + detail::shown_url(prefix) + ')');
 }
 
-MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_options& how) {
+MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_request& how) {
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;
   for (std::size_t d = 0; d < mix.members.size(); ++d) {
@@ -91,13 +93,13 @@ MILLRACE_INLINE std::size_t share_of_bytes(std::size_t bytes, std::uint64_t trac
   return static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(tracks) / static_cast<double>(of));
 }
 
-MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const storage> from, const epochs_options& how)
+MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const storage> from, const epochs_request& how)
     : store(std::move(from)) {
   check_epochs_options(how);
 }
 
 /// `how`: as given, with what was left to epochs() chosen.
-MILLRACE_INLINE void epochs_source::begin_with(const epochs_options& how) {
+MILLRACE_INLINE void epochs_source::begin_with(const epochs_request& how) {
   options = how;
   options.prefix = options.resume = options.index_file = {};
   walk.tracks = options.tracks;
@@ -106,17 +108,17 @@ MILLRACE_INLINE void epochs_source::begin_with(const epochs_options& how) {
   walk.index = options.rank.index;
   walk.world = options.rank.world_size;
   walk.pad = options.pad;
-  walk.end_epoch = options.first_epoch + options.epochs;
+  walk.end_epoch = end_epoch_of(options.first_epoch, options.epochs);
   begin.seed = options.seed;
   begin.epoch = options.first_epoch;
   begin.tracks = options.tracks;
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
-                                             const epochs_options& how, std::vector<std::string> listed)
+                                             const epochs_request& how, std::vector<std::string> listed)
     : epochs_source(std::move(from), how) {
   if (of == nullptr || of->samples() == 0) throw configuration_error("epochs: the index has no samples");
-  epochs_options fitted = how;
+  epochs_request fitted = how;
   chosen = choose_reading(*of, fitted);
   begin_with(fitted);
   urls = std::move(listed);
@@ -128,16 +130,17 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from,
-                                             const epochs_options& how)
+                                             const epochs_request& how, std::vector<std::string> listed)
     : epochs_source(std::move(from), how) {
   dataset_mix named = several;
   for (dataset_mix::member& m : named.members) {
     if (m.prefix.empty()) m.prefix = how.prefix;
   }
-  epochs_options fitted = how;
+  epochs_request fitted = how;
   chosen = choose_reading(named, fitted);
   begin_with(fitted);
   mix = std::make_shared<const dataset_mix>(std::move(named));
+  urls = std::move(listed);
   auto order = std::make_shared<const sample_mix>(order_of(*mix, fitted));
   hasher128 all;
   for (std::size_t d = 0; d < mix->members.size(); ++d) {
@@ -187,7 +190,7 @@ MILLRACE_INLINE std::string epochs_source::advice() const {
   std::string lines;
   for (std::size_t d = 0; d < sets.size(); ++d) {
     const order_options& order = walk.sets[d].order;
-    epochs_options own = options;
+    epochs_request own = options;
     own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
     std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
     if (sentence.empty() && mix == nullptr && !chosen.empty()) {

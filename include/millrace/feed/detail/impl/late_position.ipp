@@ -15,9 +15,9 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE late_position::late_position(const epochs_options& options)
+MILLRACE_INLINE late_position::late_position(const epochs_request& options, bool of_mix)
     : beginning_(options.resume), batch_(options.batch), world_(options.rank.world_size) {
-  if (!beginning_.empty()) return;
+  if (!beginning_.empty() || of_mix) return;
   epoch_state first;  // at an epoch's beginning the index may be any
   first.seed = options.seed;
   first.epoch = options.first_epoch;
@@ -42,6 +42,7 @@ MILLRACE_INLINE std::string late_position::state(const epoch_mark& delivered) co
 }
 
 MILLRACE_INLINE void late_position::check_window(std::uint32_t window) const {
+  if (beginning_.empty()) return;
   check_state_window(epoch_state::parse(beginning_), window, batch_, world_);
 }
 

@@ -65,28 +65,31 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
   co_return std::move(made);
 }
 
-MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_options& options)
+MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
+                                           std::shared_ptr<const index_set> known)
     : store_(store),
       indexer_(std::move(store), std::string(options.prefix)),
       file_(options.index_file),
       use_(options.index),
       requests_(options.requests),
-      rank_(options.rank) {
-  if (use_ == index_use::required && file_.empty()) {
-    throw configuration_error("epochs: an index is required, and no .index_file is named");
-  }
+      rank_(options.rank),
+      known_(std::move(known)) {
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
-  if (in_store()) std::erase_if(list, [this](const shard& s) { return s.url == file_; });
+  // The index may lie among the shards.
+  const std::string unfinished_parts = file_ + ".parts/";
+  std::erase_if(list, [&](const shard& s) { return s.url == file_ || s.url.rfind(unfinished_parts, 0) == 0; });
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
   std::shared_ptr<const index_set> indexes;
-  if (in_store()) {
+  if (known_ != nullptr) {
+    indexes = known_;
+  } else if (in_store()) {
     indexes = co_await read_object();
   } else if (is_there()) {
-    indexes = read();
+    indexes = read(file_);
   } else if (use_ == index_use::required) {
-    throw configuration_error("there is no index: millrace-index makes one, and so does index_use::build",
+    throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
                               where{file_, std::nullopt, {}});
   } else {
     indexes = co_await make(list);
@@ -145,21 +148,21 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::rea
 
 MILLRACE_INLINE bool listed_index::is_there() const {
   std::error_code ignored;
-  return !file_.empty() && std::filesystem::exists(file_, ignored);
+  return std::filesystem::exists(file_, ignored);
 }
 
 /// One shard's index after the other: the text of all is as large as what comes of it.
-MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read() const {
+MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read(const std::string& file) {
   errno = 0;
-  std::ifstream in(file_, std::ios::binary | std::ios::ate);
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
   const auto size = in ? static_cast<std::uint64_t>(in.tellg()) : 0;
   in.seekg(0);
   const auto check = [&] {
-    if (!in) throw io_error::of(errno, "the index cannot be read", where{file_, std::nullopt, {}});
+    if (!in) throw io_error::of(errno, "the index cannot be read", where{file, std::nullopt, {}});
   };
   check();
   std::string text;
-  std::vector<shard_index> all = read_index_file(size, file_, [&](std::uint64_t at, std::uint64_t n) {
+  std::vector<shard_index> all = read_index_file(size, file, [&](std::uint64_t at, std::uint64_t n) {
     text.resize(static_cast<std::size_t>(n));
     in.seekg(static_cast<std::streamoff>(at));
     in.read(text.data(), static_cast<std::streamsize>(n));
@@ -203,22 +206,21 @@ MILLRACE_INLINE void listed_index::check_writable() const {
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
   executor& ex = co_await this_executor();
-  const bool together = rank_.world_size > 1 && !file_.empty();
+  const bool together = rank_.world_size > 1;
   if (rank_.index == 0) {
     std::string line = "millrace: epochs: there is no index yet: reading ";
     line += std::to_string(list.size()) + " shards";
     if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
-    if (file_.empty()) line += ", in every run and on every rank (name an .index_file)";
     log_line(ex, line);
   }
   if (together) {
     std::shared_ptr<const index_set> shared = co_await make_together(std::move(list));
     co_return std::move(shared);
   }
-  if (!file_.empty()) check_writable();  // before the work
+  check_writable();  // before the work
   std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
   auto indexes = std::make_shared<const index_set>(std::move(made));
-  if (!file_.empty()) write(*indexes);
+  write(*indexes);
   co_return indexes;
 }
 
@@ -293,7 +295,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   for (;;) {
     if (is_there()) {
       parts->remove();
-      co_return read();
+      co_return read(file_);
     }
     const index_parts::news now = parts->look();
     if (now != seen || alone) take_from_others(*parts, missing, made);

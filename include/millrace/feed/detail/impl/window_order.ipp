@@ -19,10 +19,10 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const epochs_options& options)
+MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const epochs_request& options)
     : shards(std::move(given)),
       seed(options.seed),
-      end_epoch(options.first_epoch + options.epochs),
+      end_epoch(end_epoch_of(options.first_epoch, options.epochs)),
       rank(options.rank),
       width(options.shards),
       window(options.window),

@@ -18,11 +18,11 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE window_position::window_position(const epochs_options& options, std::optional<window_state> saved)
+MILLRACE_INLINE window_position::window_position(const epochs_request& options, std::optional<window_state> saved)
     : saved_(std::move(saved)),
       beginning_(options.resume),
       first_epoch_(options.first_epoch),
-      end_epoch_(options.first_epoch + options.epochs),
+      end_epoch_(end_epoch_of(options.first_epoch, options.epochs)),
       batch_(options.batch),
       world_(options.rank.world_size),
       ranks_end_together_(options.equal != nullptr),

@@ -10,19 +10,15 @@
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/sample_mix.hpp>
 
-namespace millrace {
+namespace millrace::detail {
 
-/// Several indexed data sets that epochs() mixes into one order, in proportion to their weights:
-///
-///     mill::dataset_mix corpora{{{web, 3, "s3://corpus/web/"}, {books, 1, "s3://corpus/books/"}}};
-///
-/// sample_mix, which epochs() makes of it with epochs_options::tracks, defines the order of the samples.
+/// Indexed data sets that epochs() mixes, as its readers take them.
 struct dataset_mix {
   struct member {
     std::shared_ptr<const index_set> indexes;  ///< never null, nor without samples
     /// Against the weights of the others; not 0. Exact to 1 / tracks.
     std::uint64_t weight = 1;
-    std::string prefix = {};  ///< what stands in front of its indexes' names; empty: epochs_options::prefix
+    std::string prefix = {};  ///< what stands in front of its indexes' names
     std::uint64_t seed = 0;   ///< beside that of the training; another one gives another order of its samples
   };
 
@@ -31,4 +27,4 @@ struct dataset_mix {
   std::uint64_t samples = 0;              ///< of all members together in an epoch, with mix_until::forever; not 0 then
 };
 
-}  // namespace millrace
+}  // namespace millrace::detail

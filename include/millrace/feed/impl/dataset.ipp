@@ -1,0 +1,422 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/feed/dataset.hpp>
+#include <millrace/feed/detail/dataset_state.hpp>
+#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/epoch_plan.hpp>
+#include <millrace/feed/detail/deal_epochs.hpp>
+#include <millrace/feed/detail/deal_windows.hpp>
+#include <millrace/feed/detail/late_position.hpp>
+#include <millrace/feed/detail/listed_index.hpp>
+#include <millrace/shards/storage_set.hpp>
+
+namespace millrace {
+
+namespace detail {
+
+MILLRACE_INLINE std::string dataset_state::index_prefix() const {
+  if (!options.prefix.empty() || of != source::prefix) return options.prefix;
+  const std::size_t pattern = prefix.find_first_of("*?[");
+  if (pattern == std::string::npos || prefix.find("://") != std::string::npos) return prefix;
+  return prefix.substr(0, prefix.rfind('/', pattern) + 1);  // of files()
+}
+
+MILLRACE_INLINE std::string dataset_state::shown() const {
+  return detail::shown_url(of == source::prefix ? prefix : options.prefix);
+}
+
+MILLRACE_INLINE std::shared_ptr<const index_set> dataset_state::known() const {
+  const std::lock_guard lock(mutex);
+  std::error_code ignored;
+  const std::string& file = options.index;
+  if (indexes == nullptr && !file.empty() && file.find("://") == std::string::npos &&
+      std::filesystem::exists(file, ignored)) {
+    indexes = listed_index::read(file);
+  }
+  return indexes;
+}
+
+MILLRACE_INLINE void dataset_state::learn(std::shared_ptr<const index_set> its_indexes) {
+  const std::lock_guard lock(mutex);
+  indexes = std::move(its_indexes);
+}
+
+/// The shards, and where they come from a stream, whether another run is reading it.
+template <class Shard>
+async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
+  std::vector<Shard> all;
+  stream<Shard> source;
+  {
+    const std::lock_guard lock(data->mutex);
+    if (data->of == dataset_state::source::prefix) {
+      source = data->store->list(data->prefix);
+      if (!source) {
+        throw configuration_error("this store cannot list: give the dataset its shards, as in dataset(store, "
+                                  "shards(names))",
+                                  where{data->shown(), std::nullopt, {}});
+      }
+    } else if (data->shards) {
+      all = *data->shards;
+    } else if (data->given) {
+      source = std::move(data->given);
+    } else {
+      throw usage_error("dataset: its stream of shards has not been read to its end by the run that began first: give "
+                        "it a prefix or a vector of shards");
+    }
+  }
+  const bool keep = data->of == dataset_state::source::stream && source;
+  if (source) {
+    while (std::optional<Shard> s = co_await source.next()) all.push_back(std::move(*s));
+  }
+  if (keep) {
+    const std::lock_guard lock(data->mutex);
+    data->shards = all;
+  }
+  for (Shard& s : all) co_yield give(s);
+}
+
+MILLRACE_INLINE epochs_request dataset_state::with(const epochs_options& training, std::string_view state) const {
+  epochs_request all{training};
+  if (all.batch == 0) {  // not said
+    const bool filled = training.equal != nullptr && !training.uneven && !indexed();
+    all.batch = filled ? equal_batches_door::state(*training.equal)->batch : 1;
+  }
+  all.resume = state;
+  all.slice = of == source::mix ? mix.slice : options.slice;
+  all.index = options.index.empty() ? index_use::none : options.make_index ? index_use::build : index_use::required;
+  all.index_file = options.index;
+  all.shards = options.shards;
+  all.window = options.window;
+  all.window_bytes = options.window_bytes;
+  return all;
+}
+
+MILLRACE_INLINE void dataset_state::check_mix() const {
+  if (members.empty()) throw configuration_error("dataset: a mix has no members");
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const dataset_state& d = *dataset_door::state(members[i].of);
+    const auto refuse = [&](const std::string& why) {
+      const std::string name = d.shown();
+      throw configuration_error("dataset: member " + std::to_string(i) + (name.empty() ? "" : " (" + name + ')') +
+                                " of the mix " + why);
+    };
+    if (d.of == source::mix) refuse("is a mix itself: give its members, and their weights");
+    if (!d.indexed()) refuse("has no index, and only samples that are known can be mixed in proportion: give .index");
+    if (members[i].weight == 0) refuse("has the weight 0");
+    if (d.options.slice != 0 && d.options.slice != mix.slice) {
+      refuse("has a .slice of its own: give it to the mix, dataset_mix_options::slice");
+    }
+    // Each URL is read by the first store that serves it.
+    const std::string url = d.of == source::prefix ? d.prefix : d.options.prefix;
+    for (std::size_t k = 0; k < i; ++k) {
+      const std::shared_ptr<const storage>& other = dataset_door::state(members[k].of)->store;
+      if (other == d.store || url.empty() || !other->serves(url) || other->host(url) == d.store->host(url)) continue;
+      refuse("lies in another store than member " + std::to_string(k) + ", which serves the same URLs");
+    }
+  }
+}
+
+MILLRACE_INLINE std::shared_ptr<const storage> dataset_state::store_of_mix() const {
+  std::vector<std::shared_ptr<const storage>> all;
+  for (const weighted_dataset& m : members) {
+    const std::shared_ptr<const storage>& its = dataset_door::state(m.of)->store;
+    bool there = false;
+    for (const auto& other : all) there = there || other == its;
+    if (!there) all.push_back(its);
+  }
+  if (all.size() == 1) return all.front();
+  return std::make_shared<const storage_set>(std::move(all));
+}
+
+/// A dataset's part with an index of its own: of a mix its members, else itself.
+MILLRACE_INLINE std::vector<std::shared_ptr<dataset_state>> dataset_state::parts(std::shared_ptr<dataset_state> data) {
+  std::vector<std::shared_ptr<dataset_state>> all;
+  for (const weighted_dataset& m : data->members) all.push_back(dataset_door::state(m.of));
+  if (all.empty()) all.push_back(std::move(data));
+  return all;
+}
+
+/// `indexes`: of its parts. `urls`: see epochs_source.
+MILLRACE_INLINE epochs_source dataset_state::source_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes,
+                                                       const epochs_request& training,
+                                                       std::vector<std::string> urls) const {
+  if (of != source::mix) return epochs_source(its_indexes.front(), store, training, std::move(urls));
+  return epochs_source(mix_of(its_indexes), store_of_mix(), training, std::move(urls));
+}
+
+MILLRACE_INLINE dataset_mix dataset_state::mix_of(
+    const std::vector<std::shared_ptr<const index_set>>& its_indexes) const {
+  dataset_mix all;
+  all.until = mix.until;
+  all.samples = mix.samples;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    all.members.push_back({its_indexes[i], members[i].weight, dataset_door::state(members[i].of)->index_prefix(),
+                           members[i].seed});
+  }
+  return all;
+}
+
+/// The indexes of its parts, if all are known.
+MILLRACE_INLINE std::optional<std::vector<std::shared_ptr<const index_set>>> dataset_state::all_known(
+    std::shared_ptr<dataset_state> data) {
+  std::vector<std::shared_ptr<const index_set>> all;
+  for (const std::shared_ptr<dataset_state>& part : parts(std::move(data))) {
+    all.push_back(part->known());
+    if (all.back() == nullptr && part->of != source::indexes) return std::nullopt;
+  }
+  return all;
+}
+
+MILLRACE_INLINE bool dataset_state::all_given(std::shared_ptr<dataset_state> data) {
+  for (const std::shared_ptr<dataset_state>& part : parts(std::move(data))) {
+    if (part->of != source::indexes) return false;
+  }
+  return true;
+}
+
+/// Samples by indexes that are read or made first, and compared with what is listed.
+template <class Sample>
+async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, kept_epochs_options options,
+                                         std::shared_ptr<late_position> position, std::shared_ptr<equal_state> equal) {
+  const epochs_request training = options.get();
+  std::vector<std::shared_ptr<const index_set>> indexes;
+  std::vector<std::string> urls;
+  for (const std::shared_ptr<dataset_state>& part : dataset_state::parts(data)) {
+    if (part->of == dataset_state::source::indexes) {
+      indexes.push_back(part->known());
+      for (const shard_index& index : *indexes.back()) urls.push_back(part->index_prefix() + index.name());
+      continue;
+    }
+    const std::string prefix = part->index_prefix();
+    epochs_request own = part->with(training, {});
+    own.prefix = prefix;
+    listed_index index(part->store, own, part->known());
+    std::vector<shard> listed;
+    async_generator<shard> list = list_shards<shard>(part);
+    while (std::optional<shard> s = co_await list.next()) listed.push_back(std::move(*s));
+    std::shared_ptr<const index_set> its = co_await index.of(std::move(listed));
+    part->learn(its);
+    indexes.push_back(std::move(its));
+    urls.insert(urls.end(), index.urls().begin(), index.urls().end());
+  }
+  epochs_source source = data->source_of(indexes, training, std::move(urls));
+  fill_later(source, equal.get());
+  position->become(std::make_shared<const epochs_position>(source));
+  async_generator<Sample> samples = deal_epochs<Sample>(std::move(source));
+  while (std::optional<Sample> s = co_await samples.next()) co_yield give(*s);
+}
+
+template <class Sample>
+stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_request options) {
+  check_epochs_options(options);
+  epoch_state from;
+  from.epoch = options.first_epoch;
+  if (!options.resume.empty()) from = epoch_state::parse(options.resume);
+  const bool mixed = data->of == dataset_state::source::mix;
+  const std::shared_ptr<const storage> store = mixed ? data->store_of_mix() : data->store;
+  auto position = std::make_shared<late_position>(options, mixed);
+  std::size_t bytes = options.bytes;
+  if (const auto known = dataset_state::all_known(data)) {  // by a file or a run before: what is promised can be said
+    const epochs_source source = data->source_of(*known, options, {});
+    bytes = source.options.bytes;
+    position->become(std::make_shared<const epochs_position>(source));
+  } else if (bytes == 0) {
+    bytes = most_bytes(!mixed && options.tracks == 0 && options.resume.empty());
+  }
+  std::shared_ptr<equal_state> equal = begin_equal(options, from);
+  stream<Sample> made = stream<Sample>(deal_listed_data<Sample>(std::move(data), kept_epochs_options(options), position,
+                                                                std::move(equal)))
+                            .named("epochs", "raise its .bytes");
+  return declare_source(std::move(made), options, options.equal != nullptr)
+      .bounded(options.ahead, sum_of_bounds(bytes, store->keeps()))
+      .positioned(position)
+      .of_rank(options.rank);
+}
+
+/// Options that mean nothing for how the data is given are mistakes.
+MILLRACE_INLINE void dataset_state::check() const {
+  const dataset_options none;
+  if (store == nullptr) throw usage_error("dataset: the store is null");
+  const bool streamed = options.shards != none.shards || options.window != none.window ||
+                        options.window_bytes != none.window_bytes;
+  if (indexed() && streamed) {
+    throw configuration_error("dataset: .shards, .window and .window_bytes are for data without an index");
+  }
+  if (of == source::indexes && (!options.index.empty() || !options.make_index)) {
+    throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
+  }
+  if (!indexed() && (options.slice != 0 || !options.prefix.empty() || !options.make_index)) {
+    throw configuration_error("dataset: .slice, .prefix and .make_index are for data with an index: give .index");
+  }
+  if (options.shards == 0 || options.window == 0 || options.window_bytes == 0) {
+    throw configuration_error("dataset: .shards, .window and .window_bytes must not be 0");
+  }
+}
+
+}  // namespace detail
+
+MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::string prefix, dataset_options options, int)
+    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::prefix, std::move(store),
+                                                     std::move(options))) {
+  state_->check();
+  if (prefix.empty()) throw configuration_error("dataset: the prefix is empty");
+  if (!state_->store->serves(prefix)) {
+    throw configuration_error("dataset: the store does not serve this prefix",
+                              where{detail::shown_url(prefix), std::nullopt, {}});
+  }
+  state_->prefix = std::move(prefix);
+}
+
+MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::vector<shard> shards,
+                                 dataset_options options, int)
+    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::shards, std::move(store),
+                                                     std::move(options))) {
+  state_->check();
+  state_->shards = std::move(shards);
+}
+
+MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, stream<shard> shards, dataset_options options,
+                                 int)
+    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::stream, std::move(store),
+                                                     std::move(options))) {
+  state_->check();
+  state_->given = std::move(shards);
+}
+
+MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::shared_ptr<const index_set> indexes,
+                                 dataset_options options, int)
+    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::indexes, std::move(store),
+                                                     std::move(options))) {
+  if (indexes == nullptr) throw configuration_error("dataset: the indexes are null");
+  state_->indexes = std::move(indexes);
+  state_->check();
+}
+
+MILLRACE_INLINE dataset::dataset(std::vector<weighted_dataset> members, dataset_mix_options options)
+    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::mix, nullptr, dataset_options())) {
+  state_->members = std::move(members);
+  state_->mix = options;
+  state_->check_mix();
+}
+
+namespace detail {
+
+/// The sum of what `of` gives of each data set, if all are known.
+template <class F>
+std::optional<std::uint64_t> sum_of(const dataset_state& data, const F& of) {
+  if (data.of != dataset_state::source::mix) {
+    const std::shared_ptr<const index_set> indexes = data.known();
+    if (indexes == nullptr) return std::nullopt;
+    return of(*indexes);
+  }
+  std::uint64_t all = 0;
+  for (const weighted_dataset& m : data.members) {
+    const std::optional<std::uint64_t> one = sum_of(*dataset_door::state(m.of), of);
+    if (!one) return std::nullopt;
+    all += *one;
+  }
+  return all;
+}
+
+}  // namespace detail
+
+MILLRACE_INLINE std::optional<std::uint64_t> dataset::samples() const {
+  return detail::sum_of(*state_, [](const index_set& i) { return i.samples(); });
+}
+MILLRACE_INLINE std::optional<std::uint64_t> dataset::shards() const {
+  return detail::sum_of(*state_, [](const index_set& i) { return static_cast<std::uint64_t>(i.size()); });
+}
+MILLRACE_INLINE std::optional<std::uint64_t> dataset::bytes() const {
+  return detail::sum_of(*state_, [](const index_set& i) { return i.sample_bytes(); });
+}
+MILLRACE_INLINE bool dataset::exact() const noexcept { return state_->indexed(); }
+MILLRACE_INLINE bool dataset::elastic() const noexcept { return state_->indexed(); }
+
+MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_options& options, std::string state) {
+  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
+  const std::string prefix = of->index_prefix();
+  detail::epochs_request all = of->with(options, state);
+  all.prefix = prefix;
+  stream<sample> made;
+  if (!of->indexed()) {
+    if (options.tracks != 0) throw configuration_error("epochs: .tracks is for a dataset with an index");
+    made = detail::windowed_epochs<sample>(detail::list_shards<shard>(of), of->store, all);
+  } else if (detail::dataset_state::all_given(of)) {
+    made = detail::epochs_of<sample>(of->source_of(*detail::dataset_state::all_known(of), all, {}));
+  } else {
+    made = detail::epochs_of_listed<sample>(of, all);
+  }
+  return options.batch == 0 ? std::move(made) : std::move(made).batches_of(options.batch);
+}
+
+MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const epochs_options& training,
+                                                   plan_options prices) {
+  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
+  const auto known = detail::dataset_state::all_known(of);
+  if (!of->indexed() || !known) {
+    throw configuration_error("dataset: what an epoch costs is not known before its index has been made or read",
+                              where{of->shown(), std::nullopt, {}});
+  }
+  const detail::epochs_request all = of->with(training, {});
+  return of->of == detail::dataset_state::source::mix ? of_request(of->mix_of(*known), all, prices)
+                                                      : of_request(*known->front(), all, prices);
+}
+
+MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data, const epochs_options& options,
+                                 std::string_view state) {
+  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
+  // Not by parsing it: what throws on one rank leaves the others waiting for its sums.
+  const bool own = state.find("\"world_size\"") != std::string::npos;
+  hasher128 resume;
+  resume.add(own ? std::string_view("each its own") : state);
+  hasher128 what;
+  for (const std::shared_ptr<detail::dataset_state>& part : detail::dataset_state::parts(of)) {
+    what.add(part->prefix);
+    what.add(part->of == detail::dataset_state::source::indexes ? part->indexes->digest() : hash128());
+  }
+  for (const weighted_dataset& m : of->members) {
+    what.add(m.weight);
+    what.add(m.seed);
+  }
+  what.add(of->mix.samples);
+  what.add(static_cast<std::uint64_t>(of->mix.until));
+  std::uint64_t slice = of->of == detail::dataset_state::source::mix ? of->mix.slice : of->options.slice;
+  if (slice == 0 && of->of == detail::dataset_state::source::indexes) slice = of->indexes->slice();
+  const rank_setting settings[] = {{"the seed", options.seed},
+                                   {".epochs", options.epochs},
+                                   {".first_epoch", options.first_epoch},
+                                   {".batch", of->with(options, {}).batch},
+                                   {".take_batches", options.take_batches},
+                                   {".tracks", options.tracks},
+                                   {".slice", slice},
+                                   {"whether there is an index", of->indexed() ? 1U : 0U},
+                                   {".shards", of->options.shards},
+                                   {".window", of->options.window},
+                                   {".window_bytes", of->options.window_bytes},
+                                   {"the digest of the dataset", what.value().low},
+                                   {"the digest of the state", resume.value().low}};
+  check_ranks(sum, options.rank, settings);
+}
+
+MILLRACE_COROUTINE_BODY std::string dataset::plan(const epochs_options& options) const {
+  return samples() ? epochs(*this, options).plan() : std::string();
+}
+
+}  // namespace millrace

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file
+/// What a training with epochs includes: millrace.hpp, datasets, epochs(), equal batches and the comparison of ranks.
+/// Apart from millrace.hpp because it takes the compiler half as long again, unless the bodies are compiled once
+/// (millrace::compiled).
+
+#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/dataset.hpp>
+#include <millrace/feed/equal_batches.hpp>
+#include <millrace/millrace.hpp>
