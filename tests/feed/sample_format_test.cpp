@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/detail/line_index.hpp>
+#include <millrace/feed/detail/listed_index.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
 #include <millrace/feed/detail/object_index.hpp>
 #include <millrace/feed/index_set.hpp>
@@ -417,7 +419,9 @@ TEST_CASE("objects are samples, of folders that are classes, in the canonical or
 }
 
 TEST_CASE("objects without classes, and folders as samples") {
-  const std::shared_ptr<const storage> store = store_of(some_images);
+  const auto slow = store_of(some_images);
+  slow->delay_us = 500;  // the objects of a sample come one after the other
+  const std::shared_ptr<const storage> store = slow;
   test::temporary_folder at;
   model keys;
   keys.shards = {{seen("a/x", {{"jpg", ""}}), seen("a/y", {{"jpg", "why"}}),
@@ -463,6 +467,9 @@ TEST_CASE("objects that are new, gone or another version are named") {
   CHECK_THAT(refusal(), Contains("mem:d/a/x.jpg") && Contains("ETag was \"v1\" and is \"v2\""));
   store->etag = "\"v1\"";
   // While the training runs: an error that names it, or an empty entry.
+  store->bad["mem:d/a-b/1.json"] = test::harm::missing;  // the second one of its sample
+  CHECK_THAT(refusal(), Contains("mem:d/a-b/1.json at byte 0: there is no such object"));
+  store->bad.clear();
   store->bad["mem:d/a/y.jpg"] = test::harm::missing;
   CHECK_THAT(refusal(), Contains("mem:d/a/y.jpg at byte 0: there is no such object"));
   const dataset data(std::shared_ptr<const storage>(store), "mem:d/", how);
@@ -475,6 +482,27 @@ TEST_CASE("objects that are new, gone or another version are named") {
   CHECK_THAT(refusal(), Contains("mem:d/a/y.jpg") && Contains("is of another version of this object"));
   store->bad["mem:d/a/y.jpg"] = test::harm::cut;
   CHECK_THAT(refusal(), Contains("mem:d/a/y.jpg"));
+}
+
+TEST_CASE("the index of objects is written once, and a rank that has listed others gets an error") {
+  const auto store = store_of(some_images);
+  test::temporary_folder at;
+  const std::string file = at.file("i");
+  detail::epochs_request how;
+  how.prefix = "mem:d/";
+  how.index_file = file;
+  how.format = sample_format::classes;
+  const auto made = std::make_shared<const index_set>(objects_of(some_images, sample_format::classes));
+  auto others = some_images;
+  others.erase("z/0.jpg");
+  const auto other = std::make_shared<const index_set>(objects_of(others, sample_format::classes));
+  detail::listed_index first(store, how);
+  testing::virtual_loop loop;
+  CHECK(block_on(loop, first.of_objects(made))->digest() == made->digest());
+  detail::listed_index second(store, how);
+  CHECK_THAT(failure_of([&] { block_on(loop, second.of_objects(other)); }), Contains("mem:d/z/0.jpg"));
+  CHECK(block_on(loop, second.of_objects(made))->digest() == made->digest());
+  CHECK(std::distance(std::filesystem::directory_iterator(at.path()), {}) == 1);
 }
 
 TEST_CASE("objects that cannot be samples are refused by name") {
@@ -540,6 +568,12 @@ TEST_CASE("indexes of lines and of objects are written and read; whatever is wro
   }
   const shard_index lines = index_of_lines(some_files.at("d/e.txt"));
   const index_set objects = objects_of(some_images, sample_format::classes, md5);
+  // Its second line, whose offset is the byte at 96, begins in the first one.
+  CHECK_THAT(failure_of([text = forged(lines.text(), 96, 3)] {
+               std::string_view left = text;
+               static_cast<void>(shard_index::read(left, "f"));
+             }),
+             Contains("f at byte 96: a line begins before the one before it ends"));
   rng random(1);
   for (const shard_index* index : {&lines, &objects[0], &objects[1]}) {
     const std::string text = index->text();
@@ -586,6 +620,36 @@ TEST_CASE("indexes of lines and of objects are written and read; whatever is wro
     }
     CHECK(read != 0);
   }
+}
+
+TEST_CASE("an index of a tar is the bytes that it was before there were others") {
+  std::string golden = "mrindex\n";
+  const auto add = [&](std::uint64_t value, int bytes) { detail::append_le(golden, value, bytes); };
+  add(1, 4);                                   // version
+  add(7, 4);                                   // flags
+  add(64 + 16 + 16 + 16 + 4, 8);               // length
+  add(2048, 8);                                // of the object
+  add(1, 8);                                   // samples
+  add(1, 8);                                   // fields
+  for (const int n : {5, 4, 1, 5}) add(static_cast<std::uint64_t>(n), 4);
+  golden += "x.tar\"v1\"";
+  add(3, 2);
+  golden += "jpg";
+  add(0, 2);  // up to 16
+  add(key_hash("a"), 8);
+  add(0, 6);
+  add(1, 2);
+  add(1, 4);
+  add(0x12345678, 4);
+  add(77, 5);
+  add(0, 3);
+  add(crc32c(0, golden.data(), golden.size()), 4);
+  std::string_view rest = golden;
+  const shard_index index = shard_index::read(rest, "f");
+  CHECK(index.format() == sample_format::tar);
+  CHECK(index.field_at(0, 0).offset == 512);
+  CHECK(index.field_at(0, 0).crc == 0x12345678);
+  CHECK(index.text() == golden);
 }
 
 TEST_CASE("lines, tars and classes mix by weights") {

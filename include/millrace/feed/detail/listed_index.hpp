@@ -81,7 +81,7 @@ class listed_index {
 
  private:
   void check(const index_set& indexes, const std::vector<shard>& list) const;
-  void write(const index_set& indexes) const;
+  void write(const index_set& indexes, bool replace = true) const;
   void check_writable() const;
   bool in_store() const noexcept { return file_.find("://") != std::string::npos; }
   MILLRACE_COROUTINE task<std::string> read_text(bool again) const;

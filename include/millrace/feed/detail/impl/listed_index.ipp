@@ -127,8 +127,8 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of_
   for (const shard_index& index : *listed) urls_.push_back(indexer_.prefix() + index.name());
   std::shared_ptr<const index_set> there = co_await find();
   if (there == nullptr) {
-    write(*listed);
-    co_return listed;
+    write(*listed, false);
+    there = read(file_);  // another rank may have written it, of another listing
   }
   check_objects(*there, *listed, file_, indexer_.prefix());
   co_return there;
@@ -358,8 +358,8 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   co_return indexes;
 }
 
-/// At once or not at all.
-MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
+/// At once or not at all. Without `replace`, a file that is there by then stays.
+MILLRACE_INLINE void listed_index::write(const index_set& indexes, bool replace) const {
   const std::string fresh = unfinished(file_, this);
   errno = 0;
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
@@ -367,6 +367,14 @@ MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
   for (const shard_index& index : indexes) out << index.text();
   out.close();
   std::error_code error;
+  if (out && !replace) {
+    std::filesystem::create_hard_link(fresh, file_, error);
+    if (!error || error == std::errc::file_exists) {
+      std::filesystem::remove(fresh, error);
+      return;
+    }
+    error.clear();  // a file system without links
+  }
   if (out) std::filesystem::rename(fresh, file_, error);
   if (out && !error) return;
   const int why = error ? error.value() : errno;
