@@ -206,8 +206,9 @@ int main(int count, char** texts) {
   given.add_option("-o,--out", out, "The index: s3://bucket/key or a file (PREFIX/millrace.index)")->type_name("FILE");
   given
       .add_option("--format", format,
-                  "What the samples are: members of tars, lines of text files, objects, objects in folders that are\n"
-                  "classes, whole folders")
+                  "What the samples are: members of tars, lines of text\n"
+                  "files, objects, objects in folders that are classes, or\n"
+                  "whole folders")
       ->check(CLI::IsMember({"tar", "lines", "objects", "classes", "folders"}))
       ->capture_default_str()
       ->type_name("FORMAT");

@@ -228,7 +228,7 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   // Lines of text files, and objects, of which nothing is read.
   server.put("corpus", "text/a.jsonl", std::string("{}\n{}\r\n"));
   server.put("corpus", "text/b.jsonl", std::string("{}"));
-  require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples, 6 bytes in samples");
+  require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples, 6 B in samples");
   require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples");  // the index is no text
   server.put("corpus", "text/b.jsonl.gz", std::string("\x1f\x8b\x08 and so on, to more bytes than a few"));
   require_said(run(index + " --format lines s3://corpus/text/"), 1, "b.jsonl.gz at byte 0: this is gzip data");
