@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
