@@ -43,8 +43,10 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/index_parts.ipp>
 #include <millrace/feed/detail/impl/indexed_object.ipp>
 #include <millrace/feed/detail/impl/late_position.ipp>
+#include <millrace/feed/detail/impl/line_index.ipp>
 #include <millrace/feed/detail/impl/listed_index.ipp>
 #include <millrace/feed/detail/impl/mix_text.ipp>
+#include <millrace/feed/detail/impl/object_index.ipp>
 #include <millrace/feed/detail/impl/reading_estimate.ipp>
 #include <millrace/feed/detail/impl/window_order.ipp>
 #include <millrace/feed/detail/impl/window_position.ipp>
@@ -102,6 +104,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/text/text.ipp>
 
 // fetch() of any store, files too, chooses its reads by these.
+#include <millrace/records/detail/text_format.ipp>
 #include <millrace/retry/detail/read_controller.ipp>
 #include <millrace/retry/detail/store_host.ipp>
 #include <millrace/retry/host_stats.ipp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// millrace-index: the index of tar shards. docs/guide/tools.md describes it.
+// millrace-index: the index of tar shards, text files or objects. docs/guide/tools.md describes it.
 
 #include <cstdio>
 #include <map>
@@ -15,6 +15,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/feed/detail/object_index.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -107,10 +108,42 @@ bool is_fresh(const mill::shard_index& index, const mill::shard& s) {
   }
 }
 
+/// Writes it, and says what it is of.
+void write(const tools::store& store, const std::string& out, const mill::index_set& set) {
+  std::string text;
+  mill::write_indexes(set, text);
+  store.write(out, text);
+  const char* const unit = mill::of_objects(set.format()) ? "folder" : "shard";
+  std::printf("%zu %s%s, %llu samples, %s in samples; %s: %s, digest %s\n", set.size(), unit,
+              set.size() == 1 ? "" : "s", static_cast<unsigned long long>(set.samples()),
+              mill::format_bytes(static_cast<double>(set.sample_bytes())).c_str(), out.c_str(),
+              mill::format_bytes(static_cast<double>(text.size())).c_str(), set.digest().text().c_str());
+}
+
+/// Objects that are samples: a listing says all.
+int index_objects(std::string prefix, const std::string& out, mill::sample_format format) {
+  const tools::store store(prefix);
+  if (prefix.back() != '/') prefix += '/';
+  mill::detail::object_index_builder objects(format, prefix);
+  for (const mill::shard& s : store.list(prefix, format)) {
+    if (s.url != out) objects.add(s);
+  }
+  const std::string passed_over = objects.passed_over();
+  if (!passed_over.empty()) std::fprintf(stderr, "millrace-index: %s\n", passed_over.c_str());
+  const mill::index_set set = objects.finish();
+  if (set.samples() == 0) throw mill::configuration_error("there are no samples under " + prefix);
+  write(store, out, set);
+  return tools::fine;
+}
+
 int index_all(const std::string& prefix, const std::string& out, mill::index_shard_options how, std::size_t limit) {
   const tools::store store(prefix);
-  std::vector<mill::shard> shards = store.list(prefix);
-  if (shards.empty()) throw mill::configuration_error("there are no .tar objects under " + prefix);
+  std::vector<mill::shard> shards = store.list(prefix, how.format);
+  std::erase_if(shards, [&](const mill::shard& s) { return s.url == out; });
+  if (shards.empty()) {
+    const char* const what = how.format == mill::sample_format::tar ? ".tar objects" : "objects";
+    throw mill::configuration_error(std::string("there are no ") + what + " under " + prefix);
+  }
   const auto name_of = [&](const mill::shard& s) {
     std::string name = s.url.substr(prefix.size());
     return name.substr(std::min(name.find_first_not_of('/'), name.size()));
@@ -121,7 +154,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   std::uint64_t bytes = 0;
   for (mill::shard& s : shards) {
     const auto at = known.find(name_of(s));
-    if (at != known.end() && is_fresh(at->second, s)) {
+    if (at != known.end() && at->second.format() == how.format && is_fresh(at->second, s)) {
       all.push_back(std::move(at->second));
     } else {
       bytes += s.size.value_or(0);
@@ -153,13 +186,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
     return status;
   }
   const mill::index_set set(std::move(all));
-  std::string text;
-  mill::write_indexes(set, text);
-  store.write(out, text);
-  std::printf("%zu shard%s, %llu samples, %s in samples; %s: %s, digest %s\n", set.size(), set.size() == 1 ? "" : "s",
-              static_cast<unsigned long long>(set.samples()),
-              mill::format_bytes(static_cast<double>(set.sample_bytes())).c_str(), out.c_str(),
-              mill::format_bytes(static_cast<double>(text.size())).c_str(), set.digest().text().c_str());
+  write(store, out, set);
   return status;
 }
 
@@ -167,9 +194,9 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
 
 int main(int count, char** texts) {
   tools::command_line given("millrace-index",
-                            "Indexes the tar shards under a prefix or in a folder, so that a training knows its order\n"
-                            "beforehand and reads any sample by one request.");
-  std::string prefix, out;
+                            "Indexes the tar shards, text files or objects under a prefix or in a folder, so that a\n"
+                            "training knows its order beforehand and reads any sample by one request.");
+  std::string prefix, out, format = "tar";
   bool stream = false, headers = false;
   std::size_t limit = 16;
   given.add_option("PREFIX", prefix, "s3://bucket/prefix/, or a folder")
@@ -177,6 +204,14 @@ int main(int count, char** texts) {
       ->type_name("")
       ->check(tools::not_empty);
   given.add_option("-o,--out", out, "The index: s3://bucket/key or a file (PREFIX/millrace.index)")->type_name("FILE");
+  given
+      .add_option("--format", format,
+                  "What the samples are: members of tars, lines of text\n"
+                  "files, objects, objects in folders that are classes, or\n"
+                  "whole folders")
+      ->check(CLI::IsMember({"tar", "lines", "objects", "classes", "folders"}))
+      ->capture_default_str()
+      ->type_name("FORMAT");
   CLI::Option* const all =
       given.add_flag("--stream", stream, "Read every byte once: the index has checksums of the samples");
   given.add_flag("--headers", headers, "Read headers alone: no checksums (default: what costs less)")->excludes(all);
@@ -188,6 +223,11 @@ int main(int count, char** texts) {
     mill::index_shard_options how;
     if (stream) how.way = mill::index_way::stream;
     if (headers) how.way = mill::index_way::headers;
-    return index_all(prefix, out.empty() ? tools::index_of(prefix) : out, how, limit);
+    while (format != mill::format_name(how.format)) {
+      how.format = static_cast<mill::sample_format>(static_cast<int>(how.format) + 1);
+    }
+    const std::string file = out.empty() ? tools::index_of(prefix) : out;
+    return mill::of_objects(how.format) ? index_objects(prefix, file, how.format)
+                                        : index_all(prefix, file, how, limit);
   });
 }

@@ -18,7 +18,9 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/feed/sample_format.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/file_storage.hpp>
@@ -40,9 +42,19 @@ class store {
   static bool is_s3(std::string_view url) { return url.substr(0, 5) == "s3://"; }
 
   std::shared_ptr<const mill::storage> reads() const { return s3_ ? mill::s3::as_storage(*s3_) : mill::files(); }
-  /// The tar archives under a prefix or in a folder, sorted by the bytes of their names.
-  std::vector<mill::shard> list(const std::string& prefix) const {
+  /// The tar archives under a prefix or in a folder, sorted by the bytes of their names; of other formats all objects
+  /// there.
+  std::vector<mill::shard> list(const std::string& prefix,
+                                mill::sample_format format = mill::sample_format::tar) const {
     std::vector<mill::shard> all;
+    if (format != mill::sample_format::tar) {
+      const auto loop = mill::make_event_loop();
+      const bool folder = mill::of_objects(format) && prefix.back() != '/';
+      mill::stream<mill::shard> objects(reads()->list(folder ? prefix + '/' : prefix));
+      all = mill::block_on(*loop, mill::collect(std::move(objects)));
+      std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
+      return all;
+    }
     if (s3_) {
       const auto loop = mill::make_event_loop();
       for (mill::shard& s : mill::block_on(*loop, mill::collect(s3_->list(prefix)))) {

@@ -99,7 +99,7 @@ void check_options(const std::string& index, const std::string& verify, const st
     require(run(tool + " -h").text == s.text, "-h is not --help");
     for (const std::string_view option : options) require_said(s, 0, option);
   };
-  help(index, {"PREFIX", "--out", "--stream", "--headers", "--shards"});
+  help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--seed",
               "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
@@ -112,6 +112,7 @@ void check_options(const std::string& index, const std::string& verify, const st
   require_said(run(index + " x y"), 2, "not expected: y");
   require_said(run(index + " x --bogus"), 2, "not expected: --bogus");
   require_said(run(index + " x --stream --headers"), 2, "excludes");
+  require_said(run(index + " x --format pages"), 2, "--format: pages not in {tar,lines,objects,classes,folders}");
   require_said(run(index + " x --shards 0"), 2, "--shards: '0' is no whole number above 0");
   require_said(run(index + " x --out"), 2, "--out");
   require_said(run(verify + " x"), 2, "FINGERPRINTS is required");
@@ -224,6 +225,24 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(index + " " + folder + "/nothing"), 3, "the folder cannot be read: No such file or directory");
   require_said(run(plan + " " + folder + "/nothing/"), 3, "the folder cannot be read");
   require_said(run(index + " s3://corpus/none/"), 3, "no object has this prefix");
+  // Lines of text files, and objects, of which nothing is read.
+  server.put("corpus", "text/a.jsonl", std::string("{}\n{}\r\n"));
+  server.put("corpus", "text/b.jsonl", std::string("{}"));
+  require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples, 6 B in samples");
+  require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples");  // the index is no text
+  server.put("corpus", "text/b.jsonl.gz", std::string("\x1f\x8b\x08 and so on, to more bytes than a few"));
+  require_said(run(index + " --format lines s3://corpus/text/"), 1, "b.jsonl.gz at byte 0: this is gzip data");
+  server.put("corpus", "images/cat/1.jpg", std::string("cat"));
+  server.put("corpus", "images/dog/1.jpg", std::string("dog"));
+  server.put("corpus", "images/README", std::string("these are images"));
+  server.log().clear();
+  const said images = run(index + " --format classes s3://corpus/images");
+  require_said(images, 0, "2 folders, 2 samples");
+  require_said(images, 0, "millrace-index: 1 object is left out");
+  for (const mill::s3_server::logged_request& r : server.log().entries()) {
+    require(r.key.find("jpg") == std::string::npos, "an image was read");
+  }
+  require_said(run(plan + " s3://corpus/images/millrace.index"), 0, "2 samples");
   // A shard that cannot be had is not bad data.
   server.faults().add({.method = "GET", .key_prefix = "films/0.tar"},
                       mill::s3_server::fault::refuse(403, "AccessDenied"));

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +22,7 @@
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/shards/file_storage.hpp>
 
 #include "tests/feed/epochs_data.hpp"
 #include "tests/feed/rank_threads.hpp"
@@ -101,6 +104,15 @@ void train_and_validate(mill::runtime& rt, const mill::dataset& corpus, const mi
 }
 // end validation
 
+// begin folder
+void train_on_folder(mill::runtime& rt, const std::string& folder, mill::rank mine, seen& m) {
+  const mill::dataset images(mill::files(), folder,
+                             {.index = folder + "/train.index", .format = mill::sample_format::classes});
+  auto run = rt.run(mill::epochs(images, {.seed = 7, .batch = 4, .rank = mine}) | mill::batch());
+  for (const std::vector<mill::sample>& batch : run) train_step(m, batch);  // s["jpg"], s["cls"]
+}
+// end folder
+
 // begin own
 class transcript {
  public:
@@ -157,6 +169,32 @@ TEST_CASE("guide: a training goes on in a world that shrinks and grows") {
     }
   }
   CHECK(keys == keys_of(data, 3));
+}
+
+TEST_CASE("guide: every image of a folder is trained on once, by one of two ranks, in equally many steps") {
+  mill::test::temporary_folder at;
+  const std::string folder = at.path() + "/images";
+  std::multiset<std::string> wanted;
+  for (const std::string name : {"cat", "cat-like", "dog"}) {
+    std::filesystem::create_directories(folder + '/' + name);
+    for (std::size_t i = 0; i < 3 + name.size(); ++i) {
+      wanted.insert(name + '/' + std::to_string(i));
+      std::ofstream(folder + '/' + name + '/' + std::to_string(i) + ".jpg") << name;
+    }
+  }
+  std::vector<seen> ranks(2);
+  mill::runtime rt;
+  for (std::size_t r = 0; r < 2; ++r) train_on_folder(rt, folder, of(r, 2), ranks[r]);
+  CHECK(ranks[0].steps == ranks[1].steps);
+  ranks[0].keys.insert(ranks[1].keys.begin(), ranks[1].keys.end());
+  CHECK(ranks[0].keys == wanted);
+  const mill::dataset images(mill::files(), folder,
+                             {.index = folder + "/train.index", .format = mill::sample_format::classes});
+  CHECK(images.classes() == std::vector<std::string>{"cat", "cat-like", "dog"});
+  for (const mill::sample& s : rt.run(mill::epochs(images, {}))) {
+    CHECK(images.classes()[std::stoul(std::string(s["cls"].view()))] == s["jpg"].view());
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("guide: a filter leaves equally many steps on all ranks") {

@@ -1,29 +1,34 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of docs/guide/text.md, over a small data set of its own.
+// The programs of docs/guide/text.md, over small data sets of their own. Ranks are threads here.
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <millrace/feed/dataset.hpp>
+#include <millrace/feed/equal_batches.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/records/pack.hpp>
 #include <millrace/records/tokens.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train.hpp>
 
 #if __has_include(<simdjson.h>)
 #include <millrace/decode/json_reader.hpp>
 #endif
 
+#include "tests/feed/rank_threads.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;
@@ -35,12 +40,50 @@ namespace {
 /// In place of a tokenizer: a token a byte.
 std::vector<std::int32_t> encode(std::string_view text) { return std::vector<std::int32_t>(text.begin(), text.end()); }
 
-// begin training
+/// What a rank has learnt.
+struct model {
+  std::size_t steps = 0;
+  std::size_t tokens = 0;
+  std::string state;
+  void train(const std::vector<mill::packed_sequence>& batch) {
+    ++steps;
+    for (const mill::packed_sequence& s : batch) {
+      for (const std::int32_t d : s.documents) tokens += d >= 0 ? 1 : 0;
+    }
+  }
+};
+
+// begin lines
 struct document {
   std::string text;
   std::optional<double> quality;
 };
 
+/// JSONL -> sequences of 64 tokens, on this rank; as many steps on all of them. `saved`: this rank's state, or empty.
+void train_on_lines(mill::runtime& rt, const std::string& folder, mill::rank mine, const mill::sum_over_ranks& sum,
+                    std::string saved, std::size_t most, model& m) {
+  const mill::dataset corpus(mill::files(), folder,
+                             {.index = folder + "/text.index", .format = mill::sample_format::lines});
+  mill::json_reader<document> read;
+  read.member("text", &document::text).member("quality", &document::quality);
+  const auto encoded = [read](mill::sample s) {
+    std::vector<std::int32_t> tokens;
+    if (s.weight() != 0) tokens = encode(read(s["line"], s.from.at(s.key)).text);
+    return mill::token_document(std::move(tokens), s.mark);
+  };
+  const mill::equal_batches equal(2, mill::uneven::pad, sum);
+  auto run = rt.run(mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4, .rank = mine, .equal = &equal},
+                                 std::move(saved)) |
+                    mill::map_concurrent(encoded) | mill::pack(64) | equal.fill() | mill::batch(2));
+  for (const std::vector<mill::packed_sequence>& batch : equal.of(run)) {
+    m.train(batch);
+    if (--most == 0) break;
+  }
+  m.state = run.state();
+}
+// end lines
+
+// begin training
 auto training(const std::string& pattern) {
   mill::json_reader<document> read;
   read.member("text", &document::text).member("quality", &document::quality);
@@ -93,6 +136,42 @@ TEST_CASE("the guide's program for text that is resumed goes on with the very ne
     saved = run.state();
   }
   CHECK(tokens == 3 * 40 * 39 / 2);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("the guide's program for lines packs every token of every epoch, on two ranks that are resumed", "[guide]") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "millrace-guide-lines";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::size_t bytes = 0;
+  for (int file = 0; file < 3; ++file) {
+    std::ofstream out(folder / (std::to_string(file) + ".jsonl"), std::ios::binary);
+    for (int i = 0; i < 20 + file; ++i) {
+      const std::string text(static_cast<std::size_t>(10 + 7 * i), 'a');
+      out << "{\"text\": \"" << text << "\"}" << (i % 3 == 0 ? "\r\n" : "\n");
+      bytes += text.size();
+    }
+  }
+  std::size_t tokens = 0;
+  std::vector<std::string> states(2);
+  for (std::size_t part = 0, ended = 0; ended == 0; ++part) {
+    REQUIRE(part < 100);
+    mill::test::thread_sum sum(2);
+    std::vector<model> models(2);
+    const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
+      mill::runtime rt;
+      train_on_lines(rt, folder.string(), {.index = static_cast<std::uint32_t>(r), .world_size = 2}, std::ref(sum),
+                     states[r], 11, models[r]);
+    });
+    REQUIRE(errors == std::vector<std::string>(2));
+    CHECK(models[0].steps == models[1].steps);
+    ended = models[0].steps < 11 ? 1 : 0;
+    for (std::size_t r = 0; r < 2; ++r) {
+      tokens += models[r].tokens;
+      states[r] = models[r].state;
+    }
+  }
+  CHECK(tokens == 3 * bytes);
   std::filesystem::remove_all(folder);
 }
 

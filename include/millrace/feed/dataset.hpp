@@ -14,6 +14,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/epochs_options.hpp>
+#include <millrace/feed/sample_format.hpp>
 #include <millrace/feed/sample_mix.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/sample.hpp>
@@ -31,6 +32,9 @@ struct dataset_options {
   /// Whether the first run makes the file `index` if it does not exist. If not, that is an error; an object of a store
   /// is never made (millrace-index writes it).
   bool make_index = true;
+  /// What the samples are in the store. All but tar need an index, and all but tar and lines are folders, whose prefix
+  /// ends in a slash.
+  sample_format format = sample_format::tar;
   /// What stands before the names of the index to make URLs of them. Empty: the prefix that is listed.
   std::string prefix = {};
   /// order_options::slice; 0: index_set::slice().
@@ -55,8 +59,8 @@ class dataset_state;
 class dataset_door;
 }  // namespace detail
 
-/// What a training is fed with: shards of samples in a store. It says what the data is; epochs() says how to train on
-/// it.
+/// What a training is fed with: shards of samples in a store, or objects that are samples (sample_format). It says what
+/// the data is; epochs() says how to train on it.
 ///
 ///     mill::dataset train(s3, "s3://corpus/train/", {.index = "train.index"});
 ///     auto run = rt.run(mill::epochs(train, {.seed = 7, .epochs = 90, .batch = 256, .rank = mine}, saved)
@@ -71,7 +75,8 @@ class dataset_door;
 /// runs may use it, at once, too; a dataset made of a stream of shards is read by one run first.
 class dataset {
  public:
-  /// The shards whose URLs begin with `prefix`: "s3://corpus/train/". Of files(): a folder, or a pattern as in glob().
+  /// The shards whose URLs begin with `prefix`: "s3://corpus/train/". Of files(): a folder, with the folders in it, or
+  /// a pattern as in glob().
   /// `store` is as in fetch(), and must be able to list (storage::list()).
   template <class Store>
   dataset(const Store& store, std::string prefix, dataset_options options = {})
@@ -114,6 +119,9 @@ class dataset {
   std::optional<std::uint64_t> samples() const;
   std::optional<std::uint64_t> shards() const;
   std::optional<std::uint64_t> bytes() const;
+  /// The names of the classes of a sample_format::classes, in the order of their numbers: those of its folders. Empty
+  /// where samples() is not known. Of another format a usage_error.
+  std::vector<std::string> classes() const;
   /// Whether the length of an epoch follows from an index, so that all ranks have equally many batches without asking
   /// each other.
   bool exact() const noexcept;
@@ -185,7 +193,8 @@ struct weighted_dataset {
 /// left. If ranks do not see each other's files (a local disk in each machine) every machine reads all: make the file
 /// beforehand by millrace-index then. All of them must be able to write there: an io_error names the file. The file
 /// must be of the shards that are listed: where one is new, gone or another version, as far as the list says, that is a
-/// stale_index_error which names it: make the file again. Names in the index are the URLs without
+/// stale_index_error which names it: make the file again. Of objects that are samples the listing says all: every rank
+/// makes the index of it, reads nothing of them, and compares it with the file. Names in the index are the URLs without
 /// dataset_options::prefix, and without what may be secrets; the URLs to read are those of the list, so they may be
 /// signed anew for every run. pipeline_run::batches() is known, and a state of another order refused, once the first
 /// sample is there.

@@ -24,7 +24,7 @@ namespace millrace {
 /// order of samples counts them. Equal sets have equal numbers.
 class index_set {
  public:
-  /// In any order. index_error where two shards have one name.
+  /// In any order. index_error where two shards have one name, or are of different formats.
   explicit index_set(std::vector<shard_index> indexes);
 
   std::size_t size() const noexcept { return indexes_.size(); }
@@ -40,7 +40,12 @@ class index_set {
   /// Of all samples, from their first headers to their last bytes.
   std::uint64_t sample_bytes() const noexcept { return sample_bytes_; }
   /// The order_options::slice that fits these samples.
-  std::uint64_t slice() const noexcept { return slice_for(samples(), sample_bytes_); }
+  std::uint64_t slice() const noexcept {
+    // An object is a request, whichever is read next.
+    return of_objects(format()) ? 1 : slice_for(samples(), sample_bytes_);
+  }
+  /// Of all shards; of none: tar.
+  sample_format format() const noexcept { return indexes_.empty() ? sample_format::tar : indexes_.front().format(); }
 
   /// 128 bits of all indexes: whether two runs, or two ranks, have the same data. See shard_index::digest().
   hash128 digest() const noexcept { return digest_; }
@@ -64,6 +69,11 @@ inline index_set::index_set(std::vector<shard_index> indexes) : indexes_(std::mo
     const shard_index& index = indexes_[i];
     if (i > 0 && indexes_[i - 1].name() == index.name()) {
       throw index_error("two indexes are of one shard", where{index.name(), std::nullopt, {}});
+    }
+    if (index.format() != indexes_.front().format()) {
+      throw index_error(std::string("an index is of ") + format_name(index.format()) + ", and that of " +
+                            indexes_.front().name() + " of " + format_name(indexes_.front().format()),
+                        where{index.name(), std::nullopt, {}});
     }
     counts.push_back(index.samples());
     digest.add(index.digest());

@@ -20,6 +20,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/indexed_object.hpp>
+#include <millrace/feed/detail/line_index.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/shard_index.hpp>
 #include <millrace/s3/error.hpp>
@@ -50,6 +51,9 @@ struct index_shard_options {
   bool verify = true;
   /// Say in the log what is odd about an archive's end but no error, as untar() does.
   bool report = true;
+  /// tar or lines. Lines are read as a stream, whatever .way says.
+  sample_format format = sample_format::tar;
+  std::size_t max_line = 16 * MiB;  ///< a longer line is a decode_error
 };
 
 /// What reading costs.
@@ -75,8 +79,8 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
   return {hops, std::min(bytes, hops * options.hop)};
 }
 
-/// Makes the index of a plain tar shard that lies in a store, which calls it `name`. The object must stay the version
-/// that was read first, and be that of `object`'s ETag and size where these are known.
+/// Makes the index of a plain tar shard or a text file that lies in a store, which calls it `name`. The object must
+/// stay the version that was read first, and be that of `object`'s ETag and size where these are known.
 ///
 /// What has come over a network (storage::over_network()) may have been damaged there, and an index of damaged bytes
 /// would refuse the right ones for ever. So the index is of verified bytes: where all of the shard is read and the
@@ -90,7 +94,8 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
 ///
 /// What is unusual about the archive's end, but no error, is logged, as by untar(). Errors: those of the
 /// store; archive_error, as of untar_plain() and group_samples(), for what cannot be read or grouped, and for
-/// compressed archives, and s3::checksum_error, when it was read twice, and they say whether it was the same;
+/// compressed archives, decode_error, as of lines(), for what is no text, for compressed text and for a line that is
+/// too long, and s3::checksum_error, when it was read twice, and they say whether it was the same;
 /// changed_error where the size is not the one that was listed.
 template <class Storage = storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,
@@ -116,17 +121,20 @@ template <class Storage>
 task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard object, std::string name,
                                    index_shard_options options, bool again) {
   index_reading out;
+  const bool lines = options.format == sample_format::lines;
   const bool verify = options.verify && from->over_network(object.url);
-  const std::size_t probe = options.way == index_way::stream    ? options.part
+  const std::size_t probe = lines || options.way == index_way::stream ? options.part
                             : options.way == index_way::headers ? options.hop
                                                                 : std::min<std::size_t>(options.part, MiB);
   indexed_object source(from, std::move(object), options.part, again);
   bytes head = co_await source.read(0, probe);
-  if (head.size() >= tar::detect_bytes || source.ended(head.size())) require_plain_tar(source.object(), head.view());
+  if (!lines && (head.size() >= tar::detect_bytes || source.ended(head.size()))) {
+    require_plain_tar(source.object(), head.view());
+  }
   running_crc all(crc_kind::crc32c);
   std::unique_ptr<object_check> check;
-  bool headers = options.way == index_way::headers;
-  if (options.way == index_way::cheaper && source.total() && *source.total() > head.size()) {
+  bool headers = !lines && options.way == index_way::headers;
+  if (!lines && options.way == index_way::cheaper && source.total() && *source.total() > head.size()) {
     const std::uint64_t mean = mean_member_of(source.object(), head);
     const std::uint64_t left = *source.total() - head.size();
     headers = mean != 0 && cost_of_headers(left, mean, options).total(options.request_cost) <
@@ -148,6 +156,25 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
   came(head);
   executor& ex = co_await this_executor();
   try {
+    if (lines) {
+      line_index_builder builder(std::move(name), source.object(), head.view().substr(0, tar::detect_bytes),
+                                 options.max_line);
+      std::uint64_t fed = head.size();
+      builder.add(head.view());
+      head = bytes();
+      while (!source.ended(fed)) {
+        const bytes more = co_await source.read(fed, options.part);
+        fed += more.size();
+        came(more);
+        builder.add(more.view());
+      }
+      if (check != nullptr) co_await check->compare(0);
+      const std::uint64_t size = source.size();
+      out.index = builder.finish(size, source.object().etag);
+      out.verified = check != nullptr || !verify;
+      out.object = source.object();
+      co_return std::move(out);
+    }
     tar::reader reader = index_reader(source.object(), headers);
     index_builder builder(std::move(name), source.object().shown(),
                           headers ? index_builder::checksums::none : index_builder::checksums::crc32c);
@@ -194,6 +221,8 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
     out.index = builder.finish(size, source.object().etag);
     out.verified = check != nullptr || !verify;
   } catch (const archive_error&) {
+    out.error = std::current_exception();
+  } catch (const decode_error&) {
     out.error = std::current_exception();
   } catch (const s3::checksum_error&) {
     out.error = std::current_exception();

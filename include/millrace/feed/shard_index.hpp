@@ -16,6 +16,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
+#include <millrace/feed/sample_format.hpp>
 #include <millrace/text/entity_tag.hpp>
 
 namespace millrace {
@@ -35,19 +36,31 @@ class stale_index_error : public index_error {
 /// The hash of a sample's key: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64.
 inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
 
-/// What a plain tar shard holds, without its bytes: of each sample the hash of its key and where it begins, of each
-/// field its extension, place, length and checksum. With it a sample is read by one ranged GET, and verified before it
-/// is delivered. Samples and fields are those of group_samples(), in its order. An index_builder makes one.
+namespace detail {
+class line_index_builder;
+class object_index_builder;
+}  // namespace detail
+
+/// What a shard holds, without its bytes (sample_format):
 ///
-/// 16 bytes a sample and 16 a field in the file, 24 and 24 in memory, and the texts. What it says is of one version of
-/// the object: check() compares.
+/// - A plain tar: of each sample the hash of its key and where it begins, of each field its extension, place, length
+///   and checksum. With it a sample is read by one ranged GET, and verified before it is delivered. Samples and fields
+///   are those of group_samples(), in its order. An index_builder makes one. 16 bytes a sample and 16 a field in the
+///   file, 24 and 24 in memory, and the texts.
+/// - A text file: of each line its place, length and checksum. 16 bytes a line in the file and in memory. index_shard()
+///   makes one.
+/// - Objects that are samples: of each its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
+///   in memory, and the path and the ETag (16 bytes where it is an MD5). A dataset makes one of a listing.
+///
+/// What it says of a tar or a text file is of one version of the object: check() compares.
 ///
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///
 ///     byte  0   8 bytes  "mrindex" and a line feed
-///           8   4        version: 1
-///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there, bit 2 samples' offsets are
-///                        those of their headers (else of their first body less 512); the others 0
+///           8   4        version: 1, of a tar; 2, of the others
+///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of lines and objects: keys
+///                        are known), bit 2 samples' offsets are those of their headers (else of their first body less
+///                        512), bits 8 to 15, in version 2, the sample_format; the others 0
 ///          16   8        length of this index in bytes, all of it
 ///          24   8        length of the object
 ///          32   8        S: samples
@@ -55,10 +68,20 @@ inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::te
 ///          48   4        bytes of the name; 52: of the ETag; 56: X, how many extensions; 60: bytes of their part
 ///          64            the name; the ETag as the store sends it; each extension: 2 bytes length, and its bytes;
 ///                        zeros up to a multiple of 16
+///             of a tar:
 ///               16 S     each sample: 8 bytes hash of the key (0: unknown); 6 bytes offset of its first header / 512;
 ///                        2 bytes number of fields
 ///               16 F     each field, sample by sample: 4 bytes (offset of its body - offset of the sample) / 512;
 ///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
+///             of lines (F = S):
+///               16 S     each line: 6 bytes its offset; 6 bytes its length without the line end; 4 bytes its CRC32C
+///             of objects:
+///               2 S      each sample: number of its objects
+///               8 F      each object: 5 bytes its length; 3 bytes number of its extension
+///                        each object: 2 bytes length of its path after the name, the path; 1 byte length of its ETag,
+///                        the ETag. The length 255 stands for 16 bytes: those whose lower-case hexadecimal digits, in
+///                        quotes, are the ETag
+///             of all:
 ///               4        CRC32C of everything before
 ///
 /// A file of several: write_indexes(), read_indexes().
@@ -72,13 +95,26 @@ class shard_index {
     std::uint32_t crc = 0;       ///< CRC32C of the body; valid if has_checksums()
   };
 
-  const std::string& name() const noexcept { return name_; }  ///< of the shard, as who made the index calls it
+  /// An object that is a field.
+  class object {
+   public:
+    std::string_view path;  ///< after the name; lives as long as the index
+    std::string etag;       ///< empty: the store has none
+  };
+
+  /// Of the shard, as who made the index calls it; of objects: their folder's, without the slash at its end.
+  const std::string& name() const noexcept { return name_; }
+  sample_format format() const noexcept { return format_; }
   const std::string& etag() const noexcept {
     return etag_;
   }  ///< of the object that was read; empty: the store has none
   std::uint64_t object_size() const noexcept { return object_size_; }
-  std::size_t samples() const noexcept { return samples_.size(); }
-  std::size_t fields() const noexcept { return fields_.size(); }
+  std::size_t samples() const noexcept {
+    return format_ == sample_format::tar ? samples_.size() : is_lines() ? lines_.size() : firsts_.size();
+  }
+  std::size_t fields() const noexcept {
+    return format_ == sample_format::tar ? fields_.size() : is_lines() ? lines_.size() : objects_.size();
+  }
   /// Whether field::crc is known: not where only headers were read, nor in foreign indexes.
   bool has_checksums() const noexcept { return (flags_ & with_checksums) != 0; }
   /// Whether key_hash() is known: not in DALI's indexes before v1.2.
@@ -86,16 +122,28 @@ class shard_index {
   /// Whether offset() is a place where a tar::reader may begin: not in DALI's indexes.
   bool has_headers() const noexcept { return (flags_ & with_headers) != 0; }
 
-  std::uint64_t key_hash(std::size_t sample) const noexcept { return samples_[sample].key; }
-  /// Of the sample's first header.
-  std::uint64_t offset(std::size_t sample) const noexcept { return samples_[sample].offset; }
-  /// The byte after the last one of its last field. A GET requests [offset, end).
+  std::uint64_t key_hash(std::size_t sample) const {
+    return format_ == sample_format::tar ? samples_[sample].key : millrace::key_hash(key(sample));
+  }
+  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number.
+  std::string key(std::size_t sample) const;
+  /// Of the sample's first header, or of the line. Of objects: 0.
+  std::uint64_t offset(std::size_t sample) const noexcept {
+    return format_ == sample_format::tar ? samples_[sample].offset : is_lines() ? lines_[sample].offset : 0;
+  }
+  /// The byte after the last one of its last field. A GET requests [offset, end). Of objects: the bytes of all.
   std::uint64_t end(std::size_t sample) const noexcept;
   std::size_t field_count(std::size_t sample) const noexcept {
+    if (is_lines()) return 1;
+    if (of_objects(format_)) {
+      return (sample + 1 < firsts_.size() ? firsts_[sample + 1] : objects_.size()) - firsts_[sample];
+    }
     return static_cast<std::size_t>(first_field_behind(sample) - samples_[sample].first_field);
   }
   /// Field `i` of a sample, in the order of the archive.
   field field_at(std::size_t sample, std::size_t i) const noexcept;
+  /// Of objects: the one that field `i` of a sample is.
+  object object_at(std::size_t sample, std::size_t i) const;
 
   /// Throws stale_index_error, which names the shard, the ETag and the size, unless they are those that were indexed.
   /// What the store does not know is not compared.
@@ -107,7 +155,10 @@ class shard_index {
   /// The file. Appended to `out`.
   void write(std::string& out) const;
   /// How many bytes write() appends.
-  std::uint64_t file_bytes() const noexcept { return rows_begin() + 16 * (samples_.size() + fields_.size()) + 4; }
+  std::uint64_t file_bytes() const noexcept {
+    if (of_objects(format_)) return rows_begin() + 2 * firsts_.size() + 8 * objects_.size() + paths_.size() + 4;
+    return rows_begin() + 16 * (samples_.size() + fields_.size() + lines_.size()) + 4;
+  }
   std::string text() const {
     std::string out;
     write(out);
@@ -121,13 +172,18 @@ class shard_index {
 
  private:
   friend class index_builder;
+  friend detail::line_index_builder;
+  friend detail::object_index_builder;
   static constexpr std::uint32_t with_checksums = 1;
   static constexpr std::uint32_t with_keys = 2;
   static constexpr std::uint32_t with_headers = 4;
   static constexpr std::uint32_t all_flags = 7;
   static constexpr std::size_t head_bytes = 64;
   static constexpr std::string_view magic = "mrindex\n";
-  static constexpr std::uint32_t version = 1;
+  static constexpr std::size_t packed_etag = 255;
+  static constexpr std::string_view line_field = "line";
+
+  bool is_lines() const noexcept { return format_ == sample_format::lines; }
 
   struct sample_row {
     std::uint64_t key = 0;
@@ -142,8 +198,23 @@ class shard_index {
     std::uint32_t extension = 0;
     friend bool operator==(const field_row&, const field_row&) = default;
   };
+  struct line_row {
+    std::uint64_t offset = 0;
+    std::uint32_t size = 0;
+    std::uint32_t crc = 0;
+    friend bool operator==(const line_row&, const line_row&) = default;
+  };
+  struct object_row {
+    std::uint32_t path = 0;  // where it is in paths_
+    std::uint32_t extension = 0;
+    std::uint64_t size = 0;
+    friend bool operator==(const object_row&, const object_row&) = default;
+  };
   class parser;
 
+  const object_row& object_row_at(std::size_t sample, std::size_t i) const noexcept {
+    return objects_[firsts_[sample] + i];
+  }
   std::size_t extension_bytes() const noexcept {
     std::size_t bytes = 0;
     for (const std::string& e : extensions_) bytes += 2 + e.size();
@@ -161,8 +232,13 @@ class shard_index {
   std::uint64_t object_size_ = 0;
   std::uint32_t flags_ = 0;
   std::vector<std::string> extensions_;
-  std::vector<sample_row> samples_;
+  sample_format format_ = sample_format::tar;
+  std::vector<sample_row> samples_;  // of a tar
   std::vector<field_row> fields_;
+  std::vector<line_row> lines_;          // of lines
+  std::vector<std::uint32_t> firsts_;    // of objects: each sample's first one
+  std::vector<object_row> objects_;
+  std::string paths_;  // and ETags, as in the file
 };
 
 /// The head of a file of several indexes. It says how much follows, so that a file that was cut between two of them is
@@ -227,18 +303,70 @@ std::vector<shard_index> read_indexes(std::string_view text, const std::string& 
 // Implementation
 
 inline std::uint64_t shard_index::end(std::size_t sample) const noexcept {
+  if (is_lines()) return lines_[sample].offset + lines_[sample].size;
+  if (of_objects(format_)) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < field_count(sample); ++i) bytes += object_row_at(sample, i).size;
+    return bytes;
+  }
   const field_row& last = fields_[static_cast<std::size_t>(first_field_behind(sample) - 1)];
   return last.offset + last.size;
 }
 
 inline shard_index::field shard_index::field_at(std::size_t sample, std::size_t i) const noexcept {
-  const field_row& row = fields_[static_cast<std::size_t>(samples_[sample].first_field) + i];
   field out;
+  if (is_lines()) {
+    const line_row& row = lines_[sample];
+    out.extension = line_field;
+    out.offset = row.offset;
+    out.size = row.size;
+    out.crc = row.crc;
+    return out;
+  }
+  if (of_objects(format_)) {
+    const object_row& row = object_row_at(sample, i);
+    out.extension = extensions_[row.extension];
+    out.size = row.size;
+    return out;
+  }
+  const field_row& row = fields_[static_cast<std::size_t>(samples_[sample].first_field) + i];
   out.extension = extensions_[row.extension];
   out.offset = row.offset;
   out.size = row.size;
   out.crc = row.crc;
   return out;
+}
+
+inline shard_index::object shard_index::object_at(std::size_t sample, std::size_t i) const {
+  constexpr char digits[] = "0123456789abcdef";
+  std::size_t at = object_row_at(sample, i).path;
+  object out;
+  const auto length = static_cast<std::size_t>(detail::read_le(paths_, at, 2));
+  out.path = std::string_view(paths_).substr(at + 2, length);
+  at += 2 + length;
+  const auto etag = static_cast<std::size_t>(detail::read_le(paths_, at, 1));
+  if (etag != packed_etag) {
+    out.etag = paths_.substr(at + 1, etag);
+    return out;
+  }
+  out.etag = '"';
+  for (const char c : std::string_view(paths_).substr(at + 1, 16)) {
+    out.etag += digits[static_cast<unsigned char>(c) >> 4];
+    out.etag += digits[static_cast<unsigned char>(c) & 15];
+  }
+  out.etag += '"';
+  return out;
+}
+
+inline std::string shard_index::key(std::size_t sample) const {
+  if (format_ == sample_format::tar) return {};
+  if (is_lines()) return name_ + '#' + std::to_string(sample);
+  const std::string_view path = object_at(sample, 0).path;
+  // The object's name is its key, a dot or a slash, and what its field is called.
+  const std::size_t field = extensions_[object_row_at(sample, 0).extension].size();
+  const std::string_view own = path.substr(0, path.size() > field ? path.size() - field - 1 : 0);
+  if (name_.empty()) return std::string(own);
+  return name_ + '/' + std::string(own);
 }
 
 inline void shard_index::check(const shard& object) const {
@@ -272,6 +400,18 @@ inline hash128 shard_index::digest() const noexcept {
     h.add(f.size);
     h.add(std::uint64_t{f.crc} << 32 | f.extension);
   }
+  if (format_ == sample_format::tar) return h.value();
+  h.add(static_cast<std::uint64_t>(format_));
+  for (const line_row& l : lines_) {
+    h.add(l.offset);
+    h.add(std::uint64_t{l.crc} << 32 | l.size);
+  }
+  for (const std::uint32_t first : firsts_) h.add(std::uint64_t{first});
+  for (const object_row& o : objects_) {
+    h.add(o.size);
+    h.add(std::uint64_t{o.extension});
+  }
+  h.add(paths_);
   return h.value();
 }
 
@@ -281,12 +421,12 @@ inline void shard_index::write(std::string& out) const {
   const std::uint64_t length = file_bytes();
   out.reserve(start + static_cast<std::size_t>(length));
   out += magic;
-  detail::append_le(out, version, 4);
-  detail::append_le(out, flags_, 4);
+  detail::append_le(out, format_ == sample_format::tar ? 1 : 2, 4);
+  detail::append_le(out, flags_ | static_cast<std::uint32_t>(format_) << 8, 4);
   detail::append_le(out, length, 8);
   detail::append_le(out, object_size_, 8);
-  detail::append_le(out, samples_.size(), 8);
-  detail::append_le(out, fields_.size(), 8);
+  detail::append_le(out, samples(), 8);
+  detail::append_le(out, fields(), 8);
   detail::append_le(out, name_.size(), 4);
   detail::append_le(out, etag_.size(), 4);
   detail::append_le(out, extensions_.size(), 4);
@@ -312,6 +452,17 @@ inline void shard_index::write(std::string& out) const {
       detail::append_le(out, f.extension, 3);
     }
   }
+  for (const line_row& l : lines_) {
+    detail::append_le(out, l.offset, 6);
+    detail::append_le(out, l.size, 6);
+    detail::append_le(out, l.crc, 4);
+  }
+  for (std::size_t i = 0; i < firsts_.size(); ++i) detail::append_le(out, field_count(i), 2);
+  for (const object_row& o : objects_) {
+    detail::append_le(out, o.size, 5);
+    detail::append_le(out, o.extension, 3);
+  }
+  out += paths_;
   detail::append_le(out, crc32c(0, out.data() + start, out.size() - start), 4);
 }
 
@@ -324,8 +475,17 @@ class shard_index::parser {
     shard_index out;
     head(out);
     texts(out);
-    samples(out);
-    fields(out);
+    switch (out.format_) {
+      case sample_format::tar:
+        samples(out);
+        fields(out);
+        break;
+      case sample_format::lines:
+        lines(out);
+        break;
+      default:
+        objects(out);
+    }
     return out;
   }
   std::size_t length() const noexcept { return text_.size(); }
@@ -339,8 +499,9 @@ class shard_index::parser {
   void head(shard_index& out) {
     if (text_.size() < head_bytes) fail(text_.size(), "the index is cut: its head has 64 bytes");
     if (text_.substr(0, 8) != magic) fail(0, "not an index: it does not begin with \"mrindex\"");
-    if (number(8, 4) != version) {
-      fail(8, "the index has version " + std::to_string(number(8, 4)) + "; this program reads version 1");
+    const std::uint64_t version = number(8, 4);
+    if (version != 1 && version != 2) {
+      fail(8, "the index has version " + std::to_string(version) + "; this program reads versions 1 and 2");
     }
     const std::uint64_t length = number(16, 8);
     if (length > text_.size()) {
@@ -353,14 +514,30 @@ class shard_index::parser {
     if (number(checked, 4) != crc32c(0, text_.data(), checked)) fail(checked, "the index has a wrong checksum");
     // What follows is as write() wrote it, or forged.
     out.flags_ = static_cast<std::uint32_t>(number(12, 4));
-    if ((out.flags_ & ~all_flags) != 0) fail(12, "the index has flags that version 1 does not know");
+    const std::uint64_t format = version == 1 ? 0 : number(13, 1);
+    if (version == 2) out.flags_ &= ~0xff00U;
+    if ((out.flags_ & ~all_flags) != 0) {
+      fail(12, "the index has flags that version " + std::to_string(version) + " does not know");
+    }
+    if (version == 2 && (format == 0 || format > static_cast<std::uint64_t>(sample_format::folders))) {
+      fail(13, "the index is of a format that version 2 does not know");
+    }
+    out.format_ = static_cast<sample_format>(format);
     out.object_size_ = number(24, 8);
     const std::uint64_t texts = number(48, 4) + number(52, 4) + number(60, 4);
     rows_ = head_bytes + (texts + 15) / 16 * 16;
-    const std::uint64_t rows = (length - 4) / 16;
-    if (number(32, 8) > rows || number(40, 8) > rows || rows_ + 16 * (number(32, 8) + number(40, 8)) + 4 != length) {
-      fail(16, "the numbers of samples and fields contradict the index's length");
+    const std::uint64_t samples = number(32, 8);
+    const std::uint64_t fields = number(40, 8);
+    const std::uint64_t most = (length - 4) / 2;  // so that no sum overflows
+    bool fits = samples <= most && fields <= most;
+    if (out.format_ == sample_format::tar) {
+      fits = fits && rows_ + 16 * (samples + fields) + 4 == length;
+    } else if (out.format_ == sample_format::lines) {
+      fits = fits && samples == fields && rows_ + 16 * samples + 4 == length;
+    } else {
+      fits = fits && samples <= UINT32_MAX && fields <= UINT32_MAX && rows_ + 2 * samples + 8 * fields + 4 <= length;
     }
+    if (!fits) fail(16, "the numbers of samples and fields contradict the index's length");
   }
   void texts(shard_index& out) {
     std::size_t at = head_bytes;
@@ -425,6 +602,67 @@ class shard_index::parser {
         out.fields_.push_back(row);
       }
     }
+  }
+
+  void lines(shard_index& out) {
+    const std::uint64_t count = number(32, 8);
+    out.lines_.reserve(static_cast<std::size_t>(count));
+    std::uint64_t least = 0;  // where the next line begins at the earliest
+    for (std::size_t at = rows_; out.lines_.size() < count; at += 16) {
+      line_row row;
+      row.offset = number(at, 6);
+      const std::uint64_t size = number(at + 6, 6);
+      row.crc = static_cast<std::uint32_t>(number(at + 12, 4));
+      if (row.offset < least) fail(at, "a line begins before the one before it ends");
+      if (row.offset > out.object_size_ || size > out.object_size_ - row.offset) {
+        fail(at + 6, "a line reaches beyond the object's end");
+      }
+      if (size > UINT32_MAX) fail(at + 6, "a line has 4 GiB or more");
+      row.size = static_cast<std::uint32_t>(size);
+      least = row.offset + size + 1;
+      out.lines_.push_back(row);
+    }
+  }
+  void objects(shard_index& out) {
+    const auto samples = static_cast<std::size_t>(number(32, 8));
+    const auto fields = static_cast<std::size_t>(number(40, 8));
+    out.firsts_.reserve(samples);
+    std::uint64_t first = 0;
+    std::size_t at = rows_;
+    for (std::size_t i = 0; i < samples; ++i, at += 2) {
+      if (number(at, 2) == 0) fail(at, "a sample has no objects");
+      out.firsts_.push_back(static_cast<std::uint32_t>(first));
+      first += number(at, 2);
+      if (first > fields) break;
+    }
+    if (first != fields) fail(40, "the samples do not have as many objects as the index");
+    out.objects_.reserve(fields);
+    for (std::size_t i = 0; i < fields; ++i, at += 8) {
+      object_row row;
+      row.size = number(at, 5);
+      row.extension = static_cast<std::uint32_t>(number(at + 5, 3));
+      if (row.extension >= out.extensions_.size()) fail(at + 5, "an object has an extension that is not there");
+      out.objects_.push_back(row);
+    }
+    const std::size_t end = text_.size() - 4;
+    if (end - at > UINT32_MAX) fail(at, "the paths have 4 GiB or more");
+    out.paths_ = text_.substr(at, end - at);
+    const std::size_t begin = at;
+    for (object_row& row : out.objects_) {
+      row.path = static_cast<std::uint32_t>(at - begin);
+      at = passed(at, 2, end);
+      const std::size_t etag = at;
+      if (etag == end) fail(at, "an object has no ETag");
+      at = number(at, 1) == packed_etag ? etag + 1 + 16 : passed(at, 1, end);
+      if (at > end) fail(etag, "an ETag reaches beyond the index");
+    }
+    if (at != end) fail(at, "there is something after the paths");
+  }
+  /// The byte after a text that is preceded by its length in so many bytes.
+  std::size_t passed(std::size_t at, int bytes, std::size_t end) const {
+    const auto width = static_cast<std::size_t>(bytes);
+    if (end - at < width || end - at - width < number(at, bytes)) fail(at, "a text reaches beyond the index");
+    return at + width + static_cast<std::size_t>(number(at, bytes));
   }
 
   std::string_view text_;

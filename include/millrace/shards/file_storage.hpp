@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -31,8 +33,8 @@ class basic_file_storage final : public storage {
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override;
   bool over_network(std::string_view) const noexcept override { return false; }
-  /// The files of a folder ("data/train/"), those whose paths begin with `prefix`, or those that match it as a pattern
-  /// of glob().
+  /// The files of a folder ("data/train/") or whose paths begin with `prefix`, those in folders below it included, with
+  /// their sizes; without hidden ones, whose names begin with a dot. Or those that match it as a pattern of glob().
   async_generator<shard> list(std::string prefix) const override;
 
  private:
@@ -50,6 +52,9 @@ MILLRACE_COROUTINE std::shared_ptr<const storage> files(file_storage_options opt
 namespace detail {
 
 MILLRACE_COROUTINE async_generator<shard> glob_files(std::string pattern);
+MILLRACE_COROUTINE async_generator<shard> files_below(std::string prefix);
+std::vector<std::string> names_in(const std::string& folder);
+void log_left_out(executor& ex, const std::string& index);
 
 }  // namespace detail
 

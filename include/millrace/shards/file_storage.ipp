@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <dirent.h>
 #include <glob.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +59,7 @@ async_generator<shard> basic_file_storage<Unused>::list(std::string prefix) cons
   struct ::stat found {};
   const bool folder = !prefix.empty() && prefix.back() != '/' && ::stat(prefix.c_str(), &found) == 0 &&
                       S_ISDIR(found.st_mode);
-  return detail::glob_files(prefix + (folder ? "/*" : "*"));
+  return detail::files_below(folder ? prefix + '/' : std::move(prefix));
 }
 
 #if defined(MILLRACE_SEPARATE_COMPILATION)
@@ -66,6 +68,11 @@ template class basic_file_storage<>;
 
 MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> files(file_storage_options options) {
   return std::make_shared<const file_storage>(options);
+}
+
+MILLRACE_INLINE void detail::log_left_out(executor& ex, const std::string& index) {
+  const std::string line = "millrace: the listing leaves out an index: " + index;
+  if (first_time(line)) log_line(ex, line);
 }
 
 MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pattern) {
@@ -92,13 +99,65 @@ MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pa
   for (std::string& n : names) {
     if (is_index_beside(pattern, n)) {
       executor& ex = co_await this_executor();
-      const std::string line = "millrace: the listing leaves out an index: " + n;
-      if (first_time(line)) log_line(ex, line);
+      log_left_out(ex, n);
       continue;
     }
     shard s(std::move(n));
     co_yield give(s);
   }
+}
+
+/// What a folder has, by the bytes of the names; without hidden files.
+MILLRACE_INLINE std::vector<std::string> detail::names_in(const std::string& folder) {
+  const where at{folder, std::nullopt, {}};
+  const auto close = [](::DIR* d) { ::closedir(d); };
+  const std::unique_ptr<::DIR, decltype(close)> open(::opendir(folder.empty() ? "." : folder.c_str()), close);
+  if (open == nullptr) throw io_error::of(errno, "cannot read a folder", at);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const ::dirent* const e = ::readdir(open.get())) {
+    if (e->d_name[0] != '.') names.emplace_back(e->d_name);
+    errno = 0;
+  }
+  if (errno != 0) throw io_error::of(errno, "cannot read a folder", at);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Folder by folder.
+MILLRACE_COROUTINE_BODY async_generator<shard> detail::files_below(std::string prefix) {
+  const std::size_t slash = prefix.rfind('/') + 1;
+  std::vector<std::string> folders{prefix.substr(0, slash)};  // to read, each with its slash
+  std::string begin = prefix.substr(slash);                   // of the names in the first one
+  bool any = false;
+  while (!folders.empty()) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
+    std::vector<std::string> within;
+    std::vector<shard> files;
+    for (const std::string& name : names_in(folder)) {
+      if (name.compare(0, begin.size(), begin) != 0) continue;
+      std::string path = folder + name;
+      struct ::stat found {};
+      if (::stat(path.c_str(), &found) != 0) {
+        if (errno == ENOENT && ::lstat(path.c_str(), &found) != 0) continue;  // it is gone by now
+        throw io_error::of(errno, "cannot be listed", where{path, std::nullopt, {}});
+      }
+      if (S_ISDIR(found.st_mode)) {
+        within.push_back(path + '/');
+      } else if (is_index_beside(prefix, path)) {
+        executor& ex = co_await this_executor();
+        log_left_out(ex, path);
+      } else if (S_ISREG(found.st_mode)) {
+        files.emplace_back(std::move(path), static_cast<std::uint64_t>(found.st_size));
+      }
+    }
+    begin.clear();
+    folders.insert(folders.end(), within.rbegin(), within.rend());
+    any = any || !files.empty();
+    for (shard& s : files) co_yield give(s);
+  }
+  if (!any) throw configuration_error("no file matches the prefix", where{prefix, std::nullopt, {}});
 }
 
 MILLRACE_COROUTINE_BODY stream<shard> glob(std::string_view pattern) {

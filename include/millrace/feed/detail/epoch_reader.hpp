@@ -83,7 +83,12 @@ class epoch_reader {
   /// After plan(): whether there is nothing more.
   bool ended() const noexcept { return ahead_.empty(); }
   /// Whether what the next sample needs has come, or has failed to. Where not: arrived().wait().
-  bool ready() const noexcept { return ahead_.front().piece == nullptr || range_of(ahead_.front()).done; }
+  bool ready() const noexcept {
+    if (ahead_.front().piece == nullptr) return true;
+    const slice_piece::wanted& w = ahead_.front().piece->at(ahead_.front().number);
+    const slice_piece::range* const first = &range_of(ahead_.front());
+    return std::all_of(first, first + w.ranges, [](const slice_piece::range& r) { return r.done; });
+  }
   notifier& arrived() noexcept { return arrived_; }
   /// Whether the consumer waits for arrived().
   void consumer_waits(bool now) noexcept {
@@ -107,10 +112,12 @@ class epoch_reader {
     Sample s;
     s.mark = taken_.mark;
     if (taken_.piece == nullptr) return s;
-    slice_piece::range& r = range_of(taken_);
-    if (r.reading) r.reading = spawned<void>();
-    failure_ = r.error;
-    if (failure_ == nullptr) fill_or_fail(s, r);
+    slice_piece::range* const first = &range_of(taken_);
+    for (std::size_t i = 0; i < taken_.piece->at(taken_.number).ranges; ++i) {
+      if (first[i].reading) first[i].reading = spawned<void>();
+      if (failure_ == nullptr) failure_ = first[i].error;
+    }
+    if (failure_ == nullptr) fill_or_fail(s, *first);
     if (failure_ != nullptr) s = lost();
     note_taken();
     if (!damaged_) taken_.piece.reset();
@@ -272,6 +279,7 @@ class epoch_reader {
     }
     piece->hold(held_);
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
+      if (piece->ranges()[i].done) continue;
       waiting_.emplace_back(piece, i, share_of(piece->ranges()[i].shard));
     }
     open_[track] = piece;
@@ -322,7 +330,7 @@ class epoch_reader {
   task<void> read(slice_piece::range& r, host_share::request turn) {
     const time_point asked = here_.get_executor().now();
     try {
-      shard object = object_of(r.shard);
+      shard object = object_of(r);
       if (const std::size_t largest = here_.run().budget().largest_item(); r.length() > largest) {
         throw archive_error(run_budget::too_large("the sample's", r.length(), largest),
                             where{object.shown(), r.begin, {}});
@@ -338,11 +346,13 @@ class epoch_reader {
                             .full = full(),
                             .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
         if (p.rest) throw no_ranges(object, r.begin);
-        note_version(r.shard, object.etag, r.begin);
+        if (!of_objects(source_.index(r.shard).format())) note_version(r.shard, object.etag, r.begin);
         r.data = std::move(p.data);
       } catch (const changed_error& e) {
         throw stale_index_error("the index \"" + source_.index(r.shard).name() +
-                                    "\" is of another version of this shard: " + e.reason(),
+                                    "\" is of another version of this " +
+                                    (of_objects(source_.index(r.shard).format()) ? "object: " : "shard: ") +
+                                    e.reason(),
                                 where{object.shown(), r.begin, {}});
       }
     } catch (...) {
@@ -373,18 +383,30 @@ class epoch_reader {
     return shard(source_.url(number), index.object_size(), std::move(etag));
   }
 
+  shard object_of(const slice_piece::range& r) const {
+    const shard_index& index = source_.index(r.shard);
+    if (!of_objects(index.format())) return object_of(r.shard);
+    shard_index::object o = index.object_at(static_cast<std::size_t>(r.ordinal), r.field);
+    std::string url = source_.url(r.shard);
+    if (!index.name().empty()) url += '/';
+    url += o.path;
+    return shard(std::move(url), r.length(), std::move(o.etag));
+  }
+
   /// The shard as the samples of an epoch of its data set name it.
   const std::shared_ptr<const shard>& named(std::uint64_t number, std::uint64_t epoch) {
     std::shared_ptr<const shard>& known = named_[number];
     if (known == nullptr || known->epoch != epoch) {
-      shard object = object_of(number);
-      object.seed = source_.walk.seed;
-      object.epoch = epoch;
-      object.dataset = static_cast<std::uint32_t>(source_.dataset_of(number));
-      object.dealt = true;
-      known = std::make_shared<const shard>(std::move(object));
+      known = dealt(object_of(number), number, epoch);
     }
     return known;
+  }
+  std::shared_ptr<const shard> dealt(shard object, std::uint64_t number, std::uint64_t epoch) const {
+    object.seed = source_.walk.seed;
+    object.epoch = epoch;
+    object.dataset = static_cast<std::uint32_t>(source_.dataset_of(number));
+    object.dealt = true;
+    return std::make_shared<const shard>(std::move(object));
   }
 
   void fill_or_fail(Sample& s, const slice_piece::range& r) {
@@ -408,8 +430,9 @@ class epoch_reader {
   void fill(Sample& s, const sample_place& place, std::uint64_t epoch, const slice_piece::range& r) {
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
+    if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
     s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
-    s.key = key_of(s, index, number, r);
+    s.key = index.format() == sample_format::tar ? key_of(s, index, number, r) : index.key(number);
     const std::size_t fields = index.field_count(number);
     s.fields.reserve(fields);
     for (std::size_t i = 0; i < fields; ++i) {
@@ -419,6 +442,21 @@ class epoch_reader {
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }
+  }
+  /// `first`: of its ranges, one an object.
+  void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
+                       const slice_piece::range* first) const {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    s.from = origin(dealt(object_of(*first), place.shard, epoch), 0, 0);
+    s.key = index.key(number);
+    const std::size_t fields = index.field_count(number);
+    s.fields.reserve(fields + 1);
+    for (std::size_t i = 0; i < fields; ++i) {
+      s.fields.emplace_back(std::string(index.field_at(number, i).extension), first[i].data);
+    }
+    if (index.format() != sample_format::classes) return;
+    const std::uint64_t before = source_.sets[source_.dataset_of(place.shard)].first;
+    s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - before)));
   }
   /// The key, from the header of the sample's first member: the index knows its hash alone.
   std::string key_of(const Sample& s, const shard_index& index, std::size_t number, const slice_piece::range& r) const {

@@ -37,13 +37,17 @@ class slice_piece {
   class wanted {
    public:
     sample_place place;
-    std::size_t range = 0;
+    std::size_t range = 0;   // the first of its ranges
+    std::size_t ranges = 1;  // of objects: one each
   };
   class range {
    public:
     explicit range(std::uint64_t s) noexcept : shard(s) {}
     std::size_t length() const noexcept { return static_cast<std::size_t>(end - begin); }
     std::uint64_t shard;
+    // Of objects, that of field `field` of sample `ordinal`, from its beginning to its end:
+    std::uint64_t ordinal = 0;
+    std::size_t field = 0;
     std::uint64_t begin = 0;  // bytes of the object
     std::uint64_t end = 0;
     bool cut = false;  // more of the piece would have been in it if it could be longer
@@ -74,6 +78,17 @@ class slice_piece {
     for (const std::size_t i : by_place) {
       const sample_place& place = samples_[i].place;
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
+      if (of_objects(index.format())) {
+        samples_[i].range = ranges_.size();
+        samples_[i].ranges = index.field_count(static_cast<std::size_t>(place.ordinal));
+        for (std::size_t k = 0; k < samples_[i].ranges; ++k) {
+          ranges_.emplace_back(place.shard);
+          ranges_.back().ordinal = place.ordinal;
+          ranges_.back().field = k;
+          ranges_.back().end = index.field_at(static_cast<std::size_t>(place.ordinal), k).size;
+        }
+        continue;
+      }
       const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
       const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
       const bool near = !ranges_.empty() && ranges_.back().shard == place.shard && begin - ranges_.back().end <= gap &&
@@ -89,7 +104,8 @@ class slice_piece {
       ranges_.back().end = end;
       samples_[i].range = ranges_.size() - 1;
     }
-    for (const range& r : ranges_) {
+    for (range& r : ranges_) {
+      r.done = r.length() == 0;  // empty lines, or an empty object: nothing is asked for
       const std::size_t slab = range_reader::slab_for(r.length());
       // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
       reserved_ += r.length() <= slab / 8 ? r.length() : slab;

@@ -15,8 +15,11 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/executor.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/detail/dataset_state.hpp>
 #include <millrace/feed/check_ranks.hpp>
@@ -25,6 +28,7 @@
 #include <millrace/feed/detail/deal_windows.hpp>
 #include <millrace/feed/detail/late_position.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
+#include <millrace/feed/detail/object_index.hpp>
 #include <millrace/shards/storage_set.hpp>
 
 namespace millrace {
@@ -48,7 +52,9 @@ MILLRACE_INLINE std::shared_ptr<const index_set> dataset_state::known() const {
   const std::string& file = options.index;
   if (indexes == nullptr && !file.empty() && file.find("://") == std::string::npos &&
       std::filesystem::exists(file, ignored)) {
-    indexes = listed_index::read(file);
+    std::shared_ptr<const index_set> there = listed_index::read(file);
+    listed_index::check_format(*there, options.format, file);
+    indexes = std::move(there);
   }
   return indexes;
 }
@@ -83,7 +89,13 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
   }
   const bool keep = data->of == dataset_state::source::stream && source;
   if (source) {
-    while (std::optional<Shard> s = co_await source.next()) all.push_back(std::move(*s));
+    while (std::optional<Shard> s = co_await source.next()) {
+      if (keep) {
+        all.push_back(std::move(*s));
+      } else {
+        co_yield give(*s);
+      }
+    }
   }
   if (keep) {
     const std::lock_guard lock(data->mutex);
@@ -102,6 +114,7 @@ MILLRACE_INLINE epochs_request dataset_state::with(const epochs_options& trainin
   all.slice = of == source::mix ? mix.slice : options.slice;
   all.index = options.index.empty() ? index_use::none : options.make_index ? index_use::build : index_use::required;
   all.index_file = options.index;
+  all.format = options.format;
   all.shards = options.shards;
   all.window = options.window;
   all.window_bytes = options.window_bytes;
@@ -208,10 +221,26 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
     epochs_request own = part->with(training, {});
     own.prefix = prefix;
     listed_index index(part->store, own, part->known());
-    std::vector<shard> listed;
     async_generator<shard> list = list_shards<shard>(part);
-    while (std::optional<shard> s = co_await list.next()) listed.push_back(std::move(*s));
-    std::shared_ptr<const index_set> its = co_await index.of(std::move(listed));
+    std::shared_ptr<const index_set> its;
+    if (of_objects(part->options.format)) {
+      object_index_builder objects(part->options.format, prefix);
+      while (std::optional<shard> s = co_await list.next()) {
+        if (!index.is_own(*s)) objects.add(*s);
+      }
+      const std::string passed_over = objects.passed_over();
+      executor& ex = co_await this_executor();
+      if (!passed_over.empty() && first_time(passed_over)) log_line(ex, "millrace: dataset: " + passed_over);
+      auto made = std::make_shared<const index_set>(objects.finish());
+      if (made->samples() == 0) {
+        throw configuration_error("dataset: there is no object that is a sample", where{part->shown(), {}, {}});
+      }
+      its = co_await index.of_objects(std::move(made));
+    } else {
+      std::vector<shard> listed;
+      while (std::optional<shard> s = co_await list.next()) listed.push_back(std::move(*s));
+      its = co_await index.of(std::move(listed));
+    }
     part->learn(its);
     indexes.push_back(std::move(its));
     urls.insert(urls.end(), index.urls().begin(), index.urls().end());
@@ -262,6 +291,23 @@ MILLRACE_INLINE void dataset_state::check() const {
   if (of == source::indexes && (!options.index.empty() || !options.make_index)) {
     throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
   }
+  if (!indexed() && options.format != sample_format::tar) {
+    throw configuration_error(std::string("dataset: samples of sample_format::") + format_name(options.format) +
+                              " need an index: give .index, the file where it is kept");
+  }
+  if (of == source::indexes && options.format != sample_format::tar && options.format != indexes->format()) {
+    throw configuration_error(std::string("dataset: .format is ") + format_name(options.format) +
+                              ", and the indexes that are given are of " + format_name(indexes->format()));
+  }
+  if (of == source::indexes && of_objects(indexes->format()) && !options.prefix.empty() &&
+      options.prefix.back() != '/') {
+    throw configuration_error("dataset: the .prefix of objects that are samples is a folder: it ends in a slash");
+  }
+  const bool listed = of == source::shards || of == source::stream;
+  if (listed && of_objects(options.format) && (options.prefix.empty() || options.prefix.back() != '/')) {
+    throw configuration_error("dataset: objects that are samples are called by their paths below a folder: give its "
+                              "URL, with a slash at its end, as .prefix");
+  }
   if (!indexed() && (options.slice != 0 || !options.prefix.empty() || !options.make_index)) {
     throw configuration_error("dataset: .slice, .prefix and .make_index are for data with an index: give .index");
   }
@@ -280,6 +326,14 @@ MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::stri
   if (!state_->store->serves(prefix)) {
     throw configuration_error("dataset: the store does not serve this prefix",
                               where{detail::shown_url(prefix), std::nullopt, {}});
+  }
+  const bool pattern = prefix.find("://") == std::string::npos && prefix.find_first_of("*?[") != std::string::npos;
+  if (of_objects(state_->options.format)) {
+    if (pattern) {
+      throw configuration_error("dataset: objects that are samples lie in a folder: give its path and no pattern",
+                                where{prefix, std::nullopt, {}});
+    }
+    if (prefix.back() != '/') prefix += '/';
   }
   state_->prefix = std::move(prefix);
 }
@@ -346,6 +400,16 @@ MILLRACE_INLINE std::optional<std::uint64_t> dataset::shards() const {
 MILLRACE_INLINE std::optional<std::uint64_t> dataset::bytes() const {
   return detail::sum_of(*state_, [](const index_set& i) { return i.sample_bytes(); });
 }
+MILLRACE_INLINE std::vector<std::string> dataset::classes() const {
+  const std::shared_ptr<const index_set> indexes = state_->known();
+  if ((indexes != nullptr ? indexes->format() : state_->options.format) != sample_format::classes) {
+    throw usage_error("dataset: only data of sample_format::classes has classes");
+  }
+  std::vector<std::string> names;
+  if (indexes == nullptr) return names;
+  for (const shard_index& index : *indexes) names.push_back(index.name());
+  return names;
+}
 MILLRACE_INLINE bool dataset::exact() const noexcept { return state_->indexed(); }
 MILLRACE_INLINE bool dataset::elastic() const noexcept { return state_->indexed(); }
 
@@ -407,6 +471,7 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data,
                                    {".tracks", options.tracks},
                                    {".slice", slice},
                                    {"whether there is an index", of->indexed() ? 1U : 0U},
+                                   {".format", static_cast<std::uint64_t>(of->options.format)},
                                    {".shards", of->options.shards},
                                    {".window", of->options.window},
                                    {".window_bytes", of->options.window_bytes},

@@ -31,6 +31,7 @@
 #include <millrace/feed/detail/indexed_object.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
 #include <millrace/feed/detail/little_endian.hpp>
+#include <millrace/feed/detail/object_index.hpp>
 #include <millrace/feed/index_shard.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_index.hpp>
@@ -49,26 +50,35 @@ MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {
   std::string name = name_of(s);
-  return index_one(store_, parts_, std::move(s), std::move(name));
+  return index_one(store_, parts_, std::move(s), std::move(name), format_);
 }
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_ptr<const storage> store,
                                                                    std::shared_ptr<const index_parts> parts, shard s,
-                                                                   std::string name) {
+                                                                   std::string name, sample_format format) {
   if (parts != nullptr) {
     std::optional<shard_index> there = parts->find(name, s);
-    if (there) co_return std::move(*there);
+    if (there && there->format() == format) co_return std::move(*there);
     if (parts->finished()) co_return shard_index();
   }
-  shard_index made = co_await index_shard(std::move(store), std::move(s), std::move(name));
-  if (parts != nullptr) parts->leave(made);
-  co_return std::move(made);
+  index_shard_options how;
+  how.format = format;
+  try {
+    shard_index made = co_await index_shard(std::move(store), std::move(s), std::move(name), how);
+    if (parts != nullptr) parts->leave(made);
+    co_return std::move(made);
+  } catch (archive_error& e) {
+    if (format == sample_format::tar && e.reason().compare(0, 17, "not a tar archive") == 0) {
+      e.add_note("of other data than tars, dataset_options::format is lines, objects, classes or folders");
+    }
+    throw;
+  }
 }
 
 MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
                                            std::shared_ptr<const index_set> known)
     : store_(store),
-      indexer_(std::move(store), std::string(options.prefix)),
+      indexer_(std::move(store), std::string(options.prefix), options.format),
       file_(options.index_file),
       use_(options.index),
       requests_(options.requests),
@@ -77,29 +87,51 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
-  // The index may lie among the shards.
-  const std::string unfinished_parts = file_ + ".parts/";
-  std::erase_if(list, [&](const shard& s) { return s.url == file_ || s.url.rfind(unfinished_parts, 0) == 0; });
+  std::erase_if(list, [this](const shard& s) { return is_own(s); });
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
-  std::shared_ptr<const index_set> indexes;
-  if (known_ != nullptr) {
-    indexes = known_;
-  } else if (in_store()) {
-    indexes = co_await read_object();
-  } else if (is_there()) {
-    indexes = read(file_);
-  } else if (use_ == index_use::required) {
-    throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
-                              where{file_, std::nullopt, {}});
-  } else {
-    indexes = co_await make(list);
-  }
+  std::shared_ptr<const index_set> indexes = co_await find();
+  if (indexes == nullptr) indexes = co_await make(list);
   check(*indexes, list);
   std::map<std::string, std::string> by_name;
   for (const shard& s : list) by_name[indexer_.name_of(s)] = s.url;
   urls_.clear();
   for (const shard_index& index : *indexes) urls_.push_back(by_name[index.name()]);
   co_return indexes;
+}
+
+/// The index that is there; null where it is to be made.
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::find() const {
+  std::shared_ptr<const index_set> there = known_;
+  if (there == nullptr && in_store()) there = co_await read_object();
+  if (there == nullptr && is_there()) there = read(file_);
+  if (there != nullptr) {
+    check_format(*there, indexer_.format(), file_);
+  } else if (use_ == index_use::required) {
+    throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
+                              where{file_, std::nullopt, {}});
+  }
+  co_return there;
+}
+
+MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, sample_format format,
+                                                const std::string& file) {
+  if (indexes.format() == format) return;
+  throw configuration_error(std::string("the index is of sample_format::") + format_name(indexes.format()) +
+                                ", and dataset_options::format is " + format_name(format),
+                            where{shown_url(file), std::nullopt, {}});
+}
+
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of_objects(
+    std::shared_ptr<const index_set> listed) {
+  urls_.clear();
+  for (const shard_index& index : *listed) urls_.push_back(indexer_.prefix() + index.name());
+  std::shared_ptr<const index_set> there = co_await find();
+  if (there == nullptr) {
+    write(*listed, false);
+    there = read(file_);  // another rank may have written it, of another listing
+  }
+  check_objects(*there, *listed, file_, indexer_.prefix());
+  co_return there;
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> listed_index::read_text(bool again) const {
@@ -243,8 +275,9 @@ MILLRACE_INLINE void listed_index::take_from_others(const index_parts& parts, st
                                                     std::vector<shard_index>& made) const {
   std::erase_if(missing, [&](const shard& s) {
     std::optional<shard_index> there = parts.find(indexer_.name_of(s), s);
-    if (there) made.push_back(std::move(*there));
-    return there.has_value();
+    if (!there || there->format() != indexer_.format()) return false;
+    made.push_back(std::move(*there));
+    return true;
   });
 }
 
@@ -325,8 +358,8 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   co_return indexes;
 }
 
-/// At once or not at all.
-MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
+/// At once or not at all. Without `replace`, a file that is there by then stays.
+MILLRACE_INLINE void listed_index::write(const index_set& indexes, bool replace) const {
   const std::string fresh = unfinished(file_, this);
   errno = 0;
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
@@ -334,6 +367,14 @@ MILLRACE_INLINE void listed_index::write(const index_set& indexes) const {
   for (const shard_index& index : indexes) out << index.text();
   out.close();
   std::error_code error;
+  if (out && !replace) {
+    std::filesystem::create_hard_link(fresh, file_, error);
+    if (!error || error == std::errc::file_exists) {
+      std::filesystem::remove(fresh, error);
+      return;
+    }
+    error.clear();  // a file system without links
+  }
   if (out) std::filesystem::rename(fresh, file_, error);
   if (out && !error) return;
   const int why = error ? error.value() : errno;

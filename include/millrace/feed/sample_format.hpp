@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace millrace {
+
+/// What the samples of a dataset are in its store.
+enum class sample_format : unsigned char {
+  /// Shards are plain tars. Files of one key are a sample, as in WebDataset (sample_name).
+  tar,
+  /// Shards are text files, not compressed (JSONL, CSV): each line is a sample of one field, "line", whose key is the
+  /// file's name, `#` and the line's number from 0. Lines are those of lines(): LF or CR LF ends them and is no part of
+  /// them, the last one needs none, and empty lines are samples.
+  lines,
+  /// Objects are the samples. Those of one key are one (`a/1.jpg`, `a/1.json`: key "a/1", fields "jpg" and "json"), by
+  /// the rule of sample_name. Those without a dot in their names are left out, and so are hidden ones, whose names
+  /// begin with a dot; a line in the log reports it.
+  objects,
+  /// The same, in folders of which each is a class (torchvision's ImageFolder). Samples have the number of their class
+  /// as text in a field "cls": folders are numbered from 0 in the order of their names' bytes (dataset::classes()).
+  classes,
+  /// Each folder is a sample, whose key is its path. Its fields are the objects that lie in it, by their whole names;
+  /// hidden ones are left out.
+  folders,
+};
+
+/// Whether objects are samples, or parts of them, and no shards.
+constexpr bool of_objects(sample_format f) noexcept { return f >= sample_format::objects; }
+
+/// As messages name it.
+constexpr const char* format_name(sample_format f) noexcept {
+  switch (f) {
+    case sample_format::tar: return "tar";
+    case sample_format::lines: return "lines";
+    case sample_format::objects: return "objects";
+    case sample_format::classes: return "classes";
+    case sample_format::folders: return "folders";
+  }
+  return "";
+}
+
+}  // namespace millrace
