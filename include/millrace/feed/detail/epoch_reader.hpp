@@ -409,6 +409,7 @@ class epoch_reader {
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
     s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
+    s.from.copy = place.copy;
     s.key = key_of(s, index, number, r);
     const std::size_t fields = index.field_count(number);
     s.fields.reserve(fields);
