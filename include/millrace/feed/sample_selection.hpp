@@ -104,7 +104,8 @@ class selected_entries {
 
 inline std::uint64_t sample_selection::in_index(std::uint64_t n) const noexcept {
   if (bits_.empty()) return n;
-  const auto block = static_cast<std::size_t>(std::upper_bound(counts_.begin(), counts_.end(), n) - counts_.begin()) - 1;
+  const auto after = std::upper_bound(counts_.begin(), counts_.end(), n);
+  const auto block = static_cast<std::size_t>(after - counts_.begin()) - 1;
   n -= counts_[block];
   std::size_t w = block * words;
   for (;; ++w) {
@@ -118,7 +119,8 @@ inline std::uint64_t sample_selection::in_index(std::uint64_t n) const noexcept 
 }
 
 inline std::uint64_t sample_selection::at_weight(std::uint64_t place, bool mixed, std::uint64_t key) const noexcept {
-  const auto block = static_cast<std::uint64_t>(std::upper_bound(sums_.begin(), sums_.end(), place) - sums_.begin()) - 1;
+  const auto after = std::upper_bound(sums_.begin(), sums_.end(), place);
+  const auto block = static_cast<std::uint64_t>(after - sums_.begin()) - 1;
   place -= sums_[static_cast<std::size_t>(block)];
   const std::uint64_t first = block * group;
   const std::uint64_t length = std::min<std::uint64_t>(group, weights_.size() - first);

@@ -184,7 +184,8 @@ MILLRACE_INLINE std::shared_ptr<const index_set> draw_of(const index_set& from, 
   each_sample(from, [&](const indexed_sample& s, std::uint64_t, std::size_t) { words.push_back(by.of(s)); });
   if (by.is == sample_choice::kind::classes) weigh_classes(words);
   round_weights(words);
-  const auto weighty = static_cast<std::uint64_t>(words.end() - words.begin() - std::count(words.begin(), words.end(), 0U));
+  const auto weighty = static_cast<std::uint64_t>(words.size()) -
+                       static_cast<std::uint64_t>(std::count(words.begin(), words.end(), 0U));
   if (!by.how.replacement && entries > weighty) {
     throw configuration_error("dataset: " + std::to_string(entries) + " samples an epoch without replacement, and " +
                               std::to_string(weighty) + " have a weight: give fewer .samples");
