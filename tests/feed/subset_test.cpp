@@ -460,6 +460,8 @@ TEST_CASE("a state of other samples is refused inside an epoch, and what cannot 
   CHECK_THAT(failure_of([&] { static_cast<void>(epochs(train, small, part.state)); }), Contains("its index (digest)"));
   const dataset drawn = train.weighted(std::vector<float>(68, 1));
   const delivered of_drawn = delivered_by(epochs(drawn, small), 2, 3);
+  const dataset others = train.weighted(some_weights(68, 1));
+  CHECK_THAT(failure_of([&] { static_cast<void>(epochs(others, small, of_drawn.state)); }), Contains("digest"));
   const dataset once = train.weighted(std::vector<float>(68, 1), {.replacement = false});
   CHECK_THAT(failure_of([&] { static_cast<void>(epochs(once, small, of_drawn.state)); }), Contains("digest"));
   const delivered epoch = delivered_by(epochs(train.take(30), small), 2, 15);  // at its end another one may go on
@@ -480,6 +482,9 @@ TEST_CASE("a state of other samples is refused inside an epoch, and what cannot 
   CHECK_THAT(refused(train.take(2).weighted({std::nanf(""), 1})), Contains("the weight of sample 0 is nan"));
   CHECK_THAT(refused(train.take(3).weighted({1, 0, 1}, {.samples = 3, .replacement = false})),
              Contains("3 samples an epoch without replacement, and 2 have a weight"));
+  // A weight that is next to nothing is not 0.
+  const dataset tiny = train.take(3).weighted({1e-30F, 1, 1}, {.samples = 3, .replacement = false});
+  CHECK(delivered_by(epochs(tiny, small), 2).samples.size() == 9);
   CHECK_THAT(refused(drawn.take(3)), Contains("nothing more can be chosen"));
   const dataset streamed(std::shared_ptr<const storage>(data.store), "mem:", {.window = 8});
   CHECK_THAT(failure_of([&] { static_cast<void>(streamed.take(3)); }), Contains("give it .index"));
