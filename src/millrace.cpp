@@ -48,6 +48,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/mix_text.ipp>
 #include <millrace/feed/detail/impl/object_index.ipp>
 #include <millrace/feed/detail/impl/reading_estimate.ipp>
+#include <millrace/feed/detail/impl/sample_choice.ipp>
 #include <millrace/feed/detail/impl/window_order.ipp>
 #include <millrace/feed/detail/impl/window_position.ipp>
 #include <millrace/feed/detail/impl/window_state.ipp>
@@ -56,6 +57,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/impl/dataset.ipp>
 #include <millrace/feed/impl/epoch_plan.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>
+#include <millrace/feed/impl/sample_selection.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/flow/bucket_by_length.ipp>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +17,7 @@
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -483,4 +485,72 @@ TEST_CASE("only so many batches of every epoch are taken, the last of them says 
     ++n;
   }
   CHECK(n == 10);
+}
+
+TEST_CASE("run_options::skipped gets every item that is left out: its shard, byte, key and the reason") {
+  const tar_dataset data({30, 25, 40}, 300);
+  data.store->bad["mem:101.tar"] = harm::missing;
+  std::vector<std::string> told;
+  std::vector<std::string> log;
+  const auto keep = [](void* to, const skipped_item& i) {
+    static_cast<std::vector<std::string>*>(to)->push_back(
+        i.stage + ' ' + i.shard + ' ' + std::to_string(i.offset.value_or(9)) + ' ' + i.key + ": " + i.reason);
+  };
+  runtime rt({.log = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->emplace_back(line); },
+              .log_context = &log});
+  const auto judge = [](sample s) {
+    if (s.key.back() == '3') throw std::runtime_error("bad " + s.key);
+    return s;
+  };
+  test::settings o = small(1, 5);
+  o.failures.report = true;
+  std::size_t entries = 0;
+  for (const auto& b : rt.run(data.open(o) | map_concurrent(judge, {.failures = o.failures}) | batch(5),
+                              {.skipped = keep, .skipped_context = &told})) {
+    entries += b.size();
+  }
+  CHECK(entries == 95);
+  std::vector<std::string> wanted;
+  for (std::size_t shard = 0; shard < 3; ++shard) {
+    const shard_index& index = (*data.indexes)[shard];
+    for (std::size_t i = 0; i < index.samples(); ++i) {
+      const std::string at = " mem:" + index.name() + ' ' + std::to_string(index.offset(i)) + ' ';
+      const std::string key = 's' + std::to_string(shard) + '/' + std::to_string(i);
+      if (shard == 1) {
+        wanted.push_back("epochs" + at + ": there is no such object");
+      } else if (key.back() == '3') {
+        wanted.push_back("map_concurrent" + at + key + ": bad " + key);
+      }
+    }
+  }
+  std::sort(told.begin(), told.end());
+  std::sort(wanted.begin(), wanted.end());
+  CHECK(told == wanted);
+  CHECK(log.size() < told.size());
+
+  // Without an index a shard ends where it is broken: that is one item.
+  told.clear();
+  std::size_t samples = 0;
+  const dataset streamed(std::shared_ptr<const storage>(data.store), "mem:", {.shards = 1, .window = 1});
+  for (const auto& b : rt.run(epochs(streamed, {.batch = 5, .failures = bear}) | batch(),
+                              {.skipped = keep, .skipped_context = &told})) {
+    for (const sample& s : b) samples += s.weight() != 0 ? 1 : 0;
+  }
+  CHECK(samples == 70);
+  CHECK(told == std::vector<std::string>{"epochs mem:101.tar 0 : there is no such object"});
+}
+
+TEST_CASE("what run_options::skipped throws ends the stream, and where nothing is left out it is not called") {
+  const tar_dataset data({9, 8}, 300);
+  const auto refuse = [](void*, const skipped_item& i) { throw std::runtime_error("told of " + i.stage); };
+  runtime rt({.log = [](void*, const char*) {}});
+  std::size_t batches = 0;
+  for (const auto& b : rt.run(data.open(small(1, 5)) | batch(5), {.skipped = refuse})) batches += b.size() / 5;
+  CHECK(batches == 4);
+  data.store->bad["mem:101.tar"] = harm::missing;
+  auto run = rt.run(data.open(small(1, 5)) | batch(5), {.skipped = refuse});
+  const auto all = [&] {
+    for (const auto& b : run) batches += b.size();
+  };
+  CHECK_THROWS_WITH(all(), Contains("told of epochs"));
 }

@@ -17,7 +17,9 @@
 #include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
+#include <millrace/flow/combine.hpp>
 #include <millrace/flow/flat_map.hpp>
+#include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/sources.hpp>
@@ -465,4 +467,33 @@ TEST_CASE("drawn filters, skips, expansions, ranks and stops keep every promise"
       }
     }
   }
+}
+
+TEST_CASE("stages over several sources lose places, and are refused after epochs() by name", "[places]") {
+  const tar_dataset data(four, 300);
+  runtime rt = quiet();
+  const auto two = [&] {
+    std::vector<stream<sample>> sources;
+    sources.push_back(data.open(small()));
+    sources.push_back(data.open(small()));
+    return sources;
+  };
+  CHECK_THAT(refusal(rt, mix(two(), {3, 1}) | batch(4)), Contains("mix, in a pipeline that begins with epochs()"));
+  CHECK_THAT(refusal(rt, mix(two(), {3, 1}) | batch(4)), Contains("mix the datasets"));
+  CHECK_THAT(refusal(rt, merge(two()) | batch(4)), Contains("merge, in a pipeline"));
+  CHECK_THAT(refusal(rt, concat(two()) | batch(4)), Contains("concat, in a pipeline"));
+  CHECK_THAT(refusal(rt, zip(data.open(small()), iota(1000)) | batch(4)), Contains("zip, in a pipeline"));
+  CHECK_THAT(refusal(rt, zip(iota(1000), data.open(small())) | batch(4)), Contains("a tuple has no place"));
+  CHECK_THAT(refusal(rt, zip_equal(data.open(small()), data.open(small())) | batch(4)), Contains("zip_equal, in a"));
+  const auto open = [](const sample& s) { return from_range(two_of(s)); };
+  test::settings plain = small();
+  plain.batch = 1;
+  plain.pad = false;
+  CHECK_THAT(refusal(rt, data.open(plain) | map(open) | interleave() | batch(4)), Contains("by flat_map()"));
+  // Without epochs() they are what they were.
+  CHECK(refusal(rt, zip(iota(10), iota(10)) | batch(4)) == "accepted");
+  std::vector<stream<int>> numbers;
+  numbers.push_back(iota(4));
+  numbers.push_back(iota(4));
+  CHECK(refusal(rt, mix(std::move(numbers), {1, 1}) | batch(4)) == "accepted");
 }

@@ -113,6 +113,29 @@ void train_on_folder(mill::runtime& rt, const std::string& folder, mill::rank mi
 }
 // end folder
 
+// begin parts
+/// A tenth of the samples is held back for validation, by their keys; a quick run takes some of the others.
+void try_out(mill::runtime& rt, const mill::dataset& corpus, seen& trained, seen& validated) {
+  const auto held_back = [](const mill::indexed_sample& s) { return s.key_hash % 10 == 0; };
+  const mill::dataset validation = corpus.subset(held_back);
+  const mill::dataset training = corpus.subset(std::not_fn(held_back)).take(20);
+  train_and_validate(rt, training, validation, trained, validated);
+}
+// end parts
+
+// begin balanced
+/// Every class comes equally often. `labels`: by the samples' keys, of which an index has the hashes.
+void train_balanced(mill::runtime& rt, const mill::dataset& corpus, const std::map<std::string, std::uint32_t>& labels,
+                    mill::rank mine, seen& m) {
+  std::map<std::uint64_t, std::uint32_t> class_of;
+  for (const auto& [key, label] : labels) class_of[mill::key_hash(key)] = label;
+  const mill::dataset balanced = corpus.balanced(
+      [class_of](const mill::indexed_sample& s) { return class_of.at(s.key_hash); }, {.samples = 600});
+  auto run = rt.run(mill::epochs(balanced, {.seed = 7, .batch = 4, .rank = mine}) | mill::batch());
+  for (const std::vector<mill::sample>& batch : run) train_step(m, batch);
+}
+// end balanced
+
 // begin own
 class transcript {
  public:
@@ -261,4 +284,53 @@ TEST_CASE("guide: two datasets by weights, validation beside training, and a typ
   seen read;
   train_on_transcripts(rt, web, of(0, 1), read);
   CHECK(read.keys == keys_of(web_data, 1));
+}
+
+TEST_CASE("guide: classes come equally often on two ranks, and a part of the samples is a dataset") {
+  const mill::test::tar_dataset data({7, 20, 2, 30}, 100);
+  const std::shared_ptr<const mill::storage> store = data.store;
+  mill::test::temporary_folder at;
+  const mill::dataset corpus(store, "mem:", {.index = at.file("train.index")});
+  std::map<std::string, std::uint32_t> labels;  // 0: 2 samples, 1: 7, 2: 50
+  std::map<std::uint32_t, std::multiset<std::string>> members;
+  for (const std::string& key : keys_of(data, 1)) {
+    labels[key] = key.substr(0, 3) == "s2/" ? 0 : key.substr(0, 3) == "s0/" ? 1 : 2;
+    members[labels[key]].insert(key);
+  }
+  std::map<std::uint32_t, std::size_t> times;
+  std::set<std::string> different;
+  std::size_t steps[2] = {};
+  for (std::size_t r = 0; r < 2; ++r) {
+    mill::runtime rt;
+    seen m;
+    train_balanced(rt, corpus, labels, of(r, 2), m);
+    steps[r] = m.steps;
+    for (const std::string& key : m.keys) ++times[labels.at(key)];
+    different.insert(m.keys.begin(), m.keys.end());
+  }
+  CHECK(steps[0] == 75);
+  CHECK(steps[1] == 75);
+  for (std::uint32_t c = 0; c < 3; ++c) {
+    CHECK(times[c] > 160);
+    CHECK(times[c] < 240);
+  }
+  CHECK(times[0] + times[1] + times[2] == 600);
+  CHECK(different.size() > 50);
+
+  mill::runtime rt;
+  seen trained, validated;
+  try_out(rt, corpus, trained, validated);
+  std::multiset<std::string> held_back;
+  std::vector<std::string> others;
+  for (std::size_t shard = 0; shard < 4; ++shard) {
+    for (std::size_t i = 0; i < data.indexes->counts()->count(shard); ++i) {
+      const std::string key = "s" + std::to_string(shard) + "/" + std::to_string(i);
+      if (mill::key_hash(key) % 10 != 0) others.push_back(key);
+      for (int epoch = 0; epoch < 2 && mill::key_hash(key) % 10 == 0; ++epoch) held_back.insert(key);
+    }
+  }
+  CHECK(validated.keys == held_back);
+  std::multiset<std::string> first;
+  for (int epoch = 0; epoch < 2; ++epoch) first.insert(others.begin(), others.begin() + 20);
+  CHECK(trained.keys == first);
 }

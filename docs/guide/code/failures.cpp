@@ -76,6 +76,19 @@ auto labels_of(const std::string& url, const mill::s3::client& s3) {
 }
 // end skip
 
+// begin told
+/// Writes a list of what is wrong with the data: shard, byte, key, reason.
+std::size_t train_and_list(mill::runtime& rt, mill::stream<std::int64_t> labels, std::FILE* list) {
+  const auto write = [](void* to, const mill::skipped_item& item) {
+    std::fprintf(static_cast<std::FILE*>(to), "%s\t%llu\t%s\t%s\n", item.shard.c_str(),
+                 static_cast<unsigned long long>(item.offset.value_or(0)), item.key.c_str(), item.reason.c_str());
+  };
+  std::size_t steps = 0;
+  for (std::int64_t each : rt.run(std::move(labels), {.skipped = write, .skipped_context = list})) steps += each >= 0;
+  return steps;
+}
+// end told
+
 // begin shards
 auto bearing(const mill::dataset& data, mill::rank r) {
   return mill::epochs(data, {.seed = 7,
@@ -123,6 +136,15 @@ TEST_CASE("the guide's failures are what its page says", "[guide]") {
   server.put("corpus", "one.tar", shard_of({"1", "2", "three", "4"}));
   server.put("corpus", "two.tar", shard_of({"1", "two", "three", "4"}));
   server.put("corpus", "cut.tar", shard_of({"1", "2"}).substr(0, 1300));
+  mill::runtime rt;
+  std::FILE* const list = std::tmpfile();
+  CHECK(train_and_list(rt, labels_of("s3://corpus/one.tar", s3), list) == 3);
+  std::rewind(list);
+  char line[200] = {};
+  CHECK(std::fgets(line, sizeof line, list) != nullptr);
+  CHECK(std::string(line).substr(0, 28) == "s3://corpus/one.tar\t2048\t2\tt");
+  CHECK(std::fgets(line, sizeof line, list) == nullptr);
+  std::fclose(list);
   using mill::s3_server::fault;
   server.faults().add({.method = "GET", .key = "good.tar", .times = 1}, fault::reset_in_body(100));
   CHECK(train(labels_of("s3://corpus/good.tar", s3)) == "4 steps");

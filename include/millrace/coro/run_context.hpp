@@ -24,6 +24,7 @@ namespace millrace {
 class cpu_pool;
 class executor;
 class slab_pool;
+class skipped_item;
 class slot_store;
 namespace http {
 struct engine_options;
@@ -148,11 +149,21 @@ class run_context {
   /// Counts a part of an object that was read again because it had come damaged. Returns how many there are now.
   std::int64_t add_second_reading() noexcept { return second_readings_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
+  /// Called for each item that a failure_policy leaves out: run_options::skipped. Before the run begins.
+  void tell_skipped(void (*listener)(void* context, const skipped_item& item), void* context) noexcept {
+    skipped_ = listener;
+    skipped_context_ = context;
+  }
+  bool tells_skipped() const noexcept { return skipped_ != nullptr; }
+  void skipped(const skipped_item& item) const { skipped_(skipped_context_, item); }
+
  private:
   run_budget budget_;
   const std::shared_ptr<detail::wait_group> abandoned_{new detail::wait_group};
   std::atomic<std::int64_t> consumer_waits_since_{0};
   std::atomic<std::int64_t> second_readings_{0};
+  void (*skipped_)(void*, const skipped_item&) = nullptr;
+  void* skipped_context_ = nullptr;
 };
 
 /// What a runtime shares between its runs: executor::runtime(). The defaults are those of a loop that belongs to no

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/feed/detail/sample_choice.hpp>
 #include <millrace/feed/epochs_options.hpp>
 #include <millrace/feed/sample_format.hpp>
 #include <millrace/feed/sample_mix.hpp>
@@ -130,6 +132,57 @@ class dataset {
   /// What an epoch costs, in a few lines for people: stream::plan() of epochs(). Empty where samples() is not known.
   MILLRACE_COROUTINE std::string plan(const epochs_options& options = {}) const;
 
+  // A part of the samples, or a draw of them. All of these need an index, and are the same training on any number of
+  // ranks, with states of the usual kind; a state is refused where other samples were chosen. They may be members of a
+  // mix, and a subset may be chosen from or weighed again. Samples are numbered from 0: shards in the order of their
+  // names in the index, and in each in its own. Nothing is copied: the rows of the index are shared, and beside them a
+  // subset takes an eighth of a byte for each sample of it, weights 4.1 bytes. What is not chosen is not read, but for
+  // gaps of up to epochs_options::gap between samples that are; so a subset of neighbours costs what it holds, one that
+  // is spread thin a request a sample.
+  // Functions are called for every sample once when the index is known: here, in epochs(), or when the run begins.
+  // They must choose the same on every rank.
+  // configuration_error: for a dataset without an index and for a mix, here; for what does not fit the index or chooses
+  // nothing, once the index is known.
+
+  /// Samples [begin, end).
+  dataset subset(std::uint64_t begin, std::uint64_t end) const;
+  /// The samples of a list, in any order; none twice.
+  dataset subset(std::vector<std::uint64_t> samples) const;
+  /// Those for which `keep` returns true:
+  ///
+  ///     train.subset([](const mill::indexed_sample& s) { return s.bytes < 1'000'000; })
+  template <std::predicate<const indexed_sample&> F>
+  dataset subset(F keep) const {
+    return chosen(detail::sample_choice::kind::subset, {}, std::move(keep));
+  }
+  /// The first samples, for a quick run: the same ones in every epoch, in as few shards as can be; all where there are
+  /// no more. They are those of the first shards: where shards are sorted, of the first classes. For the beginning of
+  /// each epoch's order, another part of all samples each time, see epochs_options::take_batches.
+  dataset take(std::uint64_t samples) const;
+
+  /// Draws .samples in each epoch by weights, one for each sample: in proportion to them, others in each epoch, from
+  /// the seed and the epoch. A sample of weight 0 never comes. Weights are compared to 2^-32 of the largest.
+  ///
+  /// With replacement (the default) a sample comes as often as its weight says, on average; each copy has random
+  /// numbers of its own (origin::copy). Without, it comes once at most, with a chance in proportion to its weight;
+  /// weights that would come to more than once count for once. sample_selection has the details.
+  dataset weighted(std::vector<float> weights, weighted_options options = {}) const;
+  /// The same by a function that returns the weight of an indexed_sample.
+  template <std::invocable<const indexed_sample&> F>
+  dataset weighted(F weight, weighted_options options = {}) const {
+    return chosen(detail::sample_choice::kind::weights, options, std::move(weight));
+  }
+  /// weighted(), so that all classes come equally often: each sample counts for 1 / the size of its class. `classes`
+  /// has a number for each sample.
+  dataset balanced(std::vector<std::uint32_t> classes, weighted_options options = {}) const;
+  /// The same by a function that returns the class of an indexed_sample:
+  ///
+  ///     train.balanced([&](const mill::indexed_sample& s) { return class_of.at(s.key_hash); })
+  template <std::invocable<const indexed_sample&> F>
+  dataset balanced(F class_of, weighted_options options = {}) const {
+    return chosen(detail::sample_choice::kind::classes, options, std::move(class_of));
+  }
+
  private:
   friend detail::dataset_door;
   // The last parameter tells these from the constructors above.
@@ -137,6 +190,12 @@ class dataset {
   dataset(std::shared_ptr<const storage> store, std::vector<shard> shards, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, stream<shard> shards, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, std::shared_ptr<const index_set> indexes, dataset_options options, int);
+  // Of a part of another one.
+  dataset(const dataset& of, std::shared_ptr<const detail::sample_choice> choice);
+  template <class F>
+  dataset chosen(detail::sample_choice::kind is, weighted_options how, F f) const {
+    return dataset(*this, std::make_shared<const detail::chosen_by<F>>(is, how, std::move(f)));
+  }
 
   std::shared_ptr<detail::dataset_state> state_;
 };

@@ -263,7 +263,7 @@ inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail:
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
   plan_options whole = options;
   whole.memory = 0;
-  epoch_plan plan = of(indexes.counts(), indexes.sample_bytes(), whole);
+  epoch_plan plan = of(indexes.entries(), indexes.sample_bytes(), whole);
   const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
   const std::uint64_t largest = plan.samples == 0 ? 0 : detail::largest_slice(indexes, options.order.slice);
   plan.rank_memory = std::min(indexes.sample_bytes(), open * largest);
@@ -271,12 +271,12 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
   plan.rank_memory = std::min(plan.rank_memory, options.memory);
   epochs_options reading;
   reading.bytes = static_cast<std::size_t>(options.memory);
-  const sample_order order(indexes.counts(), options.seed, options.epoch, options.order);
+  const sample_order order = indexes.order(options.seed, options.epoch, options.order);
   const detail::reading_estimate e(indexes, order, options.world, reading.bytes, reading.part, reading.gap);
   const auto scaled = [](std::uint64_t n, double by) {
     return static_cast<std::uint64_t>(static_cast<double>(n) * by + 0.5);
   };
-  if (e.piece < options.order.slice) {
+  if (e.piece < options.order.slice || indexes.selection() != nullptr) {
     const double before = static_cast<double>(plan.requests);
     const auto taken = static_cast<double>(plan.bytes) / static_cast<double>(indexes.sample_bytes());
     plan.requests = scaled(plan.samples, taken * e.requests);

@@ -14,6 +14,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/feed/permutation.hpp>
+#include <millrace/feed/sample_selection.hpp>
 #include <millrace/feed/shard_counts.hpp>
 
 namespace millrace {
@@ -47,13 +48,15 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexc
 /// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
 /// slice and comes back to its beginning at the end, so that not all of them change slices at once.
 ///
+/// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
+///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
 /// each of them slice by slice. The whole definition: docs/design/order.md.
 class sample_order {
  public:
   /// configuration_error for options out of their range.
   sample_order(std::shared_ptr<const shard_counts> counts, std::uint64_t seed, std::uint64_t epoch,
-               order_options options = {});
+               order_options options = {}, std::shared_ptr<const sample_selection> selection = nullptr);
 
   /// Samples of the epoch, and positions.
   std::uint64_t size() const noexcept { return samples_; }
@@ -85,6 +88,7 @@ class sample_order {
   permutation inside(std::uint64_t s) const;
 
   std::shared_ptr<const shard_counts> counts_;
+  std::shared_ptr<const sample_selection> selection_;  // null: all samples
   std::uint64_t samples_;
   std::uint64_t tracks_;
   std::uint64_t slice_;
@@ -94,6 +98,8 @@ class sample_order {
   std::uint64_t phase_;      // where the first slice is cut
   std::uint64_t slice_key_;
   permutation tape_;
+  std::uint64_t seed_;
+  std::uint64_t epoch_;
 };
 
 /// Goes along one track of an order, sample by sample: the fast way through it (a few tens of nanoseconds a sample).
@@ -119,14 +125,21 @@ class track_cursor {
   std::uint64_t base_ = 0;            // its first sample, on the shards before the phase
   std::uint64_t shard_ = UINT64_MAX;  // where the sample before was
   permutation inside_;
+  selected_entries selected_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
 inline sample_order::sample_order(std::shared_ptr<const shard_counts> counts, std::uint64_t seed, std::uint64_t epoch,
-                                  order_options options)
-    : counts_(std::move(counts)), samples_(counts_->samples()), tracks_(options.tracks), slice_(options.slice) {
+                                  order_options options, std::shared_ptr<const sample_selection> selection)
+    : counts_(std::move(counts)),
+      selection_(std::move(selection)),
+      samples_(selection_ == nullptr ? counts_->samples() : selection_->size()),
+      tracks_(options.tracks),
+      slice_(options.slice),
+      seed_(seed),
+      epoch_(epoch) {
   constexpr std::uint64_t most = std::uint64_t{1} << 24;
   if (tracks_ == 0 || tracks_ > most) throw configuration_error("tracks must be 1 to 2^24");
   if (slice_ == 0 || slice_ > most) throw configuration_error("a slice must have 1 to 2^24 samples");
@@ -170,6 +183,7 @@ inline sample_place sample_order::at(std::uint64_t position) const {
 inline track_cursor::track_cursor(const sample_order& order, std::uint64_t track, std::uint64_t taken)
     : order_(&order), track_(order.track(track)), left_(taken < track_.length ? track_.length - taken : 0) {
   if (track_.length != 0) at_ = (order.rotation(track) + taken) % track_.length;
+  if (order.selection_ != nullptr) selected_ = selected_entries(*order.selection_, order.seed_, order.epoch_);
 }
 
 inline void track_cursor::enter(std::uint64_t slice) {
@@ -187,11 +201,17 @@ inline sample_place track_cursor::next() {
   --left_;
   std::uint64_t x = base_ + inside_(p - slice * order_->slice_);
   if (x >= order_->samples_) x -= order_->samples_;
+  std::uint32_t copy = 0;
+  if (order_->selection_ != nullptr) {
+    if (order_->selection_->copies()) copy = static_cast<std::uint32_t>(x);
+    x = selected_(x);
+  }
   const shard_counts& counts = *order_->counts_;
   const bool same = shard_ != UINT64_MAX && x >= counts.begin(static_cast<std::size_t>(shard_)) &&
                     x < counts.begin(static_cast<std::size_t>(shard_) + 1);
-  if (same) return {shard_, x - counts.begin(static_cast<std::size_t>(shard_))};
-  const sample_place place = counts.find(x);
+  if (same) return {shard_, x - counts.begin(static_cast<std::size_t>(shard_)), copy};
+  sample_place place = counts.find(x);
+  place.copy = copy;
   shard_ = place.shard;
   return place;
 }

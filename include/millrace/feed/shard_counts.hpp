@@ -18,6 +18,7 @@ namespace millrace {
 struct sample_place {
   std::uint64_t shard = 0;
   std::uint64_t ordinal = 0;
+  std::uint32_t copy = 0;  ///< origin::copy, where it may come several times an epoch
 
   friend bool operator==(const sample_place&, const sample_place&) = default;
 };
@@ -42,7 +43,7 @@ class shard_counts {
   /// The same, searching from a shard that is not after it: best that of the sample before.
   sample_place find(std::uint64_t x, std::uint64_t first) const noexcept {
     while (begins_[first + 1] <= x) ++first;
-    return {first, x - begins_[first]};
+    return {first, x - begins_[first], 0};
   }
 
  private:

@@ -17,6 +17,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/origin.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/stream.hpp>
 
 namespace millrace::detail {
@@ -91,7 +92,8 @@ stream<typename Source::value_type> concat(std::vector<Source>&& sources) {
   using T = typename Source::value_type;
   detail::stream_description all;
   stream<T> made(detail::concatenated<T>(detail::all_joined(all, std::move(sources))));
-  return detail::stream_access::continued(std::move(all), std::move(made).named("concat"));
+  made = std::move(made).named("concat").declares(place_effect::loses, 0, detail::cannot_mix);
+  return detail::stream_access::continued(std::move(all), std::move(made));
 }
 template <class First, class... More>
   requires detail::alike_sources<First, More...>
@@ -176,7 +178,8 @@ stream<std::tuple<Ts...>> make_zip(const char* name, bool equal, stream<Ts>... s
   stream_description all;
   std::tuple<async_generator<Ts>...> together{joined<Ts>(all, std::move(sources))...};  // braces: in this order
   stream<std::tuple<Ts...>> rows(zipped<Ts...>(std::move(together), equal));
-  return stream_access::continued(std::move(all), std::move(rows).named(name));
+  return stream_access::continued(std::move(all),
+                                  std::move(rows).named(name).declares(place_effect::loses, 0, cannot_zip));
 }
 
 }  // namespace detail
@@ -258,7 +261,8 @@ stream<typename Source::value_type> mix(std::vector<Source> sources, std::vector
   detail::stream_description all;
   std::vector<async_generator<T>> generators = detail::all_joined(all, std::move(sources));
   stream<T> made(detail::mixed<T>(std::move(generators), std::move(weights), options));
-  return detail::stream_access::continued(std::move(all), std::move(made).named("mix"));
+  made = std::move(made).named("mix").declares(place_effect::loses, 0, detail::cannot_mix);
+  return detail::stream_access::continued(std::move(all), std::move(made));
 }
 
 }  // namespace millrace

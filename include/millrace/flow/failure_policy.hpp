@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -32,6 +33,7 @@ enum class on_failure {
 /// neither on threads nor on the network (with order::arrival, only on the number of bad items). Exceeding a limit
 /// throws too_many_failures. Only errors about data are tolerated: out of memory and configuration_error always end the
 /// stream. Failures are reported in the log: the first at once, later ones at most once a second, with their number.
+/// run_options::skipped is called for every item that is left out.
 ///
 /// With a policy and without, errors about data name their item: what a stage's function throws for an item with a
 /// member `from` (an origin), and perhaps `key`, gets these as its place where it has none. For other items,
@@ -46,6 +48,16 @@ struct failure_policy {
   /// from the 1000th item on.
   double rate = 1;
   bool report = true;  ///< in the runtime's log, else on standard error
+};
+
+/// An item that a failure_policy left out: see run_options::skipped.
+class skipped_item {
+ public:
+  std::string stage;   ///< the name of the stage, as in the log: "epochs", "map_concurrent"
+  std::string shard;   ///< the object that it came from, without secrets; empty: not known, as the next two
+  std::optional<std::uint64_t> offset;  ///< of its first byte, in the object or the decompressed stream
+  std::string key;     ///< of the sample
+  std::string reason;  ///< what was thrown says
 };
 
 /// A limit of a failure_policy is exceeded: what() has the numbers and the first messages.
@@ -123,6 +135,7 @@ class failures {
  private:
   /// The message of a failure; rethrows those that no policy tolerates.
   static std::string describe(const std::exception_ptr& failure, const item_place& place);
+  void tell(const std::exception_ptr& failure, const item_place& place) const;
   void check_rate();
   [[noreturn]] void give_up(const std::string& why);
   void report(const std::string& message);

@@ -61,7 +61,31 @@ MILLRACE_INLINE bool failures::forgive(std::exception_ptr failure, const item_pl
   if (policy_.report) report(message);
   if (failed_ > policy_.limit) give_up("more than the limit of " + std::to_string(policy_.limit));
   if (items_ >= 1000) check_rate();
-  return policy_.then == on_failure::skip;
+  if (policy_.then != on_failure::skip) return false;
+  if (here_.run().tells_skipped()) tell(failure, place);
+  return true;
+}
+
+/// The item's own place comes before that of the error, which may be inside it.
+MILLRACE_INLINE void failures::tell(const std::exception_ptr& failure, const item_place& place) const {
+  where at = place.at();
+  skipped_item item;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& e) {
+    if (at.object.empty()) at = where{e.object(), e.offset(), at.key};
+    if (at.key.empty()) at.key = e.key();
+    item.reason = e.reason();
+  } catch (const std::exception& e) {
+    item.reason = e.what();
+  } catch (...) {
+    item.reason = "an exception that is no std::exception";
+  }
+  item.stage = name_;
+  item.shard = std::move(at.object);
+  item.offset = at.offset;
+  item.key = std::move(at.key);
+  here_.run().skipped(item);
 }
 
 MILLRACE_INLINE void failures::finish() {

@@ -232,6 +232,7 @@ class interleave_stage : public detail::library_stage {
         options_.inner_bytes > SIZE_MAX / options_.width ? SIZE_MAX : options_.inner_bytes * options_.width;
     return std::move(made)
         .named("interleave")
+        .declares(place_effect::loses, 0, detail::cannot_interleave)
         .bounded("interleave, open sources", options_.width, inner)
         .bounded(items, detail::declared_bytes<T>(items, options_.bytes));
   }
@@ -282,7 +283,10 @@ stream<typename Source::value_type> merge(std::vector<Source>&& sources, merge_o
       detail::interleaved_as_they_come<async_generator<T>>(std::move(opened), how, options.bytes / width));
   return detail::stream_access::continued(
       std::move(all),
-      std::move(made).named("merge").bounded(items, detail::declared_bytes<T>(items, options.bytes)));
+      std::move(made)
+                            .named("merge")
+                            .declares(place_effect::loses, 0, detail::cannot_mix)
+                            .bounded(items, detail::declared_bytes<T>(items, options.bytes)));
 }
 template <class First, class... More>
   requires detail::alike_sources<First, More...>

@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+class skipped_item;
+
 /// Whether run() shows a progress line on standard error.
 enum class progress {
   automatic,  ///< when standard error is a terminal and the rank is 0
@@ -32,6 +34,13 @@ struct run_options {
   progress show = progress::automatic;
   /// The rank that the progress line is for; by default the runtime's, else that of split_by_rank(), else 0.
   std::optional<millrace::rank> rank = {};
+  /// Called for every item that a failure_policy leaves out (on_failure::skip), with its shard, byte, key and the
+  /// reason: complete, where the log has one line a second. On the thread of the run's loop, in the order in which each
+  /// stage delivers, before the next item is yielded; it should be quick. It is called for what stages make ahead, too,
+  /// whether the program takes it or not. What it throws ends the stream. `skipped_context` must outlive the run. See
+  /// skipped_item, in flow/failure_policy.hpp.
+  void (*skipped)(void* context, const skipped_item& item) = nullptr;
+  void* skipped_context = nullptr;
 };
 
 /// Where a runtime's threads are kept on a machine of several NUMA nodes: see runtime_options::placement. Other values

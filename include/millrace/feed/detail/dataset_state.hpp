@@ -38,6 +38,8 @@ class dataset_state {
   /// The indexes, if they were given or have been read, or lie in a file; of a mix null.
   std::shared_ptr<const index_set> known() const;
   void learn(std::shared_ptr<const index_set> indexes);
+  /// What it is chosen from: itself where it is no part of another one.
+  const dataset_state& all() const noexcept { return whole == nullptr ? *this : whole->all(); }
   /// Options that the readers take: those of the training, of the data, and the texts, which refer to `data`.
   epochs_request with(const epochs_options& training, std::string_view state) const;
   /// Throws configuration_error for a mix that cannot be.
@@ -62,10 +64,13 @@ class dataset_state {
   std::string prefix;                         // that is listed
   std::vector<weighted_dataset> members;      // of a mix
   dataset_mix_options mix;
+  std::shared_ptr<dataset_state> whole;         // of a part: what it is chosen from, which lists and reads the index
+  std::shared_ptr<const sample_choice> choice;  // and what of it
 
   // What changes, under the mutex:
   mutable std::mutex mutex;
   mutable std::shared_ptr<const index_set> indexes;
+  mutable std::shared_ptr<const index_set> chosen_from;  // of a part: what `indexes` were chosen from
   stream<shard> given;                          // not read yet
   std::optional<std::vector<shard>> shards;  // given, or read from the stream
 };

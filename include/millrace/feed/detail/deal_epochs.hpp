@@ -29,7 +29,7 @@ async_generator<Sample> deal_epochs(epochs_source source) {
   const failure_policy policy = source.options.failures;
   const std::shared_ptr<epoch_losses> losses = source.losses;
   // Losses are items that are yielded, and counted by shard: not in the stage's metrics.
-  failures bad(policy, ex, "epochs");
+  failures bad(policy, coroutine_context(ex, here.run(), nullptr), "epochs");
   if (source.options.rank.index == 0) {
     const std::string advice = source.advice();
     if (!advice.empty()) log_line(ex, "millrace: epochs: " + advice);
@@ -49,7 +49,7 @@ async_generator<Sample> deal_epochs(epochs_source source) {
       s = co_await std::move(again);
     }
     if (const std::exception_ptr failure = reader.failure()) {
-      if (!bad.forgive(failure, item_place())) break;
+      if (!bad.forgive(failure, reader.failed_place())) break;
       reader.note_loss();
     } else if (s.weight() != 0) {
       bad.succeeded();

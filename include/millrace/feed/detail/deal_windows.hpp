@@ -62,7 +62,7 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
   if (begin.epoch() < plan->end_epoch) {
     log_rank(how.rank, begin.numbers().size(), plan->shards.size());
   }
-  failures bad(how.failures, ex, "epochs");
+  failures bad(how.failures, coroutine_context(ex, here.run(), nullptr), "epochs");
   window_reader<Sample> reader(std::move(begin), std::move(store), how, position, here);
   const window_order& order = reader.order();
   std::uint64_t given = 0;  // entries of the epoch in this run

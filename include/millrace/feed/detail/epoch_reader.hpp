@@ -28,6 +28,7 @@
 #include <millrace/feed/detail/epochs_request.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/shard_index.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/range_reader.hpp>
@@ -151,6 +152,8 @@ class epoch_reader {
     co_return std::move(s);
   }
   const std::exception_ptr& failure() const noexcept { return failure_; }
+  /// Of the sample that failed.
+  const item_place& failed_place() const noexcept { return failed_place_; }
   /// After a failure of take(): the sample is lost, and the policy tolerates that.
   void note_loss() {
     std::string reason;
@@ -421,7 +424,10 @@ class epoch_reader {
   }
   /// What stands in the place of the sample taken last.
   Sample lost() {
-    failed_shard_ = taken_.piece->at(taken_.number).place.shard;
+    const sample_place& place = taken_.piece->at(taken_.number).place;
+    failed_shard_ = place.shard;
+    const std::uint64_t offset = source_.index(place.shard).offset(static_cast<std::size_t>(place.ordinal));
+    failed_place_.note(origin(named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
     Sample s;
     s.mark = failed_ = taken_.mark;
     s.mark.padding = true;
@@ -432,6 +438,7 @@ class epoch_reader {
     const auto number = static_cast<std::size_t>(place.ordinal);
     if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
     s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
+    s.from.copy = place.copy;
     s.key = index.format() == sample_format::tar ? key_of(s, index, number, r) : index.key(number);
     const std::size_t fields = index.field_count(number);
     s.fields.reserve(fields);
@@ -516,6 +523,7 @@ class epoch_reader {
   std::exception_ptr failure_;  // of it
   epoch_mark failed_;           // where it stands
   std::uint64_t failed_shard_ = 0;
+  item_place failed_place_;
   std::size_t held_ = 0;                                                    // bytes
   std::deque<request> waiting_;  // the most urgent first
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened

@@ -28,6 +28,7 @@ class epoch_walk {
   class dataset {
    public:
     std::shared_ptr<const shard_counts> counts;  // of one sample at least
+    std::shared_ptr<const sample_selection> selection;
     order_options order;                         // with its own tracks
     std::uint64_t seed = 0;                      // of its order
   };
@@ -97,7 +98,7 @@ class epoch_walk {
     ordered& o = orders_[at.dataset];
     if (o.order == nullptr || o.epoch != at.epoch) {
       const dataset& set = plan_.sets[at.dataset];
-      o.order = std::make_unique<const sample_order>(set.counts, set.seed, at.epoch, set.order);
+      o.order = std::make_unique<const sample_order>(set.counts, set.seed, at.epoch, set.order, set.selection);
       o.epoch = at.epoch;
     }
     const std::uint64_t tracks = o.order->tracks();

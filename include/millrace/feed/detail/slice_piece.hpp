@@ -91,6 +91,10 @@ class slice_piece {
       }
       const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
       const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
+      if (!ranges_.empty() && ranges_.back().shard == place.shard && begin < ranges_.back().end) {
+        samples_[i].range = ranges_.size() - 1;  // a copy of the sample before
+        continue;
+      }
       const bool near = !ranges_.empty() && ranges_.back().shard == place.shard && begin - ranges_.back().end <= gap &&
                         end - ranges_.back().begin <= 2 * (used + (end - begin)) + gap;
       const bool joins = near && end - ranges_.back().begin <= part;

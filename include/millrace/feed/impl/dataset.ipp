@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -47,7 +48,13 @@ MILLRACE_INLINE std::string dataset_state::shown() const {
 }
 
 MILLRACE_INLINE std::shared_ptr<const index_set> dataset_state::known() const {
+  const std::shared_ptr<const index_set> from = whole == nullptr ? nullptr : whole->known();
   const std::lock_guard lock(mutex);
+  if (whole != nullptr) {
+    if (chosen_from != from) indexes = from == nullptr ? nullptr : select(*from, *choice);
+    chosen_from = from;
+    return indexes;
+  }
   std::error_code ignored;
   const std::string& file = options.index;
   if (indexes == nullptr && !file.empty() && file.find("://") == std::string::npos &&
@@ -60,6 +67,7 @@ MILLRACE_INLINE std::shared_ptr<const index_set> dataset_state::known() const {
 }
 
 MILLRACE_INLINE void dataset_state::learn(std::shared_ptr<const index_set> its_indexes) {
+  if (whole != nullptr) return whole->learn(std::move(its_indexes));
   const std::lock_guard lock(mutex);
   indexes = std::move(its_indexes);
 }
@@ -67,6 +75,7 @@ MILLRACE_INLINE void dataset_state::learn(std::shared_ptr<const index_set> its_i
 /// The shards, and where they come from a stream, whether another run is reading it.
 template <class Shard>
 async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
+  while (data->whole != nullptr) data = data->whole;
   std::vector<Shard> all;
   stream<Shard> source;
   {
@@ -220,7 +229,7 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
     const std::string prefix = part->index_prefix();
     epochs_request own = part->with(training, {});
     own.prefix = prefix;
-    listed_index index(part->store, own, part->known());
+    listed_index index(part->store, own, part->all().known());
     async_generator<shard> list = list_shards<shard>(part);
     std::shared_ptr<const index_set> its;
     if (of_objects(part->options.format)) {
@@ -241,8 +250,8 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
       while (std::optional<shard> s = co_await list.next()) listed.push_back(std::move(*s));
       its = co_await index.of(std::move(listed));
     }
-    part->learn(its);
-    indexes.push_back(std::move(its));
+    part->learn(std::move(its));
+    indexes.push_back(part->known());
     urls.insert(urls.end(), index.urls().begin(), index.urls().end());
   }
   epochs_source source = data->source_of(indexes, training, std::move(urls));
@@ -370,6 +379,39 @@ MILLRACE_INLINE dataset::dataset(std::vector<weighted_dataset> members, dataset_
   state_->check_mix();
 }
 
+MILLRACE_INLINE dataset::dataset(const dataset& of, std::shared_ptr<const detail::sample_choice> choice)
+    : state_(std::make_shared<detail::dataset_state>(of.state_->of, of.state_->store, of.state_->options)) {
+  if (of.state_->of == detail::dataset_state::source::mix) {
+    throw configuration_error("dataset: samples cannot be chosen from a mix: choose from its members");
+  }
+  if (!of.state_->indexed()) {
+    throw configuration_error("dataset: samples can be chosen where they are known beforehand: give it .index; without "
+                              "one, filter() leaves samples out, and epochs_options::take_batches ends an epoch early");
+  }
+  state_->prefix = of.state_->prefix;
+  state_->whole = of.state_;
+  state_->choice = std::move(choice);
+}
+MILLRACE_INLINE dataset dataset::subset(std::uint64_t begin, std::uint64_t end) const {
+  return dataset(*this, detail::choice_of_range(begin, end, false));
+}
+MILLRACE_INLINE dataset dataset::subset(std::vector<std::uint64_t> samples) const {
+  return dataset(*this, detail::choice_of_list(std::move(samples)));
+}
+MILLRACE_INLINE dataset dataset::take(std::uint64_t samples) const {
+  return dataset(*this, detail::choice_of_range(0, samples, true));
+}
+MILLRACE_INLINE dataset dataset::weighted(std::vector<float> weights, weighted_options options) const {
+  std::vector<std::uint32_t> words;
+  words.reserve(weights.size());
+  for (const float w : weights) words.push_back(std::bit_cast<std::uint32_t>(w));
+  weights = {};
+  return dataset(*this, detail::choice_of_words(detail::sample_choice::kind::weights, options, std::move(words)));
+}
+MILLRACE_INLINE dataset dataset::balanced(std::vector<std::uint32_t> classes, weighted_options options) const {
+  return dataset(*this, detail::choice_of_words(detail::sample_choice::kind::classes, options, std::move(classes)));
+}
+
 namespace detail {
 
 /// The sum of what `of` gives of each data set, if all are known.
@@ -453,7 +495,8 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data,
   hasher128 what;
   for (const std::shared_ptr<detail::dataset_state>& part : detail::dataset_state::parts(of)) {
     what.add(part->prefix);
-    what.add(part->of == detail::dataset_state::source::indexes ? part->indexes->digest() : hash128());
+    what.add(part->of == detail::dataset_state::source::indexes ? part->known()->digest() : hash128());
+    for (const detail::dataset_state* d = part.get(); d->whole != nullptr; d = d->whole.get()) d->choice->add_to(what);
   }
   for (const weighted_dataset& m : of->members) {
     what.add(m.weight);
@@ -462,7 +505,7 @@ MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data,
   what.add(of->mix.samples);
   what.add(static_cast<std::uint64_t>(of->mix.until));
   std::uint64_t slice = of->of == detail::dataset_state::source::mix ? of->mix.slice : of->options.slice;
-  if (slice == 0 && of->of == detail::dataset_state::source::indexes) slice = of->indexes->slice();
+  if (slice == 0 && of->of == detail::dataset_state::source::indexes) slice = of->known()->slice();
   const rank_setting settings[] = {{"the seed", options.seed},
                                    {".epochs", options.epochs},
                                    {".first_epoch", options.first_epoch},

@@ -134,7 +134,7 @@ MILLRACE_INLINE std::string bytes_advice(const index_set& indexes, const order_o
   const auto enough = [&](std::uint64_t tracks) { return 2 * (tracks / world + 1) * mean * order.slice; };
   if (reading.bytes >= enough(order.tracks)) return {};
   const auto with = [&](std::uint64_t tracks, std::size_t bytes) {
-    const sample_order o(indexes.counts(), 0, 0, {.tracks = tracks, .slice = order.slice});
+    const sample_order o = indexes.order(0, 0, {.tracks = tracks, .slice = order.slice});
     return detail::reading_estimate(indexes, o, world, bytes, reading.part, reading.gap);
   };
   const auto shown = [](const detail::reading_estimate& e) {

@@ -24,6 +24,16 @@ inline constexpr const char* cannot_leave_out =
     "it leaves out items of a type that cannot stand for an empty entry, so ranks would have unequally many batches: "
     "put it where items have mark_of() and a member `mark` or set_mark(), before batches are made";
 
+inline constexpr const char* cannot_mix =
+    "items of several sources have no common places, so there would be no equal batches and no state: mix the "
+    "datasets, epochs(dataset({{web, 3}, {books, 1}}), ...), or give each epochs() a run of its own";
+inline constexpr const char* cannot_zip =
+    "a tuple has no place, so there would be no equal batches and no state: get what belongs to a sample in map(), "
+    "which keeps its place, or give each epochs() a run of its own";
+inline constexpr const char* cannot_interleave =
+    "what is opened of several samples in turn has no places, so there would be no equal batches and no state: open "
+    "one after the other by flat_map(), which counts a sample's items";
+
 /// Of the program's functions from T: what stands for an empty entry. configuration_error where nothing can.
 template <class U, class F>
 U entry_in_place(const F& f, epoch_mark mark, const char* stage) {

@@ -310,6 +310,7 @@ class run_state {
         pipeline_(std::move(pipeline)),
         rank_(rank) {
     context.set_consumer_waits_since(run_context::not_waiting);
+    context.tell_skipped(o.skipped, o.skipped_context);
   }
 
   // ---- the training thread's side

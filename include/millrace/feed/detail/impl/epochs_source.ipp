@@ -161,6 +161,7 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
                                         std::uint64_t seed) {
   epoch_walk::dataset d;
   d.counts = indexes->counts();
+  d.selection = indexes->selection();
   d.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
   d.seed = seed;
   static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
