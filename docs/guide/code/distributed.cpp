@@ -120,7 +120,7 @@ TEST_CASE("guide: ranks that know each other train, or get an error") {
   CHECK(errors("") == std::vector<std::string>(2));
   CHECK(samples_of(models) == 3 * 28);
   CHECK(errors("{}")[0] ==
-        "the ranks do not agree: the state is none on rank 0, no state of epochs() on rank 1");
+        "rank 1 of 2 cannot begin, so no rank does: resume: the state is not one of epochs()");
 }
 
 TEST_CASE("guide: a group by the store of one process asks none") {
