@@ -426,6 +426,67 @@ TEST_CASE("what differs of a training is named on all ranks before anything is r
   CHECK(twice[1] == "epochs: .rank is 0 of 4, and .ranks is 1 of 2: leave .rank out");
 }
 
+TEST_CASE("by the store, ranks compare what is listed, and a rank that cannot list says so to all") {
+  const auto told = [](const std::function<void(test::dataset_store&)>& change) {
+    const auto board = std::make_shared<memory_board>();
+    const std::vector<rank_group> groups = groups_on(board, {of(0, 2), of(1, 2)}, seconds(20));
+    std::vector<test::tar_dataset> data;
+    for (std::size_t r = 0; r < 2; ++r) data.emplace_back(std::vector<std::size_t>{4, 5, 6}, 100);
+    change(*data[1].store);
+    sentences errors(2);
+    const auto first_of = [](stream<sample> in, std::string& error) -> task<void> {
+      try {
+        const std::optional<sample> first = co_await in.next();
+      } catch (const std::exception& e) {
+        error = e.what();
+      }
+    };
+    std::vector<task<void>> ranks;
+    for (std::size_t r = 0; r < 2; ++r) {
+      const dataset its(std::shared_ptr<const storage>(data[r].store), "mem:", {.window = 8});
+      epochs_options o{.seed = 1, .batch = 4, .uneven = true};
+      o.ranks = groups[r];
+      ranks.push_back(first_of(epochs(its, o), errors[r]));
+    }
+    testing::virtual_loop loop;
+    block_on(loop, all_ranks(std::move(ranks)));
+    return errors;
+  };
+  CHECK(told([](test::dataset_store&) {}) == sentences(2));
+  const sentences longer = told([](test::dataset_store& s) { s.objects["mem:103.tar"] = s.objects["mem:102.tar"]; });
+  CHECK_THAT(longer[0], Contains("the ranks do not agree: the list of shards is "));
+  CHECK(longer[1] == longer[0]);
+  const sentences none = told([](test::dataset_store& s) { s.objects.clear(); });
+  CHECK_FALSE(none[1].empty());
+  CHECK(none[0] == "rank 1 of 2 cannot begin, so no rank does: " + none[1]);
+}
+
+TEST_CASE("several ranks without a group: one line says what is not checked") {
+  const test::tar_dataset data({4, 5}, 100);
+  std::vector<std::string> lines;
+  const auto add = [](void* all, const char* line) { static_cast<std::vector<std::string>*>(all)->push_back(line); };
+  const auto said = [&](const rank& mine, const rank_group_ref& group) {
+    lines.clear();
+    runtime rt({.log = add, .log_context = &lines});
+    test::settings o{.seed = 1, .batch = 4, .tracks = 12};
+    o.rank = mine;
+    o.ranks = group;
+    auto run = rt.run(data.open(o) | batch(4));
+    while (run.next()) {
+    }
+    return std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.find(" ranks without a rank_group (.ranks): that seed, dataset, batch, order and state are the same "
+                       "on all of them is not checked") != std::string::npos;
+    });
+  };
+  CHECK(said(of(0, 29), {}) == 1);
+  CHECK(said(of(0, 29), {}) == 0);  // once in a process
+  CHECK(said(of(1, 29), {}) == 0);
+  CHECK(said(of(0, 1), {}) == 0);
+  const rank_group alone;
+  CHECK(said(of(0, 1), alone) == 0);
+}
+
 TEST_CASE("states of different steps are refused at a resume, without an index too") {
   const std::vector<std::size_t> counts{20, 20, 20, 20};
   const auto open = [&](const test::tar_dataset& data, const rank_group& group, const equal_batches& equal,
