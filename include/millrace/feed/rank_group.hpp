@@ -77,8 +77,9 @@ struct rank_group_options {
 /// second later; slower with many ranks). epochs() does it on the run's loop. The prefix is for one training at a time:
 /// beside its checkpoints, say. Names hold a random number of each process, so what an earlier start has left is never
 /// taken for an answer; the next start removes it. A rank that does not come is an error, after .timeout, which names
-/// it; a line in the log says after 30 s who is missing. Two processes that give one index are an error on both, if
-/// both come before the first comparison has ended. The store must show at once what was stored (S3 does).
+/// it; a line in the log says after 30 s who is missing. Of two processes that give one index at most one trains: it is
+/// an error on all ranks if both come in time, and on the later one alone if the first comparison was over, when its
+/// time is up at the latest. The store must show at once what was stored (S3 does).
 ///
 /// Copies are the same group. A group of one process asks nothing. Calls from several threads are allowed where the
 /// program makes them in the same order on all ranks.
