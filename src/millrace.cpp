@@ -53,11 +53,11 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/window_position.ipp>
 #include <millrace/feed/detail/impl/window_state.ipp>
 #include <millrace/feed/detail/impl/words.ipp>
-#include <millrace/feed/impl/check_ranks.ipp>
 #include <millrace/feed/impl/dataset.ipp>
 #include <millrace/feed/impl/epoch_plan.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>
 #include <millrace/feed/impl/sample_selection.ipp>
+#include <millrace/feed/impl/rank_group.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/flow/bucket_by_length.ipp>
