@@ -131,5 +131,12 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
   return no_state;
 }
 
+MILLRACE_INLINE bool takes_equal_steps(const std::vector<place_note>& notes) noexcept {
+  for (const place_note& n : notes) {
+    if (n.effect == place_effect::evens) return true;
+  }
+  return false;
+}
+
 }  // namespace detail
 }  // namespace millrace
