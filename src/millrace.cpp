@@ -122,6 +122,7 @@ MILLRACE_QUIET_FRAMES
 #if defined(MILLRACE_WITH_S3)
 #include <millrace/s3/auth/default_credentials.ipp>
 #include <millrace/s3/auth/explain.ipp>
+#include <millrace/s3/auth/spot_notice.ipp>
 #include <millrace/s3/client.ipp>
 #include <millrace/s3/config/config.ipp>
 #include <millrace/s3/config/endpoint.ipp>

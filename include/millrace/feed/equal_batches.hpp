@@ -172,6 +172,7 @@ class equal_run {
           run_->stop_after(0);
           return run_->next();  // the end, unless the run has failed meanwhile
         }
+        break;
       }
       std::optional<value_type> item;
       std::exception_ptr failure;
