@@ -54,6 +54,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/impl/dataset.ipp>
 #include <millrace/feed/impl/epoch_plan.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>
+#include <millrace/feed/impl/rank_group.ipp>
 #include <millrace/feed/impl/shard_epochs.ipp>
 #include <millrace/feed/impl/tracks_advice.ipp>
 #include <millrace/flow/bucket_by_length.ipp>
