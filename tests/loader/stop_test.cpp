@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,8 +20,8 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/feed/equal_batches.hpp>
 #include <millrace/feed/dataset.hpp>
+#include <millrace/feed/equal_batches.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -457,4 +459,100 @@ TEST_CASE("with equal_batches a stop of one rank ends all after the same step") 
     // The sum before the first step, or before the seventh, tells the others; that step is given.
     CHECK(steps == std::vector<std::size_t>(ranks, before ? 1 : 7));
   }
+}
+
+namespace {
+thread_local std::int64_t clock_of_rank = 0;
+
+/// Words gathered by threads; a gathering takes `cost` nanoseconds of their clocks.
+class thread_words final : public rank_words {
+ public:
+  thread_words(test::thread_sum& sum, std::size_t rank, std::size_t ranks, std::int64_t cost = 0)
+      : sum_(sum), rank_(rank), ranks_(ranks), cost_(cost) {}
+  std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const override {
+    std::vector<std::uint64_t> all(mine.size() * ranks_);
+    std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(rank_ * mine.size()));
+    sum_(all);
+    clock_of_rank += cost_;
+    return all;
+  }
+
+ private:
+  test::thread_sum& sum_;
+  const std::size_t rank_;
+  const std::size_t ranks_;
+  const std::int64_t cost_;
+};
+std::shared_ptr<const rank_words> words_of(test::thread_sum& sum, std::size_t rank, std::size_t ranks,
+                                           std::int64_t cost = 0) {
+  return std::make_shared<const thread_words>(sum, rank, ranks, cost);
+}
+rank rank_of(std::size_t index, std::size_t world) {
+  return {.index = static_cast<std::uint32_t>(index), .world_size = static_cast<std::uint32_t>(world)};
+}
+}  // namespace
+
+TEST_CASE("ranks of a group stop after the same item, asked at any time, and gather seldom") {
+  const std::size_t ranks = 3;
+  struct drawn {
+    std::int64_t step, cost;      // nanoseconds; rank 1 takes twice as long for a step
+    std::uint64_t asked;          // rank 1 after so many items
+    std::uint64_t most_late;      // items after that, until all stop
+    std::uint64_t most_gathered;  // in all
+  };
+  for (const drawn& d : {drawn{1'000'000, 20'000, 5000, 600, 40}, drawn{1'000'000'000, 20'000, 40, 1, 45},
+                         drawn{1'000'000, 300'000'000, 5000, 16000, 20}, drawn{1'000'000, 1, 0, 0, 1}}) {
+    test::thread_sum sum(ranks);
+    std::vector<std::uint64_t> items(ranks);
+    const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
+      clock_of_rank = 0;
+      detail::stop_vote vote(words_of(sum, r, ranks, d.cost), [] { return clock_of_rank; });
+      while (!vote.over(items[r], r == 1 && items[r] >= d.asked)) {
+        ++items[r];
+        clock_of_rank += r == 1 ? 2 * d.step : d.step;
+      }
+    });
+    CHECK(errors == std::vector<std::string>(ranks));
+    CHECK(items == std::vector<std::uint64_t>(ranks, items[0]));
+    CHECK(items[0] >= d.asked);
+    CHECK(items[0] <= d.asked + d.most_late);
+    CHECK(sum.sums() <= d.most_gathered + 2);
+  }
+}
+
+TEST_CASE("a run whose ranks are known stops on all of them, and says it alone where they are not") {
+  const std::size_t ranks = 3;
+  for (std::size_t who = 0; who < ranks; ++who) {
+    test::thread_sum sum(ranks);
+    std::vector<std::uint64_t> items(ranks);
+    const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
+      runtime rt;
+      auto run = rt.run(stream(count_to(1000000)).of_ranks(words_of(sum, r, ranks)) | map([](int i) { return i; }));
+      for (const int i : run) {
+        if (i == 3 && r == who) run.stop();
+      }
+      items[r] = run.taken();
+      if (!run.stopped() || !run.stop_asked()) throw usage_error("the run was not stopped");
+    });
+    CHECK(errors == std::vector<std::string>(ranks));
+    CHECK(items == std::vector<std::uint64_t>(ranks, items[0]));
+    CHECK(items[0] >= 4);
+    CHECK(items[0] < 20);
+  }
+  lines log;
+  runtime rt(log.options());
+  auto alone = rt.run(stream(count_to(9)).of_rank(rank_of(1, 3)), {.stop_on = {SIGUSR2}});
+  CHECK_THAT(log.text(), Contains("a signal stops rank 1 of 3 by itself"));
+}
+
+TEST_CASE("ranks that take unequally many items get an error in place of a hang") {
+  const std::size_t ranks = 2;
+  test::thread_sum sum(ranks);
+  const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
+    detail::stop_vote vote(words_of(sum, r, ranks));
+    vote.over(0, false);
+    vote.over(5 + r, false);
+  });
+  CHECK_THAT(errors[0], Contains("ranks have taken unequally many items of a run, rank 1 6 and this one 5"));
+  CHECK_THAT(errors[1], Contains("rank 0 5 and this one 6"));
 }

@@ -22,6 +22,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
+#include <millrace/loader/detail/stop_causes.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
@@ -65,8 +66,15 @@ namespace detail {
 /// promises to the ranks and to states. Returns why there is no state; null where there may be one.
 const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine);
 
-/// Whether equal_batches counts the steps: then it, and not the run, ends all ranks after the same one.
-bool takes_equal_steps(const std::vector<place_note>& notes) noexcept;
+/// How the ranks of a pipeline agree on the item after which they stop.
+enum class stopping : unsigned char {
+  by_vote,   ///< by stop_vote, if their group is known: they take equally many items
+  by_steps,  ///< by equal_batches, before each step
+  alone,     ///< not: they take unequally many
+};
+stopping how_to_stop(const std::vector<place_note>& notes) noexcept;
+/// Logs, once in a process, that a signal stops this rank and not the others; nothing where there are none.
+void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine);
 
 inline constexpr const char* empty_run = "an empty pipeline was run: it was moved from, or has been run before";
 }  // namespace detail
@@ -104,11 +112,16 @@ class pipeline_run {
     if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
-    const bool agreed = detail::takes_equal_steps(detail::stream_access::places(pipeline));
+    const detail::stopping how = detail::how_to_stop(detail::stream_access::places(pipeline));
+    if (how == detail::stopping::by_vote && pipeline.ranks() != nullptr) {
+      vote_ = std::make_unique<detail::stop_vote>(pipeline.ranks());
+    } else if (how != detail::stopping::by_steps && !options.stop_on.empty()) {
+      detail::log_stops_alone(*core_, declared);
+    }
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
     state_->metrics.placed_by(core_->placer());
     core_->share_with(state_->metrics);
-    state_->agreed = agreed;
+    state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
     if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
     state_->metrics.begin();
     loop_ = core_->assign_loop();
@@ -188,8 +201,12 @@ class pipeline_run {
   /// dropped.
   ///
   /// Any thread; for signals see run_options::stop_on. Before the first next() no item is given. Calling it again, or
-  /// after the end, does nothing. With equal_batches all ranks stop after the same step, the next one that all of them
-  /// begin.
+  /// after the end, does nothing.
+  ///
+  /// With several ranks, and a rank_group in epochs_options::ranks, all ranks stop after the same item: before some of
+  /// them, about every half second, next() gathers from all ranks who was asked to stop (stop_vote), so this may take as
+  /// long, and as long as the slowest rank takes for the items until then. With equal_batches it is the next step that
+  /// all begin. Without either, and where ranks take unequally many items (.uneven), a rank stops by itself.
   void stop() noexcept {
     if (state_ != nullptr && state_->process.here()) state_->ask_to_stop();
   }
@@ -257,6 +274,7 @@ class pipeline_run {
     current_.reset();
     if (ended_) return std::nullopt;
     state_->stops.poll(core_->loop(loop_));
+    vote();
     if (position_ != nullptr) position_->passed(mark_);
     const std::int64_t asked = monotonic_ns();
     state_->context.set_consumer_waits_since(asked);
@@ -285,6 +303,18 @@ class pipeline_run {
       }
     }
     return item;
+  }
+  /// Stops if all ranks do.
+  void vote() {
+    if (vote_ == nullptr) return;
+    try {
+      if (!vote_->over(state_->queue.taken(), stop_asked())) return;
+    } catch (...) {  // a rank is gone
+      leave();
+      throw;
+    }
+    state_->wanted.store(true, std::memory_order_release);
+    state_->stop_after(0);
   }
   void advance() {
     current_ = fetch();
@@ -319,6 +349,7 @@ class pipeline_run {
   bool seen_ = false;  // whether an iterator has shown the current item
   bool ended_ = false;
   bool stopped_ = false;
+  std::unique_ptr<detail::stop_vote> vote_;  // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one
   epoch_mark fetched_;                               // of the latest item from the queue

@@ -3,16 +3,20 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/flow/stream.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -85,6 +89,31 @@ class stop_causes final : private fd_watch {
   bool begun_ = false;   // and not ended
   bool posted_ = false;
   message<stop_causes, &stop_causes::take_tasks> take_tasks_{*this};
+};
+
+/// The ranks' agreement on the item after which all of them stop, on the thread that takes the items.
+///
+/// Before some of the items, the same on all ranks, they gather who was asked to stop. How many items lie between two
+/// gatherings follows from what all of them gathered the last time: as many as take half a second, or a hundred times
+/// what a gathering takes, if that is more; at most twice as many as before.
+class stop_vote {
+ public:
+  using clock = std::int64_t (*)();
+  explicit stop_vote(std::shared_ptr<const rank_words> ranks, clock now = &monotonic_ns)
+      : ranks_(std::move(ranks)), now_(now) {}
+
+  /// Before the next item is taken, after `taken` of them: whether all stop. `asked`: this rank is to.
+  bool over(std::uint64_t taken, bool asked) { return taken >= next_ && gathered(taken, asked); }
+
+ private:
+  MILLRACE_INLINE bool gathered(std::uint64_t taken, bool asked);
+
+  const std::shared_ptr<const rank_words> ranks_;
+  const clock now_;
+  std::uint64_t next_ = 0;   // before which item they gather
+  std::uint64_t last_ = 0;   // before which they did
+  std::int64_t ended_ = 0;   // when
+  std::uint64_t cost_ = 0;   // nanoseconds
 };
 
 }  // namespace millrace::detail

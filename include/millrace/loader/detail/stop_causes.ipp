@@ -238,4 +238,37 @@ MILLRACE_INLINE task<void> stop_causes::wait_for(stop_causes& self, task<std::st
   log_line(*self.loop_, line);
 }
 
+MILLRACE_INLINE bool stop_vote::gathered(std::uint64_t taken, bool asked) {
+  constexpr std::size_t words = 4;
+  const std::int64_t begun = now_();
+  const std::uint64_t since = taken == 0 ? 0 : static_cast<std::uint64_t>(begun - ended_);
+  const std::vector<std::uint64_t> all = ranks_->gather({taken, asked ? 1U : 0U, since, cost_});
+  ended_ = now_();
+  cost_ = static_cast<std::uint64_t>(ended_ - begun);
+  bool stop = false;
+  std::uint64_t longest = 0;
+  std::uint64_t cost = UINT64_MAX;  // of the rank that came last, and did not wait for others
+  for (std::size_t r = 0; r * words < all.size(); ++r) {
+    const std::uint64_t* const w = all.data() + r * words;
+    if (w[0] != taken) {
+      throw usage_error("ranks have taken unequally many items of a run, rank " + std::to_string(r) + " " +
+                        std::to_string(w[0]) + " and this one " + std::to_string(taken) +
+                        ": all must take as many, or say .uneven");
+    }
+    stop = stop || w[1] != 0;
+    longest = w[2] > longest ? w[2] : longest;
+    cost = w[3] < cost ? w[3] : cost;
+  }
+  const std::uint64_t span = taken - last_;
+  std::uint64_t items = 2 * span + 1;
+  if (longest != 0 && span != 0) {
+    const std::uint64_t wanted = 100 * cost > 500'000'000 ? 100 * cost : 500'000'000;
+    const std::uint64_t fit = wanted / (longest / span + 1);
+    if (fit < items) items = fit < 1 ? 1 : fit;
+  }
+  last_ = taken;
+  next_ = taken + items;
+  return stop;
+}
+
 }  // namespace millrace::detail
