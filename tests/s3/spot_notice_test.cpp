@@ -12,6 +12,8 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/s3/auth/detail/metadata_sources.hpp>
+#include <millrace/s3/config/profile_file.hpp>
+#include <millrace/s3/config/settings.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/s3/recorded_world.hpp"
@@ -50,14 +52,14 @@ s3::detail::instance_place place(const char* disabled = nullptr) {
         return std::string_view(name) == "AWS_EC2_METADATA_DISABLED" ? static_cast<const char*>(value) : nullptr;
       },
       const_cast<char*>(disabled));
-  const s3::detail::settings s(variables, [](const std::string&) { return s3::detail::file_text(ENOENT); });
-  s3::detail::instance_place where_(s);
-  where_.limits.attempts = 1;
-  return where_;
+  const s3::settings s(variables, [](const std::string&) { return s3::detail::file_text(ENOENT); });
+  s3::detail::instance_place here(s);
+  here.limits.attempts = 1;
+  return here;
 }
 
-/// What is told, and after how many seconds of virtual time.
-std::pair<std::string, double> told(test::recorded_world& world) {
+/// The notice, and after how many seconds of virtual time.
+std::pair<std::string, double> notice_of(test::recorded_world& world) {
   testing::virtual_loop loop;
   const time_point begun = loop.now();
   auto watching = s3::detail::watch_for_spot_notice(world, place(), std::chrono::seconds(5));
@@ -67,10 +69,10 @@ std::pair<std::string, double> told(test::recorded_world& world) {
 
 }  // namespace
 
-TEST_CASE("a spot notice is told when the metadata service has it") {
+TEST_CASE("a spot notice is returned when the metadata service has it") {
   test::recorded_world world;
   world.exchanges = {token(), asked(404), asked(404), asked(200, notice)};
-  const auto [text, after] = told(world);
+  const auto [text, after] = notice_of(world);
   CHECK(text == "spot notice: terminate at 2026-11-26T08:22:00Z");
   CHECK(after == Approx(10));
   CHECK(world.complaints.empty());
@@ -81,7 +83,7 @@ TEST_CASE("no answer, 5xx, an expired token and what cannot be read are no spot 
   test::recorded_world world;
   world.exchanges = {token(0),   token(503), token(), asked(503), asked(0), asked(200, "<html>"), asked(404),
                      asked(500), asked(401), token(), asked(200, R"({"action": "stop"})")};
-  const auto [text, after] = told(world);
+  const auto [text, after] = notice_of(world);
   CHECK(text == "spot notice: stop at a time that is not given");
   CHECK(after == Approx(35));
   CHECK(world.complaints.empty());

@@ -204,9 +204,9 @@ class pipeline_run {
   /// after the end, does nothing.
   ///
   /// With several ranks, and a rank_group in epochs_options::ranks, all ranks stop after the same item: before some of
-  /// them, about every half second, next() gathers from all ranks who was asked to stop (stop_vote), so this may take as
-  /// long, and as long as the slowest rank takes for the items until then. With equal_batches it is the next step that
-  /// all begin. Without either, and where ranks take unequally many items (.uneven), a rank stops by itself.
+  /// them, about every half second, next() gathers from all ranks who was asked to stop. So this may take that time, or
+  /// as long as the slowest rank takes for the items until then. With equal_batches it is the next step that all begin.
+  /// Without either, and where ranks take unequally many items (.uneven), a rank stops by itself.
   void stop() noexcept {
     if (state_ != nullptr && state_->process.here()) state_->ask_to_stop();
   }

@@ -9,7 +9,6 @@
 #include <millrace/s3/auth/default_credentials.hpp>
 #include <millrace/s3/auth/detail/metadata_sources.hpp>
 #include <millrace/s3/auth/spot_notice.hpp>
-#include <millrace/s3/config/profile_file.hpp>
 #include <millrace/s3/config/settings.hpp>
 
 namespace millrace::s3 {
@@ -24,7 +23,7 @@ inline task<std::string> spot_notice_at(instance_place place, duration every) {
 }  // namespace detail
 
 MILLRACE_COROUTINE_BODY task<std::string> spot_notice(duration every, const environment& variables) {
-  const detail::settings s(variables, [](const std::string& path) { return detail::read_small_file(path); });
+  const settings s(variables);
   return detail::spot_notice_at(detail::instance_place(s), every);
 }
 
