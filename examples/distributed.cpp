@@ -24,9 +24,9 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/check_ranks.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/index_shard.hpp>
+#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -139,7 +139,8 @@ checkpoint load(const mill::s3::client& s3, const std::string& url) {
   return c;
 }
 
-void train(const mill::s3::client& s3, const std::string& bucket, const mill::rank& mine, std::uint64_t steps) {
+void train(const mill::s3::client& s3, const std::string& bucket, const mill::rank_group& ranks, std::uint64_t steps) {
+  const mill::rank& mine = ranks.mine();
   const std::string train_prefix = "s3://" + bucket + "/train/";
   const std::string val_prefix = "s3://" + bucket + "/val/";
   const std::string saved = "s3://" + bucket + "/checkpoint";
@@ -147,9 +148,8 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   const mill::dataset validation_set(s3, index_of(s3, val_prefix, 5, 6), {.prefix = val_prefix});
   checkpoint now = load(s3, saved);
   const std::size_t batch = global_batch / mine.world_size;
-  const mill::epochs_options options{.seed = 7, .epochs = 3, .batch = batch, .rank = mine, .tracks = 60};
-  // A rank that differs gets an error, instead of hanging.
-  mill::check_ranks(mill::mpi_sum(), training_set, options, now.state);
+  // Seed, data, batch and state are compared: a rank that differs is an error on all, instead of a training that hangs.
+  const mill::epochs_options options{.seed = 7, .epochs = 3, .batch = batch, .ranks = ranks, .tracks = 60};
 
   mill::runtime rt;
   auto run = rt.run(mill::epochs(training_set, options, now.state) | mill::batch());
@@ -167,7 +167,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
     if (samples.back().mark.last) {
       numbers all{};
       for (const std::vector<mill::sample>& seen :
-           rt.run(mill::epochs(validation_set, {.batch = 5, .rank = mine, .tracks = 6}) | mill::batch())) {
+           rt.run(mill::epochs(validation_set, {.batch = 5, .ranks = ranks, .tracks = 6}) | mill::batch())) {
         for (const mill::sample& s : seen) add(s, now.weights, all);
       }
       all = over_ranks(all);
@@ -197,14 +197,15 @@ int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   MPI_Init(&count, &arguments);
   try {
-    const mill::rank mine = mill::mpi_rank();  // on GPUs: cuda::device::for_local_rank(mine.local_index)
+    const mill::rank_group ranks = mill::mpi_ranks();
+    const mill::rank& mine = ranks.process();  // on GPUs: cuda::device::for_local_rank(mine.local_index)
     std::printf("rank %u of %u is process %ld\n", mine.index, mine.world_size, static_cast<long>(::getpid()));
     std::optional<mill::s3_server::background> server;
     const mill::s3::client s3 = store_of_all(server, mine);
     const std::string bucket = count > 1 ? arguments[1] : "millrace-distributed";
     if (mine.index == 0) make_data(s3, bucket);
     MPI_Barrier(MPI_COMM_WORLD);
-    train(s3, bucket, mine, count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 0);
+    train(s3, bucket, ranks, count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 0);
     MPI_Barrier(MPI_COMM_WORLD);  // the server is of all
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());

@@ -50,7 +50,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/feed/detail/impl/window_position.ipp>
 #include <millrace/feed/detail/impl/window_state.ipp>
 #include <millrace/feed/detail/impl/words.ipp>
-#include <millrace/feed/impl/check_ranks.ipp>
 #include <millrace/feed/impl/dataset.ipp>
 #include <millrace/feed/impl/epoch_plan.ipp>
 #include <millrace/feed/impl/equal_batches.ipp>

@@ -10,6 +10,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/data/rank.hpp>
+#include <millrace/feed/rank_group.hpp>
 
 /// \file
 /// What joins a training under mpirun to the library (component millrace::mpi). Including it, and nothing else of the
@@ -17,25 +18,20 @@
 
 namespace millrace {
 
-/// A sum_over_ranks by MPI: what check_ranks() and equal_batches are given.
+/// The group of a communicator's processes, by MPI_Allgather:
 ///
-///     mill::check_ranks(mill::mpi_sum(), options, *indexes);
+///     const mill::rank_group mine = mill::mpi_ranks();
+///     auto run = rt.run(mill::epochs(train, {.seed = 7, .batch = 256, .ranks = mine}) | mill::batch());
 ///
-/// Collective: every process of the communicator calls it equally often. It waits for the others, on the calling
-/// thread, and is called on the thread that trains: MPI_THREAD_FUNNELED is enough, and its calls may share a
-/// communicator with those of the training. The communicator must outlive it. usage_error where MPI is not initialized
-/// or has ended, io_error where the call fails and the communicator's handler returns errors.
-class mpi_sum {
- public:
-  explicit mpi_sum(MPI_Comm all = MPI_COMM_WORLD) noexcept : all_(all) {}
-  void operator()(std::span<std::uint64_t> numbers) const;
-
- private:
-  MPI_Comm all_;
-};
+/// Collective, and so is all that the group does: every process of the communicator calls it equally often. It waits
+/// for the others, on the thread that calls epochs(), gather_now() or equal_run::next(), which is the one that trains:
+/// MPI_THREAD_FUNNELED is enough, and the communicator may be that of the training. It must outlive the group.
+/// usage_error where MPI is not initialized or has ended, io_error where a call fails and the communicator's handler
+/// returns errors.
+rank_group mpi_ranks(MPI_Comm all = MPI_COMM_WORLD);
 
 /// This process among those of a communicator; local_index among those that share its memory, which is the number of
-/// its GPU. Collective. Errors as mpi_sum.
+/// its GPU. Collective. Errors as of mpi_ranks().
 rank mpi_rank(MPI_Comm all = MPI_COMM_WORLD);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -61,13 +57,6 @@ inline void check_mpi(int code, const char* what) {
 
 }  // namespace detail
 
-inline void mpi_sum::operator()(std::span<std::uint64_t> numbers) const {
-  detail::require_mpi();
-  if (numbers.size() > INT32_MAX) throw usage_error("mpi_sum: too many numbers");
-  const int count = static_cast<int>(numbers.size());
-  detail::check_mpi(MPI_Allreduce(MPI_IN_PLACE, numbers.data(), count, MPI_UINT64_T, MPI_SUM, all_), "MPI_Allreduce");
-}
-
 inline rank mpi_rank(MPI_Comm all) {
   detail::require_mpi();
   const auto numbers = [](MPI_Comm of, std::uint32_t& index, std::uint32_t& size) {
@@ -86,6 +75,17 @@ inline rank mpi_rank(MPI_Comm all) {
   MPI_Comm_free(&here);
   mine.source = "MPI";
   return mine;
+}
+
+inline rank_group mpi_ranks(MPI_Comm all) {
+  const rank mine = mpi_rank(all);
+  return rank_group(mine, [all](std::span<const std::uint64_t> words, std::span<std::uint64_t> of_all) {
+    detail::require_mpi();
+    if (words.size() > INT32_MAX) throw usage_error("mpi_ranks: too many words");
+    const int count = static_cast<int>(words.size());
+    detail::check_mpi(MPI_Allgather(words.data(), count, MPI_UINT64_T, of_all.data(), count, MPI_UINT64_T, all),
+                      "MPI_Allgather");
+  });
 }
 
 }  // namespace millrace

@@ -122,6 +122,7 @@ struct settings {
   std::uint64_t first_epoch = 0;
   std::size_t batch = 1;
   std::uint64_t take_batches = 0;
+  rank_group_ref ranks = {};
   millrace::rank rank = {};
   bool pad = true;
   std::uint64_t tracks = 0;
@@ -151,6 +152,7 @@ struct settings {
     o.first_epoch = first_epoch;
     o.batch = batch;
     o.take_batches = take_batches;
+    o.ranks = ranks;
     o.rank = rank;
     o.pad = pad;
     o.tracks = streamed ? 0 : tracks;

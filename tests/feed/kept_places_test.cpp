@@ -297,9 +297,9 @@ TEST_CASE("sequences of documents come in equally many batches on all ranks, aft
   };
   const auto all = [&](const names& resume) {
     std::vector<training> out(2);
-    test::thread_sum sum(2);
+    test::thread_gather gather(2);
     const names errors = test::on_ranks(2, [&](std::size_t r) {
-      const equal_batches equal(3, uneven::pad, std::ref(sum));
+      const equal_batches equal(3, uneven::pad, gather.group(r));
       test::settings mine = small(static_cast<std::uint32_t>(r), 2);
       if (!resume.empty()) mine.resume = resume[r];
       mine.equal = &equal;
@@ -375,13 +375,13 @@ std::vector<training> on_all(const tar_dataset& data, runtime& rt, const drawn_s
                              std::uint32_t world, const names& resume) {
   std::vector<training> out(world);
   const bool listed = options.streamed;
-  test::thread_sum sum(world);
+  test::thread_gather gather(world);
   const std::vector<std::string> errors = test::on_ranks(world, [&](std::size_t r) {
     test::settings mine = options;
     mine.rank = {.index = static_cast<std::uint32_t>(r), .world_size = world};
     if (!resume.empty()) mine.resume = resume[r];
     const std::size_t size = options.batch;
-    const equal_batches equal(size, uneven::pad, std::ref(sum));
+    const equal_batches equal(size, uneven::pad, gather.group(r));
     const auto open = [&] {
       if (!listed) return data.open(mine);
       std::vector<shard> list;

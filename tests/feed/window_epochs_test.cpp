@@ -260,12 +260,13 @@ TEST_CASE("ranks without an index have equal batches, and go on together from th
       INFO("how " << static_cast<int>(how) << ", stopped after batch " << stop);
       std::vector<std::vector<std::string>> whole(world);
       std::vector<std::vector<std::string>> both(world);
-      const auto train = [&](std::size_t r, test::thread_sum& sum, const std::string& saved, std::size_t most,
+      const auto train = [&](std::size_t r, test::thread_gather& gather, const std::string& saved, std::size_t most,
                              std::vector<std::string>& out) {
         const tar_dataset data({60, 20, 0, 9, 30, 47, 55}, 400);
-        const equal_batches equal(4, how, std::ref(sum));
+        const rank_group mine = gather.group(r);
+        const equal_batches equal(4, how, mine);
         test::settings o = small(2, 4);
-        o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = world};
+        o.ranks = mine;
         o.equal = &equal;
         o.resume = saved;
         runtime rt;
@@ -281,14 +282,14 @@ TEST_CASE("ranks without an index have equal batches, and go on together from th
         }
         return state;
       };
-      test::thread_sum sum(world);
-      CHECK(test::on_ranks(world, [&](std::size_t r) { train(r, sum, "", SIZE_MAX, whole[r]); }) ==
+      test::thread_gather gather(world);
+      CHECK(test::on_ranks(world, [&](std::size_t r) { train(r, gather, "", SIZE_MAX, whole[r]); }) ==
             std::vector<std::string>(world));
       std::vector<std::string> states(world);
-      test::thread_sum before(world);
+      test::thread_gather before(world);
       CHECK(test::on_ranks(world, [&](std::size_t r) { states[r] = train(r, before, "", stop, both[r]); }) ==
             std::vector<std::string>(world));
-      test::thread_sum after(world);
+      test::thread_gather after(world);
       CHECK(test::on_ranks(world, [&](std::size_t r) { train(r, after, states[r], SIZE_MAX, both[r]); }) ==
             std::vector<std::string>(world));
       CHECK(both == whole);
@@ -485,8 +486,7 @@ TEST_CASE("a state inside a window or a document is refused without an index whe
   CHECK_THROWS_WITH(rt.run(open(data, o) | batch(4)), Contains("the same options of that stage"));
   const tar_dataset another({40, 38}, 300);
   CHECK_THROWS_AS(trained(packed(another, 12), o), error);
-  test::thread_sum sum(1);
-  const equal_batches equal(4, uneven::stop, std::ref(sum));
+  const equal_batches equal(4, uneven::stop, rank_group());
   o.equal = &equal;
   CHECK_THROWS_WITH(trained(packed(data, 12), o), Contains("does not go on with .equal"));
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -190,6 +191,7 @@ TEST_CASE("a process that believes to be alone reports the launcher that started
   CHECK_THAT(told(alone, {{"RANK", "3"}, {"WORLD_SIZE", "8"}}), Contains("they may count machines"));
   CHECK(told({.index = 3, .world_size = 8}, torchrun).empty());
   CHECK(told({.index = 1, .world_size = 2}, torchrun).empty());  // groups of ranks
+  CHECK(told(rank_group({.index = 1, .world_size = 4}, [](auto, auto) {}).replicas(4).mine(), torchrun).empty());
 }
 
 TEST_CASE("a run says once that its process was started by a launcher of several") {

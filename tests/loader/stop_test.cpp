@@ -14,14 +14,17 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/equal_batches.hpp>
+#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -433,12 +436,12 @@ TEST_CASE("a task that ends stops the run, one that fails does not") {
 TEST_CASE("with equal_batches a stop of one rank ends all after the same step") {
   const std::size_t ranks = 3;
   for (const bool before : {true, false}) {
-    test::thread_sum sum(ranks);
+    test::thread_gather all(ranks);
     std::vector<std::size_t> steps(ranks);
     std::vector<std::string> states(ranks);
     const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
       const test::tar_dataset data({40, 50, 60, 10}, 100);
-      const equal_batches equal(4, uneven::pad, std::ref(sum));
+      const equal_batches equal(4, uneven::pad, all.group(r));
       runtime rt;
       auto run = rt.run(epochs(dataset(data.store, "mem:"),
                                {.seed = 7,
@@ -464,29 +467,20 @@ TEST_CASE("with equal_batches a stop of one rank ends all after the same step") 
 namespace {
 thread_local std::int64_t clock_of_rank = 0;
 
-/// Words gathered by threads; a gathering takes `cost` nanoseconds of their clocks.
-class thread_words final : public rank_words {
+/// Words of a group; a gathering takes `cost` nanoseconds of the rank's clock.
+class timed_words final : public rank_words {
  public:
-  thread_words(test::thread_sum& sum, std::size_t rank, std::size_t ranks, std::int64_t cost = 0)
-      : sum_(sum), rank_(rank), ranks_(ranks), cost_(cost) {}
+  timed_words(rank_group group, std::int64_t cost) : inner_(std::move(group)), cost_(cost) {}
   std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const override {
-    std::vector<std::uint64_t> all(mine.size() * ranks_);
-    std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(rank_ * mine.size()));
-    sum_(all);
+    std::vector<std::uint64_t> all = inner_.gather(std::move(mine));
     clock_of_rank += cost_;
     return all;
   }
 
  private:
-  test::thread_sum& sum_;
-  const std::size_t rank_;
-  const std::size_t ranks_;
+  detail::group_words inner_;
   const std::int64_t cost_;
 };
-std::shared_ptr<const rank_words> words_of(test::thread_sum& sum, std::size_t rank, std::size_t ranks,
-                                           std::int64_t cost = 0) {
-  return std::make_shared<const thread_words>(sum, rank, ranks, cost);
-}
 rank rank_of(std::size_t index, std::size_t world) {
   return {.index = static_cast<std::uint32_t>(index), .world_size = static_cast<std::uint32_t>(world)};
 }
@@ -502,11 +496,11 @@ TEST_CASE("ranks of a group stop after the same item, asked at any time, and gat
   };
   for (const drawn& d : {drawn{1'000'000, 20'000, 5000, 600, 40}, drawn{1'000'000'000, 20'000, 40, 1, 45},
                          drawn{1'000'000, 300'000'000, 5000, 16000, 20}, drawn{1'000'000, 1, 0, 0, 1}}) {
-    test::thread_sum sum(ranks);
+    test::thread_gather all(ranks);
     std::vector<std::uint64_t> items(ranks);
     const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
       clock_of_rank = 0;
-      detail::stop_vote vote(words_of(sum, r, ranks, d.cost), [] { return clock_of_rank; });
+      detail::stop_vote vote(std::make_shared<const timed_words>(all.group(r), d.cost), [] { return clock_of_rank; });
       while (!vote.over(items[r], r == 1 && items[r] >= d.asked)) {
         ++items[r];
         clock_of_rank += r == 1 ? 2 * d.step : d.step;
@@ -516,18 +510,19 @@ TEST_CASE("ranks of a group stop after the same item, asked at any time, and gat
     CHECK(items == std::vector<std::uint64_t>(ranks, items[0]));
     CHECK(items[0] >= d.asked);
     CHECK(items[0] <= d.asked + d.most_late);
-    CHECK(sum.sums() <= d.most_gathered + 2);
+    CHECK(all.gathers() <= d.most_gathered + 2);
   }
 }
 
 TEST_CASE("a run whose ranks are known stops on all of them, and says it alone where they are not") {
   const std::size_t ranks = 3;
   for (std::size_t who = 0; who < ranks; ++who) {
-    test::thread_sum sum(ranks);
+    test::thread_gather all(ranks);
     std::vector<std::uint64_t> items(ranks);
     const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
       runtime rt;
-      auto run = rt.run(stream(count_to(1000000)).of_ranks(words_of(sum, r, ranks)) | map([](int i) { return i; }));
+      auto run = rt.run(stream(count_to(1000000)).of_ranks(std::make_shared<const detail::group_words>(all.group(r))) |
+                        map([](int i) { return i; }));
       for (const int i : run) {
         if (i == 3 && r == who) run.stop();
       }
@@ -547,12 +542,45 @@ TEST_CASE("a run whose ranks are known stops on all of them, and says it alone w
 
 TEST_CASE("ranks that take unequally many items get an error in place of a hang") {
   const std::size_t ranks = 2;
-  test::thread_sum sum(ranks);
+  test::thread_gather all(ranks);
   const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
-    detail::stop_vote vote(words_of(sum, r, ranks));
+    detail::stop_vote vote(std::make_shared<const detail::group_words>(all.group(r)));
     vote.over(0, false);
     vote.over(5 + r, false);
   });
   CHECK_THAT(errors[0], Contains("ranks have taken unequally many items of a run, rank 1 6 and this one 5"));
   CHECK_THAT(errors[1], Contains("rank 0 5 and this one 6"));
+}
+
+TEST_CASE("a training whose ranks are a group stops on all of them after the same batch, and goes on") {
+  const std::size_t ranks = 3;
+  const test::tar_dataset data({40, 50, 60, 10}, 100);
+  std::vector<std::string> states(ranks);
+  std::multiset<std::string> seen;
+  std::mutex mutex;
+  for (const bool stop : {true, false}) {
+    test::thread_gather all(ranks);
+    const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
+      const test::tar_dataset own({40, 50, 60, 10}, 100);
+      const rank_group group = all.group(r);
+      runtime rt;
+      auto run = rt.run(epochs(dataset(own.store, own.indexes, {.prefix = "mem:"}),
+                               {.seed = 7, .batch = 4, .ranks = group}, states[r]) |
+                        batch());
+      for (const std::vector<sample>& b : run) {
+        const std::lock_guard lock(mutex);
+        for (const sample& s : b) {
+          if (s.weight() != 0) seen.insert(s.key);
+        }
+        if (stop && r == 2 && run.taken() == 4) run.stop();
+      }
+      if (run.stopped() != stop) throw usage_error("the run should have been stopped, or not");
+      states[r] = run.state();
+    });
+    CHECK(errors == std::vector<std::string>(ranks));
+    CHECK(states == std::vector<std::string>(ranks, states[0]));
+    CHECK((seen.size() < 160) == stop);
+  }
+  const std::vector<std::string> once = data.order(7, 0, {.tracks = 3, .slice = data.indexes->slice()});
+  CHECK(seen == std::multiset<std::string>(once.begin(), once.end()));
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/rank_group.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 
 namespace mill = millrace;
@@ -25,10 +25,10 @@ void require(bool good, const char* what) {
   all_good = false;
 }
 
-std::string told(const mill::rank& mine, std::uint64_t seed) {
+std::string told(const mill::rank_group& ranks, std::uint64_t seed) {
   const mill::rank_setting settings[] = {{"the seed", seed}};
   try {
-    mill::check_ranks(mill::mpi_sum(), mine, settings);
+    ranks.compare(settings);
     return "nothing";
   } catch (const mill::configuration_error& e) {
     return e.what();
@@ -42,13 +42,14 @@ void test() {
   require(mine.index == launched.index && mine.world_size == launched.world_size, "the launcher says the same");
   require(mine.local_index == launched.local_index && mine.local_world_size == launched.local_world_size,
           "and of this machine, too");
-  std::vector<std::uint64_t> numbers{1, mine.index, UINT64_MAX};
-  mill::mpi_sum()(numbers);
-  require(numbers == std::vector<std::uint64_t>{3, 3, UINT64_MAX - 2}, "sums, modulo 2^64");
-  require(told(mine, 7) == "nothing", "ranks that agree");
-  require(told(mine, mine.index).find("the seed is 0 on rank 0") != std::string::npos, "ranks with other seeds");
-  require(told(mill::rank(), 7).find("is rank 0 of 1 (explicit), but 3 processes take part") != std::string::npos,
-          "ranks that were not told who they are");
+  const mill::rank_group ranks = mill::mpi_ranks();
+  require(ranks.mine().index == mine.index && ranks.process().world_size == 3, "the group's rank");
+  require(ranks.gather_now({mine.index, UINT64_MAX}) ==
+              std::vector<std::uint64_t>{0, UINT64_MAX, 1, UINT64_MAX, 2, UINT64_MAX},
+          "words of all");
+  require(told(ranks, 7) == "nothing", "ranks that agree");
+  require(told(ranks, mine.index) == "the ranks do not agree: the seed is 0 on rank 0, 1 on rank 1, 2 on rank 2",
+          "ranks with other seeds");
   if (mine.index == 0) std::puts("three ranks: as it should be");
 }
 
@@ -56,8 +57,8 @@ void test() {
 
 int main(int count, char** arguments) {
   try {
-    mill::mpi_sum()(std::span<std::uint64_t>());
-    require(false, "a sum before MPI_Init()");
+    mill::mpi_ranks();
+    require(false, "a group before MPI_Init()");
   } catch (const mill::usage_error&) {
   }
   MPI_Init(&count, &arguments);

@@ -70,10 +70,9 @@ void train_long_ones(mill::runtime& rt, const mill::dataset& corpus, mill::rank 
 // begin clips
 std::vector<mill::sample> clips(mill::sample recording) { return {recording, recording}; }
 
-void train_clips(mill::runtime& rt, const mill::dataset& recordings, mill::rank mine, const mill::sum_over_ranks& sum,
-                 seen& m) {
-  const mill::equal_batches equal(4, mill::uneven::pad, sum);
-  auto run = rt.run(mill::epochs(recordings, {.seed = 7, .batch = 4, .rank = mine, .equal = &equal, .uneven = true}) |
+void train_clips(mill::runtime& rt, const mill::dataset& recordings, const mill::rank_group& ranks, seen& m) {
+  const mill::equal_batches equal(4, mill::uneven::pad, ranks);
+  auto run = rt.run(mill::epochs(recordings, {.seed = 7, .batch = 4, .ranks = ranks, .equal = &equal, .uneven = true}) |
                     mill::flat_map(clips) | equal.fill() | mill::batch());
   for (const std::vector<mill::sample>& batch : equal.of(run)) train_step(m, batch);
 }
@@ -175,13 +174,13 @@ TEST_CASE("guide: a filter leaves equally many steps on all ranks") {
 
 TEST_CASE("guide: clips of recordings without an index come in equally many steps") {
   const mill::test::tar_dataset data({7, 20, 2, 30}, 100);
-  mill::test::thread_sum sum(2);
+  mill::test::thread_gather gather(2);
   std::vector<seen> ranks(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
     const mill::test::tar_dataset own({7, 20, 2, 30}, 100);
     mill::runtime rt;
     const mill::dataset recordings(std::shared_ptr<const mill::storage>(own.store), "mem:", {.window = 16});
-    train_clips(rt, recordings, of(r, 2), std::ref(sum), ranks[r]);
+    train_clips(rt, recordings, gather.group(r), ranks[r]);
   });
   CHECK(errors == std::vector<std::string>(2));
   CHECK(ranks[0].steps == ranks[1].steps);

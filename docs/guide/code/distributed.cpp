@@ -5,21 +5,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <millrace/feed/check_ranks.hpp>
+#include <millrace/base/environment.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/equal_batches.hpp>
+#include <millrace/feed/rank_group.hpp>
+#include <millrace/feed/s3_rank_board.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
+#include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/shards.hpp>
@@ -33,14 +36,6 @@ namespace mill = millrace;
 
 namespace {
 
-// begin check
-mill::epochs_options options_of(mill::rank mine, const mill::dataset& data, const mill::sum_over_ranks& sum) {
-  const mill::epochs_options options{.seed = 7, .epochs = 90, .batch = 256, .rank = mine};
-  mill::check_ranks(sum, data, options);  // called by all ranks; mill::mpi_sum() under mpirun
-  return options;
-}
-// end check
-
 class model {
  public:
   std::vector<std::size_t> steps;  // samples of each
@@ -50,11 +45,25 @@ class model {
   }
 };
 
+// begin group
+void train(mill::runtime& rt, const mill::dataset& data, const mill::rank_group& ranks, const std::string& saved,
+           model& m) {
+  auto run = rt.run(mill::epochs(data, {.seed = 7, .epochs = 3, .batch = 4, .ranks = ranks}, saved) | mill::batch());
+  for (const std::vector<mill::sample>& batch : run) m.train(batch);
+}
+// end group
+
+// begin store
+mill::rank_group by_store(const mill::s3::client& s3, const mill::environment& variables) {
+  return {mill::rank_from_environment(variables), s3, "s3://runs/17/ranks/"};
+}
+// end store
+
 // begin equal
 void train(mill::runtime& rt, mill::stream<mill::shard> list, const std::shared_ptr<const mill::storage>& store,
-           mill::rank mine, const mill::sum_over_ranks& sum, model& m) {
-  const mill::equal_batches equal(4, mill::uneven::pad, sum);
-  auto training = mill::shard_epochs(std::move(list), {.seed = 7, .epochs = 3, .rank = mine, .equal = &equal}) |
+           const mill::rank_group& ranks, model& m) {
+  const mill::equal_batches equal(4, mill::uneven::pad, ranks);
+  auto training = mill::shard_epochs(std::move(list), {.seed = 7, .epochs = 3, .rank = ranks.mine(), .equal = &equal}) |
                   mill::fetch(store) | mill::untar_plain() | mill::group_samples() | mill::shuffle({.window = 4096}) |
                   equal.fill() | mill::batch();
   auto run = rt.run(std::move(training));
@@ -65,65 +74,72 @@ void train(mill::runtime& rt, mill::stream<mill::shard> list, const std::shared_
 // begin expanded
 std::vector<mill::sample> halves(mill::sample s) { return {s, s}; }
 
-void train_on_halves(mill::runtime& rt, const mill::dataset& data, mill::rank mine, const mill::sum_over_ranks& sum,
-                     model& m) {
-  const mill::equal_batches equal(3, mill::uneven::pad, sum);
-  auto training = mill::epochs(data, {.seed = 7, .batch = 4, .rank = mine, .equal = &equal}) |
+void train_on_halves(mill::runtime& rt, const mill::dataset& data, const mill::rank_group& ranks, model& m) {
+  const mill::equal_batches equal(3, mill::uneven::pad, ranks);
+  auto training = mill::epochs(data, {.seed = 7, .batch = 4, .ranks = ranks, .equal = &equal}) |
                   mill::flat_map(halves) | equal.fill() | mill::batch();
   auto run = rt.run(std::move(training));
   for (const std::vector<mill::sample>& batch : equal.of(run)) m.train(batch);
 }
 // end expanded
 
+std::size_t samples_of(const std::vector<model>& models) {
+  std::size_t samples = 0;
+  for (const model& m : models) {
+    for (const std::size_t n : m.steps) samples += n;
+  }
+  return samples;
+}
+
 }  // namespace
 
 TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
   const mill::test::tar_dataset data({7, 20, 2}, 100);
-  mill::test::thread_sum sum(2);
+  mill::test::thread_gather gather(2);
   std::vector<model> models(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
     mill::runtime rt;
-    train_on_halves(rt, mill::dataset(data.store, data.indexes, {.prefix = "mem:"}),
-                    {.index = static_cast<std::uint32_t>(r), .world_size = 2}, std::ref(sum), models[r]);
+    train_on_halves(rt, mill::dataset(data.store, data.indexes, {.prefix = "mem:"}), gather.group(r), models[r]);
   });
   CHECK(errors == std::vector<std::string>(2));
   CHECK(models[0].steps.size() == models[1].steps.size());
-  std::size_t samples = 0;
-  for (const model& m : models) {
-    for (const std::size_t n : m.steps) samples += n;
-  }
-  CHECK(samples == 2 * 29);
+  CHECK(samples_of(models) == 2 * 29);
 }
 
-TEST_CASE("guide: ranks that disagree get an error") {
-  const mill::test::tar_dataset data({7, 20, 1}, 100);
-  for (const bool agree : {true, false}) {
-    mill::test::thread_sum sum(2);
-    const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
-      const auto index = static_cast<std::uint32_t>(agree ? r : 0);
-      options_of({.index = index, .world_size = 2}, mill::dataset(data.store, data.indexes),
-                 std::ref(sum));
+TEST_CASE("guide: ranks that know each other train, or get an error") {
+  mill::test::thread_gather gather(2);
+  std::vector<model> models(2);
+  const auto errors = [&](const std::string& saved) {
+    return mill::test::on_ranks(2, [&](std::size_t r) {
+      const mill::test::tar_dataset data({7, 20, 1}, 100);
+      mill::runtime rt;
+      train(rt, mill::dataset(data.store, data.indexes, {.prefix = "mem:"}), gather.group(r), r == 1 ? saved : "",
+            models[r]);
     });
-    CHECK(errors == std::vector<std::string>(2, agree ? ""
-                                                      : "2 processes take part, and 2 of them say that they are "
-                                                        "rank 0"));
-  }
+  };
+  CHECK(errors("") == std::vector<std::string>(2));
+  CHECK(samples_of(models) == 3 * 28);
+  CHECK(errors("{}")[0] ==
+        "the ranks do not agree: the state is none on rank 0, no state of epochs() on rank 1");
+}
+
+TEST_CASE("guide: a group by the store of one process asks none") {
+  mill::s3::config_options where;
+  where.endpoint = "http://127.0.0.1:9";
+  const mill::s3::client s3{mill::s3::config(where), mill::s3::credentials("key", "secret")};
+  const mill::environment none([](void*, const char*) -> const char* { return nullptr; }, nullptr);
+  CHECK(by_store(s3, none).gather_now({7}) == std::vector<std::uint64_t>{7});
 }
 
 TEST_CASE("guide: ranks with unequal shards have equal batches") {
-  mill::test::thread_sum sum(2);
+  mill::test::thread_gather gather(2);
   std::vector<model> models(2);
   const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
     const mill::test::tar_dataset data({7, 20, 1, 9}, 100);
     mill::runtime rt;
-    train(rt, mill::shards("mem:10{0..3}.tar"), data.store, {.index = static_cast<std::uint32_t>(r), .world_size = 2},
-          std::ref(sum), models[r]);
+    train(rt, mill::shards("mem:10{0..3}.tar"), data.store, gather.group(r), models[r]);
   });
   CHECK(errors == std::vector<std::string>(2));
   CHECK(models[0].steps.size() == models[1].steps.size());
-  std::size_t samples = 0;
-  for (const model& m : models) {
-    for (const std::size_t n : m.steps) samples += n;
-  }
-  CHECK(samples == 3 * 37);
+  CHECK(samples_of(models) == 3 * 37);
 }

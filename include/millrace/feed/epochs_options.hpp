@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/flow/failure_policy.hpp>
@@ -12,6 +13,22 @@
 namespace millrace {
 
 class equal_batches;
+class rank_group;
+
+/// A rank_group in options, or none: `.ranks = mine`. The group must live until epochs() has returned, which copies it.
+class rank_group_ref {
+ public:
+  constexpr rank_group_ref() noexcept = default;
+  constexpr rank_group_ref(const rank_group& group) noexcept : group_(&group) {}
+  template <class T = void>
+  rank_group_ref(rank_group&&) noexcept {
+    static_assert(detail::never_v<T>, "a temporary rank_group ends before the options: give the group a name");
+  }
+  constexpr const rank_group* get() const noexcept { return group_; }
+
+ private:
+  const rank_group* group_ = nullptr;
+};
 
 /// epochs_options::epochs of a training that ends by itself alone.
 inline constexpr std::uint64_t endless = UINT64_MAX;
@@ -25,7 +42,11 @@ struct epochs_options {
   /// How many batches of every epoch are taken; 0: all. The other samples of the epoch are not read; the next epoch has
   /// another order.
   std::uint64_t take_batches = 0;
-  millrace::rank rank = {};  ///< which of how many; the members of a group that see the same samples give the same
+  /// The ranks that train together, which compare seed, dataset, batch, order and state at the start (rank_group).
+  rank_group_ref ranks = {};
+  /// Without .ranks: which of how many, compared with none; the members of a group that see the same samples give the
+  /// same.
+  millrace::rank rank = {};
   /// Whether the last batch of an epoch is padded with entries of weight 0. If not, it is shorter; with several ranks
   /// it must be padded.
   bool pad = true;

@@ -9,8 +9,10 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
@@ -18,7 +20,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/item.hpp>
 #include <millrace/data/rank.hpp>
-#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/detail/run_iterator.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
@@ -43,11 +45,17 @@ void check_ranks_end(const equal_batches* equal, bool uneven);
 /// State shared by the stages of a pipeline and the training thread.
 class equal_state {
  public:
-  equal_state(std::size_t b, uneven h, sum_over_ranks s) : batch(b), how(h), sum(std::move(s)) {}
+  equal_state(std::size_t b, uneven h, rank_group g) : batch(b), how(h), group(std::move(g)) {}
 
   /// Of epochs(), for a run.
   void begin(const millrace::rank& mine, std::uint64_t of_seed, std::uint64_t from_epoch, std::uint64_t to_epoch) {
     if (std::exchange(begun, true)) throw usage_error("epochs: .equal is for one run, and was given to another");
+    if (mine.index != group.mine().index || mine.world_size != group.mine().world_size) {
+      throw configuration_error("epochs: it is given rank " + std::to_string(mine.index) + " of " +
+                                std::to_string(mine.world_size) + ", and the rank_group of .equal is rank " +
+                                std::to_string(group.mine().index) + " of " +
+                                std::to_string(group.mine().world_size) + ": give it the group, .ranks");
+    }
     rank = mine;
     seed = of_seed;
     first_epoch = from_epoch;
@@ -61,7 +69,7 @@ class equal_state {
 
   const std::size_t batch;
   const uneven how;
-  const sum_over_ranks sum;
+  const rank_group group;
   // Of epochs(), from its call on:
   bool begun = false;
   millrace::rank rank;
@@ -183,14 +191,14 @@ class equal_run {
       } catch (...) {
         failure = std::current_exception();
       }
-      std::uint64_t words[] = {has ? 1U : 0U, failure ? 1U : 0U, item || failure ? 0U : 1U, asked_to_stop() ? 1U : 0U};
-      shared_->sum(words);
+      const std::vector<std::uint64_t> words =
+          sums({has ? 1U : 0U, failure ? 1U : 0U, item || failure ? 0U : 1U, asked_to_stop() ? 1U : 0U});
       stops_ = words[3] != 0;
       ended_ = words[1] != 0;
       if (failure) std::rethrow_exception(failure);
       if (ended_) throw io_error(0, "another rank has failed: this one cannot continue alone");
       if (!checked_) check();
-      const std::uint64_t world = shared_->rank.world_size;
+      const std::uint64_t world = shared_->group.process().world_size;
       if (words[2] != 0 && words[2] != world) throw usage_error("equal_batches: another rank's run has ended early");
       if (!item) break;
       if (shared_->how == uneven::pad ? words[0] != 0 : words[0] == world) return item;
@@ -251,6 +259,13 @@ class equal_run {
     while (of_open_epoch()) {
     }
   }
+  /// Each word's sum over the processes.
+  std::vector<std::uint64_t> sums(const std::vector<std::uint64_t>& mine) const {
+    const std::vector<std::uint64_t> all = shared_->group.gather_now(mine, "a step of equal_batches");
+    std::vector<std::uint64_t> total(mine.size(), 0);
+    for (std::size_t i = 0; i < all.size(); ++i) total[i % mine.size()] += all[i];
+    return total;
+  }
   void check() {
     checked_ = true;
     const detail::equal_state& s = *shared_;
@@ -260,7 +275,7 @@ class equal_run {
                                      {"the size of a batch", s.batch},
                                      {"how uneven epochs end", static_cast<std::uint64_t>(s.how)},
                                      {"the digest of the list", s.list.low}};
-    check_ranks(s.sum, s.rank, settings);
+    s.group.compare(settings);
   }
 
   Run* run_;
@@ -275,9 +290,10 @@ class equal_run {
 
 /// Gives all ranks equally many batches of equal size in every epoch, where no index says how many samples there are.
 ///
-///     const mill::equal_batches equal(256, mill::uneven::pad, mill::mpi_sum());
+///     const mill::rank_group mine = mill::mpi_ranks();
+///     const mill::equal_batches equal(256, mill::uneven::pad, mine);
 ///     auto training = mill::shard_epochs(s3.list("s3://corpus/train/"),
-///                                        {.seed = 7, .epochs = 90, .rank = mine, .equal = &equal})
+///                                        {.seed = 7, .epochs = 90, .rank = mine.mine(), .equal = &equal})
 ///                     | mill::fetch(s3) | mill::untar() | mill::group_samples()
 ///                     | mill::shuffle({.window = 4096}) | equal.fill() | mill::batch();
 ///     auto run = rt.run(std::move(training));
@@ -287,7 +303,7 @@ class equal_run {
 /// ranks, with an index and without: put fill() after them. Without an index say .uneven beside .equal then, so that
 /// epochs() does not fill before them:
 ///
-///     mill::epochs(recordings, {.batch = 256, .rank = mine, .equal = &equal, .uneven = true})
+///     mill::epochs(recordings, {.batch = 256, .ranks = mine, .equal = &equal, .uneven = true})
 ///         | mill::flat_map(clips) | equal.fill() | mill::batch()
 ///
 /// Put fill() before the stage that makes batches, of the same size. It takes samples, and any type that can be an
@@ -296,19 +312,19 @@ class equal_run {
 /// finished. of() asks the ranks, once before each batch, whether this step is one more of the epoch, as `how` defines
 /// it. So a step is taken on all ranks or on none. What was made ahead for an epoch that has ended is skipped; shards
 /// of it that are not begun are not read. An error in one rank's run is an error on all, in the same step. The first
-/// time, the ranks' settings and lists are compared (check_ranks()).
+/// time, the ranks' settings and lists are compared.
 ///
-/// The sums are computed on the thread that calls next(), where the ranks synchronise in every step anyway: they cost
-/// one more all-reduce of 32 bytes, and `sum` need not be safe for threads. Where one rank's run is asked to stop
-/// (pipeline_run::stop(), a signal), all of them stop after the same step, the next one that all begin. If a loop is
-/// left early, all ranks must leave it after the same batch. For one run; copies are the same one.
+/// The ranks are asked on the thread that calls next(), where they synchronise in every step anyway: that costs one
+/// more all-gather of 56 bytes a rank. A group by the store answers in a tenth of a second at best, and makes five
+/// requests a rank: it is for steps that take long. Where one rank's run is asked to stop (pipeline_run::stop(), a
+/// signal), all of them stop after the same step, the next one that all begin. If a loop is left early, all ranks must
+/// leave it after the same batch. For one run; copies are the same one.
 class equal_batches {
  public:
-  /// configuration_error for a batch size of 0, usage_error for an empty function.
-  equal_batches(std::size_t batch, uneven how, sum_over_ranks sum) {
+  /// configuration_error for a batch size of 0.
+  equal_batches(std::size_t batch, uneven how, rank_group ranks) {
     if (batch == 0) throw configuration_error("equal_batches: the size of a batch must not be 0");
-    if (!sum) throw usage_error("equal_batches: the function that sums over the ranks is empty");
-    shared_ = std::make_shared<detail::equal_state>(batch, how, std::move(sum));
+    shared_ = std::make_shared<detail::equal_state>(batch, how, std::move(ranks));
   }
 
   /// The stage in front of batch(), fill_batches() and the like.

@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,14 +14,10 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/rank.hpp>
-#include <millrace/feed/epochs_options.hpp>
 #include <millrace/flow/stream.hpp>
 
 namespace millrace {
 
-namespace s3 {
-class client;
-}
 namespace detail {
 class group_core;
 }
@@ -95,9 +90,10 @@ class rank_group {
   /// By a function of the program, which may be empty for one process; else that is a usage_error. `mine` is the
   /// process's number among those that the function gathers of.
   rank_group(const rank& mine, gather_words gather);
-  /// By objects with this prefix, `s3://bucket/folder/`.
-  MILLRACE_COROUTINE rank_group(const rank& mine, const s3::client& store, std::string_view prefix,
-                                const rank_group_options& options = {});
+  /// By objects with this prefix, `s3://bucket/folder/`: of an s3::client, <millrace/feed/s3_rank_board.hpp>.
+  template <class Store>
+  rank_group(const rank& mine, const Store& store, std::string prefix, const rank_group_options& options = {})
+      : rank_group(mine, as_rank_board(store, std::move(prefix)), options) {}
   /// By objects kept otherwise.
   rank_group(const rank& mine, std::shared_ptr<const rank_board> board, const rank_group_options& options = {});
 

@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/feed/rank_group.hpp>
 
 namespace millrace::detail {
@@ -30,6 +31,10 @@ class agreement {
   agreement(const rank_group& group, const char* purpose);
 
   void add(rank_setting setting) { settings_.push_back(std::move(setting)); }
+  /// A digest of what a rank may not know yet: 0. Ranks that do know it are compared.
+  void add_digest(const char* name, const hash128& digest);
+  /// The rank has learnt it.
+  void learn(const char* name, const hash128& digest);
   void at_step(const state_step& step) noexcept { step_ = step; }
   /// Whether it waits on a loop: settle(). Else settle_now(), on the thread of the program.
   bool by_store() const noexcept { return group_.by_store(); }
@@ -59,6 +64,7 @@ class agreement {
   const char* purpose_;
   std::uint64_t number_;
   std::vector<rank_setting> settings_;
+  std::vector<std::size_t> digests_;  // which of them
   state_step step_;
   // After the first gather:
   std::vector<std::uint64_t> numbers_;

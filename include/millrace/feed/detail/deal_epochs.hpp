@@ -9,6 +9,7 @@
 
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/feed/detail/agreement.hpp>
 #include <millrace/feed/detail/epoch_reader.hpp>
 #include <millrace/feed/detail/epochs_position.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
@@ -22,10 +23,13 @@
 
 namespace millrace::detail {
 
+/// `agreed`: with the other ranks, before anything is read; may be null.
 template <class Sample>
-async_generator<Sample> deal_epochs(epochs_source source) {
+async_generator<Sample> deal_epochs(epochs_source source, std::shared_ptr<agreement> agreed = nullptr) {
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
+  if (agreed != nullptr) co_await agreed->settle(nullptr);
+  log_unchecked_ranks(ex, source.options);
   const failure_policy policy = source.options.failures;
   const std::shared_ptr<epoch_losses> losses = source.losses;
   // Losses are items that are yielded, and counted by shard: not in the stage's metrics.
@@ -78,12 +82,13 @@ stream<Sample> declare_source(stream<Sample> made, const epochs_request& options
 }
 
 template <class Sample>
-stream<Sample> epochs_of(epochs_source source) {
+stream<Sample> epochs_of(epochs_source source, std::shared_ptr<agreement> agreed) {
   fill_later(source, begin_equal(source.options, source.begin).get());
   const epochs_request options = source.options;
   auto position = std::make_shared<epochs_position>(source);
   const std::size_t kept = source.store->keeps();
-  stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source))).named("epochs", "raise its .bytes");
+  stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source), std::move(agreed)))
+                            .named("epochs", "raise its .bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
       .bounded(options.ahead, sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))

@@ -49,16 +49,28 @@ class kept_epochs_options {
 template <class Sample>
 async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_ptr<const storage> store,
                                      kept_epochs_options options, std::shared_ptr<window_position> position,
-                                     std::shared_ptr<equal_state> equal) {
+                                     std::shared_ptr<equal_state> equal, std::shared_ptr<agreement> agreed) {
   const generator_context<Sample> here = co_await this_generator<Sample>();
   executor& ex = here.get_executor();
-  std::vector<shard> all;
-  while (std::optional<shard> s = co_await list.next()) all.push_back(std::move(*s));
-  list = async_generator<shard>();
   const epochs_request how = options.get();
-  const auto plan = std::make_shared<const window_plan>(std::move(all), how);
+  std::shared_ptr<const window_plan> plan;
+  std::optional<window_order> first;
+  std::exception_ptr failure;  // which the other ranks learn of
+  try {
+    std::vector<shard> all;
+    while (std::optional<shard> s = co_await list.next()) all.push_back(std::move(*s));
+    plan = std::make_shared<const window_plan>(std::move(all), how);
+    if (agreed != nullptr) agreed->learn("the list of shards", plan->list);
+    first.emplace(position->begin(plan));
+  } catch (...) {
+    if (agreed == nullptr) throw;
+    failure = std::current_exception();
+  }
+  list = async_generator<shard>();
+  if (agreed != nullptr) co_await agreed->settle(failure);
+  log_unchecked_ranks(ex, how);
   if (equal != nullptr) equal->list = plan->list;
-  window_order begin = position->begin(plan);
+  window_order begin = std::move(*first);
   if (begin.epoch() < plan->end_epoch) {
     log_rank(how.rank, begin.numbers().size(), plan->shards.size());
   }
@@ -82,9 +94,9 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
         reader.take();
         continue;
       }
-      if (const std::exception_ptr failure = from != nullptr ? from->ahead.take_error() : nullptr) {
-        if (!bad.forgive(failure, item_place())) break;
-        reader.note_loss(failure);
+      if (const std::exception_ptr broken = from != nullptr ? from->ahead.take_error() : nullptr) {
+        if (!bad.forgive(broken, item_place())) break;
+        reader.note_loss(broken);
       }
       reader.close();
       continue;
@@ -123,7 +135,7 @@ void check_window_options(const epochs_request& options);
 
 template <class Sample>
 stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<const storage> store,
-                               epochs_request options) {
+                               epochs_request options, std::shared_ptr<agreement> agreed) {
   check_window_options(options);
   if (options.bytes == 0) options.bytes = 160 * MiB;
   std::optional<window_state> saved;
@@ -145,7 +157,7 @@ stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<cons
   }
   async_generator<Sample> samples =
       deal_windows<Sample>(std::move(list), std::move(store), kept_epochs_options(options), position,
-                           equal);
+                           equal, std::move(agreed));
   const bool filled = equal != nullptr && !options.uneven;
   if (filled) samples = fill_steps<Sample>(std::move(samples), equal);
   stream<Sample> made = stream<Sample>(std::move(samples)).named("epochs", "raise its .bytes or .shards");

@@ -29,6 +29,7 @@ struct epochs_request : epochs_options {
   std::size_t shards = 8;
   std::size_t window = 4096;
   std::size_t window_bytes = 512 * MiB;
+  bool compared = false;  ///< the ranks' settings are compared, by a group; .rank is this one then
 };
 
 }  // namespace millrace::detail

@@ -18,10 +18,17 @@
 #include <millrace/feed/sample_mix.hpp>
 #include <millrace/shards/storage.hpp>
 
+namespace millrace {
+class executor;
+}
+
 namespace millrace::detail {
 
 /// Throws configuration_error for options that contradict each other.
 void check_epochs_options(const epochs_request& options);
+
+/// One line in the log, once in a process, where several ranks train together and do not compare their settings.
+void log_unchecked_ranks(const executor& ex, const epochs_request& options);
 
 /// What a state says of the window that it is in: its number, and how steps are dealt. Never 0.
 std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept;

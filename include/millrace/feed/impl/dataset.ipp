@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -19,12 +20,14 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/detail/dataset_state.hpp>
-#include <millrace/feed/check_ranks.hpp>
+#include <millrace/feed/detail/agreement.hpp>
 #include <millrace/feed/epoch_plan.hpp>
 #include <millrace/feed/detail/deal_epochs.hpp>
 #include <millrace/feed/detail/deal_windows.hpp>
 #include <millrace/feed/detail/late_position.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
+#include <millrace/feed/detail/window_state.hpp>
+#include <millrace/feed/detail/words.hpp>
 #include <millrace/shards/storage_set.hpp>
 
 namespace millrace {
@@ -187,32 +190,52 @@ MILLRACE_INLINE bool dataset_state::all_given(std::shared_ptr<dataset_state> dat
   return true;
 }
 
+/// Of the indexes of a dataset's parts.
+MILLRACE_INLINE hash128 digest_of(const std::vector<std::shared_ptr<const index_set>>& indexes) {
+  hasher128 all;
+  for (const std::shared_ptr<const index_set>& i : indexes) all.add(i->digest());
+  return all.value();
+}
+
 /// Samples by indexes that are read or made first, and compared with what is listed.
 template <class Sample>
 async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, kept_epochs_options options,
-                                         std::shared_ptr<late_position> position, std::shared_ptr<equal_state> equal) {
+                                         std::shared_ptr<late_position> position, std::shared_ptr<equal_state> equal,
+                                         std::shared_ptr<agreement> agreed) {
   const epochs_request training = options.get();
   std::vector<std::shared_ptr<const index_set>> indexes;
   std::vector<std::string> urls;
-  for (const std::shared_ptr<dataset_state>& part : dataset_state::parts(data)) {
-    if (part->of == dataset_state::source::indexes) {
-      indexes.push_back(part->known());
-      for (const shard_index& index : *indexes.back()) urls.push_back(part->index_prefix() + index.name());
-      continue;
+  std::optional<epochs_source> known;
+  std::exception_ptr failure;  // which the other ranks learn of
+  try {
+    for (const std::shared_ptr<dataset_state>& part : dataset_state::parts(data)) {
+      if (part->of == dataset_state::source::indexes) {
+        indexes.push_back(part->known());
+        for (const shard_index& index : *indexes.back()) urls.push_back(part->index_prefix() + index.name());
+        continue;
+      }
+      const std::string prefix = part->index_prefix();
+      epochs_request own = part->with(training, {});
+      own.prefix = prefix;
+      listed_index index(part->store, own, part->known());
+      std::vector<shard> listed;
+      async_generator<shard> list = list_shards<shard>(part);
+      while (std::optional<shard> s = co_await list.next()) listed.push_back(std::move(*s));
+      std::shared_ptr<const index_set> its = co_await index.of(std::move(listed));
+      part->learn(its);
+      indexes.push_back(std::move(its));
+      urls.insert(urls.end(), index.urls().begin(), index.urls().end());
     }
-    const std::string prefix = part->index_prefix();
-    epochs_request own = part->with(training, {});
-    own.prefix = prefix;
-    listed_index index(part->store, own, part->known());
-    std::vector<shard> listed;
-    async_generator<shard> list = list_shards<shard>(part);
-    while (std::optional<shard> s = co_await list.next()) listed.push_back(std::move(*s));
-    std::shared_ptr<const index_set> its = co_await index.of(std::move(listed));
-    part->learn(its);
-    indexes.push_back(std::move(its));
-    urls.insert(urls.end(), index.urls().begin(), index.urls().end());
+    known.emplace(data->source_of(indexes, training, std::move(urls)));
+  } catch (...) {
+    if (agreed == nullptr) throw;
+    failure = std::current_exception();
   }
-  epochs_source source = data->source_of(indexes, training, std::move(urls));
+  if (agreed != nullptr) {
+    if (failure == nullptr) agreed->learn("the index", digest_of(indexes));
+    co_await agreed->settle(failure);
+  }
+  epochs_source source = std::move(*known);
   fill_later(source, equal.get());
   position->become(std::make_shared<const epochs_position>(source));
   async_generator<Sample> samples = deal_epochs<Sample>(std::move(source));
@@ -220,7 +243,8 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
 }
 
 template <class Sample>
-stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_request options) {
+stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_request options,
+                                std::shared_ptr<agreement> agreed) {
   check_epochs_options(options);
   epoch_state from;
   from.epoch = options.first_epoch;
@@ -238,7 +262,7 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
   }
   std::shared_ptr<equal_state> equal = begin_equal(options, from);
   stream<Sample> made = stream<Sample>(deal_listed_data<Sample>(std::move(data), kept_epochs_options(options), position,
-                                                                std::move(equal)))
+                                                                std::move(equal), std::move(agreed)))
                             .named("epochs", "raise its .bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
       .bounded(options.ahead, sum_of_bounds(bytes, store->keeps()))
@@ -345,21 +369,152 @@ MILLRACE_INLINE std::optional<std::uint64_t> dataset::bytes() const {
 MILLRACE_INLINE bool dataset::exact() const noexcept { return state_->indexed(); }
 MILLRACE_INLINE bool dataset::elastic() const noexcept { return state_->indexed(); }
 
-MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_options& options, std::string state) {
-  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
+namespace detail {
+
+/// `agreed`: by the store, when the run begins; may be null.
+template <class Sample>
+stream<Sample> epochs_of_rank(const dataset& data, const epochs_options& options,
+                                                      const std::string& state, std::shared_ptr<agreement> agreed,
+                                                      bool compared) {
+  const std::shared_ptr<dataset_state>& of = dataset_door::state(data);
   const std::string prefix = of->index_prefix();
-  detail::epochs_request all = of->with(options, state);
+  epochs_request all = of->with(options, state);
   all.prefix = prefix;
+  all.compared = compared;
   stream<sample> made;
   if (!of->indexed()) {
     if (options.tracks != 0) throw configuration_error("epochs: .tracks is for a dataset with an index");
-    made = detail::windowed_epochs<sample>(detail::list_shards<shard>(of), of->store, all);
-  } else if (detail::dataset_state::all_given(of)) {
-    made = detail::epochs_of<sample>(of->source_of(*detail::dataset_state::all_known(of), all, {}));
+    made = windowed_epochs<sample>(list_shards<shard>(of), of->store, all, std::move(agreed));
+  } else if (dataset_state::all_given(of)) {
+    made = epochs_of<sample>(of->source_of(*dataset_state::all_known(of), all, {}), std::move(agreed));
   } else {
-    made = detail::epochs_of_listed<sample>(of, all);
+    made = epochs_of_listed<sample>(of, all, std::move(agreed));
   }
   return std::move(made).batches_of(options.batch);
+}
+
+/// What a state says that all ranks must have in common, as far as it can be read.
+MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_options& options,
+                                   const std::string& text) {
+  hasher128 common;
+  std::string shown = "none";
+  state_step step;
+  try {
+    if (text.empty()) {
+      // From the beginning.
+    } else if (indexed) {
+      epoch_state s = epoch_state::parse(text);
+      shown = "at sample " + std::to_string(s.position) + " of epoch " + std::to_string(s.epoch);
+      if (s.world_size != 0) {
+        shown = "one of each rank's own";
+        step.known = options.equal != nullptr;
+        step.epoch = s.epoch;
+        s = epoch_state();
+      }
+      s.holes.clear();
+      s.other_holes = 0;
+      common.add(std::string_view(s.text()));
+    } else {
+      const window_state s = window_state::parse(text);
+      shown = "one of each rank's own";
+      word_reader place(s.place);
+      place.next();
+      place.next();
+      step.known = options.equal != nullptr && !options.uneven && s.taken == 0;
+      step.epoch = s.epoch;
+      step.steps = (s.position + options.batch - 1) / std::max<std::size_t>(options.batch, 1);
+      step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
+      common.add(std::uint64_t{1});
+    }
+  } catch (const error&) {  // which epochs() says
+    shown = "no state of epochs()";
+  }
+  with.add({"the state", text.empty() ? 0 : common.value().low | 1U, shown});
+  with.at_step(step);
+}
+
+/// What all ranks must have in common, as far as it is known before the run begins. Called on all ranks at the same
+/// place of the program.
+MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group, const dataset& data,
+                                                        const epochs_options& options, const std::string& state) {
+  const std::shared_ptr<dataset_state>& of = dataset_door::state(data);
+  auto all = std::make_shared<agreement>(group, "epochs");
+  std::uint64_t slice = of->of == dataset_state::source::mix ? of->mix.slice : of->options.slice;
+  if (slice == 0 && of->of == dataset_state::source::indexes) slice = of->indexes->slice();
+  all->add({"the seed", options.seed});
+  all->add({".epochs", options.epochs, options.epochs == endless ? "endless" : ""});
+  all->add({".first_epoch", options.first_epoch});
+  all->add({".batch", options.batch});
+  all->add({".take_batches", options.take_batches});
+  all->add({".pad", options.pad ? 1U : 0U, options.pad ? "on" : "off"});
+  all->add({".uneven", options.uneven ? 1U : 0U, options.uneven ? "on" : "off"});
+  all->add({".equal", options.equal != nullptr ? 1U : 0U, options.equal != nullptr ? "given" : "not given"});
+  all->add({".tracks", options.tracks});
+  all->add({".slice", slice});
+  all->add({".index", of->indexed() ? 1U : 0U, of->indexed() ? "given" : "not given"});
+  all->add({".shards", of->options.shards});
+  all->add({".window", of->options.window});
+  all->add({".window_bytes", of->options.window_bytes});
+  hasher128 what;
+  std::string shown;
+  for (const std::shared_ptr<dataset_state>& part : dataset_state::parts(of)) {
+    what.add(std::string_view(part->prefix));
+    if (part->of == dataset_state::source::indexes) what.add(part->indexes->digest());
+    const std::string its = part->of == dataset_state::source::prefix    ? part->shown()
+                            : part->of == dataset_state::source::indexes ? "the index " + part->indexes->digest().text()
+                                                                         : "a list of shards";
+    shown += (shown.empty() ? "" : " with ") + its;
+  }
+  for (const weighted_dataset& m : of->members) {
+    what.add(m.weight);
+    what.add(m.seed);
+  }
+  what.add(of->mix.samples);
+  what.add(static_cast<std::uint64_t>(of->mix.until));
+  all->add({"the dataset", what.value().low, shown});
+  hash128 index;
+  if (of->indexed()) {
+    try {
+      if (const auto known = dataset_state::all_known(of)) index = digest_of(*known);
+    } catch (const error&) {  // the file of the index: which epochs() says
+    }
+  }
+  all->add_digest("the index", index);
+  all->add_digest("the list of shards", hash128());
+  compare_state(*all, of->indexed(), options, state);
+  return all;
+}
+
+}  // namespace detail
+
+MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_options& options, std::string state) {
+  const rank_group* const group = options.ranks.get();
+  if (group == nullptr) return detail::epochs_of_rank<sample>(data, options, state, nullptr, false);
+  const rank& mine = group->mine();
+  std::shared_ptr<detail::agreement> agreed = detail::agreement_of(*group, data, options, state);
+  std::exception_ptr failure;
+  stream<sample> made;
+  try {
+    if (options.rank.world_size != 1 &&
+        (options.rank.index != mine.index || options.rank.world_size != mine.world_size)) {
+      throw configuration_error("epochs: .rank is " + std::to_string(options.rank.index) + " of " +
+                                std::to_string(options.rank.world_size) + ", and .ranks is " +
+                                std::to_string(mine.index) + " of " + std::to_string(mine.world_size) +
+                                ": leave .rank out");
+    }
+    epochs_options its = options;
+    its.ranks = rank_group_ref();
+    its.rank = mine;
+    made = detail::epochs_of_rank<sample>(data, its, state, agreed->by_store() ? agreed : nullptr, true);
+  } catch (...) {
+    if (agreed->by_store()) throw;
+    failure = std::current_exception();
+  }
+  if (!agreed->by_store()) agreed->settle_now(failure);
+  if (group->process().world_size > 1) {
+    made = std::move(made).of_ranks(std::make_shared<const detail::group_words>(*group));
+  }
+  return made;
 }
 
 MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const epochs_options& training,
@@ -373,42 +528,6 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const ep
   const detail::epochs_request all = of->with(training, {});
   return of->of == detail::dataset_state::source::mix ? of_request(of->mix_of(*known), all, prices)
                                                       : of_request(*known->front(), all, prices);
-}
-
-MILLRACE_INLINE void check_ranks(const sum_over_ranks& sum, const dataset& data, const epochs_options& options,
-                                 std::string_view state) {
-  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
-  // Not by parsing it: what throws on one rank leaves the others waiting for its sums.
-  const bool own = state.find("\"world_size\"") != std::string::npos;
-  hasher128 resume;
-  resume.add(own ? std::string_view("each its own") : state);
-  hasher128 what;
-  for (const std::shared_ptr<detail::dataset_state>& part : detail::dataset_state::parts(of)) {
-    what.add(part->prefix);
-    what.add(part->of == detail::dataset_state::source::indexes ? part->indexes->digest() : hash128());
-  }
-  for (const weighted_dataset& m : of->members) {
-    what.add(m.weight);
-    what.add(m.seed);
-  }
-  what.add(of->mix.samples);
-  what.add(static_cast<std::uint64_t>(of->mix.until));
-  std::uint64_t slice = of->of == detail::dataset_state::source::mix ? of->mix.slice : of->options.slice;
-  if (slice == 0 && of->of == detail::dataset_state::source::indexes) slice = of->indexes->slice();
-  const rank_setting settings[] = {{"the seed", options.seed},
-                                   {".epochs", options.epochs},
-                                   {".first_epoch", options.first_epoch},
-                                   {".batch", options.batch},
-                                   {".take_batches", options.take_batches},
-                                   {".tracks", options.tracks},
-                                   {".slice", slice},
-                                   {"whether there is an index", of->indexed() ? 1U : 0U},
-                                   {".shards", of->options.shards},
-                                   {".window", of->options.window},
-                                   {".window_bytes", of->options.window_bytes},
-                                   {"the digest of the dataset", what.value().low},
-                                   {"the digest of the state", resume.value().low}};
-  check_ranks(sum, options.rank, settings);
 }
 
 MILLRACE_COROUTINE_BODY std::string dataset::plan(const epochs_options& options) const {

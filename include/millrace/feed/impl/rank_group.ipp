@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,8 +29,6 @@
 #include <millrace/feed/rank_group.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/s3/client.hpp>
-#include <millrace/s3/error.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/text/text.hpp>
 
@@ -58,47 +57,6 @@ class group_core {
   const duration timeout;
   std::string nonce;  // names this process among all that ever use the board
   std::atomic<std::uint64_t> rounds{0};
-};
-
-/// Objects of an S3 store with one prefix.
-template <class = void>  // coroutines are virtual: see MILLRACE_COROUTINE
-class s3_board final : public rank_board {
- public:
-  s3_board(s3::client client, std::string prefix) : client_(std::move(client)), prefix_(std::move(prefix)) {}
-
-  std::string shown() const override { return shown_url(prefix_); }
-  task<void> put(std::string name, std::string text) const override {
-    const std::string url = prefix_ + name;
-    co_await client_.put(url, bytes::copy(text));
-  }
-  task<std::string> get(std::string name) const override {
-    const std::string url = prefix_ + name;
-    try {
-      const bytes all = co_await client_.read(url);
-      co_return std::string(all.view());
-    } catch (const s3::error& e) {
-      if (e.status() != 404) throw;
-    }
-    co_return std::string();
-  }
-  task<std::vector<std::string>> list(std::string folder) const override {
-    std::vector<std::string> names;
-    const std::string url = prefix_ + folder;
-    stream<shard> all = client_.list(url);
-    try {
-      while (std::optional<shard> s = co_await all.next()) names.push_back(s->url.substr(prefix_.size()));
-    } catch (const configuration_error&) {  // no object at all
-    }
-    co_return std::move(names);
-  }
-  task<void> remove(std::string name) const override {
-    const std::string url = prefix_ + name;
-    co_await client_.remove(url);
-  }
-
- private:
-  const s3::client client_;
-  const std::string prefix_;
 };
 
 MILLRACE_INLINE std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
@@ -250,6 +208,11 @@ class board_wait {
         pause_(std::chrono::milliseconds(50) + std::chrono::microseconds(500) * core.process.world_size) {}
 
   bool over() const { return executor_.now() - begin_ >= limit_; }
+  /// Of a round that ends with an error: whether those that have not come were waited for.
+  bool over_after_error() {
+    if (!error_at_) error_at_ = executor_.now();
+    return executor_.now() - *error_at_ >= std::chrono::seconds(5);
+  }
   duration limit() const noexcept { return limit_; }
   /// Others have begun: the time counts from now on, and a little longer than theirs, as they say more.
   void begin_anew(duration more) {
@@ -273,6 +236,7 @@ class board_wait {
   time_point begin_;
   duration limit_;
   duration pause_;
+  std::optional<time_point> error_at_;
   bool said_ = false;
   bool more_given_ = false;
 };
@@ -349,10 +313,17 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
     for (const std::string& name : names) {
       if (std::optional<board_claim> c = claim_of(name)) claims.push_back(std::move(*c));
     }
+    for (const board_claim& c : claims) {  // another rank 0 learns of this one, too
+      const std::string other = c.nonce + '.' + round;
+      if (c.index != 0 || std::find(answered.begin(), answered.end(), other) != answered.end()) continue;
+      answered.push_back(other);
+      co_await board->put("in/" + other + "/0." + std::to_string(core->process.world_size) + '.' + core->nonce, "0");
+    }
     wrong = wrong_claims(*core, claims);
     const std::vector<std::uint32_t> missing = missing_ranks(*core, claims);
-    if (!wrong.empty() || missing.empty()) break;
-    if (wait.over()) {
+    if (missing.empty()) break;
+    if (!wrong.empty() && wait.over_after_error()) break;
+    if (wrong.empty() && wait.over()) {
       wrong = ranks_text(missing) + " of " + std::to_string(core->process.world_size) + " did not come within " +
               seconds_text(wait.limit());
       break;
@@ -516,15 +487,6 @@ MILLRACE_INLINE rank_group::rank_group(const rank& mine, gather_words gather)
   }
 }
 
-MILLRACE_COROUTINE_BODY rank_group::rank_group(const rank& mine, const s3::client& store, std::string_view prefix,
-                                               const rank_group_options& options)
-    : rank_group(mine, std::make_shared<const detail::s3_board<>>(store, std::string(prefix)), options) {
-  if (prefix.empty() || prefix.back() != '/') {
-    throw configuration_error("rank_group: the prefix must be a folder, with '/' at its end",
-                              where{detail::shown_url(std::string(prefix)), std::nullopt, {}});
-  }
-}
-
 MILLRACE_INLINE rank_group::rank_group(const rank& mine, std::shared_ptr<const rank_board> board,
                                        const rank_group_options& options)
     : core_(std::make_shared<detail::group_core>(mine, gather_words(), std::move(board), options.timeout)),
@@ -553,6 +515,7 @@ MILLRACE_INLINE rank_group rank_group::replica(std::uint32_t index, std::uint32_
   rank_group other = *this;
   other.mine_.index = index;
   other.mine_.world_size = of;
+  other.mine_.source = "replica";
   return other;
 }
 
@@ -585,6 +548,21 @@ MILLRACE_INLINE agreement::agreement(const rank_group& group, const char* purpos
       purpose_(purpose),
       number_(group_core::of(group)->rounds.fetch_add(1, std::memory_order_relaxed)) {}
 
+MILLRACE_INLINE void agreement::add_digest(const char* name, const hash128& digest) {
+  digests_.push_back(settings_.size());
+  settings_.push_back({name, 0, std::string()});
+  learn(name, digest);
+}
+
+MILLRACE_INLINE void agreement::learn(const char* name, const hash128& digest) {
+  if (digest == hash128()) return;
+  for (rank_setting& s : settings_) {
+    if (s.name != name) continue;
+    s.value = digest.low | 1U;
+    s.text = digest.text();
+  }
+}
+
 MILLRACE_INLINE std::vector<std::uint64_t> agreement::numbers(bool failed) const {
   hasher128 names;
   for (const rank_setting& s : settings_) names.add(s.name);
@@ -616,9 +594,16 @@ MILLRACE_INLINE bool agreement::settled(const std::vector<std::uint64_t>& all) {
     if (n != members[0]) return say(what::replicas);
   }
   for (std::size_t i = 0; i < settings_.size(); ++i) {
-    if (differs(fixed_words + i)) {
-      setting_ = i;
-      return say(what::setting);
+    const bool may_lack = std::find(digests_.begin(), digests_.end(), i) != digests_.end();
+    std::uint64_t known = at(0, fixed_words + i);
+    for (std::size_t r = 1; r < world; ++r) {
+      const std::uint64_t its = at(r, fixed_words + i);
+      if (may_lack && (its == 0 || known == 0)) {
+        known |= its;
+      } else if (its != known) {
+        setting_ = i;
+        return say(what::setting);
+      }
     }
   }
   std::uint64_t furthest = 0;
@@ -692,7 +677,11 @@ MILLRACE_INLINE void agreement::refuse(const std::vector<std::uint64_t>& all, co
                                 ": every replica must have equally many processes");
     case what::setting:
       for (std::size_t r = 0; r < world; ++r) {
-        shown.push_back(texts[r].empty() ? std::to_string(at(r, fixed_words + setting_)) : texts[r]);
+        const bool may_lack = std::find(digests_.begin(), digests_.end(), setting_) != digests_.end();
+        const bool unknown = texts[r].empty() && may_lack;
+        shown.push_back(unknown            ? std::string("not known yet")
+                        : texts[r].empty() ? std::to_string(at(r, fixed_words + setting_))
+                                           : texts[r]);
       }
       for (std::size_t r = 1; r < world; ++r) {  // texts that are the same although what they are of is not
         for (std::size_t q = 0; q < r; ++q) {

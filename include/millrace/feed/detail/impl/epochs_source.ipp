@@ -12,8 +12,10 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/feed/detail/epochs_source.hpp>
 #include <millrace/feed/detail/mix_text.hpp>
@@ -44,6 +46,14 @@ MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_request& o
   equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
   equal->go_on(from.epoch, from.position);
   return equal;
+}
+
+MILLRACE_INLINE void log_unchecked_ranks(const executor& ex, const epochs_request& options) {
+  if (options.compared || options.rank.world_size == 1 || options.rank.index != 0) return;
+  const std::string line = "millrace: epochs: " + std::to_string(options.rank.world_size) +
+                           " ranks without a rank_group (.ranks): that seed, dataset, batch, order and state are the "
+                           "same on all of them is not checked";
+  if (first_time(line)) log_line(ex, line);
 }
 
 MILLRACE_INLINE void fill_later(epochs_source& source, equal_state* equal) {
