@@ -292,6 +292,23 @@ TEST_CASE("a stop does not wait for a function on the loop's thread") {
   may_end = true;
 }
 
+TEST_CASE("items that were made ahead are not given after a stop") {
+  std::atomic<bool> begun{false};
+  std::atomic<bool> may_end{false};
+  auto r = run(count_to(9) | map([&](int i) {
+                 begun = i == 3;
+                 while (i == 3 && !may_end) std::this_thread::yield();  // the loop cannot clear the queue
+                 return i;
+               }),
+               {.prefetch = 3});
+  CHECK(r.next() == 0);
+  wait_until([&] { return begun.load(); });
+  r.stop();
+  CHECK_FALSE(r.next());
+  CHECK(r.taken() == 1);
+  may_end = true;
+}
+
 TEST_CASE("the first signal stops a run, the second has its former effect") {
   for (const bool epoll : {false, true}) {
     const with_former before(SIGUSR1);
