@@ -72,6 +72,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/io/run_on.ipp>
 #include <millrace/loader/detail/run_state.ipp>
 #include <millrace/loader/detail/runtime_core.ipp>
+#include <millrace/loader/detail/stop_causes.ipp>
 #include <millrace/loader/pipeline_run.ipp>
 #include <millrace/loader/rank_from_environment.ipp>
 #include <millrace/loader/run_stats.ipp>
@@ -126,6 +127,7 @@ MILLRACE_QUIET_FRAMES
 #if defined(MILLRACE_WITH_S3)
 #include <millrace/s3/auth/default_credentials.ipp>
 #include <millrace/s3/auth/explain.ipp>
+#include <millrace/s3/auth/spot_notice.ipp>
 #include <millrace/s3/client.ipp>
 #include <millrace/s3/config/config.ipp>
 #include <millrace/s3/config/endpoint.ipp>

@@ -207,7 +207,7 @@ TEST_CASE("runs by run() side by side share a device's memory", "[to_device]") {
     std::optional<device_batch> a = left.next();
     std::optional<device_batch> b = right.next();
     REQUIRE((a && b));
-    left.stop();
+    { const auto dropped = std::move(left); }
     free_device_slots();  // what the other one uses stays
     CHECK(b->field("label").dims() == shape{2});
     CHECK(device.control().device.size() >= 1);

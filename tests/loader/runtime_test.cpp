@@ -49,6 +49,11 @@ bool only_owner(const std::shared_ptr<T>& object) noexcept {
   return copy.use_count() == 2;
 }
 
+template <class T>
+void drop(pipeline_run<T> run) {
+  const pipeline_run<T> dropped = std::move(run);
+}
+
 constexpr std::size_t objects = 8;
 
 /// Every object is of 1 MiB. Notes how many slabs the pool that it is given has made.
@@ -200,8 +205,8 @@ TEST_CASE("a run that is dropped leaves the other runs' frames and operations, a
                           map_concurrent([](chunk c) { return c.data.size(); }, {.limit = 3}));
     auto waiting = rt.run(never());
     for (int i = 0; i < taken; ++i) dropped.next();
-    dropped.stop();
-    waiting.stop();
+    drop(std::move(dropped));
+    drop(std::move(waiting));
     const counted after = now();
     CHECK(after.frames == before.frames);
     CHECK(after.operations == before.operations);
@@ -221,7 +226,7 @@ TEST_CASE("a run that is dropped leaves nothing on the other loops that worked f
     const auto store = std::make_shared<stuck_storage>();
     auto dropped = rt.run(chunks(store));
     while (store->begun() < 2) std::this_thread::yield();  // as many as a window begins with, one on each loop
-    dropped.stop();
+    drop(std::move(dropped));
     const counted after = now();
     CHECK(after.frames == before.frames);
     CHECK(after.operations == before.operations);
@@ -254,7 +259,7 @@ TEST_CASE("a run that is dropped waits for its functions on the pool, and holds 
                                    {.limit = 1}));
   begun.pass();
   std::thread trainer([&] {
-    slow.stop();
+    drop(std::move(slow));
     in_time = ended.load();
     after = now();  // the job was counted: nothing of it is left
     gone = true;

@@ -42,6 +42,7 @@ GLOBALS = {
     ("base/detail/first_time.hpp", "lines_said"),  # errors.md
     ("device/tensor.hpp", "batches"),  # slots.md
     ("device/tensor.hpp", "looked_at"),  # slots.md
+    ("loader/detail/stop_causes.ipp", "signals_of_process"),  # dispositions of signals belong to the process
 }
 
 # The instruments of tests, for users' and our own: the library includes none of them.

@@ -174,6 +174,14 @@ class equal_run {
   std::optional<value_type> next() {
     current_.reset();
     while (!ended_) {
+      if (stops_) {
+        ended_ = true;
+        if constexpr (stoppable) {
+          run_->stop_after(0);
+          return run_->next();  // the end, unless the run has failed meanwhile
+        }
+        break;
+      }
       std::optional<value_type> item;
       std::exception_ptr failure;
       bool has = false;  // what this step needs
@@ -183,7 +191,9 @@ class equal_run {
       } catch (...) {
         failure = std::current_exception();
       }
-      const std::vector<std::uint64_t> words = sums({has ? 1U : 0U, failure ? 1U : 0U, item || failure ? 0U : 1U});
+      const std::vector<std::uint64_t> words =
+          sums({has ? 1U : 0U, failure ? 1U : 0U, item || failure ? 0U : 1U, asked_to_stop() ? 1U : 0U});
+      stops_ = words[3] != 0;
       ended_ = words[1] != 0;
       if (failure) std::rethrow_exception(failure);
       if (ended_) throw io_error(0, "another rank has failed: this one cannot continue alone");
@@ -208,6 +218,15 @@ class equal_run {
  private:
   friend class detail::run_iterator<equal_run, value_type>;
 
+  static constexpr bool stoppable = requires(Run& r) { r.stop_asked(), r.stop_after(0); };
+
+  bool asked_to_stop() const {
+    if constexpr (stoppable) {
+      return run_->stop_asked();
+    } else {
+      return false;
+    }
+  }
   void advance() {
     current_.reset();  // before the next one is asked for: its memory may be what that waits for
     current_ = next();
@@ -266,6 +285,7 @@ class equal_run {
   std::uint64_t samples_;              // of this rank in it, so far
   bool checked_ = false;
   bool ended_ = false;
+  bool stops_ = false;  // a rank was asked to stop before the latest step
 };
 
 /// Gives all ranks equally many batches of equal size in every epoch, where no index says how many samples there are.
@@ -295,9 +315,10 @@ class equal_run {
 /// time, the ranks' settings and lists are compared.
 ///
 /// The ranks are asked on the thread that calls next(), where they synchronise in every step anyway: that costs one
-/// more all-gather of 48 bytes a rank. A group by the store answers in a tenth of a second at best, and makes five
-/// requests a rank: it is for steps that take long. If a loop is left early, all ranks must leave it after the same
-/// batch. For one run; copies are the same one.
+/// more all-gather of 56 bytes a rank. A group by the store answers in a tenth of a second at best, and makes five
+/// requests a rank: it is for steps that take long. Where one rank's run is asked to stop (pipeline_run::stop(), a
+/// signal), all of them stop after the same step, the next one that all begin. If a loop is left early, all ranks must
+/// leave it after the same batch. For one run; copies are the same one.
 class equal_batches {
  public:
   /// configuration_error for a batch size of 0.

@@ -14,6 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/rank.hpp>
+#include <millrace/flow/stream.hpp>
 
 namespace millrace {
 
@@ -130,6 +131,20 @@ class rank_group {
   std::shared_ptr<detail::group_core> core_;
   rank mine_;
 };
+
+namespace detail {
+/// What epochs() gives to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
+class group_words final : public rank_words {
+ public:
+  explicit group_words(rank_group group) : group_(std::move(group)) {}
+  std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const override {
+    return group_.gather_now(std::move(mine), "whether a rank was asked to stop");
+  }
+
+ private:
+  rank_group group_;
+};
+}  // namespace detail
 
 }  // namespace millrace
 

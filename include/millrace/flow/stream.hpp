@@ -45,6 +45,15 @@ class stream_position {
   virtual std::vector<lost_shard> lost() const = 0;
 };
 
+/// The ranks that train together, as far as a run needs them: see stream::of_ranks(). A rank_group is one.
+class rank_words {
+ public:
+  virtual ~rank_words() = default;
+  /// Collective: the words of all ranks, one rank's after the other's. All give equally many. Waits on the calling
+  /// thread, which is the one that takes the run's items.
+  virtual std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const = 0;
+};
+
 /// The most that one stage holds at once: what stream::bounds() lists, to be checked against a memory budget before
 /// anything runs.
 struct stage_bounds {
@@ -86,6 +95,7 @@ struct stream_description {
   bool many_positions = false;  // of several sources: there is no state of them all
   std::uint32_t window = 0;     // see stream::windowed()
   std::size_t batch = 0;        // see stream::batches_of()
+  std::shared_ptr<const rank_words> ranks;  // see stream::of_ranks(); the first one that was declared
   std::vector<place_note> places;  // sources first
 
   /// Adds the declarations of `later`: of a stage downstream, or of another source.
@@ -161,6 +171,16 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   }
   /// What of_rank() declared here or, with precedence, in a stage before; nullopt if it was not called.
   std::optional<rank> declared_rank() const noexcept { return about_.rank; }
+
+  /// Declares the ranks that take this pipeline's items together, equally many each: a run that is asked to stop on one
+  /// of them stops on all after the same item.
+  stream of_ranks(std::shared_ptr<const rank_words> ranks) && {
+    promise(*this);
+    about_.ranks = std::move(ranks);
+    return std::move(*this);
+  }
+  /// What of_ranks() declared; null if it was not called.
+  const std::shared_ptr<const rank_words>& ranks() const noexcept { return about_.ranks; }
 
   /// Declares what saves the source's state, for pipeline_run::state().
   stream positioned(std::shared_ptr<const stream_position> position) && {
@@ -287,6 +307,7 @@ inline void stream_description::followed_by(stream_description later) {
   for (const stage_bounds& each : later.bounds) bounds.push_back(each);
   places.insert(places.end(), later.places.begin(), later.places.end());
   if (!rank) rank = later.rank;
+  if (!ranks) ranks = std::move(later.ranks);
   many_positions = many_positions || later.many_positions || (position && later.position);
   if (window == 0) window = later.window;
   if (later.batch != 0) batch = later.batch;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <millrace/base/environment.hpp>
+#include <millrace/coro/task.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/item.hpp>
 #include <millrace/data/rank.hpp>
@@ -21,6 +22,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/loader/detail/runtime_core.hpp>
+#include <millrace/loader/detail/stop_causes.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
@@ -64,6 +66,16 @@ namespace detail {
 /// promises to the ranks and to states. Returns why there is no state; null where there may be one.
 const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine);
 
+/// How the ranks of a pipeline agree on the item after which they stop.
+enum class stopping : unsigned char {
+  by_vote,   ///< by stop_vote, if their group is known: they take equally many items
+  by_steps,  ///< by equal_batches, before each step
+  alone,     ///< not: they take unequally many
+};
+stopping how_to_stop(const std::vector<place_note>& notes) noexcept;
+/// Logs, once in a process, that a signal stops this rank and not the others; nothing where there are none.
+void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine);
+
 inline constexpr const char* empty_run = "an empty pipeline was run: it was moved from, or has been run before";
 }  // namespace detail
 
@@ -74,12 +86,13 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 /// The pipeline starts with the object. At most `prefetch` items wait for the training thread; the item that it has is
 /// dropped before the next one is asked for, and does not count.
 ///
-/// Concurrency: all calls are for one thread at a time, except stats(). Several runs of a runtime may be on several
-/// threads. Cancellation: dropping it early destroys the pipeline on its loop's thread at once, transfers in flight
-/// included, and waits for that, and for the program's functions that other threads have begun for it (jobs of a pool);
-/// not for other runs. Lifetime: it keeps the runtime's loops and pool alive, even after the runtime object.
-/// Errors: exceptions of the pipeline are thrown here, after the items that came before them, once; so is the failure
-/// of a loop. An empty pipeline, and a run that was moved from, are usage_error.
+/// Concurrency: all calls are for one thread at a time, except stats() and those about stopping, which are for any
+/// while the run lives. Several runs of a runtime may be on several threads. Cancellation: stop() ends it early;
+/// dropping it early destroys the pipeline on its loop's thread at once, transfers in flight included, and waits for
+/// that, and for the program's functions that other threads have begun for it (jobs of a pool); not for other runs.
+/// Lifetime: it keeps the runtime's loops and pool alive, even after the runtime object. Errors: exceptions of the
+/// pipeline are thrown here, after the items that came before them, once; so is the failure of a loop. An empty
+/// pipeline, and a run that was moved from, are usage_error.
 template <class T>
 class pipeline_run {
   using core = detail::runtime_core;
@@ -99,19 +112,27 @@ class pipeline_run {
     if (position_ != nullptr) position_->check_window(pipeline.window());
     const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
     const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
+    const detail::stopping how = detail::how_to_stop(detail::stream_access::places(pipeline));
+    if (how == detail::stopping::by_vote && pipeline.ranks() != nullptr) {
+      vote_ = std::make_unique<detail::stop_vote>(pipeline.ranks());
+    } else if (how != detail::stopping::by_steps && !options.stop_on.empty()) {
+      detail::log_stops_alone(*core_, declared);
+    }
     state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
     state_->metrics.placed_by(core_->placer());
     core_->share_with(state_->metrics);
+    state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
+    if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
     state_->metrics.begin();
     loop_ = core_->assign_loop();
     shared::start(state_, core_->loop(loop_));
   }
   pipeline_run(pipeline_run&&) noexcept = default;
   pipeline_run& operator=(pipeline_run&&) = delete;
-  ~pipeline_run() { stop(); }
+  ~pipeline_run() { leave(); }
 
-  /// The next item; nullopt at the end. Drops the current item first, unless no iterator has shown it yet: then that is
-  /// the next one.
+  /// The next item; nullopt at the end, and once the run was stopped. Drops the current item first, unless no iterator
+  /// has shown it yet: then that is the next one.
   std::optional<T> next() {
     check();
     const bool in_hand = current_ && !seen_;
@@ -123,10 +144,10 @@ class pipeline_run {
   using iterator = detail::run_iterator<pipeline_run, T>;
   /// At the current item if no iterator has shown it yet, else at the next one: several loops in a row, and next()
   /// between them, get every item once.
-  /// A loop over a run that has ended is a usage_error.
+  /// A loop over a run that has ended is a usage_error; over one that was stopped it is empty.
   iterator begin() {
     check();
-    if (ended_ && !current_) {
+    if (ended_ && !stopped_ && !current_) {
       detail::misused("a loop over a run that has ended: a run is one pass, so make another one by run()");
     }
     if (!current_ || seen_) advance();
@@ -173,8 +194,54 @@ class pipeline_run {
     return position_ == nullptr ? std::nullopt : position_->batches();
   }
 
-  /// Ends the run early, as the destructor does; stats() stays valid.
+  /// Ends the run after the item that next() has given last: next() and loops return the end from then on, also a call
+  /// that waits now, and state() is the one after that item. What is in flight is cancelled. What was made ahead is
+  /// dropped and comes again after a resume, and so does an error after it. Returns at once, and so do next() and
+  /// state(): what the program's functions do on other threads, and copies to a device, are waited for when the run is
+  /// dropped.
+  ///
+  /// Any thread; for signals see run_options::stop_on. Before the first next() no item is given. Calling it again, or
+  /// after the end, does nothing.
+  ///
+  /// With several ranks, and a rank_group in epochs_options::ranks, all ranks stop after the same item: before some of
+  /// them, about every half second, next() gathers from all ranks who was asked to stop. So this may take that time, or
+  /// as long as the slowest rank takes for the items until then. With equal_batches it is the next step that all begin.
+  /// Without either, and where ranks take unequally many items (.uneven), a rank stops by itself.
   void stop() noexcept {
+    if (state_ != nullptr && state_->process.here()) state_->ask_to_stop();
+  }
+  /// Ends the run as stop() does, once next() has given `items` items in all since it began; now, if it has given as
+  /// many or more. Of several calls the lowest number counts. For ranks that agree on a step by means of their own: see
+  /// taken(). Any thread.
+  void stop_after(std::uint64_t items) noexcept {
+    if (state_ != nullptr && state_->process.here()) state_->stop_after(items);
+  }
+  /// Ends the run as stop() does when `told` ends; a log line shows the reason that it returns:
+  /// `run.stop_when(mill::s3::spot_notice())`. It runs on the run's loop, and is dropped with the run. If it throws, a
+  /// log line says so, and the run goes on.
+  void stop_when(task<std::string> told) {
+    check();
+    if (!told) detail::misused("stop_when() was given an empty task");
+    if (core_ != nullptr && !ended_) state_->stops.add(std::move(told), core_->loop(loop_));
+  }
+  /// Whether a stop was asked for, by stop(), a signal or stop_when(). Any thread.
+  bool stop_asked() const noexcept {
+    return state_ != nullptr && state_->wanted.load(std::memory_order_acquire);
+  }
+  /// Whether next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
+  /// be more, and state() leads to it.
+  bool stopped() const noexcept { return stopped_; }
+  /// How many items next() and loops have given since the run began.
+  std::uint64_t taken() const {
+    check();
+    return state_->queue.taken();
+  }
+
+ private:
+  friend class detail::run_iterator<pipeline_run, T>;
+
+  /// Ends the run early, and waits until nothing of it is left.
+  void leave() noexcept {
     if (state_ != nullptr && !state_->process.here()) {  // items may belong to threads that do not exist here
       detail::leak(current_);
       detail::leak(state_);
@@ -186,9 +253,6 @@ class pipeline_run {
     state_->stop();
     finish();
   }
-
- private:
-  friend class detail::run_iterator<pipeline_run, T>;
 
   static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
     const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
@@ -209,6 +273,8 @@ class pipeline_run {
     check();
     current_.reset();
     if (ended_) return std::nullopt;
+    state_->stops.poll(core_->loop(loop_));
+    vote();
     if (position_ != nullptr) position_->passed(mark_);
     const std::int64_t asked = monotonic_ns();
     state_->context.set_consumer_waits_since(asked);
@@ -223,15 +289,32 @@ class pipeline_run {
     } catch (...) {
       state_->context.set_consumer_waits_since(run_context::not_waiting);
       state_->metrics.got_none(asked, monotonic_ns());
-      stop();  // not finish(): if it was the item's move that threw, the loop has not ended
+      leave();  // not finish(): if it was the item's move that threw, the loop has not ended
       throw;
     }
     if (!item) {
       state_->context.set_consumer_waits_since(run_context::not_waiting);
       state_->metrics.got_none(asked, monotonic_ns());
-      finish();
+      if (state_->queue.stopped()) {
+        stopped_ = ended_ = true;
+        state_->stop();  // leave() waits for it
+      } else {
+        finish();
+      }
     }
     return item;
+  }
+  /// Stops if all ranks do.
+  void vote() {
+    if (vote_ == nullptr) return;
+    try {
+      if (!vote_->over(state_->queue.taken(), stop_asked())) return;
+    } catch (...) {  // a rank is gone
+      leave();
+      throw;
+    }
+    state_->wanted.store(true, std::memory_order_release);
+    state_->stop_after(0);
   }
   void advance() {
     current_ = fetch();
@@ -254,6 +337,7 @@ class pipeline_run {
     ended_ = true;
     if (core_ == nullptr) return;
     state_->wait();
+    state_->stops.release();
     core_->release_loop(loop_);
     core_.reset();
   }
@@ -264,6 +348,8 @@ class pipeline_run {
   std::optional<T> current_;
   bool seen_ = false;  // whether an iterator has shown the current item
   bool ended_ = false;
+  bool stopped_ = false;
+  std::unique_ptr<detail::stop_vote> vote_;  // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one
   epoch_mark fetched_;                               // of the latest item from the queue

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/loader/pipeline_run.hpp>
@@ -129,6 +130,23 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
                            "waits for another");
   }
   return no_state;
+}
+
+MILLRACE_INLINE stopping how_to_stop(const std::vector<place_note>& notes) noexcept {
+  stopping how = stopping::by_vote;
+  for (const place_note& n : notes) {
+    if (n.effect == place_effect::uneven) how = stopping::alone;
+    if (n.effect == place_effect::evens) return stopping::by_steps;
+  }
+  return how;
+}
+
+MILLRACE_INLINE void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine) {
+  if (!mine || mine->world_size < 2) return;
+  const std::string line = "millrace: a signal stops rank " + std::to_string(mine->index) + " of " +
+                           std::to_string(mine->world_size) +
+                           " by itself, and the others do not know: give epochs() a rank_group";
+  if (first_time(line)) log.log(line.c_str());
 }
 
 }  // namespace detail

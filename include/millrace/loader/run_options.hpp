@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 
 #include <millrace/data/rank.hpp>
@@ -17,6 +19,31 @@ enum class progress {
   automatic,  ///< when standard error is a terminal and the rank is 0
   off,
   on,  ///< always; one line every ten seconds if standard error is not a terminal
+};
+
+/// Signals that ask a run to stop: `{SIGTERM, SIGUSR1}`, see run_options::stop_on.
+class stop_signals {
+ public:
+  constexpr stop_signals() noexcept = default;
+  /// The numbers of <csignal>; others than 1 to 64 are refused by run().
+  constexpr stop_signals(std::initializer_list<int> numbers) noexcept {
+    for (const int n : numbers) {
+      if (n >= 1 && n <= 64) {
+        mask_ |= std::uint64_t{1} << (n - 1);
+      } else {
+        valid_ = false;
+      }
+    }
+  }
+  constexpr bool empty() const noexcept { return valid_ && mask_ == 0; }
+  constexpr bool valid() const noexcept { return valid_; }
+  constexpr bool has(int number) const noexcept {
+    return number >= 1 && number <= 64 && (mask_ >> (number - 1) & 1) != 0;
+  }
+
+ private:
+  std::uint64_t mask_ = 0;
+  bool valid_ = true;
 };
 
 /// How a pipeline is run: runtime::run(), run(). runtime_options say what it runs on.
@@ -41,6 +68,17 @@ struct run_options {
   /// skipped_item, in flow/failure_policy.hpp.
   void (*skipped)(void* context, const skipped_item& item) = nullptr;
   void* skipped_context = nullptr;
+
+  /// The first of each of these signals that comes stops the run, as pipeline_run::stop() does, and a log line says so.
+  /// The next one has the effect that it had before run(), so that Ctrl-C twice ends the program. What was before is
+  /// restored when the run has ended, or, if it was stopped, when it is dropped. Several runs may name the same signal:
+  /// it stops all of them. A child of fork() is not concerned: there signals have the effect that they had before.
+  ///
+  /// The handler (sigaction(2), with SA_RESTART) writes to an eventfd that the run's loop watches; there is no thread
+  /// for it. The library's threads block all signals, so a signal comes to a thread of the program, which must not
+  /// block it in all of them; a run that begins on a thread that does logs a line. Throws configuration_error for
+  /// signals that no program can go on after (SIGKILL, SIGSTOP, SIGSEGV and the like).
+  stop_signals stop_on = {};
 };
 
 /// Where a runtime's threads are kept on a machine of several NUMA nodes: see runtime_options::placement. Other values

@@ -622,6 +622,9 @@ MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_
     failure = std::current_exception();
   }
   if (!agreed->by_store()) agreed->settle_now(failure);
+  if (group->process().world_size > 1) {
+    made = std::move(made).of_ranks(std::make_shared<const detail::group_words>(*group));
+  }
   return made;
 }
 

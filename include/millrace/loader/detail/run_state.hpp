@@ -29,6 +29,7 @@
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/io/detail/numa.hpp>
 #include <millrace/io/run_on.hpp>
+#include <millrace/loader/detail/stop_causes.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -235,12 +236,14 @@ class blocking_queue {
 
   // ---- the thread's side
 
-  /// Blocks until there is an item; nullopt at the end. Throws the other side's failure, once. `taken(item)` is called
-  /// before the other side can see that the item was taken.
+  /// Blocks until there is an item; nullopt at the end, and where limit() was reached. Throws the other side's failure,
+  /// once. `taken(item)` is called before the other side can see that the item was taken.
   template <class Taken>
   std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
-    while (items_.empty() && !ended_) filled_.wait(lock);
+    while (items_.empty() && !ended_ && taken_ < limit_) filled_.wait(lock);
+    reach_limit();
+    if (stopped_) return std::nullopt;
     if (items_.empty()) {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
       return std::nullopt;
@@ -248,6 +251,7 @@ class blocking_queue {
     const std::size_t bytes = item_bytes(items_.front());
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
+    ++taken_;
     window_.remove(bytes);
     taken(std::as_const(*item));
     if (producer_waits_ && executor_ != nullptr) {
@@ -257,9 +261,35 @@ class blocking_queue {
     return item;
   }
 
-  /// Posts `stop` to the executor: now, or as soon as it runs; not if it has ended. Call once.
+  // ---- any thread
+
+  /// From now on pop() gives items until it has given `items` in all, then the end; of several limits the lowest
+  /// counts. Whether it gives no more.
+  bool limit(std::uint64_t items) noexcept {
+    {
+      std::lock_guard lock(mutex_);
+      if (items < limit_) limit_ = items;
+      reach_limit();
+      if (!stopped_) return false;
+    }
+    filled_.notify_all();
+    return true;
+  }
+  /// Whether items that were there, or might have come, are not given because of a limit.
+  bool stopped() const noexcept {
+    std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+  /// How many items pop() has given.
+  std::uint64_t taken() const noexcept {
+    std::lock_guard lock(mutex_);
+    return taken_;
+  }
+
+  /// Posts `stop` to the executor: now, or as soon as it runs; not if it has ended. The first call does.
   void send(remote_node& stop) {
     std::lock_guard lock(mutex_);
+    if (std::exchange(sent_, true)) return;
     if (executor_ != nullptr) {
       executor_->post_remote(stop);
     } else {
@@ -280,7 +310,12 @@ class blocking_queue {
     blocking_queue& queue_;
   };
 
-  std::mutex mutex_;
+  /// With the lock. Not after all that there was has been given: that is the end of the pipeline itself.
+  void reach_limit() noexcept {
+    if (taken_ >= limit_ && !(ended_ && items_.empty())) stopped_ = true;
+  }
+
+  mutable std::mutex mutex_;
   window window_;
   std::condition_variable filled_;
   std::deque<T> items_;
@@ -289,6 +324,10 @@ class blocking_queue {
   std::exception_ptr error_;
   executor* executor_ = nullptr;
   remote_node* stop_ = nullptr;  // waits for the executor
+  bool sent_ = false;
+  std::uint64_t taken_ = 0;
+  std::uint64_t limit_ = UINT64_MAX;
+  bool stopped_ = false;
   notifier room_;                // the executor's thread only
   wake_producer wake_{*this};
 };
@@ -307,6 +346,7 @@ class run_state {
       : options(o),
         context(spare, o.budget == 0 ? run_budget::unlimited : o.budget),
         queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes),
+        stops(&ask, this),
         pipeline_(std::move(pipeline)),
         rank_(rank) {
     context.set_consumer_waits_since(run_context::not_waiting);
@@ -320,8 +360,17 @@ class run_state {
     self->loop_ = &loop;
     loop.post_remote(self->begin_);
   }
-  /// Asks the loop to end the pipeline. Call once.
+  /// Asks the loop to end the pipeline. Any thread.
   void stop() noexcept { queue.send(stop_); }
+  /// Ends it now, or, where ranks agree on the step, notes that it is to end. Any thread.
+  void ask_to_stop() noexcept {
+    wanted.store(true, std::memory_order_release);
+    if (!agreed) stop_after(0);
+  }
+  /// The training thread gets no more than `items` items in all. Any thread.
+  void stop_after(std::uint64_t items) noexcept {
+    if (queue.limit(items)) stop();
+  }
   /// Blocks until nothing of the pipeline is left on any thread.
   void wait() noexcept {
     std::unique_lock lock(mutex_);
@@ -333,8 +382,13 @@ class run_state {
   run_context context;
   run_metrics metrics;
   blocking_queue<T> queue;
+  stop_causes stops;
+  bool agreed = false;  // set before the run begins: all ranks stop after the same step
+  std::atomic<bool> wanted{false};
 
  private:
+  static void ask(void* self) noexcept { static_cast<run_state*>(self)->ask_to_stop(); }
+
   class loop_failure_listener final : public failure_listener {
    public:
     explicit loop_failure_listener(run_state& s) noexcept : state_(s) {}
@@ -359,6 +413,7 @@ class run_state {
       line_.emplace(*loop_, metrics, options.show, rank_);
       pump_ = spawned<void>(coroutine_context(*loop_, context, metrics.sink()), fill(*this));
       listeners.add(loop_failure_listener_);
+      stops.begin(*loop_, context);
       queue.attach(loop_);
     } catch (...) {
       end(std::current_exception());
@@ -403,6 +458,7 @@ class run_state {
     if (ended_) return;
     ended_ = true;
     loop_failure_listener_.unlink();
+    stops.end();
     queue.attach(nullptr);  // from now on the training thread must not post
     queue.clear();          // before the pipeline: items may refer to what its stages own
     metrics.end();

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/s3/auth/detail/credential_requests.hpp>
 #include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/config/profile_file.hpp>
@@ -115,6 +117,12 @@ class no_instance_metadata : public millrace::error {
   using error::error;
 };
 
+/// The service is there, and does not have what was asked for.
+class no_such_metadata : public no_instance_metadata {
+ public:
+  using no_instance_metadata::no_instance_metadata;
+};
+
 /// How the instance metadata service is reached.
 class instance_place {
  public:
@@ -176,7 +184,7 @@ class instance_session {
   instance_session& operator=(const instance_session&) = delete;
 
   /// The answer's text; `usable` says whether it is valid: if not, the request is repeated, as for a 5xx. A token that
-  /// has expired is replaced once. 404 throws no_instance_metadata with `missing`.
+  /// has expired is replaced once. 404 throws no_such_metadata with `missing`.
   template <class Usable>
   task<std::string> get(std::string path, const char* missing, Usable usable) {
     const std::string url = place_.root + path;
@@ -200,7 +208,7 @@ class instance_session {
         continue;
       }
       const where at{url, std::nullopt, std::string()};
-      if (answer.head.status == 404) throw no_instance_metadata(missing, at);
+      if (answer.head.status == 404) throw no_such_metadata(missing, at);
       if (answer.head.status != 200) {
         throw error(answer.head.status, std::string(), "the instance metadata service refused the request",
                     std::string(), at);
@@ -295,6 +303,37 @@ task<std::string> instance_region(World& world, instance_place place) {
       session.get("/latest/meta-data/placement/region", "this instance does not know its region", is_region);
   const std::string text = co_await std::move(asking);
   co_return std::string(first_line(text));
+}
+
+/// See spot_notice().
+template <class World>
+task<std::string> watch_for_spot_notice(World& world, instance_place place, duration every) {
+  static constexpr const char* path = "/latest/meta-data/spot/instance-action";
+  if (place.disabled) throw configuration_error("no spot notices: AWS_EC2_METADATA_DISABLED is true");
+  executor& ex = co_await this_executor();
+  instance_session<World> session(world, std::move(place));
+  const auto is_notice = [](std::string_view text) {
+    const std::optional<text::json_leaves> body = text::json_leaves::parse(text);
+    return body && body->find("action");
+  };
+  for (bool said = false;;) {
+    std::string why;  // there is no answer
+    try {
+      task<std::string> asking = session.get(path, "no notice", is_notice);
+      const std::string notice = co_await std::move(asking);
+      const std::optional<text::json_leaves> body = text::json_leaves::parse(notice);
+      co_return "spot notice: " + std::string(*body->find("action")) + " at " +
+          std::string(body->find("time").value_or("a time that is not given"));
+    } catch (const no_such_metadata&) {
+      said = false;
+    } catch (const millrace::error& e) {
+      why = e.what();
+    }
+    if (!why.empty() && !std::exchange(said, true)) {
+      millrace::detail::log_line(ex, "millrace: spot notices cannot be seen now: " + why);
+    }
+    co_await sleep_for(every);
+  }
 }
 
 }  // namespace millrace::s3::detail

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/io/run_on.hpp>
+#include <millrace/loader/run_options.hpp>
+#include <millrace/loop/event_loop.hpp>
+
+namespace millrace::detail {
+
+/// Signals of this process, held for one run: from construction to destruction, see run_options::stop_on. An eventfd
+/// becomes readable when one has come.
+class held_signals {
+ public:
+  MILLRACE_INLINE explicit held_signals(stop_signals wanted);
+  MILLRACE_INLINE ~held_signals();
+  held_signals(const held_signals&) = delete;
+  held_signals& operator=(const held_signals&) = delete;
+
+  int fd() const noexcept { return fd_; }
+  /// The number of a signal that has come and was not taken before; 0: none. Any thread.
+  MILLRACE_INLINE int take() noexcept;
+  /// The same, without taking it.
+  bool came() const noexcept { return came_->load(std::memory_order_relaxed) != 0; }
+
+ private:
+  const stop_signals wanted_;
+  int fd_ = -1;
+  std::size_t place_ = 0;  // in the process's table
+  std::atomic<std::uint64_t>* came_ = nullptr;
+};
+
+/// What asks a run to stop, beside its program: signals, and tasks that end (pipeline_run::stop_when()). `ask(run)` is
+/// called when one does, on the loop's thread, and by poll().
+class stop_causes final : private fd_watch {
+ public:
+  using asked = void (*)(void* run) noexcept;
+
+  stop_causes(asked ask, void* run) noexcept : ask_(ask), run_(run) {}
+  MILLRACE_INLINE ~stop_causes() override;
+
+  // ---- the training thread
+
+  /// Before the run begins.
+  MILLRACE_INLINE void hold(stop_signals wanted, runtime_parts& log);
+  MILLRACE_INLINE void add(task<std::string> told, event_loop& loop);
+  /// Looks for a signal itself: the loop may be busy with a function of the program.
+  void poll(event_loop& loop) noexcept {
+    if (signals_ != nullptr && signals_->came()) signalled(loop);
+  }
+  /// Signals have their effect of before again. After end().
+  void release() noexcept { signals_.reset(); }
+
+  // ---- the loop's thread
+
+  MILLRACE_INLINE void begin(event_loop& loop, run_context& context);
+  MILLRACE_INLINE void end() noexcept;
+
+ private:
+  MILLRACE_INLINE void ready(unsigned events) noexcept override;
+  MILLRACE_INLINE void signalled(event_loop& loop) noexcept;
+  MILLRACE_INLINE void take_tasks() noexcept;
+  MILLRACE_INLINE static task<void> wait_for(stop_causes& self, task<std::string> told);
+
+  const asked ask_;
+  void* const run_;
+  std::unique_ptr<held_signals> signals_;
+  event_loop* loop_ = nullptr;  // while the run is on it
+  run_context* context_ = nullptr;
+  std::vector<spawned<void>> waiting_;
+
+  std::mutex mutex_;
+  std::vector<task<std::string>> added_;
+  bool begun_ = false;   // and not ended
+  bool posted_ = false;
+  message<stop_causes, &stop_causes::take_tasks> take_tasks_{*this};
+};
+
+/// The ranks' agreement on the item after which all of them stop, on the thread that takes the items.
+///
+/// Before some of the items, the same on all ranks, they gather who was asked to stop. How many items lie between two
+/// gatherings follows from what all of them gathered the last time: as many as take half a second, or a hundred times
+/// what a gathering takes, if that is more; at most twice as many as before.
+class stop_vote {
+ public:
+  using clock = std::int64_t (*)();
+  explicit stop_vote(std::shared_ptr<const rank_words> ranks, clock now = &monotonic_ns)
+      : ranks_(std::move(ranks)), now_(now) {}
+
+  /// Before the next item is taken, after `taken` of them: whether all stop. `asked`: this rank is to.
+  bool over(std::uint64_t taken, bool asked) { return taken >= next_ && gathered(taken, asked); }
+
+ private:
+  MILLRACE_INLINE bool gathered(std::uint64_t taken, bool asked);
+
+  const std::shared_ptr<const rank_words> ranks_;
+  const clock now_;
+  std::uint64_t next_ = 0;   // before which item they gather
+  std::uint64_t last_ = 0;   // before which they did
+  std::int64_t ended_ = 0;   // when
+  std::uint64_t cost_ = 0;   // nanoseconds
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/loader/detail/stop_causes.ipp>
+#endif

@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/loader/detail/stop_causes.hpp>
+
+namespace millrace::detail {
+
+/// The signals of this process that runs hold. Handlers read it: everything is an atomic, or is written before the
+/// handler of its signal is installed. Never destroyed.
+struct signal_table {
+  struct place {
+    std::atomic<int> fd{-1};  // -1: free
+    std::atomic<std::uint64_t> wanted{0};
+    std::atomic<std::uint64_t> came{0};
+  };
+  static constexpr std::size_t most = 64;
+
+  place places[most];
+  std::atomic<unsigned> handlers{0};  // that run now
+  std::atomic<::pid_t> process{0};
+  std::atomic<bool> installed[65]{};
+  struct ::sigaction before[65]{};
+  std::mutex mutex;
+  unsigned users[65]{};  // with the mutex
+};
+inline constinit signal_table signals_of_process{};
+
+/// Async-signal-safe. The first signal gives back the handler of before; one that no run takes has that effect, too.
+inline void on_stop_signal(int number) {
+  const int kept = errno;
+  signal_table& t = signals_of_process;
+  t.handlers.fetch_add(1);
+  ::sigaction(number, &t.before[number], nullptr);
+  t.installed[number] = false;
+  bool taken = false;
+  if (t.process == ::getpid()) {
+    for (signal_table::place& p : t.places) {
+      const int fd = p.fd;
+      if (fd < 0 || (p.wanted >> (number - 1) & 1) == 0) continue;
+      p.came.fetch_or(std::uint64_t{1} << (number - 1));
+      const std::uint64_t one = 1;
+      static_cast<void>(!::write(fd, &one, sizeof one));
+      taken = true;
+    }
+  }
+  t.handlers.fetch_sub(1);
+  if (!taken) ::raise(number);  // after this handler
+  errno = kept;
+}
+
+inline std::string name_of_signal(int number) {
+  switch (number) {
+    case SIGTERM: return "SIGTERM";
+    case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
+    case SIGQUIT: return "SIGQUIT";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGUSR2: return "SIGUSR2";
+    case SIGXCPU: return "SIGXCPU";
+    default: return "signal " + std::to_string(number);
+  }
+}
+
+MILLRACE_INLINE held_signals::held_signals(stop_signals wanted) : wanted_(wanted) {
+  if (!wanted.valid()) throw configuration_error(".stop_on: signals have the numbers 1 to 64");
+  for (const int n : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+    if (wanted.has(n)) {
+      throw configuration_error(".stop_on: no program goes on after signal " + std::to_string(n) +
+                                ": name signals that ask for an end, SIGTERM, SIGINT, SIGUSR1");
+    }
+  }
+  signal_table& t = signals_of_process;
+  const std::lock_guard lock(t.mutex);
+  if (t.process != ::getpid()) {  // a child of fork(): its runs are its own
+    for (signal_table::place& p : t.places) p.fd = -1;
+    for (int n = 1; n <= 64; ++n) {
+      if (t.installed[n].exchange(false)) ::sigaction(n, &t.before[n], nullptr);
+      t.users[n] = 0;
+    }
+    t.process = ::getpid();
+  }
+  while (place_ < t.most && t.places[place_].fd >= 0) ++place_;
+  if (place_ == t.most) throw configuration_error(".stop_on: 64 runs of this process are waiting for signals already");
+  fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd_ < 0) throw io_error::of(errno, "no eventfd for signals could be made");
+  signal_table::place& p = t.places[place_];
+  came_ = &p.came;
+  p.came = 0;
+  std::uint64_t mask = 0;
+  for (int n = 1; n <= 64; ++n) mask |= std::uint64_t{wanted.has(n)} << (n - 1);
+  p.wanted = mask;
+  p.fd = fd_;  // before the handler is looked for: one that gives itself up meanwhile finds this place
+  for (int n = 1; n <= 64; ++n) {
+    if (!wanted.has(n)) continue;
+    ++t.users[n];
+    if (t.installed[n]) continue;
+    ::sigaction(n, nullptr, &t.before[n]);
+    struct ::sigaction mine {};
+    mine.sa_handler = &on_stop_signal;
+    mine.sa_flags = SA_RESTART;
+    ::sigemptyset(&mine.sa_mask);
+    t.installed[n] = true;
+    ::sigaction(n, &mine, nullptr);
+  }
+}
+
+MILLRACE_INLINE held_signals::~held_signals() {
+  signal_table& t = signals_of_process;
+  const std::lock_guard lock(t.mutex);
+  t.places[place_].fd = -1;
+  for (int n = 1; n <= 64; ++n) {
+    if (!wanted_.has(n) || --t.users[n] != 0 || !t.installed[n]) continue;
+    struct ::sigaction now {};
+    ::sigaction(n, nullptr, &now);
+    if (now.sa_handler == &on_stop_signal) ::sigaction(n, &t.before[n], nullptr);  // else the program has set another
+    t.installed[n] = false;
+  }
+  while (t.handlers != 0) ::sched_yield();  // on other threads: they may be about to write
+  ::close(fd_);
+}
+
+MILLRACE_INLINE int held_signals::take() noexcept {
+  const std::uint64_t all = came_->load();
+  if (all == 0) return 0;
+  const int number = __builtin_ctzll(all) + 1;
+  const std::uint64_t bit = std::uint64_t{1} << (number - 1);
+  return (came_->fetch_and(~bit) & bit) != 0 ? number : 0;
+}
+
+MILLRACE_INLINE stop_causes::~stop_causes() = default;
+
+MILLRACE_INLINE void stop_causes::hold(stop_signals wanted, runtime_parts& log) {
+  signals_ = std::make_unique<held_signals>(wanted);
+  ::sigset_t blocked;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  for (int n = 1; n <= 64; ++n) {
+    if (!wanted.has(n) || ::sigismember(&blocked, n) != 1) continue;
+    const std::string line = "millrace: " + name_of_signal(n) +
+                             " is to stop a run, and the thread that begins it blocks it: it is seen only if another "
+                             "thread of the program does not";
+    log.log(line.c_str());
+  }
+}
+
+MILLRACE_INLINE void stop_causes::add(task<std::string> told, event_loop& loop) {
+  const std::lock_guard lock(mutex_);
+  added_.push_back(std::move(told));
+  if (begun_ && !std::exchange(posted_, true)) loop.post_remote(take_tasks_);
+}
+
+MILLRACE_INLINE void stop_causes::begin(event_loop& loop, run_context& context) {
+  loop_ = &loop;
+  context_ = &context;
+  if (signals_ != nullptr) loop.watch(*this, signals_->fd(), POLLIN);
+  {
+    const std::lock_guard lock(mutex_);
+    begun_ = true;
+  }
+  take_tasks();
+}
+
+MILLRACE_INLINE void stop_causes::end() noexcept {
+  std::vector<task<std::string>> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    begun_ = false;
+    dropped.swap(added_);
+  }
+  if (loop_ != nullptr) loop_->unwatch(*this);
+  waiting_.clear();
+}
+
+MILLRACE_INLINE void stop_causes::ready(unsigned) noexcept {
+  std::uint64_t count = 0;
+  static_cast<void>(!::read(signals_->fd(), &count, sizeof count));
+  signalled(*loop_);
+}
+
+MILLRACE_INLINE void stop_causes::signalled(event_loop& loop) noexcept {
+  while (const int number = signals_->take()) {
+    ask_(run_);
+    try {
+      log_line(loop, "millrace: " + name_of_signal(number) + " asks the run to stop");
+    } catch (...) {  // no memory for the line
+    }
+  }
+}
+
+MILLRACE_INLINE void stop_causes::take_tasks() noexcept {
+  std::vector<task<std::string>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    posted_ = false;
+    tasks.swap(added_);
+  }
+  for (task<std::string>& told : tasks) {
+    try {
+      waiting_.push_back(
+          spawned<void>(coroutine_context(*loop_, *context_, nullptr), wait_for(*this, std::move(told))));
+    } catch (...) {
+      loop_->runtime().log("millrace: there is no memory to wait for what is to stop the run");
+    }
+  }
+}
+
+MILLRACE_INLINE task<void> stop_causes::wait_for(stop_causes& self, task<std::string> told) {
+  std::string line;
+  try {
+    const std::string why = co_await std::move(told);
+    self.ask_(self.run_);
+    line = "millrace: the run is asked to stop: " + why;
+  } catch (const std::exception& e) {
+    line = std::string("millrace: what was to stop the run has failed, and the run goes on: ") + e.what();
+  } catch (...) {
+    line = "millrace: what was to stop the run has failed, and the run goes on: an exception that is no std::exception";
+  }
+  log_line(*self.loop_, line);
+}
+
+MILLRACE_INLINE bool stop_vote::gathered(std::uint64_t taken, bool asked) {
+  constexpr std::size_t words = 4;
+  const std::int64_t begun = now_();
+  const std::uint64_t since = taken == 0 ? 0 : static_cast<std::uint64_t>(begun - ended_);
+  const std::vector<std::uint64_t> all = ranks_->gather({taken, asked ? 1U : 0U, since, cost_});
+  ended_ = now_();
+  cost_ = static_cast<std::uint64_t>(ended_ - begun);
+  bool stop = false;
+  std::uint64_t longest = 0;
+  std::uint64_t cost = UINT64_MAX;  // of the rank that came last, and did not wait for others
+  for (std::size_t r = 0; r * words < all.size(); ++r) {
+    const std::uint64_t* const w = all.data() + r * words;
+    if (w[0] != taken) {
+      throw usage_error("ranks have taken unequally many items of a run, rank " + std::to_string(r) + " " +
+                        std::to_string(w[0]) + " and this one " + std::to_string(taken) +
+                        ": all must take as many, or say .uneven");
+    }
+    stop = stop || w[1] != 0;
+    longest = w[2] > longest ? w[2] : longest;
+    cost = w[3] < cost ? w[3] : cost;
+  }
+  const std::uint64_t span = taken - last_;
+  std::uint64_t items = 2 * span + 1;
+  if (longest != 0 && span != 0) {
+    const std::uint64_t wanted = 100 * cost > 500'000'000 ? 100 * cost : 500'000'000;
+    const std::uint64_t fit = wanted / (longest / span + 1);
+    if (fit < items) items = fit < 1 ? 1 : fit;
+  }
+  last_ = taken;
+  next_ = taken + items;
+  return stop;
+}
+
+}  // namespace millrace::detail
