@@ -15,6 +15,7 @@
 #include <millrace/feed/detail/slice_piece.hpp>
 #include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/index_builder.hpp>
+#include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/tracks_advice.hpp>
 
 #include "tests/feed/epochs_data.hpp"

@@ -22,6 +22,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/feed/epochs_data.hpp"

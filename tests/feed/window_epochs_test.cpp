@@ -14,6 +14,9 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
+#include <millrace/feed/detail/window_order.hpp>
+#include <millrace/feed/detail/window_position.hpp>
+#include <millrace/feed/detail/window_state.hpp>
 #include <millrace/feed/equal_batches.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>

@@ -58,7 +58,7 @@ class index_set {
     return of_objects(format()) ? 1 : slice_for(samples(), sample_bytes_);
   }
   /// Of all shards; of none: tar.
-  sample_format format() const noexcept { return indexes_.empty() ? sample_format::tar : indexes_.front().format(); }
+  sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
 
   /// 128 bits of all indexes, and of the selection: whether two runs, or two ranks, have the same data. See
   /// shard_index::digest().
@@ -86,9 +86,9 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     if (i > 0 && indexes[i - 1].name() == index.name()) {
       throw index_error("two indexes are of one shard", where{index.name(), std::nullopt, {}});
     }
-    if (index.format() != indexes_.front().format()) {
+    if (index.format() != indexes.front().format()) {
       throw index_error(std::string("an index is of ") + format_name(index.format()) + ", and that of " +
-                            indexes_.front().name() + " of " + format_name(indexes_.front().format()),
+                            indexes.front().name() + " of " + format_name(indexes.front().format()),
                         where{index.name(), std::nullopt, {}});
     }
     counts.push_back(index.samples());

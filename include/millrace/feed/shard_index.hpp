@@ -147,7 +147,7 @@ class shard_index {
 
   /// Throws stale_index_error, which names the shard, the ETag and the size, unless they are those that were indexed.
   /// What the store does not know is not compared.
-  void check(const shard& object) const;
+  void check(const shard& listed) const;
 
   /// 128 bits of all that it says: of the name, the ETag, the size and every row.
   hash128 digest() const noexcept;
@@ -363,23 +363,23 @@ inline std::string shard_index::key(std::size_t sample) const {
   if (is_lines()) return name_ + '#' + std::to_string(sample);
   const std::string_view path = object_at(sample, 0).path;
   // The object's name is its key, a dot or a slash, and what its field is called.
-  const std::size_t field = extensions_[object_row_at(sample, 0).extension].size();
-  const std::string_view own = path.substr(0, path.size() > field ? path.size() - field - 1 : 0);
+  const std::size_t its = extensions_[object_row_at(sample, 0).extension].size();
+  const std::string_view own = path.substr(0, path.size() > its ? path.size() - its - 1 : 0);
   if (name_.empty()) return std::string(own);
   return name_ + '/' + std::string(own);
 }
 
-inline void shard_index::check(const shard& object) const {
-  const bool other_size = object.size && *object.size != object_size_;
-  const bool other_etag = !object.etag.empty() && !etag_.empty() && !millrace::detail::same_etag(object.etag, etag_);
+inline void shard_index::check(const shard& listed) const {
+  const bool other_size = listed.size && *listed.size != object_size_;
+  const bool other_etag = !listed.etag.empty() && !etag_.empty() && !millrace::detail::same_etag(listed.etag, etag_);
   if (!other_size && !other_etag) return;
   std::string reason = "the index \"" + name_ + "\" is of another version of this shard:";
   if (other_size) {
-    reason += " it had " + std::to_string(object_size_) + " bytes and has " + std::to_string(*object.size);
+    reason += " it had " + std::to_string(object_size_) + " bytes and has " + std::to_string(*listed.size);
   }
   if (other_etag)
-    reason += std::string(other_size ? ", its" : " its") + " ETag was " + etag_ + " and is " + object.etag;
-  throw stale_index_error(std::move(reason), where{object.shown(), std::nullopt, {}});
+    reason += std::string(other_size ? ", its" : " its") + " ETag was " + etag_ + " and is " + listed.etag;
+  throw stale_index_error(std::move(reason), where{listed.shown(), std::nullopt, {}});
 }
 
 inline hash128 shard_index::digest() const noexcept {
