@@ -12,6 +12,7 @@
 #include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/feed/dataset.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/loader/runtime.hpp>
 

@@ -260,7 +260,7 @@ TEST_CASE("without .batch there are samples, and batch() wants a number; another
   CHECK_THAT(run_of({.batch = 8}, 12), Contains("batches of 12 do not fit steps of 8"));
   CHECK_THAT(run_of({.rank = {.index = 1, .world_size = 2}}, 12), Contains("batches of 12 do not fit steps of 1"));
   // Without an index the steps are those of .equal.
-  const equal_batches equal(4, uneven::pad, [](std::span<std::uint64_t>) {});
+  const equal_batches equal(4, uneven::pad, rank_group());
   const dataset streamed(store_of(data), "mem:");
   CHECK(epochs(streamed, {.equal = &equal}).declared_batch() == 4);
 }

@@ -13,6 +13,7 @@
 
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/feed/epoch_plan.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/interleave.hpp>

@@ -14,6 +14,7 @@
 #include <millrace/device/device.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/to_device.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>

@@ -19,6 +19,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/feed/detail/index_parts.hpp>
 #include <millrace/feed/detail/listed_index.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/feed/epoch_fingerprint.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/runtime.hpp>

@@ -29,6 +29,8 @@
 #include <vector>
 
 #include <millrace/feed/detail/mix_text.hpp>
+#include <millrace/feed/epoch_state.hpp>
+#include <millrace/feed/rank_share.hpp>
 #include <millrace/feed/sample_mix.hpp>
 #include <millrace/feed/shard_deal.hpp>
 #include <millrace/feed/shard_epochs.hpp>

@@ -16,6 +16,7 @@
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/epoch_fingerprint.hpp>
 #include <millrace/feed/epoch_plan.hpp>
+#include <millrace/feed/epoch_state.hpp>
 #include <millrace/feed/index_builder.hpp>
 #include <millrace/feed/index_set.hpp>
 #include <millrace/feed/rank_share.hpp>

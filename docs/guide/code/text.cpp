@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 
 #include <millrace/feed/dataset.hpp>
 #include <millrace/feed/equal_batches.hpp>
+#include <millrace/feed/rank_group.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/records/pack.hpp>
@@ -60,8 +60,8 @@ struct document {
 };
 
 /// JSONL -> sequences of 64 tokens, on this rank; as many steps on all of them. `saved`: this rank's state, or empty.
-void train_on_lines(mill::runtime& rt, const std::string& folder, mill::rank mine, const mill::sum_over_ranks& sum,
-                    std::string saved, std::size_t most, model& m) {
+void train_on_lines(mill::runtime& rt, const std::string& folder, const mill::rank_group& ranks, std::string saved,
+                    std::size_t most, model& m) {
   const mill::dataset corpus(mill::files(), folder,
                              {.index = folder + "/text.index", .format = mill::sample_format::lines});
   mill::json_reader<document> read;
@@ -71,8 +71,8 @@ void train_on_lines(mill::runtime& rt, const std::string& folder, mill::rank min
     if (s.weight() != 0) tokens = encode(read(s["line"], s.from.at(s.key)).text);
     return mill::token_document(std::move(tokens), s.mark);
   };
-  const mill::equal_batches equal(2, mill::uneven::pad, sum);
-  auto run = rt.run(mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4, .rank = mine, .equal = &equal},
+  const mill::equal_batches equal(2, mill::uneven::pad, ranks);
+  auto run = rt.run(mill::epochs(corpus, {.seed = 7, .epochs = 3, .batch = 4, .ranks = ranks, .equal = &equal},
                                  std::move(saved)) |
                     mill::map_concurrent(encoded) | mill::pack(64) | equal.fill() | mill::batch(2));
   for (const std::vector<mill::packed_sequence>& batch : equal.of(run)) {
@@ -156,12 +156,11 @@ TEST_CASE("the guide's program for lines packs every token of every epoch, on tw
   std::vector<std::string> states(2);
   for (std::size_t part = 0, ended = 0; ended == 0; ++part) {
     REQUIRE(part < 100);
-    mill::test::thread_sum sum(2);
+    mill::test::thread_gather gather(2);
     std::vector<model> models(2);
     const auto errors = mill::test::on_ranks(2, [&](std::size_t r) {
       mill::runtime rt;
-      train_on_lines(rt, folder.string(), {.index = static_cast<std::uint32_t>(r), .world_size = 2}, std::ref(sum),
-                     states[r], 11, models[r]);
+      train_on_lines(rt, folder.string(), gather.group(r), states[r], 11, models[r]);
     });
     REQUIRE(errors == std::vector<std::string>(2));
     CHECK(models[0].steps == models[1].steps);
