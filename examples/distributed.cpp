@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -152,7 +153,8 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   const mill::epochs_options options{.seed = 7, .epochs = 3, .batch = batch, .ranks = ranks, .tracks = 60};
 
   mill::runtime rt;
-  auto run = rt.run(mill::epochs(training_set, options, now.state) | mill::batch());
+  // Whichever rank gets SIGTERM, all of them stop after the same step.
+  auto run = rt.run(mill::epochs(training_set, options, now.state) | mill::batch(), {.stop_on = {SIGTERM}});
   for (const std::vector<mill::sample>& samples : run) {
     numbers sums{};
     for (const mill::sample& s : samples) add(s, now.weights, sums);
@@ -178,6 +180,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
     if (mine.index == 0 && now.step % 5 == 0) save(s3, saved, now);
     if (--steps == 0) break;
   }
+  if (mine.index == 0 && run.stopped()) save(s3, saved, now);
 }
 
 /// The environment's store; without one, rank 0 has a server, whose address it sends to the others.
