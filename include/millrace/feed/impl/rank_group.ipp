@@ -135,7 +135,7 @@ MILLRACE_INLINE std::string words_text(const std::vector<std::uint64_t>& words) 
   return text;
 }
 
-MILLRACE_INLINE std::vector<std::uint64_t> words_of(std::string_view text) {
+MILLRACE_INLINE std::vector<std::uint64_t> parse_words(std::string_view text) {
   std::vector<std::uint64_t> words;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
@@ -345,7 +345,7 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
       for (std::size_t i = begin; i < end; ++i) reads.push_back(board->get(claims[i].name));
       const std::vector<std::string> texts = co_await all_of(std::move(reads));
       for (std::size_t i = begin; i < end; ++i) {
-        const std::vector<std::uint64_t> its = words_of(texts[i - begin]);
+        const std::vector<std::uint64_t> its = parse_words(texts[i - begin]);
         if (its.size() != each) {
           wrong = "rank " + std::to_string(claims[i].index) + " gathers something else than rank 0 does: all ranks " +
                   "must make the same calls in the same order";
@@ -430,7 +430,7 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
   }
   const std::string first = all.substr(0, all.find('\n'));
   if (first.compare(0, 6, "error ") == 0) throw configuration_error("rank_group: " + first.substr(6), at);
-  const std::vector<std::uint64_t> numbers = words_of(std::string_view(all).substr(all.rfind('\n') + 1));
+  const std::vector<std::uint64_t> numbers = parse_words(std::string_view(all).substr(all.rfind('\n') + 1));
   if (numbers.size() != words.size() * core->process.world_size) {
     throw usage_error("rank_group: rank 0 gathers something else than rank " + std::to_string(core->process.index) +
                       " does: all ranks must make the same calls in the same order");
