@@ -37,7 +37,8 @@ struct dataset_options {
   /// What the samples are in the store. All but tar need an index, and all but tar and lines are folders, whose prefix
   /// ends in a slash.
   sample_format format = sample_format::tar;
-  /// What stands before the names of the index to make URLs of them. Empty: the prefix that is listed.
+  /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
+  /// to the last slash.
   std::string prefix = {};
   /// order_options::slice; 0: index_set::slice().
   std::uint64_t slice = 0;

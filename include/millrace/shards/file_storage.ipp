@@ -6,7 +6,6 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -109,18 +108,17 @@ MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pa
 
 /// What a folder has, by the bytes of the names; without hidden files.
 MILLRACE_INLINE std::vector<std::string> detail::names_in(const std::string& folder) {
-  const where at{folder, std::nullopt, {}};
-  const auto close = [](::DIR* d) { ::closedir(d); };
-  const std::unique_ptr<::DIR, decltype(close)> open(::opendir(folder.empty() ? "." : folder.c_str()), close);
-  if (open == nullptr) throw io_error::of(errno, "cannot read a folder", at);
+  const auto by_bytes = [](const ::dirent** a, const ::dirent** b) { return std::strcmp((*a)->d_name, (*b)->d_name); };
+  const auto shown = [](const ::dirent* e) { return e->d_name[0] != '.' ? 1 : 0; };
+  ::dirent** found = nullptr;
+  const int count = ::scandir(folder.empty() ? "." : folder.c_str(), &found, shown, by_bytes);
+  if (count < 0) throw io_error::of(errno, "cannot read a folder", where{folder, std::nullopt, {}});
   std::vector<std::string> names;
-  errno = 0;
-  while (const ::dirent* const e = ::readdir(open.get())) {
-    if (e->d_name[0] != '.') names.emplace_back(e->d_name);
-    errno = 0;
+  for (int i = 0; i < count; ++i) {
+    names.emplace_back(found[i]->d_name);
+    std::free(found[i]);
   }
-  if (errno != 0) throw io_error::of(errno, "cannot read a folder", at);
-  std::sort(names.begin(), names.end());
+  std::free(found);
   return names;
 }
 

@@ -41,9 +41,9 @@ namespace detail {
 
 MILLRACE_INLINE std::string dataset_state::index_prefix() const {
   if (!options.prefix.empty() || of != source::prefix) return options.prefix;
-  const std::size_t pattern = prefix.find_first_of("*?[");
-  if (pattern == std::string::npos || prefix.find("://") != std::string::npos) return prefix;
-  return prefix.substr(0, prefix.rfind('/', pattern) + 1);  // of files()
+  // Of files() it may be a pattern.
+  const std::size_t pattern = prefix.find("://") == std::string::npos ? prefix.find_first_of("*?[") : std::string::npos;
+  return prefix.substr(0, prefix.rfind('/', pattern) + 1);
 }
 
 MILLRACE_INLINE std::string dataset_state::shown() const {
@@ -367,6 +367,11 @@ MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::stri
                                 where{prefix, std::nullopt, {}});
     }
     if (prefix.back() != '/') prefix += '/';
+  }
+  std::error_code ignored;
+  if (!pattern && prefix.back() != '/' && prefix.find("://") == std::string::npos &&
+      std::filesystem::is_directory(prefix, ignored)) {
+    prefix += '/';  // the same names in the index, however it is written
   }
   state_->prefix = std::move(prefix);
 }

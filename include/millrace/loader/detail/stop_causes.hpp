@@ -9,12 +9,10 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
-#include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/io/run_on.hpp>
@@ -64,7 +62,7 @@ class stop_causes final : private fd_watch {
     if (signals_ != nullptr && signals_->came()) signalled(loop);
   }
   /// Signals have their effect of before again. After end().
-  void release() noexcept { signals_.reset(); }
+  void release() noexcept { delete std::exchange(signals_, nullptr); }
 
   // ---- the loop's thread
 
@@ -75,17 +73,19 @@ class stop_causes final : private fd_watch {
   MILLRACE_INLINE void ready(unsigned events) noexcept override;
   MILLRACE_INLINE void signalled(event_loop& loop) noexcept;
   MILLRACE_INLINE void take_tasks() noexcept;
+  struct cause;
+  static void drop(cause* list) noexcept;
   MILLRACE_INLINE static task<void> wait_for(stop_causes& self, task<std::string> told);
 
   const asked ask_;
   void* const run_;
-  std::unique_ptr<held_signals> signals_;
+  held_signals* signals_ = nullptr;  // its own
   event_loop* loop_ = nullptr;  // while the run is on it
   run_context* context_ = nullptr;
-  std::vector<spawned<void>> waiting_;
+  cause* waiting_ = nullptr;
 
   std::mutex mutex_;
-  std::vector<task<std::string>> added_;
+  cause* added_ = nullptr;
   bool begun_ = false;   // and not ended
   bool posted_ = false;
   message<stop_causes, &stop_causes::take_tasks> take_tasks_{*this};

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -22,6 +21,8 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/coro/task.hpp>
 #include <millrace/loader/detail/stop_causes.hpp>
 
 namespace millrace::detail {
@@ -148,10 +149,25 @@ MILLRACE_INLINE int held_signals::take() noexcept {
   return (came_->fetch_and(~bit) & bit) != 0 ? number : 0;
 }
 
-MILLRACE_INLINE stop_causes::~stop_causes() = default;
+/// A task that may end, in one of two lists.
+struct stop_causes::cause {
+  task<std::string> told;  // until it is waited for
+  spawned<void> waiting;
+  cause* next = nullptr;
+};
+
+MILLRACE_INLINE void stop_causes::drop(cause* list) noexcept {
+  while (list != nullptr) delete std::exchange(list, list->next);
+}
+
+MILLRACE_INLINE stop_causes::~stop_causes() {
+  drop(added_);
+  drop(waiting_);
+  delete signals_;
+}
 
 MILLRACE_INLINE void stop_causes::hold(stop_signals wanted, runtime_parts& log) {
-  signals_ = std::make_unique<held_signals>(wanted);
+  signals_ = new held_signals(wanted);
   ::sigset_t blocked;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
   for (int n = 1; n <= 64; ++n) {
@@ -165,7 +181,7 @@ MILLRACE_INLINE void stop_causes::hold(stop_signals wanted, runtime_parts& log) 
 
 MILLRACE_INLINE void stop_causes::add(task<std::string> told, event_loop& loop) {
   const std::lock_guard lock(mutex_);
-  added_.push_back(std::move(told));
+  added_ = new cause{std::move(told), {}, added_};
   if (begun_ && !std::exchange(posted_, true)) loop.post_remote(take_tasks_);
 }
 
@@ -181,14 +197,15 @@ MILLRACE_INLINE void stop_causes::begin(event_loop& loop, run_context& context) 
 }
 
 MILLRACE_INLINE void stop_causes::end() noexcept {
-  std::vector<task<std::string>> dropped;
+  cause* dropped = nullptr;
   {
     const std::lock_guard lock(mutex_);
     begun_ = false;
-    dropped.swap(added_);
+    dropped = std::exchange(added_, nullptr);
   }
+  drop(dropped);
   if (loop_ != nullptr) loop_->unwatch(*this);
-  waiting_.clear();
+  drop(std::exchange(waiting_, nullptr));
 }
 
 MILLRACE_INLINE void stop_causes::ready(unsigned) noexcept {
@@ -208,16 +225,17 @@ MILLRACE_INLINE void stop_causes::signalled(event_loop& loop) noexcept {
 }
 
 MILLRACE_INLINE void stop_causes::take_tasks() noexcept {
-  std::vector<task<std::string>> tasks;
+  cause* tasks = nullptr;
   {
     const std::lock_guard lock(mutex_);
     posted_ = false;
-    tasks.swap(added_);
+    tasks = std::exchange(added_, nullptr);
   }
-  for (task<std::string>& told : tasks) {
+  while (tasks != nullptr) {
+    cause& one = *std::exchange(tasks, tasks->next);
+    one.next = std::exchange(waiting_, &one);
     try {
-      waiting_.push_back(
-          spawned<void>(coroutine_context(*loop_, *context_, nullptr), wait_for(*this, std::move(told))));
+      one.waiting = spawned<void>(coroutine_context(*loop_, *context_, nullptr), wait_for(*this, std::move(one.told)));
     } catch (...) {
       loop_->runtime().log("millrace: there is no memory to wait for what is to stop the run");
     }
