@@ -35,6 +35,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/fill_batches.ipp>
 #include <millrace/device/normalise_images.ipp>
 #include <millrace/device/slot_store.ipp>
+#include <millrace/feed/detail/impl/agreement.ipp>
 #include <millrace/feed/detail/impl/deal_windows.ipp>
 #include <millrace/feed/detail/impl/epoch_losses.ipp>
 #include <millrace/feed/detail/impl/epochs_position.ipp>

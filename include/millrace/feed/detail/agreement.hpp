@@ -73,3 +73,7 @@ class agreement {
 };
 
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/feed/detail/impl/agreement.ipp>
+#endif
