@@ -126,7 +126,7 @@ class storage {
 
   /// Source: the objects whose URLs begin with `prefix`, in any order, without an index that lies among them: what a
   /// dataset of a prefix reads. Returns an empty generator if the store cannot list.
-  virtual async_generator<shard> list(std::string prefix) const;
+  MILLRACE_INLINE virtual async_generator<shard> list(std::string prefix) const;
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
   virtual bool may_be_sequential() const noexcept { return false; }

@@ -108,7 +108,9 @@ MILLRACE_INLINE std::string dataset_state::index_prefix() const {
   if (!options.prefix.empty() || of != source::prefix) return options.prefix;
   // Of files() it may be a pattern.
   const std::size_t pattern = prefix.find("://") == std::string::npos ? prefix.find_first_of("*?[") : std::string::npos;
-  return prefix.substr(0, prefix.rfind('/', pattern) + 1);
+  const std::size_t slash = prefix.rfind('/', pattern);
+  if (slash != std::string::npos) return prefix.substr(0, slash + 1);
+  return pattern == std::string::npos ? prefix : std::string();
 }
 
 MILLRACE_INLINE std::string dataset_state::shown() const {
