@@ -134,9 +134,10 @@ class rank_group {
 
 namespace detail {
 /// What epochs() gives to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
-class group_words final : public rank_words {
+template <class = void>  // gather() names a coroutine, and is virtual: see MILLRACE_COROUTINE
+class basic_group_words final : public rank_words {
  public:
-  explicit group_words(rank_group group) : group_(std::move(group)) {}
+  explicit basic_group_words(rank_group group) : group_(std::move(group)) {}
   std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const override {
     return group_.gather_now(std::move(mine), "whether a rank was asked to stop");
   }
@@ -144,6 +145,7 @@ class group_words final : public rank_words {
  private:
   rank_group group_;
 };
+using group_words = basic_group_words<>;
 }  // namespace detail
 
 }  // namespace millrace

@@ -56,7 +56,7 @@ class stop_causes final : private fd_watch {
 
   /// Before the run begins.
   MILLRACE_INLINE void hold(stop_signals wanted, runtime_parts& log);
-  MILLRACE_INLINE void add(task<std::string> told, event_loop& loop);
+  MILLRACE_COROUTINE void add(task<std::string> told, event_loop& loop);
   /// Looks for a signal itself: the loop may be busy with a function of the program.
   void poll(event_loop& loop) noexcept {
     if (signals_ != nullptr && signals_->came()) signalled(loop);
@@ -75,7 +75,7 @@ class stop_causes final : private fd_watch {
   MILLRACE_INLINE void take_tasks() noexcept;
   struct cause;
   static void drop(cause* list) noexcept;
-  MILLRACE_INLINE static task<void> wait_for(stop_causes& self, task<std::string> told);
+  MILLRACE_COROUTINE static task<void> wait_for(stop_causes& self, task<std::string> told);
 
   const asked ask_;
   void* const run_;

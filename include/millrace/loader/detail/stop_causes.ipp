@@ -153,6 +153,7 @@ MILLRACE_INLINE int held_signals::take() noexcept {
 struct stop_causes::cause {
   task<std::string> told;  // until it is waited for
   spawned<void> waiting;
+  void (*wait)(stop_causes& self, cause& one);  // begins to; a pointer, as take_tasks() must not name a coroutine
   cause* next = nullptr;
 };
 
@@ -179,9 +180,13 @@ MILLRACE_INLINE void stop_causes::hold(stop_signals wanted, runtime_parts& log) 
   }
 }
 
-MILLRACE_INLINE void stop_causes::add(task<std::string> told, event_loop& loop) {
+MILLRACE_COROUTINE_BODY void stop_causes::add(task<std::string> told, event_loop& loop) {
+  const auto wait = [](stop_causes& self, cause& one) {
+    const coroutine_context here(*self.loop_, *self.context_, nullptr);
+    one.waiting = spawned<void>(here, wait_for(self, std::move(one.told)));
+  };
   const std::lock_guard lock(mutex_);
-  added_ = new cause{std::move(told), {}, added_};
+  added_ = new cause{std::move(told), {}, wait, added_};
   if (begun_ && !std::exchange(posted_, true)) loop.post_remote(take_tasks_);
 }
 
@@ -235,14 +240,14 @@ MILLRACE_INLINE void stop_causes::take_tasks() noexcept {
     cause& one = *std::exchange(tasks, tasks->next);
     one.next = std::exchange(waiting_, &one);
     try {
-      one.waiting = spawned<void>(coroutine_context(*loop_, *context_, nullptr), wait_for(*this, std::move(one.told)));
+      one.wait(*this, one);
     } catch (...) {
       loop_->runtime().log("millrace: there is no memory to wait for what is to stop the run");
     }
   }
 }
 
-MILLRACE_INLINE task<void> stop_causes::wait_for(stop_causes& self, task<std::string> told) {
+MILLRACE_COROUTINE_BODY task<void> stop_causes::wait_for(stop_causes& self, task<std::string> told) {
   std::string line;
   try {
     const std::string why = co_await std::move(told);

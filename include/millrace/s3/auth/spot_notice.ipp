@@ -14,7 +14,8 @@
 namespace millrace::s3 {
 namespace detail {
 
-inline task<std::string> spot_notice_at(instance_place place, duration every) {
+template <class = void>
+task<std::string> spot_notice_at(instance_place place, duration every) {
   surroundings world{http::transport_options()};
   task<std::string> watching = watch_for_spot_notice(world, std::move(place), every);
   co_return co_await std::move(watching);
