@@ -27,6 +27,7 @@
 #include "tests/feed/epochs_data.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/failure_of.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -36,22 +37,14 @@ using test::tar_dataset;
 
 namespace {
 
+using test::failure_of;
+
 std::shared_ptr<const storage> store_of(const tar_dataset& data) { return data.store; }
 
 std::vector<shard> list_of(const tar_dataset& data) {
   std::vector<shard> all;
   for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
   return all;
-}
-
-template <class F>
-std::string failure_of(const F& body) {
-  try {
-    body();
-    return "no error";
-  } catch (const error& e) {
-    return e.what();
-  }
 }
 
 constexpr epochs_options small{.seed = 3, .epochs = 2, .batch = 4, .tracks = 12};

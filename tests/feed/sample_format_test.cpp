@@ -41,6 +41,7 @@
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/checking_client.hpp"
+#include "tests/support/failure_of.hpp"
 #include "tests/support/s3_server.hpp"
 
 using namespace millrace;
@@ -48,17 +49,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-using texts = std::vector<std::string>;
+using test::failure_of;
 
-template <class F>
-std::string failure_of(const F& body) {
-  try {
-    body();
-    return "no error";
-  } catch (const error& e) {
-    return e.what();
-  }
-}
+using texts = std::vector<std::string>;
 
 // --- models ---
 

@@ -23,6 +23,7 @@
 #include "tests/feed/epochs_data.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/failure_of.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -31,6 +32,8 @@ using test::delivered_by;
 using test::tar_dataset;
 
 namespace {
+
+using test::failure_of;
 
 using numbers = std::vector<std::uint64_t>;
 using keys = std::map<std::uint64_t, std::string>;  // by epoch * 2^32 + position
@@ -154,16 +157,6 @@ keys chain(const std::function<stream<sample>(const epochs_options&, std::string
     state = *states.begin();
   }
   return out;
-}
-
-template <class F>
-std::string failure_of(const F& body) {
-  try {
-    body();
-    return "no error";
-  } catch (const error& e) {
-    return e.what();
-  }
 }
 
 const std::vector<std::size_t> four{17, 3, 40, 8};  // 68 samples
