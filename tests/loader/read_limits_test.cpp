@@ -41,9 +41,9 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
   // Slow enough that a busy machine with a sanitizer is not the limit itself.
   s3_server::options away;
   away.away.first_byte = std::chrono::milliseconds(10);
-  away.away.connection_rate = 20'000'000;
+  away.away.connection_rate = 5'000'000;
   s3_server::background server(away);
-  for (int i = 0; i < 4; ++i) server.put("b", std::to_string(i), bytes::copy(std::string(12 * MiB, 'x')));
+  for (int i = 0; i < 4; ++i) server.put("b", std::to_string(i), bytes::copy(std::string(6 * MiB, 'x')));
   s3::config_options co;
   const std::string endpoint = server.endpoint();
   co.endpoint = endpoint;
@@ -63,6 +63,7 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
 
   // A link that carries little more than one connection.
   s3_server::options narrow_link = away;
+  narrow_link.away.connection_rate = 20'000'000;
   narrow_link.away.link_rate = 24'000'000;
   s3_server::background far(narrow_link);
   for (int i = 0; i < 4; ++i) far.put("b", std::to_string(i), bytes::copy(std::string(12 * MiB, 'x')));
@@ -75,7 +76,7 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
 
   // What is known of the host is shown by later runs, and before them.
   CHECK(narrow.read_first_byte > 0.009);
-  CHECK(narrow.read_rate > 10e6);
+  CHECK(narrow.read_rate > 2.5e6);
   std::vector<host_stats> known = rt.hosts();
   REQUIRE(known.size() == 2);
   if (known[0].name != endpoint) std::swap(known[0], known[1]);
@@ -83,7 +84,7 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
   CHECK(known[0].measured);
   CHECK(known[0].in_flight == 0);
   CHECK(known[0].first_byte == Approx(narrow.read_first_byte).epsilon(0.5));
-  CHECK(known[0].rate > 10e6);
+  CHECK(known[0].rate > 5e6);
   const std::string plan = rt.plan(s3.list("s3://b/"));
   CHECK_THAT(plan, Contains(endpoint + ": up to ") && Contains("; measured: "));
   auto again = rt.run(s3.list("s3://b/") | fetch(s3, {}), {.show = progress::off});
