@@ -36,7 +36,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/normalise_images.ipp>
 #include <millrace/device/slot_store.ipp>
 #include <millrace/feed/detail/impl/agreement.ipp>
-#include <millrace/feed/detail/impl/deal_windows.ipp>
 #include <millrace/feed/detail/impl/epoch_losses.ipp>
 #include <millrace/feed/detail/impl/epochs_position.ipp>
 #include <millrace/feed/detail/impl/epochs_source.ipp>

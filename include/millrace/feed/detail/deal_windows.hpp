@@ -130,13 +130,10 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
   if (how.failures.report) say_losses(ex, position->lost());
 }
 
-/// Throws configuration_error for options that contradict each other without an index.
-void check_window_options(const epochs_request& options);
-
 template <class Sample>
 stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<const storage> store,
                                epochs_request options, std::shared_ptr<agreement> agreed) {
-  check_window_options(options);
+  if (options.rank.world_size > 1) check_ranks_end(options.equal, options.uneven);
   if (options.bytes == 0) options.bytes = 160 * MiB;
   std::optional<window_state> saved;
   if (!options.resume.empty()) saved = window_state::parse(options.resume);
@@ -171,7 +168,3 @@ stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<cons
 }
 
 }  // namespace millrace::detail
-
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/feed/detail/impl/deal_windows.ipp>
-#endif
