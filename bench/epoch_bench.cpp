@@ -33,12 +33,11 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -47,6 +46,7 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"

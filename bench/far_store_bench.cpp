@@ -24,10 +24,9 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
@@ -36,6 +35,7 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "bench/common/measure.hpp"
 #include "bench/common/served.hpp"

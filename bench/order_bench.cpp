@@ -17,12 +17,12 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/feed/detail/reading_estimate.hpp>
-#include <millrace/feed/epochs_options.hpp>
-#include <millrace/feed/index_builder.hpp>
-#include <millrace/feed/index_set.hpp>
-#include <millrace/feed/rank_share.hpp>
-#include <millrace/feed/sample_order.hpp>
+#include <millrace/index/index_builder.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/order/rank_share.hpp>
+#include <millrace/order/sample_order.hpp>
+#include <millrace/train/detail/reading_estimate.hpp>
+#include <millrace/train/epochs_options.hpp>
 
 #include "bench/common/measure.hpp"
 

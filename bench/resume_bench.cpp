@@ -21,7 +21,6 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
@@ -30,6 +29,7 @@
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"

@@ -25,11 +25,9 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/mpi.hpp>
@@ -38,6 +36,8 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/s3_server/background.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/rank_group.hpp>
 
 namespace mill = millrace;
 

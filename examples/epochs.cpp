@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/train/dataset.hpp>
 
 namespace mill = millrace;
 

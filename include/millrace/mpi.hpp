@@ -10,7 +10,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/data/rank.hpp>
-#include <millrace/feed/rank_group.hpp>
+#include <millrace/train/rank_group.hpp>
 
 /// \file
 /// What joins a training under mpirun to the library (component millrace::mpi). Including it, and nothing else of the

@@ -7,7 +7,7 @@
 /// Apart from millrace.hpp because it takes the compiler half as long again, unless the bodies are compiled once
 /// (millrace::compiled).
 
-#include <millrace/feed/rank_group.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/equal_batches.hpp>
 #include <millrace/millrace.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/equal_batches.hpp>
+#include <millrace/train/rank_group.hpp>

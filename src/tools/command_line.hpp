@@ -12,7 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include <millrace/base/error.hpp>
-#include <millrace/feed/shard_index.hpp>
+#include <millrace/index/shard_index.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/text/text.hpp>
 #include <millrace/version.hpp>

@@ -15,12 +15,12 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/feed/detail/object_index.hpp>
-#include <millrace/feed/index_set.hpp>
-#include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/detail/object_index.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/s3/client.hpp>
 

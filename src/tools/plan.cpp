@@ -10,10 +10,10 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/feed/epoch_plan.hpp>
-#include <millrace/feed/epochs_options.hpp>
-#include <millrace/feed/index_set.hpp>
+#include <millrace/index/index_set.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/train/epoch_plan.hpp>
+#include <millrace/train/epochs_options.hpp>
 
 #include "src/tools/command_line.hpp"
 #include "src/tools/store.hpp"

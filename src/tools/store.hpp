@@ -17,16 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/sample_format.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
+#include <millrace/index/sample_format.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/base/error.hpp>
 
 namespace tools {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/index_set.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/order/epoch_fingerprint.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/text/text.hpp>
 

@@ -26,14 +26,14 @@
 #include <vector>
 
 #include <millrace/base/crc.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/index_set.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/index/index_set.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_fingerprint.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/train/dataset.hpp>
 
 namespace mill = millrace;
 

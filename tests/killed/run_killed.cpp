@@ -32,10 +32,10 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/index_set.hpp>
-#include <millrace/feed/index_shard.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/order/epoch_fingerprint.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>

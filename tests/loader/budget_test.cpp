@@ -21,14 +21,13 @@
 #include <millrace/device/collate.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/buffer.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -37,6 +36,7 @@
 #include <millrace/shards/untar.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/train/rank_group.hpp>
 
 #include "tests/support/catch.hpp"
 

@@ -22,9 +22,6 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/equal_batches.hpp>
-#include <millrace/feed/rank_group.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -33,9 +30,12 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/equal_batches.hpp>
+#include <millrace/train/rank_group.hpp>
 
-#include "tests/feed/epochs_data.hpp"
-#include "tests/feed/rank_threads.hpp"
+#include "tests/train/epochs_data.hpp"
+#include "tests/train/rank_threads.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;

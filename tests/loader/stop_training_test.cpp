@@ -22,15 +22,15 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/index_shard.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/order/epoch_fingerprint.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <millrace/feed/rank_group.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
+#include <millrace/train/rank_group.hpp>
 
 namespace mill = millrace;
 

@@ -18,15 +18,15 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/index_shard.hpp>
-#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/resident_storage.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/virtual_loop.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/io/temporary_folder.hpp"

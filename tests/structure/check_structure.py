@@ -24,10 +24,12 @@ FLOORS = {
     "flow": 3, "io": 3,
     "http": 4, "retry": 4, "tar": 4, "device": 4, "testing": 4,
     "s3": 5, "cuda": 5,
-    "shards": 6, "decode": 6, "records": 6, "feed": 6,
-    "loader": 7,
+    "shards": 6, "decode": 6, "records": 6, "order": 6,
+    "index": 7,
+    "train": 8,
+    "loader": 9,
 }
-TOP_FLOOR = 8  # the headers of include/millrace/ itself
+TOP_FLOOR = 10  # the headers of include/millrace/ itself
 # Rooms of one folder, lowest first: a file in one includes only from its own room or from those before it. What stands
 # in the folder itself is for all of them.
 ROOMS = {"s3": ["sign", "wire", "config", "auth", "ops"]}
@@ -208,7 +210,7 @@ def check_header(relative, text, report):
 
 
 def check_bodies(root, findings):
-    """Every <name>.ipp stands beside <name>.hpp (in feed/: in impl/), which includes it, header-only, as does the
+    """Every <name>.ipp stands beside <name>.hpp, which includes it, header-only, as does the
     source of all bodies."""
     base = root / "include/millrace"
     source = root / ALL_BODIES
@@ -216,9 +218,9 @@ def check_bodies(root, findings):
     for path in sorted(base.rglob("*.ipp")):
         name = path.relative_to(base).as_posix()
         line = f"#include <millrace/{name}>\n"
-        header = (path.parent.parent if path.parent.name == "impl" else path.parent) / f"{path.stem}.hpp"
+        header = path.with_suffix(".hpp")
         here = f"include/millrace/{name}"
-        if not header.exists() or (path.parent.name == "impl" and not name.startswith("feed/")):
+        if not header.exists():
             findings.append((here, 1, "bodies", "bodies stand beside their header, under its name"))
         elif f"#if !defined(MILLRACE_SEPARATE_COMPILATION)\n{line}#endif\n" not in header.read_text(encoding="utf-8"):
             findings.append((here, 1, "bodies", f"{header.name} does not include them where they are compiled with it"))
@@ -421,7 +423,7 @@ BAD = [
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <jpeglib.h>\n"),
     ("confinement", "include/millrace/records/bad.hpp", SPDX + "#pragma once\n#include <webp/decode.h>\n"),
     ("confinement", "include/millrace/memory/bad.hpp", SPDX + "#pragma once\n#include <dlpack/dlpack.h>\n"),
-    ("confinement", "include/millrace/feed/bad.hpp", SPDX + "#pragma once\n#include <mpi.h>\n"),
+    ("confinement", "include/millrace/train/bad.hpp", SPDX + "#pragma once\n#include <mpi.h>\n"),
     ("confinement", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <spdlog/spdlog.h>\n"),
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/index_set.hpp>
-#include <millrace/feed/rank_share.hpp>
+#include <millrace/index/index_set.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/order/epoch_fingerprint.hpp>
+#include <millrace/order/rank_share.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/s3_server/background.hpp>

@@ -15,7 +15,6 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/device/to_device.hpp>
-#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
 #include <millrace/flow/map.hpp>
@@ -23,6 +22,7 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/shards/resident_storage.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "tests/support/catch.hpp"
 

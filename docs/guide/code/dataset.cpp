@@ -15,17 +15,17 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/equal_batches.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/equal_batches.hpp>
 
-#include "tests/feed/epochs_data.hpp"
-#include "tests/feed/rank_threads.hpp"
+#include "tests/train/epochs_data.hpp"
+#include "tests/train/rank_threads.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 

@@ -11,11 +11,6 @@
 #include <vector>
 
 #include <millrace/base/environment.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/equal_batches.hpp>
-#include <millrace/feed/rank_group.hpp>
-#include <millrace/feed/s3_rank_board.hpp>
-#include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -27,9 +22,14 @@
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar_plain.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/equal_batches.hpp>
+#include <millrace/train/rank_group.hpp>
+#include <millrace/train/s3_rank_board.hpp>
+#include <millrace/train/shard_epochs.hpp>
 
-#include "tests/feed/epochs_data.hpp"
-#include "tests/feed/rank_threads.hpp"
+#include "tests/train/epochs_data.hpp"
+#include "tests/train/rank_threads.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;

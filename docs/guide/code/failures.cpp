@@ -12,8 +12,6 @@
 #include <vector>
 
 #include <millrace/decode/parse_label.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -29,8 +27,10 @@
 #include <millrace/shards/untar.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/shard_epochs.hpp>
 
-#include "tests/feed/epochs_data.hpp"
+#include "tests/train/epochs_data.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
 

@@ -13,30 +13,30 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/epoch_fingerprint.hpp>
-#include <millrace/feed/epoch_plan.hpp>
-#include <millrace/feed/epoch_state.hpp>
-#include <millrace/feed/index_builder.hpp>
-#include <millrace/feed/index_set.hpp>
-#include <millrace/feed/rank_share.hpp>
-#include <millrace/feed/sample_order.hpp>
-#include <millrace/feed/shard_epochs.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/combine.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/index_builder.hpp>
+#include <millrace/index/index_set.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_fingerprint.hpp>
+#include <millrace/order/epoch_state.hpp>
+#include <millrace/order/rank_share.hpp>
+#include <millrace/order/sample_order.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/epoch_plan.hpp>
+#include <millrace/train/shard_epochs.hpp>
 
-#include "tests/feed/epochs_data.hpp"
+#include "tests/train/epochs_data.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 

@@ -19,13 +19,13 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
-#include <millrace/feed/dataset.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/train/dataset.hpp>
 
-#include "tests/feed/epochs_data.hpp"
-#include "tests/feed/rank_threads.hpp"
+#include "tests/train/epochs_data.hpp"
+#include "tests/train/rank_threads.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 

@@ -14,21 +14,21 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/feed/dataset.hpp>
-#include <millrace/feed/equal_batches.hpp>
-#include <millrace/feed/rank_group.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/records/pack.hpp>
 #include <millrace/records/tokens.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train.hpp>
+#include <millrace/train/dataset.hpp>
+#include <millrace/train/equal_batches.hpp>
+#include <millrace/train/rank_group.hpp>
 
 #if __has_include(<simdjson.h>)
 #include <millrace/decode/json_reader.hpp>
 #endif
 
-#include "tests/feed/rank_threads.hpp"
+#include "tests/train/rank_threads.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/running_crc.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
+#include <millrace/retry/detail/store_host.hpp>
+#include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/tar/reader.hpp>
+
+namespace millrace::detail {
+
+/// Reads an object from its beginning, or on from any offset, one part at a time. `again`: over fresh connections. Its
+/// reads are in the number of the store's host (host_share); what parts of full length take teaches the host.
+class indexed_object {
+ public:
+  indexed_object(std::shared_ptr<const storage> from, shard object, std::size_t part, bool again = false)
+      : reader_(std::move(from)),
+        object_(std::move(object)),
+        slabs_(part),
+        over_(again ? range_reader::connection::fresh : range_reader::connection::any) {}
+
+  const shard& object() const noexcept { return object_; }
+  bool sequential() const noexcept { return rest_ != nullptr; }
+  /// Whether the object ends at or before this offset.
+  bool ended(std::uint64_t at) const noexcept {
+    return sequential() ? rest_ended_ : short_ || (total_ && at >= *total_);
+  }
+  std::uint64_t size() const noexcept { return total_ ? *total_ : read_; }
+  std::optional<std::uint64_t> total() const noexcept { return total_; }
+  /// Of what read() gave last, as storage::part::crc.
+  const running_crc& crc() const noexcept { return crc_; }
+
+  /// Bytes [at, at + length), fewer at the object's end. Of a sequential store the next ones, however many.
+  MILLRACE_COROUTINE task<bytes> read(std::uint64_t at, std::size_t length);
+
+ private:
+  range_reader reader_;
+  shard object_;
+  slab_pool slabs_;
+  const range_reader::connection over_;
+  std::unique_ptr<host_share> share_;  // from the first read on
+  running_crc crc_;
+  std::unique_ptr<sequential_rest> rest_;
+  bool rest_ended_ = false;
+  bool short_ = false;
+  std::optional<std::uint64_t> total_;
+  std::uint64_t read_ = 0;
+};
+
+tar::reader index_reader(const shard& object, bool headers_only);
+
+/// The bytes that a member takes in an archive that begins with `head`, on average; 0 where that shows no header.
+std::uint64_t mean_member_of(const shard& object, const bytes& head);
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/index/detail/indexed_object.ipp>
+#endif

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/data/hash128.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/order/sample_order.hpp>
+#include <millrace/order/shard_counts.hpp>
+
+namespace millrace {
+
+/// The indexes of a dataset's shards, in the order of their names' bytes, which is the order in which the canonical
+/// order of samples counts them. Equal sets have equal numbers.
+class index_set {
+ public:
+  /// In any order. index_error where two shards have one name, or are of different formats.
+  explicit index_set(std::vector<shard_index> indexes);
+  /// A part of another one, whose rows both share: `entries` are those of each shard in an epoch (of what is drawn,
+  /// about), `bytes` of them all.
+  index_set(const index_set& of, std::shared_ptr<const sample_selection> selection,
+            const std::vector<std::uint64_t>& entries, std::uint64_t bytes);
+
+  std::size_t size() const noexcept { return indexes_->size(); }
+  const shard_index& operator[](std::size_t shard) const noexcept { return (*indexes_)[shard]; }
+  auto begin() const noexcept { return indexes_->begin(); }
+  auto end() const noexcept { return indexes_->end(); }
+  /// The number of the shard with this name.
+  std::optional<std::size_t> find(std::string_view name) const noexcept;
+
+  /// Samples of each shard, chosen or not.
+  const std::shared_ptr<const shard_counts>& counts() const noexcept { return counts_; }
+  /// Entries of each shard in an epoch: the same without a selection.
+  const std::shared_ptr<const shard_counts>& entries() const noexcept { return entries_; }
+  /// Which samples an epoch has; null: all, once each.
+  const std::shared_ptr<const sample_selection>& selection() const noexcept { return selection_; }
+  /// The canonical order of an epoch.
+  sample_order order(std::uint64_t seed, std::uint64_t epoch, order_options options) const {
+    return sample_order(counts_, seed, epoch, options, selection_);
+  }
+  /// Samples of an epoch.
+  std::uint64_t samples() const noexcept { return entries_->samples(); }
+  /// Of the samples of an epoch, from their first headers to their last bytes.
+  std::uint64_t sample_bytes() const noexcept { return sample_bytes_; }
+  /// The order_options::slice that fits these samples.
+  std::uint64_t slice() const noexcept {
+    // An object is a request, whichever is read next.
+    return of_objects(format()) ? 1 : slice_for(samples(), sample_bytes_);
+  }
+  /// Of all shards; of none: tar.
+  sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
+
+  /// 128 bits of all indexes, and of the selection: whether two runs, or two ranks, have the same data. See
+  /// shard_index::digest().
+  hash128 digest() const noexcept { return digest_; }
+
+ private:
+  std::shared_ptr<const std::vector<shard_index>> indexes_;
+  std::shared_ptr<const shard_counts> counts_;
+  std::shared_ptr<const shard_counts> entries_;
+  std::shared_ptr<const sample_selection> selection_;
+  std::uint64_t sample_bytes_ = 0;
+  hash128 digest_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline index_set::index_set(std::vector<shard_index> indexes) {
+  std::sort(indexes.begin(), indexes.end(),
+            [](const shard_index& a, const shard_index& b) { return a.name() < b.name(); });
+  hasher128 digest;
+  std::vector<std::uint64_t> counts;
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    const shard_index& index = indexes[i];
+    if (i > 0 && indexes[i - 1].name() == index.name()) {
+      throw index_error("two indexes are of one shard", where{index.name(), std::nullopt, {}});
+    }
+    if (index.format() != indexes.front().format()) {
+      throw index_error(std::string("an index is of ") + format_name(index.format()) + ", and that of " +
+                            indexes.front().name() + " of " + format_name(indexes.front().format()),
+                        where{index.name(), std::nullopt, {}});
+    }
+    counts.push_back(index.samples());
+    digest.add(index.digest());
+    for (std::size_t s = 0; s < index.samples(); ++s) sample_bytes_ += index.end(s) - index.offset(s);
+  }
+  indexes_ = std::make_shared<const std::vector<shard_index>>(std::move(indexes));
+  counts_ = entries_ = std::make_shared<const shard_counts>(counts);
+  digest_ = digest.value();
+}
+
+inline index_set::index_set(const index_set& of, std::shared_ptr<const sample_selection> selection,
+                            const std::vector<std::uint64_t>& entries, std::uint64_t bytes)
+    : indexes_(of.indexes_),
+      counts_(of.counts_),
+      entries_(std::make_shared<const shard_counts>(entries)),
+      selection_(std::move(selection)),
+      sample_bytes_(bytes) {
+  hasher128 digest;
+  digest.add(of.digest_);
+  digest.add(selection_->digest());
+  digest_ = digest.value();
+}
+
+inline std::optional<std::size_t> index_set::find(std::string_view name) const noexcept {
+  const auto at = std::lower_bound(begin(), end(), name,
+                                   [](const shard_index& i, std::string_view n) { return i.name() < n; });
+  if (at == end() || at->name() != name) return std::nullopt;
+  return static_cast<std::size_t>(at - begin());
+}
+
+}  // namespace millrace

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/order/permutation.hpp>
+#include <millrace/order/sample_selection.hpp>
+#include <millrace/order/shard_counts.hpp>
+
+namespace millrace {
+
+/// The numbers that fix the order of an epoch beside its seed, its number and the shards' counts. A state has them: the
+/// order outlives a change of the number of ranks.
+struct order_options {
+  /// Into how many tracks the epoch is dealt; 1 to 2^24. Every rank reads tracks / world size slices at a time: more
+  /// tracks shuffle better and hold more memory. Best not below the global batch, nor below 8 a rank. 960 is
+  /// divided by 1-6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 40, 48, 60, 64, 80, 96, 120, 160, 192, 240, 320 and 480.
+  std::uint64_t tracks = 960;
+  /// Samples that lie side by side and are read by one request; 1 to 2^24. Best a power of two. 1 is a full shuffle,
+  /// and a request a sample. See slice_for().
+  std::uint64_t slice = 32;
+};
+
+/// A good order_options::slice: the largest power of two with at most 4 MiB and 256 samples; at least 1.
+inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexcept {
+  if (samples == 0 || bytes < samples) return 256;
+  const std::uint64_t fit = 4 * MiB / (bytes / samples);
+  return fit >= 256 ? 256 : fit == 0 ? 1 : std::bit_floor(fit);
+}
+
+/// The canonical order of the samples of an epoch: which sample stands at which position. A pure function of the seed,
+/// the epoch, the shards' counts and two options; the same on every machine, whatever the number of ranks, and never
+/// materialised. Its memory is that of the shard_counts, which copies share.
+///
+/// The shards, laid end to end, are cut into **slices** of neighbouring samples, and the slices are put in random order
+/// on a **tape** (a short slice, if any, at its end). Where the cuts fall changes with the epoch. The tape is cut into
+/// **tracks** of equal length, to one sample; the order deals one sample of every track in turn: position g is sample
+/// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
+/// slice and comes back to its beginning at the end, so that not all of them change slices at once.
+///
+/// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
+///
+/// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
+/// each of them slice by slice. The whole definition: docs/design/order.md.
+class sample_order {
+ public:
+  /// configuration_error for options out of their range.
+  sample_order(std::shared_ptr<const shard_counts> counts, std::uint64_t seed, std::uint64_t epoch,
+               order_options options = {}, std::shared_ptr<const sample_selection> selection = nullptr);
+
+  /// Samples of the epoch, and positions.
+  std::uint64_t size() const noexcept { return samples_; }
+  std::uint64_t tracks() const noexcept { return tracks_; }
+  std::uint64_t slice() const noexcept { return slice_; }
+  const shard_counts& counts() const noexcept { return *counts_; }
+
+  /// The sample at a position below size(); a usage_error otherwise. About 0.1 us; who goes along takes a
+  /// track_cursor.
+  sample_place at(std::uint64_t position) const;
+
+  /// A stretch of the tape: samples [begin, begin + length).
+  struct stretch {
+    std::uint64_t begin = 0;
+    std::uint64_t length = 0;
+  };
+  /// A track on the tape; `track` must be below tracks().
+  stretch track(std::uint64_t track) const noexcept;
+  /// Where in its stretch a track begins.
+  std::uint64_t rotation(std::uint64_t track) const noexcept;
+  /// How many slices the tape has, the short one included.
+  std::uint64_t slices() const noexcept { return full_slices_ + (samples_ % slice_ != 0 ? 1 : 0); }
+  /// What slice number `s` of the tape holds: samples [begin, begin + length) of the shards laid end to end, and, where
+  /// that reaches beyond size(), on from the first sample.
+  stretch slice_at(std::uint64_t s) const noexcept;
+
+ private:
+  friend class track_cursor;
+  permutation inside(std::uint64_t s) const;
+
+  std::shared_ptr<const shard_counts> counts_;
+  std::shared_ptr<const sample_selection> selection_;  // null: all samples
+  std::uint64_t samples_;
+  std::uint64_t tracks_;
+  std::uint64_t slice_;
+  std::uint64_t full_slices_;
+  std::uint64_t quotient_;   // samples of every track
+  std::uint64_t remainder_;  // of the first so many tracks: one more
+  std::uint64_t phase_;      // where the first slice is cut
+  std::uint64_t slice_key_;
+  permutation tape_;
+  std::uint64_t seed_;
+  std::uint64_t epoch_;
+};
+
+/// Goes along one track of an order, sample by sample: the fast way through it (a few tens of nanoseconds a sample).
+/// The order must outlive it.
+class track_cursor {
+ public:
+  /// Stands before sample `taken` of the track (from 0), which is position taken * tracks + track of the epoch.
+  track_cursor(const sample_order& order, std::uint64_t track, std::uint64_t taken = 0);
+
+  /// Samples that are left.
+  std::uint64_t left() const noexcept { return left_; }
+  /// The next sample; left() must not be 0.
+  sample_place next();
+
+ private:
+  void enter(std::uint64_t slice);
+
+  const sample_order* order_;
+  sample_order::stretch track_;
+  std::uint64_t at_ = 0;  // in the track
+  std::uint64_t left_;
+  std::uint64_t slice_ = UINT64_MAX;  // the one entered
+  std::uint64_t base_ = 0;            // its first sample, on the shards before the phase
+  std::uint64_t shard_ = UINT64_MAX;  // where the sample before was
+  permutation inside_;
+  selected_entries selected_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+inline sample_order::sample_order(std::shared_ptr<const shard_counts> counts, std::uint64_t seed, std::uint64_t epoch,
+                                  order_options options, std::shared_ptr<const sample_selection> selection)
+    : counts_(std::move(counts)),
+      selection_(std::move(selection)),
+      samples_(selection_ == nullptr ? counts_->samples() : selection_->size()),
+      tracks_(options.tracks),
+      slice_(options.slice),
+      seed_(seed),
+      epoch_(epoch) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 24;
+  if (tracks_ == 0 || tracks_ > most) throw configuration_error("tracks must be 1 to 2^24");
+  if (slice_ == 0 || slice_ > most) throw configuration_error("a slice must have 1 to 2^24 samples");
+  full_slices_ = samples_ / slice_;
+  quotient_ = samples_ / tracks_;
+  remainder_ = samples_ % tracks_;
+  phase_ = samples_ == 0 ? 0 : detail::key_of(seed, epoch, 1) % samples_;
+  tape_ = permutation(full_slices_, detail::key_of(seed, epoch, 2));
+  slice_key_ = detail::mix64(detail::key_of(seed, epoch, 3));
+}
+
+inline sample_order::stretch sample_order::track(std::uint64_t track) const noexcept {
+  return {track * quotient_ + (track < remainder_ ? track : remainder_), quotient_ + (track < remainder_ ? 1 : 0)};
+}
+
+inline std::uint64_t sample_order::rotation(std::uint64_t track) const noexcept {
+  const stretch on_tape = this->track(track);
+  if (on_tape.length == 0) return 0;
+  const std::uint64_t aim = ((track * 0x9e3779b97f4a7c15u >> 32) * slice_) >> 32;  // multiples of the golden ratio
+  return (aim + slice_ - on_tape.begin % slice_) % slice_ % on_tape.length;
+}
+
+inline sample_order::stretch sample_order::slice_at(std::uint64_t s) const noexcept {
+  const bool full = s < full_slices_;
+  std::uint64_t begin = (full ? tape_(s) : full_slices_) * slice_ + phase_;
+  if (begin >= samples_) begin -= samples_;
+  return {begin, full ? slice_ : samples_ - full_slices_ * slice_};
+}
+
+inline permutation sample_order::inside(std::uint64_t s) const {
+  return permutation(s < full_slices_ ? slice_ : samples_ - full_slices_ * slice_, detail::mix64(slice_key_ ^ s));
+}
+
+inline sample_place sample_order::at(std::uint64_t position) const {
+  if (MILLRACE_UNLIKELY(position >= samples_)) {
+    detail::misused("a position of the order was asked for that the epoch does not have");
+  }
+  return track_cursor(*this, position % tracks_, position / tracks_).next();
+}
+
+inline track_cursor::track_cursor(const sample_order& order, std::uint64_t track, std::uint64_t taken)
+    : order_(&order), track_(order.track(track)), left_(taken < track_.length ? track_.length - taken : 0) {
+  if (track_.length != 0) at_ = (order.rotation(track) + taken) % track_.length;
+  if (order.selection_ != nullptr) selected_ = selected_entries(*order.selection_, order.seed_, order.epoch_);
+}
+
+inline void track_cursor::enter(std::uint64_t slice) {
+  slice_ = slice;
+  inside_ = order_->inside(slice);
+  base_ = order_->slice_at(slice).begin;
+  shard_ = UINT64_MAX;
+}
+
+inline sample_place track_cursor::next() {
+  const std::uint64_t p = track_.begin + at_;
+  const std::uint64_t slice = p / order_->slice_;
+  if (slice != slice_) enter(slice);
+  if (++at_ == track_.length) at_ = 0;
+  --left_;
+  std::uint64_t x = base_ + inside_(p - slice * order_->slice_);
+  if (x >= order_->samples_) x -= order_->samples_;
+  std::uint32_t copy = 0;
+  if (order_->selection_ != nullptr) {
+    if (order_->selection_->copies()) copy = static_cast<std::uint32_t>(x);
+    x = selected_(x);
+  }
+  const shard_counts& counts = *order_->counts_;
+  const bool same = shard_ != UINT64_MAX && x >= counts.begin(static_cast<std::size_t>(shard_)) &&
+                    x < counts.begin(static_cast<std::size_t>(shard_) + 1);
+  if (same) return {shard_, x - counts.begin(static_cast<std::size_t>(shard_)), copy};
+  sample_place place = counts.find(x);
+  place.copy = copy;
+  shard_ = place.shard;
+  return place;
+}
+
+}  // namespace millrace

@@ -1,0 +1,534 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/crc.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/flow/failure_policy.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/retry/detail/store_host.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/sample.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/sync/event.hpp>
+#include <millrace/tar/reader.hpp>
+#include <millrace/text/entity_tag.hpp>
+#include <millrace/train/detail/epoch_walk.hpp>
+#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/slice_piece.hpp>
+
+namespace millrace::detail {
+
+/// The schedule of epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
+/// track that no request reads yet, those of the slice that the rank will take one after the other become a piece,
+/// whose requests wait for their turn in the order in which they are needed. So the schedule is that of the deadlines,
+/// and it does not end at the end of an epoch.
+///
+/// How many requests are under way and how long a range is at most follows from what the store's host is seen to give
+/// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
+/// for nothing there.
+///
+/// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
+/// begins with what the open slices take, and grows while the consumer waits (read_window), so that memory is used
+/// again before more is touched. Where it is reached, the walk is not planned further while the consumer has planned
+/// samples; when it has none, the next sample is read alone.
+///
+/// At the beginning, and after a resume, each track's samples of the first step are a separate piece: the first batch
+/// does not wait for slices.
+template <class Sample = sample>
+class epoch_reader {
+ public:
+  epoch_reader(epochs_source source, const coroutine_context& here)
+      : source_(std::move(source)),
+        options_(source_.options),
+        here_(here),
+        reader_(source_.store),
+        shares_(here, bounds_of_requests(source_)),
+        walk_(source_.walk),
+        room_(first_room(source_), options_.bytes),
+        divides_(source_.walk.tracks % source_.walk.world == 0) {
+    for (std::size_t d = 0; d < source_.sets.size(); ++d) piece_samples_.push_back(samples_of_piece(d));
+    const epoch_walk::plan& w = source_.walk;
+    const std::uint64_t step = w.batch * w.world;
+    first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
+  }
+
+  /// Plans as far as the bounds allow, and asks for it.
+  void plan() {
+    while (ahead_.size() < options_.ahead && plan_one()) {
+    }
+    start();
+  }
+  /// After plan(): whether there is nothing more.
+  bool ended() const noexcept { return ahead_.empty(); }
+  /// Whether what the next sample needs has come, or has failed to. Where not: arrived().wait().
+  bool ready() const noexcept {
+    if (ahead_.front().piece == nullptr) return true;
+    const slice_piece::wanted& w = ahead_.front().piece->at(ahead_.front().number);
+    const slice_piece::range* const first = &range_of(ahead_.front());
+    return std::all_of(first, first + w.ranges, [](const slice_piece::range& r) { return r.done; });
+  }
+  notifier& arrived() noexcept { return arrived_; }
+  /// Whether the consumer waits for arrived().
+  void consumer_waits(bool now) noexcept {
+    consumer_waits_ = now;
+    const time_point at = here_.get_executor().now();
+    if (now) {
+      waits_since_ = at;
+      start();
+    } else {
+      waited_ += at - waits_since_;
+    }
+  }
+
+  /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why. Where what
+  /// came of it is damaged, damaged() says so: then take_again().
+  Sample take() {
+    taken_ = std::move(ahead_.front());
+    ahead_.pop_front();
+    failure_ = nullptr;
+    damaged_ = false;
+    Sample s;
+    s.mark = taken_.mark;
+    if (taken_.piece == nullptr) return s;
+    slice_piece::range* const first = &range_of(taken_);
+    for (std::size_t i = 0; i < taken_.piece->at(taken_.number).ranges; ++i) {
+      if (first[i].reading) first[i].reading = spawned<void>();
+      if (failure_ == nullptr) failure_ = first[i].error;
+    }
+    if (failure_ == nullptr) fill_or_fail(s, *first);
+    if (failure_ != nullptr) s = lost();
+    note_taken();
+    if (!damaged_) taken_.piece.reset();
+    return s;
+  }
+  bool damaged() const noexcept { return damaged_; }
+  /// Reads it alone once more, beyond the bound in bytes, and judges that; as take().
+  task<Sample> take_again() {
+    const sample_place& place = taken_.piece->at(taken_.number).place;
+    const slice_piece::range& r = range_of(taken_);
+    const shard_index& index = source_.index(place.shard);
+    slice_piece::range alone(r.shard);
+    alone.begin = index.offset(static_cast<std::size_t>(place.ordinal));
+    alone.end = index.end(static_cast<std::size_t>(place.ordinal));
+    bytes first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
+    second_reading again =
+        co_await reader_.read_again(object_of(place.shard), alone.begin, std::move(first), text_of(failure_));
+    Sample s;
+    s.mark = taken_.mark;
+    if (again.differs()) {
+      alone.data = std::move(again.data);
+      failure_ = nullptr;
+      fill_or_fail(s, alone);
+    }
+    if (failure_ != nullptr) {
+      if (again.alike) again.note += ", or the index is of other bytes";
+      add_note(failure_, again.note);
+      s = lost();
+    }
+    taken_.piece.reset();
+    co_return std::move(s);
+  }
+  const std::exception_ptr& failure() const noexcept { return failure_; }
+  /// Of the sample that failed.
+  const item_place& failed_place() const noexcept { return failed_place_; }
+  /// After a failure of take(): the sample is lost, and the policy tolerates that.
+  void note_loss() {
+    std::string reason;
+    try {
+      std::rethrow_exception(failure_);
+    } catch (const error& e) {
+      reason = e.reason();
+    } catch (const std::exception& e) {
+      reason = e.what();
+    } catch (...) {
+      reason = "an exception that is no std::exception";
+    }
+    source_.losses->add(failed_, failed_shard_, source_.shown(failed_shard_), reason);
+  }
+
+ private:
+  class planned {
+   public:
+    epoch_mark mark;
+    std::shared_ptr<slice_piece> piece;  // null: padding
+    std::uint64_t number = 0;            // in its track
+  };
+
+  /// That of a range of a piece, which waits for its turn.
+  class request {
+   public:
+    request(std::weak_ptr<slice_piece> p, std::size_t number, host_share& s) noexcept
+        : piece(std::move(p)), range(number), share(&s) {}
+    std::weak_ptr<slice_piece> piece;
+    std::size_t range;
+    host_share* share;
+  };
+
+  static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
+
+  /// The first batch comes soon: before anything is known of the store, 16 MiB of samples are asked for.
+  static host_share::bounds bounds_of_requests(const epochs_source& s) {
+    std::uint64_t samples = 0;
+    std::uint64_t bytes = 0;
+    for (const epochs_source::dataset& set : s.sets) {
+      samples += set.indexes->samples();
+      bytes += set.indexes->sample_bytes();
+    }
+    const std::uint64_t start = 16 * MiB * samples / std::max<std::uint64_t>(bytes, 1);
+    return {.bytes = s.options.bytes,
+            .longest = s.options.part,
+            .requests = s.options.requests,
+            .start = std::clamp<std::size_t>(start, 6, std::max<std::size_t>(6, s.options.requests))};
+  }
+
+  /// What is held at first: the slices that are open, and 16 MiB.
+  static std::size_t first_room(const epochs_source& s) {
+    std::size_t bytes = 16 * MiB;
+    for (std::size_t d = 0; d < s.sets.size(); ++d) {
+      const order_options& order = s.walk.sets[d].order;
+      const std::uint64_t slab = slab_of_slice(*s.sets[d].indexes, order.slice);
+      bytes += static_cast<std::size_t>((order.tracks / s.walk.world + 1) * slab);
+    }
+    return std::min(bytes, s.options.bytes);
+  }
+
+  /// The room grows as long as that spares the consumer waiting.
+  void note_taken() {
+    if (!taken_.piece->ends_with(taken_.number)) return;
+    const time_point now = here_.get_executor().now();
+    const duration waited = std::exchange(waited_, duration(0));
+    room_.took(taken_.piece->reserved(), waited, now);
+    host_share& share = share_of(taken_.piece->ranges().front().shard);
+    if (took_at_ && consumer_.waits(waited, now - *took_at_) && share.has_measured()) {
+      room_.raise(first_room(source_) + share.requests() * share.part() * 3 / 2);
+    }
+    took_at_ = now;
+  }
+
+  std::uint64_t samples_of_piece(std::size_t d) const {
+    const epoch_walk::plan& w = source_.walk;
+    const index_set& indexes = *source_.sets[d].indexes;
+    const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
+    return detail::samples_of_piece(options_.bytes, w.tracks, w.world, mean, w.sets[d].order.slice);
+  }
+
+  /// One more entry of the walk; false where there is none, or no room for it.
+  bool plan_one() {
+    if (!has_next_) {
+      if (!walk_.next(next_)) return false;
+      has_next_ = true;
+      if (next_.epoch != epoch_) open_.clear();
+      if (!divides_ && (next_.epoch != epoch_ || walk_.step_begin() != step_begin_)) forget_passed();
+      epoch_ = next_.epoch;
+      step_begin_ = walk_.step_begin();
+    }
+    planned p;
+    p.mark = next_;
+    if (!next_.padding) {
+      const std::uint64_t tracks = source_.walk.tracks;
+      const std::uint64_t track = next_.position % tracks;
+      p.number = next_.position / tracks;
+      const auto at = open_.find(track);
+      if (at != open_.end() && at->second->has(p.number)) {
+        p.piece = at->second;
+      } else {
+        p.piece = opened(track);
+        if (p.piece == nullptr) return false;
+      }
+      if (p.piece->ends_with(p.number)) open_.erase(track);
+    }
+    ahead_.push_back(std::move(p));
+    has_next_ = false;
+    return true;
+  }
+
+  /// A piece that begins with the next sample, in `open_`; null where there is no room for it now.
+  std::shared_ptr<slice_piece> opened(std::uint64_t track) {
+    std::shared_ptr<slice_piece> piece = std::move(no_room_);
+    if (piece == nullptr) {
+      const epoch_walk::plan& w = source_.walk;
+      const bool cold = next_.epoch == w.begin_epoch && next_.position - w.begin < w.tracks;
+      piece = made(cold ? first_samples_ : UINT64_MAX);
+    }
+    if (held_ + piece->reserved() > room_.bytes()) {
+      if (!ahead_.empty()) {
+        no_room_ = std::move(piece);
+        return nullptr;
+      }
+      if (piece->samples() > 1) piece = made(1);
+    }
+    piece->hold(held_);
+    for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
+      if (piece->ranges()[i].done) continue;
+      waiting_.emplace_back(piece, i, share_of(piece->ranges()[i].shard));
+    }
+    open_[track] = piece;
+    return piece;
+  }
+  /// From the next sample on, `most` of them: no more than of a slice, of what is to be held of one, and of what is
+  /// taken of the track in this epoch.
+  std::shared_ptr<slice_piece> made(std::uint64_t most) {
+    const std::uint64_t tracks = source_.walk.tracks;
+    const epoch_walk::place at = walk_.place_of(next_);
+    const epochs_source::dataset& set = source_.sets[at.set];
+    const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number), piece_samples_[at.set],
+                                          (source_.walk.end - 1 - next_.position) / tracks + 1});
+    const std::size_t part = share_of(set.first).part();
+    auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part,
+                                               options_.gap);
+    piece->place(next_.position / tracks, set.first, at.epoch);
+    return piece;
+  }
+  /// Where ranks share tracks, another one may take the end of a piece.
+  void forget_passed() {
+    const std::uint64_t tracks = source_.walk.tracks;
+    for (auto at = open_.begin(); at != open_.end();) {
+      at = at->second->last() * tracks + at->first < walk_.step_begin() ? open_.erase(at) : std::next(at);
+    }
+  }
+
+  /// Begins the requests whose turn it is.
+  void start() {
+    const bool waits = consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
+    while (!waiting_.empty()) {
+      const std::shared_ptr<slice_piece> piece = waiting_.front().piece.lock();
+      host_share& share = *waiting_.front().share;
+      if (piece != nullptr && !share.may_begin(waits)) return;
+      const std::size_t number = waiting_.front().range;
+      waiting_.pop_front();
+      if (piece == nullptr) continue;  // it is not needed any more
+      slice_piece::range& r = piece->ranges()[number];
+      r.reading = spawned<void>(here_, read(r, share.begin()));
+    }
+    shares_.satisfied();
+  }
+  /// Whether memory, or the number of samples that are planned, is what keeps it from asking for more.
+  bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }
+
+  host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
+
+  task<void> read(slice_piece::range& r, host_share::request turn) {
+    const time_point asked = here_.get_executor().now();
+    try {
+      shard object = object_of(r);
+      if (const std::size_t largest = here_.run().budget().largest_item(); r.length() > largest) {
+        throw archive_error(run_budget::too_large("the sample's", r.length(), largest),
+                            where{object.shown(), r.begin, {}});
+      }
+      try {
+        storage::part p = co_await reader_.read(object, r.begin, r.length());
+        const time_point now = here_.get_executor().now();
+        turn.finished(now, {.bytes = p.data.size(),
+                            .first = p.first_byte,
+                            .total = now - asked,
+                            .whole = !r.cut,
+                            .waits = consumer_waits_,
+                            .full = full(),
+                            .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+        if (p.rest) throw no_ranges(object, r.begin);
+        if (!of_objects(source_.index(r.shard).format())) note_version(r.shard, object.etag, r.begin);
+        r.data = std::move(p.data);
+      } catch (const changed_error& e) {
+        throw stale_index_error("the index \"" + source_.index(r.shard).name() +
+                                    "\" is of another version of this " +
+                                    (of_objects(source_.index(r.shard).format()) ? "object: " : "shard: ") +
+                                    e.reason(),
+                                where{object.shown(), r.begin, {}});
+      }
+    } catch (...) {
+      r.error = std::current_exception();
+    }
+    r.done = true;
+    turn.end();
+    start();
+    arrived_.notify();
+  }
+
+  static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
+    return configuration_error("the store serves no ranges of the object: samples cannot be read by an index",
+                               where{object.shown(), offset, {}});
+  }
+  /// Where the index has no ETag, all ranges are of the version of the first one that came.
+  void note_version(std::uint64_t number, const std::string& etag, std::uint64_t offset) {
+    if (etag.empty() || !source_.index(number).etag().empty()) return;
+    const std::string& first = etags_.try_emplace(number, etag).first->second;
+    if (millrace::detail::same_etag(first, etag)) return;
+    throw version_changed(first, etag, where{shard(source_.url(number)).shown(), offset, {}});
+  }
+
+  shard object_of(std::uint64_t number) const {
+    const shard_index& index = source_.index(number);
+    std::string etag = index.etag();
+    if (const auto known = etags_.find(number); etag.empty() && known != etags_.end()) etag = known->second;
+    return shard(source_.url(number), index.object_size(), std::move(etag));
+  }
+
+  shard object_of(const slice_piece::range& r) const {
+    const shard_index& index = source_.index(r.shard);
+    if (!of_objects(index.format())) return object_of(r.shard);
+    shard_index::object o = index.object_at(static_cast<std::size_t>(r.ordinal), r.field);
+    std::string url = source_.url(r.shard);
+    if (!index.name().empty()) url += '/';
+    url += o.path;
+    return shard(std::move(url), r.length(), std::move(o.etag));
+  }
+
+  /// The shard as the samples of an epoch of its data set name it.
+  const std::shared_ptr<const shard>& named(std::uint64_t number, std::uint64_t epoch) {
+    std::shared_ptr<const shard>& known = named_[number];
+    if (known == nullptr || known->epoch != epoch) {
+      known = dealt(object_of(number), number, epoch);
+    }
+    return known;
+  }
+  std::shared_ptr<const shard> dealt(shard object, std::uint64_t number, std::uint64_t epoch) const {
+    object.seed = source_.walk.seed;
+    object.epoch = epoch;
+    object.dataset = static_cast<std::uint32_t>(source_.dataset_of(number));
+    object.dealt = true;
+    return std::make_shared<const shard>(std::move(object));
+  }
+
+  void fill_or_fail(Sample& s, const slice_piece::range& r) {
+    try {
+      fill(s, taken_.piece->at(taken_.number).place, taken_.piece->epoch(), r);
+    } catch (const error&) {
+      failure_ = std::current_exception();
+      damaged_ = true;
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+  /// What stands in the place of the sample taken last.
+  Sample lost() {
+    const sample_place& place = taken_.piece->at(taken_.number).place;
+    failed_shard_ = place.shard;
+    const std::uint64_t offset = source_.index(place.shard).offset(static_cast<std::size_t>(place.ordinal));
+    failed_place_.note(origin(named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
+    Sample s;
+    s.mark = failed_ = taken_.mark;
+    s.mark.padding = true;
+    return s;
+  }
+  void fill(Sample& s, const sample_place& place, std::uint64_t epoch, const slice_piece::range& r) {
+    const shard_index& index = source_.index(place.shard);
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
+    s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
+    s.from.copy = place.copy;
+    s.key = index.format() == sample_format::tar ? key_of(s, index, number, r) : index.key(number);
+    const std::size_t fields = index.field_count(number);
+    s.fields.reserve(fields);
+    for (std::size_t i = 0; i < fields; ++i) {
+      const shard_index::field f = index.field_at(number, i);
+      bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
+      if (options_.verify && index.has_checksums()) verify(s, f, body);
+      if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
+      s.fields.emplace_back(std::string(f.extension), std::move(body));
+    }
+  }
+  /// `first`: of its ranges, one an object.
+  void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
+                       const slice_piece::range* first) const {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    s.from = origin(dealt(object_of(*first), place.shard, epoch), 0, 0);
+    s.key = index.key(number);
+    const std::size_t fields = index.field_count(number);
+    s.fields.reserve(fields + 1);
+    for (std::size_t i = 0; i < fields; ++i) {
+      s.fields.emplace_back(std::string(index.field_at(number, i).extension), first[i].data);
+    }
+    if (index.format() != sample_format::classes) return;
+    const std::uint64_t before = source_.sets[source_.dataset_of(place.shard)].first;
+    s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - before)));
+  }
+  /// The key, from the header of the sample's first member: the index knows its hash alone.
+  std::string key_of(const Sample& s, const shard_index& index, std::size_t number, const slice_piece::range& r) const {
+    const std::uint64_t begin = index.offset(number);
+    const shard_index::field first = index.field_at(number, 0);
+    const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
+    tar::reader_options how;
+    how.start = begin;
+    tar::reader reader(s.from.from->shown(), how);
+    reader.feed(r.data.slice(static_cast<std::size_t>(begin - r.begin), head));
+    tar::entry e;
+    bool found = false;
+    while (!found && reader.next(e)) found = e.is_regular() && sample_name::parse(e.name).is_sample();
+    std::string key(found ? sample_name::parse(e.name).key() : std::string_view());
+    // Headers that foreign indexes do not know of may give a member another name.
+    const bool known = index.has_keys() && index.has_headers();
+    if (known && (!found || key_hash(key) != index.key_hash(number))) {
+      throw stale_index_error("the index \"" + index.name() + "\" has another sample at this place", s.from.at(key));
+    }
+    return key;
+  }
+  static void verify(const Sample& s, const shard_index::field& f, const bytes& body) {
+    const std::uint32_t is = crc32c(0, body.data(), body.size());
+    if (is == f.crc) return;
+    char text[64];
+    std::snprintf(text, sizeof text, "%08x and not %08x", is, f.crc);
+    throw archive_error("the CRC32C of field \"" + std::string(f.extension) + "\" is " + text + " as in the index",
+                        where{s.from.from->shown(), f.offset, s.key});
+  }
+
+  const epochs_source source_;
+  const epochs_request& options_;
+  const coroutine_context here_;
+  range_reader reader_;
+  host_shares shares_;
+  bool consumer_waits_ = false;
+  time_point waits_since_{};
+  duration waited_{0};  // for the samples of the piece
+  waiting_share consumer_;
+  std::optional<time_point> took_at_;  // when the latest piece was taken
+  std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
+  std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
+
+  epoch_walk walk_;
+  read_window room_;  // bytes
+  std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
+  std::uint64_t first_samples_ = 1;  // of a track, that are read before its slice: the first step's
+  const bool divides_;  // no two ranks share a track
+  epoch_mark next_;     // of the walk
+  bool has_next_ = false;
+  std::uint64_t epoch_ = UINT64_MAX;
+  std::uint64_t step_begin_ = 0;
+
+  notifier arrived_;
+  planned taken_;               // last
+  bool damaged_ = false;        // what came of it
+  std::exception_ptr failure_;  // of it
+  epoch_mark failed_;           // where it stands
+  std::uint64_t failed_shard_ = 0;
+  item_place failed_place_;
+  std::size_t held_ = 0;                                                    // bytes
+  std::deque<request> waiting_;  // the most urgent first
+  std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
+  std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
+  std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above
+};
+
+}  // namespace millrace::detail

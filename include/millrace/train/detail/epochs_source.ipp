@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/data/hash128.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/mix_text.hpp>
+#include <millrace/train/equal_batches.hpp>
+#include <millrace/train/tracks_advice.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE void check_epochs_options(const epochs_request& options) {
+  options.rank.check();
+  if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
+    throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
+  }
+  if (options.rank.world_size > 1 && !options.pad && options.equal == nullptr) {
+    throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
+  }
+  if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
+    throw configuration_error("epochs: on_failure::stop is for one rank: the others would continue without it");
+  }
+  if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
+    throw configuration_error("epochs: too many .epochs");
+  }
+}
+
+MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_request& options, const epoch_state& from) {
+  if (options.equal == nullptr) return nullptr;
+  const std::shared_ptr<equal_state>& equal = equal_batches_door::state(*options.equal);
+  equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
+  equal->go_on(from.epoch, from.position);
+  return equal;
+}
+
+MILLRACE_INLINE void log_unchecked_ranks(const executor& ex, const epochs_request& options) {
+  if (options.compared || options.rank.world_size == 1 || options.rank.index != 0) return;
+  const std::string line = "millrace: epochs: " + std::to_string(options.rank.world_size) +
+                           " ranks without a rank_group (.ranks): that seed, dataset, batch, order and state are the "
+                           "same on all of them is not checked";
+  if (first_time(line)) log_line(ex, line);
+}
+
+MILLRACE_INLINE void fill_later(epochs_source& source, equal_state* equal) {
+  if (equal == nullptr) return;
+  equal->list = source.begin.index;
+  source.walk.pad = source.options.pad = false;
+}
+
+MILLRACE_INLINE std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept {
+  return key_of(window, batch, world) | 1U;
+}
+
+MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t window, std::uint64_t batch,
+                                        std::uint64_t world) {
+  if (saved.taken == 0 && (saved.world_size == 0 || saved.window == 0)) return;
+  if (window != 0 && saved.window == state_window(window, batch, world)) return;
+  throw configuration_error("resume: the state is " + std::to_string(saved.taken) +
+                            " batches into a window of bucket_by_length(), items into a sample of flat_map(), or "
+                            "tokens into a document of pack(): it goes on with the same options of that stage, the "
+                            "same epochs_options::batch and the same number of ranks");
+}
+
+MILLRACE_INLINE std::string dataset_name(std::size_t number, const std::string& prefix) {
+  return "data set " + std::to_string(number) + (prefix.empty() ? "" : " (" + detail::shown_url(prefix) + ')');
+}
+
+MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_request& how) {
+  std::vector<std::uint64_t> weights;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t d = 0; d < mix.members.size(); ++d) {
+    const dataset_mix::member& m = mix.members[d];
+    const bool empty = m.indexes == nullptr || m.indexes->samples() == 0;
+    if (empty || m.weight == 0) {
+      throw configuration_error("epochs: " + dataset_name(d, m.prefix.empty() ? std::string(how.prefix) : m.prefix) +
+                                " of the mix has " + (empty ? "no samples" : "the weight 0"));
+    }
+    weights.push_back(m.weight);
+    sizes.push_back(m.indexes->samples());
+  }
+  if (mix.until == mix_until::forever && mix.samples == 0) {
+    throw configuration_error("epochs: a mix with mix_until::forever must say how many .samples an epoch has");
+  }
+  return sample_mix(weights, sizes, how.tracks, mix.until, mix.samples);
+}
+
+MILLRACE_INLINE std::size_t share_of_bytes(std::size_t bytes, std::uint64_t tracks, std::uint64_t of) noexcept {
+  return static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(tracks) / static_cast<double>(of));
+}
+
+MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const storage> from, const epochs_request& how)
+    : store(std::move(from)) {
+  check_epochs_options(how);
+}
+
+/// `how`: as given, with what was left to epochs() chosen.
+MILLRACE_INLINE void epochs_source::begin_with(const epochs_request& how) {
+  options = how;
+  options.prefix = options.resume = options.index_file = {};
+  walk.tracks = options.tracks;
+  walk.seed = options.seed;
+  walk.batch = options.batch;
+  walk.index = options.rank.index;
+  walk.world = options.rank.world_size;
+  walk.pad = options.pad;
+  walk.end_epoch = end_epoch_of(options.first_epoch, options.epochs);
+  begin.seed = options.seed;
+  begin.epoch = options.first_epoch;
+  begin.tracks = options.tracks;
+}
+
+MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
+                                             const epochs_request& how, std::vector<std::string> listed)
+    : epochs_source(std::move(from), how) {
+  if (of == nullptr || of->samples() == 0) throw configuration_error("epochs: the index has no samples");
+  epochs_request fitted = how;
+  chosen = choose_reading(*of, fitted);
+  begin_with(fitted);
+  urls = std::move(listed);
+  begin.index = of->digest();
+  const std::uint64_t samples = of->samples();
+  add(std::move(of), std::string(how.prefix), options.seed);
+  begin.slice = walk.sets.front().order.slice;
+  finish(samples, how.resume);
+}
+
+MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from,
+                                             const epochs_request& how, std::vector<std::string> listed)
+    : epochs_source(std::move(from), how) {
+  dataset_mix named = several;
+  for (dataset_mix::member& m : named.members) {
+    if (m.prefix.empty()) m.prefix = how.prefix;
+  }
+  epochs_request fitted = how;
+  chosen = choose_reading(named, fitted);
+  begin_with(fitted);
+  mix = std::make_shared<const dataset_mix>(std::move(named));
+  urls = std::move(listed);
+  auto order = std::make_shared<const sample_mix>(order_of(*mix, fitted));
+  hasher128 all;
+  for (std::size_t d = 0; d < mix->members.size(); ++d) {
+    const dataset_mix::member& m = mix->members[d];
+    all.add(m.indexes->digest());
+    add(m.indexes, m.prefix, key_of(options.seed, d, m.seed));
+  }
+  for (std::size_t d = 0; d < sets.size(); ++d) walk.sets[d].order.tracks = order->tracks(d);
+  begin.index = all.value();
+  begin.slice = options.slice;
+  begin.mix = mix_text(*mix);
+  const std::uint64_t samples = order->size();
+  walk.mix = std::move(order);
+  finish(samples, how.resume);
+}
+
+MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes, std::string prefix,
+                                        std::uint64_t seed) {
+  epoch_walk::dataset d;
+  d.counts = indexes->counts();
+  d.selection = indexes->selection();
+  d.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
+  d.seed = seed;
+  static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
+  const std::uint64_t first = sets.empty() ? 0 : shards();
+  walk.sets.push_back(std::move(d));
+  sets.push_back({std::move(indexes), std::move(prefix), first});
+}
+
+/// `samples`: of an epoch.
+MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_view resume) {
+  walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
+  if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
+  walk.begin_epoch = begin.epoch;
+  walk.begin = begin.position;
+  walk.taken = static_cast<std::uint32_t>(begin.taken);
+  for (std::uint64_t i = 0; i < shards(); ++i) {
+    if (!store->serves(url(i))) {
+      throw configuration_error("no store is configured for this URL (.prefix stands in front of the index's names)",
+                                where{shown(i), std::nullopt, {}});
+    }
+  }
+}
+
+MILLRACE_INLINE std::string epochs_source::shown(std::uint64_t shard) const { return detail::shown_url(url(shard)); }
+
+MILLRACE_INLINE std::string epochs_source::advice() const {
+  std::string lines;
+  for (std::size_t d = 0; d < sets.size(); ++d) {
+    const order_options& order = walk.sets[d].order;
+    epochs_request own = options;
+    own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
+    std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
+    if (sentence.empty() && mix == nullptr && !chosen.empty()) {
+      sentence = default_tracks_advice(*sets[d].indexes, order, walk.world, walk.batch);
+    }
+    if (sentence.empty()) continue;
+    if (!lines.empty()) lines += '\n';
+    lines += (mix == nullptr ? "" : dataset_name(d, sets[d].prefix) + " of the mix: ") + sentence;
+  }
+  return lines;
+}
+
+MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uint64_t samples) {
+  check_mix(saved.mix, begin.mix, *this);
+  saved.check(begin);
+  if (saved.epoch < options.first_epoch || saved.epoch > walk.end_epoch) {
+    throw configuration_error("resume: the state is in epoch " + std::to_string(saved.epoch) +
+                              ", which is not one of this training");
+  }
+  if (saved.world_size != 0 && (saved.rank != options.rank.index || saved.world_size != options.rank.world_size)) {
+    throw configuration_error("resume: the state is that of rank " + std::to_string(saved.rank) + " of " +
+                              std::to_string(saved.world_size) + " after pack() or flat_map(), and this is rank " +
+                              std::to_string(options.rank.index) + " of " + std::to_string(options.rank.world_size) +
+                              ": each resumes from its own");
+  }
+  if (saved.position > samples || (saved.position == samples && options.equal == nullptr)) {
+    throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
+                              " of an epoch of " + std::to_string(samples));
+  }
+  begin.epoch = saved.epoch;
+  begin.position = saved.position;
+  begin.taken = saved.taken;
+  begin.window = saved.window;
+  begin.rank = saved.rank;
+  begin.world_size = saved.world_size;
+  // The losses of a rank are in its own state; where all go on from one, one of them takes them over.
+  if ((options.rank.index != 0 && saved.world_size == 0) || saved.index != begin.index) return;
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; i < shards(); ++i) names.push_back(shown(i));
+  if (!saved.holes.empty() && saved.holes.rbegin()->first >= names.size()) {
+    throw configuration_error("resume: the state has losses of shard " + std::to_string(saved.holes.rbegin()->first) +
+                              " of " + std::to_string(names.size()));
+  }
+  begin.holes = saved.holes;
+  begin.other_holes = saved.other_holes;
+  losses->carry(saved, names);
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,385 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/index/detail/index_parts.hpp>
+#include <millrace/index/detail/indexed_object.hpp>
+#include <millrace/index/detail/little_endian.hpp>
+#include <millrace/index/detail/object_index.hpp>
+#include <millrace/index/index_shard.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/order/shard_deal.hpp>
+#include <millrace/shards/range_reader.hpp>
+#include <millrace/train/detail/listed_index.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
+  const std::string name = s.shown();
+  return name.compare(0, prefix_.size(), prefix_) == 0 ? name.substr(prefix_.size()) : name;
+}
+
+MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {
+  std::string name = name_of(s);
+  return index_one(store_, parts_, std::move(s), std::move(name), format_);
+}
+
+MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_ptr<const storage> store,
+                                                                   std::shared_ptr<const index_parts> parts, shard s,
+                                                                   std::string name, sample_format format) {
+  if (parts != nullptr) {
+    std::optional<shard_index> there = parts->find(name, s);
+    if (there && there->format() == format) co_return std::move(*there);
+    if (parts->finished()) co_return shard_index();
+  }
+  index_shard_options how;
+  how.format = format;
+  try {
+    shard_index made = co_await index_shard(std::move(store), std::move(s), std::move(name), how);
+    if (parts != nullptr) parts->leave(made);
+    co_return std::move(made);
+  } catch (archive_error& e) {
+    if (format == sample_format::tar && e.reason().compare(0, 17, "not a tar archive") == 0) {
+      e.add_note("of other data than tars, dataset_options::format is lines, objects, classes or folders");
+    }
+    throw;
+  }
+}
+
+MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
+                                           std::shared_ptr<const index_set> known)
+    : store_(store),
+      indexer_(std::move(store), std::string(options.prefix), options.format),
+      file_(options.index_file),
+      use_(options.index),
+      requests_(options.requests),
+      rank_(options.rank),
+      known_(std::move(known)) {
+}
+
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
+  std::erase_if(list, [this](const shard& s) { return is_own(s); });
+  if (list.empty()) throw configuration_error("epochs: the list has no shards");
+  std::shared_ptr<const index_set> indexes = co_await find();
+  if (indexes == nullptr) indexes = co_await make(list);
+  check(*indexes, list);
+  std::map<std::string, std::string> by_name;
+  for (const shard& s : list) by_name[indexer_.name_of(s)] = s.url;
+  urls_.clear();
+  for (const shard_index& index : *indexes) urls_.push_back(by_name[index.name()]);
+  co_return indexes;
+}
+
+/// The index that is there; null where it is to be made.
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::find() const {
+  std::shared_ptr<const index_set> there = known_;
+  if (there == nullptr && in_store()) there = co_await read_object();
+  if (there == nullptr && is_there()) there = read(file_);
+  if (there != nullptr) {
+    check_format(*there, indexer_.format(), file_);
+  } else if (use_ == index_use::required) {
+    throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
+                              where{file_, std::nullopt, {}});
+  }
+  co_return there;
+}
+
+MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, sample_format format,
+                                                const std::string& file) {
+  if (indexes.format() == format) return;
+  throw configuration_error(std::string("the index is of sample_format::") + format_name(indexes.format()) +
+                                ", and dataset_options::format is " + format_name(format),
+                            where{shown_url(file), std::nullopt, {}});
+}
+
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of_objects(
+    std::shared_ptr<const index_set> listed) {
+  urls_.clear();
+  for (const shard_index& index : *listed) urls_.push_back(indexer_.prefix() + index.name());
+  std::shared_ptr<const index_set> there = co_await find();
+  if (there == nullptr) {
+    write(*listed, false);
+    there = read(file_);  // another rank may have written it, of another listing
+  }
+  check_objects(*there, *listed, file_, indexer_.prefix());
+  co_return there;
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> listed_index::read_text(bool again) const {
+  const shard object(file_);
+  std::string text;
+  try {
+    indexed_object source(store_, object, 8 * MiB, again);
+    while (!source.ended(text.size())) {
+      const bytes more = co_await source.read(text.size(), 8 * MiB);
+      text += more.view();
+    }
+  } catch (const error& e) {
+    throw index_error("the index cannot be read, and in a store it is not made (millrace-index does): " + e.reason(),
+                      where{object.shown(), std::nullopt, {}});
+  }
+  co_return std::move(text);
+}
+
+/// A training only reads from stores: an index that is not there is an error. One that comes damaged is read once more.
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::read_object() const {
+  const std::string shown = shard(file_).shown();
+  if (!store_->serves(file_)) {
+    throw configuration_error("the store of the shards does not serve the index", where{shown, std::nullopt, {}});
+  }
+  std::string text = co_await read_text(false);
+  std::exception_ptr damaged;
+  try {
+    co_return std::make_shared<const index_set>(read_indexes(text, shown));
+  } catch (const index_error&) {
+    damaged = std::current_exception();
+  }
+  if (!store_->over_network(file_)) std::rethrow_exception(damaged);
+  log_second_reading(co_await this_context(), text_of(damaged));
+  const std::string second = co_await read_text(true);
+  if (second == text) {
+    add_note(damaged, read_twice(true));
+    std::rethrow_exception(damaged);
+  }
+  try {
+    co_return std::make_shared<const index_set>(read_indexes(second, shown));
+  } catch (index_error& e) {
+    e.add_note(read_twice(false));
+    throw;
+  }
+}
+
+MILLRACE_INLINE bool listed_index::is_there() const {
+  std::error_code ignored;
+  return std::filesystem::exists(file_, ignored);
+}
+
+/// One shard's index after the other: the text of all is as large as what comes of it.
+MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read(const std::string& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const auto size = in ? static_cast<std::uint64_t>(in.tellg()) : 0;
+  in.seekg(0);
+  const auto check = [&] {
+    if (!in) throw io_error::of(errno, "the index cannot be read", where{file, std::nullopt, {}});
+  };
+  check();
+  std::string text;
+  std::vector<shard_index> all = read_index_file(size, file, [&](std::uint64_t at, std::uint64_t n) {
+    text.resize(static_cast<std::size_t>(n));
+    in.seekg(static_cast<std::streamoff>(at));
+    in.read(text.data(), static_cast<std::streamsize>(n));
+    check();
+    return std::string_view(text);
+  });
+  return std::make_shared<const index_set>(std::move(all));
+}
+
+/// An index of another list would be an order of other samples.
+MILLRACE_INLINE void listed_index::check(const index_set& indexes, const std::vector<shard>& list) const {
+  const std::string what = "the index " + file_ + " is of another list: ";
+  std::vector<bool> listed(indexes.size());
+  for (const shard& s : list) {
+    const std::optional<std::size_t> known = indexes.find(indexer_.name_of(s));
+    if (!known) throw stale_index_error(what + "it does not have this shard", where{s.shown(), std::nullopt, {}});
+    indexes[*known].check(s);
+    listed[*known] = true;
+  }
+  const auto gone = std::find(listed.begin(), listed.end(), false);
+  if (gone == listed.end()) return;
+  const shard_index& index = indexes[static_cast<std::size_t>(gone - listed.begin())];
+  throw stale_index_error(what + "this shard is not listed", where{indexer_.prefix() + index.name(), std::nullopt, {}});
+}
+
+/// A template, so that g++ does not emit its stages where they are not used.
+template <class Shard>
+task<std::vector<shard_index>> index_each(std::vector<Shard> list, shard_indexer indexer, std::size_t requests) {
+  auto work = from_range(std::move(list)) |
+              map_concurrent(std::move(indexer), {.limit = std::min<std::size_t>(requests, 16)});
+  std::vector<shard_index> made = co_await collect(std::move(work));
+  co_return std::move(made);
+}
+
+MILLRACE_INLINE void listed_index::check_writable() const {
+  const std::string fresh = unfinished(file_, this);
+  if (!std::ofstream(fresh)) throw io_error::of(errno, "the index cannot be written", where{file_, std::nullopt, {}});
+  std::error_code ignored;
+  std::filesystem::remove(fresh, ignored);
+}
+
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make(std::vector<shard> list) const {
+  executor& ex = co_await this_executor();
+  const bool together = rank_.world_size > 1;
+  if (rank_.index == 0) {
+    std::string line = "millrace: epochs: there is no index yet: reading ";
+    line += std::to_string(list.size()) + " shards";
+    if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
+    log_line(ex, line);
+  }
+  if (together) {
+    std::shared_ptr<const index_set> shared = co_await make_together(std::move(list));
+    co_return std::move(shared);
+  }
+  check_writable();  // before the work
+  std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
+  auto indexes = std::make_shared<const index_set>(std::move(made));
+  write(*indexes);
+  co_return indexes;
+}
+
+/// By the bytes, of the list in an order that is the same on all ranks.
+MILLRACE_INLINE std::vector<shard> listed_index::share_of(const std::vector<shard>& list) const {
+  std::vector<shard> sorted = list;
+  std::sort(sorted.begin(), sorted.end(),
+            [this](const shard& a, const shard& b) { return indexer_.name_of(a) < indexer_.name_of(b); });
+  std::vector<shard> mine;
+  if (sorted.size() < rank_.world_size) {
+    if (rank_.index < sorted.size()) mine.push_back(sorted[rank_.index]);
+    return mine;
+  }
+  const shard_deal deal(sorted, 0, 0, rank_.world_size);
+  for (const std::size_t i : deal.of_rank(rank_.index)) mine.push_back(sorted[i]);
+  return mine;
+}
+
+MILLRACE_INLINE void listed_index::take_from_others(const index_parts& parts, std::vector<shard>& missing,
+                                                    std::vector<shard_index>& made) const {
+  std::erase_if(missing, [&](const shard& s) {
+    std::optional<shard_index> there = parts.find(indexer_.name_of(s), s);
+    if (!there || there->format() != indexer_.format()) return false;
+    made.push_back(std::move(*there));
+    return true;
+  });
+}
+
+MILLRACE_COROUTINE_BODY task<void> listed_index::keep_beating(std::shared_ptr<const index_parts> parts,
+                                                              std::uint32_t rank) {
+  for (;;) {
+    parts->beat(rank);
+    co_await sleep_for(beat);
+  }
+}
+
+MILLRACE_COROUTINE_BODY task<std::vector<shard_index>> listed_index::read_shared(
+    std::vector<shard> mine, std::shared_ptr<const index_parts> parts) const {
+  executor& ex = co_await this_executor();
+  const spawned<void> alive(ex, keep_beating(parts, rank_.index));
+  shard_indexer indexer = indexer_;
+  indexer.share(std::move(parts));
+  std::vector<shard_index> made = co_await index_each(std::move(mine), std::move(indexer), requests_);
+  co_return std::move(made);
+}
+
+MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::make_together(
+    std::vector<shard> list) const {
+  executor& ex = co_await this_executor();
+  const auto parts = std::make_shared<const index_parts>(file_);
+  std::vector<shard_index> made;
+  std::vector<shard> missing = list;
+  const auto add = [&](std::vector<shard_index> more) {
+    std::set<std::string> names;
+    for (shard_index& index : more) {
+      if (index.name().empty()) continue;  // the whole index was there sooner
+      names.insert(index.name());
+      made.push_back(std::move(index));
+    }
+    std::erase_if(missing, [&](const shard& s) { return names.count(indexer_.name_of(s)) != 0; });
+  };
+  std::vector<shard_index> mine = co_await read_shared(share_of(list), parts);
+  add(std::move(mine));
+
+  // What is missing, each rank in an order of its own: those that read for one that is gone share that, too.
+  const auto turn = [this](const shard& s) { return mix64(text_hash(indexer_.name_of(s)) ^ rank_.index); };
+  std::sort(missing.begin(), missing.end(), [&](const shard& a, const shard& b) { return turn(a) < turn(b); });
+
+  index_parts::news seen;
+  time_point since = ex.now();
+  duration pause = std::chrono::milliseconds(20);
+  bool alone = false;
+  for (;;) {
+    if (is_there()) {
+      parts->remove();
+      co_return read(file_);
+    }
+    const index_parts::news now = parts->look();
+    if (now != seen || alone) take_from_others(*parts, missing, made);
+    if (missing.empty()) break;
+    if (now != seen) {
+      seen = now;
+      since = ex.now();
+    }
+    if (!alone && ex.now() - since < patience) {
+      co_await sleep_for(pause);
+      pause = std::min<duration>(2 * pause, std::chrono::seconds(1));
+      continue;
+    }
+    if (!std::exchange(alone, true)) {
+      log_line(ex, "millrace: epochs: rank " + std::to_string(rank_.index) + " has seen nothing of the others for " +
+                  std::to_string(patience.count()) + " s: it reads " + std::to_string(missing.size()) +
+                  " shards of theirs for the index");
+    }
+    std::vector<shard> next = missing;
+    if (next.size() > 16) next.erase(next.begin() + 16, next.end());
+    std::vector<shard_index> more = co_await read_shared(std::move(next), parts);
+    add(std::move(more));
+  }
+  auto indexes = std::make_shared<const index_set>(std::move(made));
+  write(*indexes);
+  parts->remove();
+  co_return indexes;
+}
+
+/// At once or not at all. Without `replace`, a file that is there by then stays.
+MILLRACE_INLINE void listed_index::write(const index_set& indexes, bool replace) const {
+  const std::string fresh = unfinished(file_, this);
+  errno = 0;
+  std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
+  out << index_file_head(indexes).text();
+  for (const shard_index& index : indexes) out << index.text();
+  out.close();
+  std::error_code error;
+  if (out && !replace) {
+    std::filesystem::create_hard_link(fresh, file_, error);
+    if (!error || error == std::errc::file_exists) {
+      std::filesystem::remove(fresh, error);
+      return;
+    }
+    error.clear();  // a file system without links
+  }
+  if (out) std::filesystem::rename(fresh, file_, error);
+  if (out && !error) return;
+  const int why = error ? error.value() : errno;
+  std::filesystem::remove(fresh, error);
+  throw io_error::of(why, "the index cannot be written", where{file_, std::nullopt, {}});
+}
+
+}  // namespace millrace::detail

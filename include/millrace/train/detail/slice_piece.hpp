@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/order/sample_order.hpp>
+#include <millrace/shards/range_reader.hpp>
+
+namespace millrace::detail {
+
+/// How many samples of a slice a rank reads at once, with so many bytes of memory and a mean sample of `mean`: as many
+/// that a piece of each of its tracks takes half of the bytes. The other half is for reading ahead.
+inline std::uint64_t samples_of_piece(std::uint64_t bytes, std::uint64_t tracks, std::uint64_t world,
+                                      std::uint64_t mean, std::uint64_t slice) noexcept {
+  return std::clamp<std::uint64_t>(bytes / 2 / (tracks / world + 1) / mean, 1, slice);
+}
+
+/// The memory that a slice of `slice` samples takes, by the mean sample.
+inline std::uint64_t slab_of_slice(const index_set& indexes, std::uint64_t slice) noexcept {
+  const std::uint64_t mean = indexes.sample_bytes() / std::max<std::uint64_t>(indexes.samples(), 1) + 1;
+  return range_reader::slab_for(static_cast<std::size_t>(mean * std::min(slice, indexes.samples())));
+}
+
+/// Samples of a track that follow each other and lie in one slice, and the requests that read them.
+class slice_piece {
+ public:
+  class wanted {
+   public:
+    sample_place place;
+    std::size_t range = 0;   // the first of its ranges
+    std::size_t ranges = 1;  // of objects: one each
+  };
+  class range {
+   public:
+    explicit range(std::uint64_t s) noexcept : shard(s) {}
+    std::size_t length() const noexcept { return static_cast<std::size_t>(end - begin); }
+    std::uint64_t shard;
+    // Of objects, that of field `field` of sample `ordinal`, from its beginning to its end:
+    std::uint64_t ordinal = 0;
+    std::size_t field = 0;
+    std::uint64_t begin = 0;  // bytes of the object
+    std::uint64_t end = 0;
+    bool cut = false;  // more of the piece would have been in it if it could be longer
+    bool done = false;
+    bytes data;                // when done
+    std::exception_ptr error;  // or this
+    spawned<void> reading;     // empty until it is begun
+  };
+
+  /// Samples [first, first + count) of a track, in ranges of `part` bytes at most where a sample is not longer.
+  slice_piece(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first,
+              std::uint64_t count, std::size_t part, std::size_t gap)
+      : first_(first) {
+    track_cursor cursor(order, track, first);
+    std::vector<std::size_t> by_place;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      wanted w;
+      w.place = cursor.next();
+      samples_.push_back(w);
+      by_place.push_back(by_place.size());
+    }
+    std::sort(by_place.begin(), by_place.end(), [&](std::size_t a, std::size_t b) {
+      const sample_place& x = samples_[a].place;
+      const sample_place& y = samples_[b].place;
+      return x.shard != y.shard ? x.shard < y.shard : x.ordinal < y.ordinal;
+    });
+    std::uint64_t used = 0;  // bytes of samples in the last range
+    for (const std::size_t i : by_place) {
+      const sample_place& place = samples_[i].place;
+      const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
+      if (of_objects(index.format())) {
+        samples_[i].range = ranges_.size();
+        samples_[i].ranges = index.field_count(static_cast<std::size_t>(place.ordinal));
+        for (std::size_t k = 0; k < samples_[i].ranges; ++k) {
+          ranges_.emplace_back(place.shard);
+          ranges_.back().ordinal = place.ordinal;
+          ranges_.back().field = k;
+          ranges_.back().end = index.field_at(static_cast<std::size_t>(place.ordinal), k).size;
+        }
+        continue;
+      }
+      const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
+      const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
+      if (!ranges_.empty() && ranges_.back().shard == place.shard && begin < ranges_.back().end) {
+        samples_[i].range = ranges_.size() - 1;  // a copy of the sample before
+        continue;
+      }
+      const bool near = !ranges_.empty() && ranges_.back().shard == place.shard && begin - ranges_.back().end <= gap &&
+                        end - ranges_.back().begin <= 2 * (used + (end - begin)) + gap;
+      const bool joins = near && end - ranges_.back().begin <= part;
+      if (!joins) {
+        if (near) ranges_.back().cut = true;
+        ranges_.emplace_back(place.shard);
+        ranges_.back().begin = begin;
+        used = 0;
+      }
+      used += end - begin;
+      ranges_.back().end = end;
+      samples_[i].range = ranges_.size() - 1;
+    }
+    for (range& r : ranges_) {
+      r.done = r.length() == 0;  // empty lines, or an empty object: nothing is asked for
+      const std::size_t slab = range_reader::slab_for(r.length());
+      // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
+      reserved_ += r.length() <= slab / 8 ? r.length() : slab;
+    }
+  }
+  slice_piece(const slice_piece&) = delete;
+  slice_piece& operator=(const slice_piece&) = delete;
+  ~slice_piece() {
+    if (held_ != nullptr) *held_ -= reserved_;
+  }
+
+  /// Makes it a piece of a mix, where this is another track: its first sample has another number there, the shards of
+  /// other data sets are counted before its own, and it is read in an epoch of its own.
+  void place(std::uint64_t first, std::uint64_t shards_before, std::uint64_t epoch) noexcept {
+    first_ = first;
+    epoch_ = epoch;
+    for (wanted& w : samples_) w.place.shard += shards_before;
+    for (range& r : ranges_) r.shard += shards_before;
+  }
+  std::uint64_t epoch() const noexcept { return epoch_; }
+
+  /// Counts its bytes in `held` until it goes.
+  void hold(std::size_t& held) noexcept {
+    held_ = &held;
+    held += reserved_;
+  }
+
+  bool has(std::uint64_t number) const noexcept { return number >= first_ && number - first_ < samples_.size(); }
+  bool ends_with(std::uint64_t number) const noexcept { return number - first_ + 1 == samples_.size(); }
+  /// Sample `number` of the track.
+  const wanted& at(std::uint64_t number) const noexcept { return samples_[static_cast<std::size_t>(number - first_)]; }
+  std::size_t samples() const noexcept { return samples_.size(); }
+  std::uint64_t last() const noexcept { return first_ + samples_.size() - 1; }
+  std::vector<range>& ranges() noexcept { return ranges_; }
+  std::size_t reserved() const noexcept { return reserved_; }
+
+ private:
+  std::uint64_t first_;
+  std::uint64_t epoch_ = 0;
+  std::vector<wanted> samples_;  // in the track's order
+  std::vector<range> ranges_;    // never grows again: coroutines refer to them
+  std::size_t reserved_ = 0;
+  std::size_t* held_ = nullptr;
+};
+
+/// How many samples of a track, from number `first` on, lie in one slice side by side.
+inline std::uint64_t left_of_slice(const sample_order& order, std::uint64_t track, std::uint64_t first) noexcept {
+  const sample_order::stretch on_tape = order.track(track);
+  const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
+  const std::uint64_t of_slice = order.slice() - (on_tape.begin + at) % order.slice();
+  return std::min({of_slice, on_tape.length - at, on_tape.length - first});
+}
+
+}  // namespace millrace::detail

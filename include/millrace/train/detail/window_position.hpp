@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/data/epoch_mark.hpp>
+#include <millrace/data/origin.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/train/detail/epoch_losses.hpp>
+#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/window_order.hpp>
+#include <millrace/train/detail/window_state.hpp>
+
+namespace millrace::detail {
+
+/// The state of a training without an index. The stream's loop records the changes of its order; those that were
+/// delivered are applied to a second order, which has the position after the batch that was last taken, whatever was
+/// made ahead.
+class window_position final : public stream_position {
+ public:
+  /// `saved`: of options.resume, if there is one.
+  window_position(const epochs_request& options, std::optional<window_state> saved);
+
+  // The stream's side, on its loop.
+
+  /// The list is known: the order, where it begins. Errors: those of window_state.
+  window_order begin(std::shared_ptr<const window_plan> plan);
+  void note(const window_order::event& e);
+  /// A sample of the shard has been read: this version.
+  void note_version(std::uint64_t number, const origin& from);
+  /// The shard as the list, or an earlier reading of it, says it.
+  shard version_of(std::uint64_t number) const;
+  void note_loss(std::uint64_t number, const window_order& at, const std::string& reason);
+
+  /// epoch_mark::taken of the first sample.
+  std::uint32_t taken() const noexcept { return saved_ ? static_cast<std::uint32_t>(saved_->taken) : 0; }
+
+  // The training's side.
+
+  MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
+  MILLRACE_INLINE void check_window(std::uint32_t window) const override;
+  MILLRACE_INLINE void passed(const epoch_mark& delivered) const override;
+  MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
+  MILLRACE_INLINE std::string plan() const override;
+  MILLRACE_INLINE std::vector<lost_shard> lost() const override;
+
+ private:
+  /// The most that is kept if passed() is never called: 16 MB.
+  static constexpr std::size_t most_noted = std::size_t{1} << 20;
+
+  void advance_to(const epoch_mark& delivered) const;  // under order_mutex_
+  void fold();
+
+  std::optional<window_state> saved_;
+  std::string beginning_;
+  std::uint64_t first_epoch_;
+  std::uint64_t end_epoch_;
+  std::uint64_t batch_;
+  std::uint64_t world_;
+  bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
+  bool filled_;              // and empty entries fill up its steps from here on
+  std::shared_ptr<const window_plan> plan_;  // of the stream's loop
+
+  mutable std::mutex known_mutex_;  // this one and the next are taken after order_mutex_, and not for long
+  known_shards known_;
+  mutable std::mutex noted_mutex_;
+  mutable std::vector<window_order::event> noted_;
+
+  mutable std::mutex order_mutex_;
+  mutable std::deque<window_order::event> ahead_;  // of the second order
+  mutable std::unique_ptr<window_order> order_;    // null: the list is not known
+  mutable epoch_losses losses_;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/train/detail/window_position.ipp>
+#endif

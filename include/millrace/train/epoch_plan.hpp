@@ -1,0 +1,355 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/order/rank_share.hpp>
+#include <millrace/order/sample_order.hpp>
+#include <millrace/order/shard_deal.hpp>
+#include <millrace/order/shuffle_quality.hpp>
+#include <millrace/train/detail/dataset_mix.hpp>
+#include <millrace/train/detail/epoch_walk.hpp>
+#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/reading_estimate.hpp>
+#include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/epochs_options.hpp>
+#include <millrace/train/tracks_advice.hpp>
+
+namespace millrace {
+
+class dataset;
+
+namespace detail {
+class epochs_position;
+}
+
+/// What an epoch is planned for.
+struct plan_options {
+  std::uint64_t world = 1;  ///< ranks
+  std::uint64_t batch = 1;  ///< samples of a batch of one rank
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  order_options order = {};      ///< with an index
+  std::uint64_t take_batches = 0;  ///< with an index: epochs_options::take_batches
+  std::uint64_t memory = 0;        ///< with an index: epochs_options::bytes; 0: as much as open slices need
+  std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
+  /// What the store takes, in any currency; 0: not said.
+  double price_of_1000_requests = 0;
+  double price_of_gigabyte = 0;  ///< of 10^9 bytes
+  /// How soon a request is answered, and how fast the bytes come then, for the time to the first batch; 0: not said.
+  double request_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+/// What an epoch will cost and give, before the first sample is read: a pure function of an index, or of a list of
+/// shards, and options.
+class epoch_plan {
+ public:
+  /// From an index: the canonical order.
+  static epoch_plan of(const index_set& indexes, const plan_options& options);
+  /// Of what epochs() of the dataset would read with these options; of `prices` what says prices and speeds. It is what
+  /// stream::plan() says, too, in words. Of a mix, .quality is not measured. Throws configuration_error where the
+  /// samples are not known. In train/dataset.hpp.
+  static epoch_plan of_training(const dataset& data, const epochs_options& training, plan_options prices = {});
+  /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
+  static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
+                       const plan_options& options);
+  /// From a list: whole shards, dealt by their bytes. How many samples they have is not known.
+  static epoch_plan of(std::span<const shard> shards, const plan_options& options);
+
+  bool indexed = false;
+  std::uint64_t shards = 0;
+  std::uint64_t bytes = 0;     ///< that are read, by all ranks; of indexes with .memory, about, unused ones included
+  std::uint64_t requests = 0;  ///< by all ranks, retries aside
+  std::uint64_t world = 1;
+  std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
+  std::uint64_t most_rank_bytes = 0;
+  std::uint64_t most_rank_requests = 0;
+  double cost = 0;                  ///< 0: no prices were given
+  double first_batch_seconds = 0;   ///< 0: no speeds were given
+  std::vector<std::string> advice;  ///< sentences
+
+  // With an index alone:
+  std::uint64_t samples = 0;
+  std::uint64_t batches = 0;  ///< on every rank
+  std::uint64_t padding = 0;  ///< entries of weight 0 in the last batches of all ranks
+  std::uint64_t least_rank_samples = 0;
+  std::uint64_t most_rank_samples = 0;
+  std::uint64_t slice_visits = 0;  ///< of the requests; the others are for slices that lie in two shards
+  std::uint64_t rank_memory = 0;   ///< bytes of the slices that a rank has open, at most; by the mean without an index
+  shuffle_quality quality;
+  std::vector<std::string> datasets;  ///< of a mix: a sentence for each
+
+  /// A few lines for people.
+  std::string text() const;
+
+ private:
+  friend class detail::epochs_position;
+  static epoch_plan of_request(const index_set& indexes, const detail::epochs_request& training,
+                               plan_options prices = {});
+  static epoch_plan of_request(const detail::dataset_mix& mix, const detail::epochs_request& training,
+                               plan_options prices = {});
+  void share_out(const plan_options& options, std::uint64_t end, double mean_sample);
+  void advise(std::uint64_t tracks, std::uint64_t batch);
+  void price(const plan_options& options, double mean_sample);
+  void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+namespace detail {
+
+inline std::string with_digits(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+inline std::string in_bytes(std::uint64_t n) {
+  const auto value = static_cast<double>(n);
+  if (n >= 10 * GiB) return with_digits(value / static_cast<double>(GiB), 1) + " GiB";
+  if (n >= 10 * MiB) return with_digits(value / static_cast<double>(MiB), 1) + " MiB";
+  if (n >= 10 * KiB) return with_digits(value / static_cast<double>(KiB), 1) + " KiB";
+  return std::to_string(n) + " bytes";
+}
+inline std::string from_to(std::uint64_t least, std::uint64_t most) {
+  return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
+}
+
+/// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first.
+inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice) {
+  std::vector<std::uint64_t> sizes;
+  sizes.reserve(static_cast<std::size_t>(indexes.samples()));
+  for (const shard_index& index : indexes) {
+    for (std::size_t s = 0; s < index.samples(); ++s) sizes.push_back(index.end(s) - index.offset(s));
+  }
+  const std::size_t length = static_cast<std::size_t>(std::min<std::uint64_t>(slice, sizes.size()));
+  std::uint64_t held = 0;
+  for (std::size_t i = 0; i < length; ++i) held += sizes[i];
+  std::uint64_t most = held;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    held += sizes[(i + length) % sizes.size()] - sizes[i];
+    most = std::max(most, held);
+  }
+  return most;
+}
+
+}  // namespace detail
+
+inline void epoch_plan::price(const plan_options& options, double mean_sample) {
+  cost = static_cast<double>(requests) / 1000 * options.price_of_1000_requests +
+         static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
+  if (options.bytes_per_second > 0) {
+    first_batch_seconds =
+        options.request_seconds + static_cast<double>(options.batch) * mean_sample / options.bytes_per_second;
+  }
+}
+
+inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
+                                 const plan_options& options) {
+  if (options.world == 0 || options.batch == 0) throw configuration_error("a plan needs a rank and a batch");
+  const sample_order order(counts, options.seed, options.epoch, options.order);
+  epoch_plan plan;
+  plan.indexed = true;
+  plan.shards = counts->shards();
+  plan.world = options.world;
+  plan.bytes = sample_bytes;
+  plan.samples = order.size();
+  if (plan.samples == 0) return plan;
+  const std::uint64_t tracks = order.tracks();
+  const double mean = static_cast<double>(sample_bytes) / static_cast<double>(plan.samples);
+  const std::uint64_t end = detail::end_of_epoch(plan.samples, options.batch, options.world, options.take_batches);
+
+  plan.share_out(options, end, mean);
+
+  // A slice on the border of two tracks is read for both; one that lies in two shards by two requests.
+  std::vector<std::uint64_t> of_rank(static_cast<std::size_t>(std::min(options.world, tracks)), 0);
+  for (std::uint64_t t = 0; t < tracks; ++t) {
+    const sample_order::stretch track = order.track(t);
+    if (track.length == 0) continue;
+    const std::uint64_t visits = (track.begin + track.length - 1) / order.slice() - track.begin / order.slice() + 1;
+    plan.slice_visits += visits;
+    of_rank[static_cast<std::size_t>(t % of_rank.size())] += visits;
+  }
+  std::uint64_t borders = 0;
+  const std::uint64_t cut = order.slice_at(order.slices() - 1).begin;  // all cuts are multiples of a slice from one
+  for (std::size_t s = 0; s < counts->shards(); ++s) {
+    if (counts->count(s) == 0) continue;
+    const std::uint64_t behind = (counts->begin(s) + plan.samples - cut) % plan.samples;
+    const bool short_slice = plan.samples % order.slice() != 0;
+    const std::uint64_t length = short_slice ? plan.samples % order.slice() : 0;
+    const bool on_cut = behind == 0 || (behind >= length && (behind - length) % order.slice() == 0);
+    if (!on_cut) ++borders;
+  }
+  plan.requests = plan.slice_visits + borders;
+  const std::uint64_t most_visits = *std::max_element(of_rank.begin(), of_rank.end());
+  plan.most_rank_requests = most_visits + (borders + options.world - 1) / options.world;
+
+  const std::uint64_t open = (tracks + options.world - 1) / options.world;
+  plan.rank_memory =
+      std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));
+  plan.quality = shuffle_quality::of(order, options.batch, options.world);
+  plan.advise(tracks, options.batch);
+  const order_options how{.tracks = tracks, .slice = order.slice()};
+  if (std::string sentence = tracks_advice(plan.samples, how, options.world); !sentence.empty()) {
+    plan.advice.push_back(std::move(sentence));
+  } else if (plan.samples < tracks * order.slice()) {
+    plan.advice.push_back("A track is shorter than a slice: some slices are read for several tracks.");
+  }
+  plan.read_in_pieces(options, how, mean);
+  if (end < plan.samples) {  // of every track the same share
+    const double share = static_cast<double>(end) / static_cast<double>(plan.samples);
+    for (std::uint64_t* const n : {&plan.bytes, &plan.requests, &plan.most_rank_requests, &plan.slice_visits}) {
+      *n = static_cast<std::uint64_t>(static_cast<double>(*n) * share + 0.5);
+    }
+  }
+  plan.price(options, mean);
+  return plan;
+}
+
+/// Where the memory does not hold a slice of every track, slices are read in pieces: by more requests, as neighbours of
+/// a slice come one by one from all over it, and small gaps between them are read with them.
+inline void epoch_plan::read_in_pieces(const plan_options& options, const order_options& order, double mean_sample) {
+  if (options.memory == 0) return;
+  const auto each = static_cast<std::uint64_t>(mean_sample) + 1;
+  const std::uint64_t piece = detail::samples_of_piece(options.memory, order.tracks, options.world, each, order.slice);
+  const std::uint64_t visit = (samples + slice_visits - 1) / slice_visits;  // samples of one, about
+  if (piece >= visit) return;
+  const std::uint64_t gap = epochs_options().gap;
+  const std::uint64_t span = (visit - 1) * piece / (piece + 1) * each;  // from its first sample to its last
+  const std::uint64_t ranges = each > gap ? piece : std::min(piece, 1 + span / (2 * piece * each + gap));
+  const std::uint64_t times = (visit + piece - 1) / piece * ranges;
+  const std::uint64_t before = requests;
+  requests += slice_visits * (times - 1);
+  most_rank_requests = static_cast<std::uint64_t>(static_cast<double>(most_rank_requests) *
+                                                  static_cast<double>(requests) / static_cast<double>(before));
+  rank_memory = std::min(rank_memory, options.memory);
+  const std::uint64_t enough = 2 * (order.tracks / options.world + 1) * each * order.slice;
+  advice.push_back("A budget of " + detail::in_bytes(options.memory) + " holds " + std::to_string(piece) + " of the " +
+                   std::to_string(order.slice) + " samples of each slice that is open: about " +
+                   std::to_string(requests) + " requests; with " + detail::in_bytes(enough) + " there would be " +
+                   std::to_string(before) + '.');
+}
+
+inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail::epochs_request& options,
+                                         plan_options prices) {
+  detail::epochs_request training = options;
+  std::string chosen = detail::choose_reading(indexes, training);
+  prices.world = training.rank.world_size;
+  prices.batch = training.batch;
+  prices.seed = training.seed;
+  prices.epoch = training.first_epoch;
+  prices.order = {.tracks = training.tracks, .slice = training.slice != 0 ? training.slice : indexes.slice()};
+  prices.take_batches = training.take_batches;
+  prices.memory = training.bytes;
+  epoch_plan plan = of(indexes, prices);
+  if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
+  return plan;
+}
+
+inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
+  plan_options whole = options;
+  whole.memory = 0;
+  epoch_plan plan = of(indexes.entries(), indexes.sample_bytes(), whole);
+  const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
+  const std::uint64_t largest = plan.samples == 0 ? 0 : detail::largest_slice(indexes, options.order.slice);
+  plan.rank_memory = std::min(indexes.sample_bytes(), open * largest);
+  if (options.memory == 0 || plan.samples == 0) return plan;
+  plan.rank_memory = std::min(plan.rank_memory, options.memory);
+  epochs_options reading;
+  reading.bytes = static_cast<std::size_t>(options.memory);
+  const sample_order order = indexes.order(options.seed, options.epoch, options.order);
+  const detail::reading_estimate e(indexes, order, options.world, reading.bytes, reading.part, reading.gap);
+  const auto scaled = [](std::uint64_t n, double by) {
+    return static_cast<std::uint64_t>(static_cast<double>(n) * by + 0.5);
+  };
+  if (e.piece < options.order.slice || indexes.selection() != nullptr) {
+    const double before = static_cast<double>(plan.requests);
+    const auto taken = static_cast<double>(plan.bytes) / static_cast<double>(indexes.sample_bytes());
+    plan.requests = scaled(plan.samples, taken * e.requests);
+    plan.most_rank_requests = scaled(plan.most_rank_requests, static_cast<double>(plan.requests) / before);
+  }
+  for (std::uint64_t* const n : {&plan.bytes, &plan.least_rank_bytes, &plan.most_rank_bytes}) *n = scaled(*n, e.bytes);
+  std::string sentence = bytes_advice(indexes, options.order, options.world, reading);
+  if (!sentence.empty()) plan.advice.push_back(std::move(sentence));
+  plan.price(options, static_cast<double>(indexes.sample_bytes()) / static_cast<double>(plan.samples));
+  return plan;
+}
+
+inline epoch_plan epoch_plan::of(std::span<const shard> shards, const plan_options& options) {
+  if (options.part == 0) throw configuration_error("a plan needs parts of at least a byte");
+  const shard_deal deal(shards, options.seed, options.epoch, options.world);
+  epoch_plan plan;
+  plan.shards = shards.size();
+  plan.world = options.world;
+  plan.least_rank_bytes = UINT64_MAX;
+  for (std::size_t r = 0; r < deal.world(); ++r) {
+    std::uint64_t requests = 0;
+    for (const std::size_t i : deal.of_rank(r)) {
+      const std::uint64_t size = shards[i].size.value_or(0);
+      requests += std::max<std::uint64_t>(size / options.part + (size % options.part != 0 ? 1 : 0), 1);
+    }
+    plan.requests += requests;
+    plan.bytes += deal.bytes(r);
+    plan.least_rank_bytes = std::min(plan.least_rank_bytes, deal.bytes(r));
+    plan.most_rank_bytes = std::max(plan.most_rank_bytes, deal.bytes(r));
+    plan.most_rank_requests = std::max(plan.most_rank_requests, requests);
+  }
+  if (std::any_of(shards.begin(), shards.end(), [](const shard& s) { return !s.size; })) {
+    plan.advice.push_back(
+        "Some sizes are not known; such a shard counts as the mean of the others, and as one request.");
+  }
+  if (deal.imbalance() > 1.1) {
+    plan.advice.push_back("One rank has " + detail::with_digits(deal.imbalance(), 2) +
+                          " times the mean of the bytes: an index shares them out evenly.");
+  }
+  plan.price(options, 0);
+  plan.first_batch_seconds = 0;  // a sample's size is not known
+  return plan;
+}
+
+inline std::string epoch_plan::text() const {
+  std::string out = std::to_string(shards) + (shards == 1 ? " shard, " : " shards, ") + detail::in_bytes(bytes);
+  if (indexed) {
+    out += ", " + std::to_string(samples) + " samples\n" + std::to_string(batches) + " batches on each of " +
+           std::to_string(world) + (world == 1 ? " rank, " : " ranks, ") + std::to_string(padding) +
+           " entries of weight 0\na rank: " + detail::from_to(least_rank_samples, most_rank_samples) +
+           " samples, about " + detail::in_bytes(most_rank_bytes) + ", up to " + std::to_string(most_rank_requests) +
+           " requests, up to " + detail::in_bytes(rank_memory) + " of open slices\n";
+  } else {
+    out += ", without an index\na rank of " + std::to_string(world) + ": " + detail::in_bytes(least_rank_bytes) +
+           " to " + detail::in_bytes(most_rank_bytes) + ", up to " + std::to_string(most_rank_requests) + " requests\n";
+  }
+  out += "all ranks: " + std::to_string(requests) + " requests";
+  if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
+  out += '\n';
+  if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";
+  for (const std::string& sentence : datasets) out += sentence + '\n';
+  if (indexed && samples > 1 && datasets.empty()) {
+    out += "samples of one shard together, 1 is a full shuffle: " + detail::with_digits(quality.mates_of_step, 2) +
+           " in a step, " + detail::with_digits(quality.mates_of_batch, 2) + " in a rank's batch; displacement " +
+           detail::with_digits(quality.displacement, 3) + " (full shuffle 0.333)\nshards of the first step: [" +
+           quality.picture + "]\n";
+  }
+  for (const std::string& sentence : advice) out += sentence + '\n';
+  return out;
+}
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/train/epoch_plan.ipp>
+#endif

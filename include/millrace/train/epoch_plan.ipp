@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/mix_text.hpp>
+#include <millrace/train/epoch_plan.hpp>
+#include <millrace/train/tracks_advice.hpp>
+
+namespace millrace {
+
+/// The steps of an epoch that ends at `end`, and what of it each rank has.
+MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uint64_t end, double mean_sample) {
+  batches = steps_from(end, 0, options.batch, options.world);
+  const std::uint64_t a_step = step_at(end, 0, options.batch, options.world).count;
+  const order_step last = step_at(end, (batches - 1) * a_step, options.batch, options.world);
+  padding = options.batch * options.world - last.count;
+  const std::uint64_t before = (batches - 1) * options.batch;
+  least_rank_samples = before + last.count / options.world;
+  most_rank_samples = before + (last.count + options.world - 1) / options.world;
+  least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(least_rank_samples) * mean_sample);
+  most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(most_rank_samples) * mean_sample);
+}
+
+MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batch) {
+  const std::uint64_t a_step = batch * world;
+  if (tracks < a_step || tracks / world < 8) {
+    std::uint64_t fit = order_options().tracks;
+    while (fit < a_step || fit / world < 8) fit *= 2;
+    advice.push_back(std::string(tracks < a_step ? "There are fewer tracks than samples in a step of all ranks"
+                                                 : "A rank has fewer than 8 tracks") +
+                     ": " + std::to_string(fit) + " tracks would shuffle better.");
+  }
+  if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
+}
+
+MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix,
+                                                  const detail::epochs_request& options, plan_options prices) {
+  detail::epochs_request training = options;
+  std::string chosen = detail::choose_reading(mix, training);
+  const sample_mix order = detail::order_of(mix, training);
+  epoch_plan plan;
+  plan.indexed = true;
+  plan.world = prices.world = training.rank.world_size;
+  prices.batch = training.batch;
+  const std::uint64_t end = detail::end_of_epoch(order.size(), prices.batch, prices.world, training.take_batches);
+  const auto rounded = [](double value) { return static_cast<std::uint64_t>(value + 0.5); };
+  plan.samples = order.size();
+  plan.advise(training.tracks, prices.batch);
+  double bytes = 0;
+  double requests = 0;
+  double visits = 0;
+  for (std::size_t d = 0; d < mix.members.size(); ++d) {
+    const index_set& indexes = *mix.members[d].indexes;
+    detail::epochs_request own = training;
+    own.tracks = order.tracks(d);
+    own.slice = training.slice != 0 ? training.slice : indexes.slice();
+    own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
+    own.take_batches = 0;
+    const epoch_plan round = of_request(indexes, own);
+    const double samples =
+        static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());
+    const double rounds = samples / static_cast<double>(indexes.samples());
+    bytes += rounds * static_cast<double>(round.bytes);
+    requests += rounds * static_cast<double>(round.requests);
+    visits += rounds * static_cast<double>(round.slice_visits);
+    plan.shards += round.shards;
+    plan.rank_memory += round.rank_memory;
+    const std::string& prefix = mix.members[d].prefix;
+    const std::string name = detail::dataset_name(d, prefix.empty() ? std::string(training.prefix) : prefix);
+    plan.datasets.push_back(name + ": weight " + std::to_string(mix.members[d].weight) + ", " +
+                            std::to_string(own.tracks) + " of " + std::to_string(training.tracks) + " tracks; " +
+                            std::to_string(rounded(samples)) + " samples an epoch, " + detail::with_digits(rounds, 2) +
+                            " times its " + std::to_string(indexes.samples()));
+    const std::string sentence = reading_advice(indexes, {.tracks = own.tracks, .slice = own.slice}, plan.world, own);
+    if (!sentence.empty()) plan.advice.push_back(name + ": " + sentence);
+  }
+  const double mean = bytes / static_cast<double>(end);
+  plan.share_out(prices, end, mean);
+  plan.bytes = rounded(bytes);
+  plan.requests = rounded(requests);
+  plan.slice_visits = rounded(visits);
+  plan.most_rank_requests = rounded(requests * static_cast<double>(plan.most_rank_samples) / static_cast<double>(end));
+  plan.price(prices, mean);
+  if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
+  return plan;
+}
+
+}  // namespace millrace

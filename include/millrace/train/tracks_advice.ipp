@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/order/epoch_state.hpp>
+#include <millrace/train/detail/reading_estimate.hpp>
+#include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/tracks_advice.hpp>
+
+namespace millrace {
+
+MILLRACE_INLINE std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world) {
+  constexpr std::uint64_t most = 960;
+  constexpr std::uint64_t least_of_rank = 8;
+  constexpr std::uint64_t open = 96 * MiB;
+  const std::uint64_t in_memory = std::max(least_of_rank, open / detail::slab_of_slice(indexes, slice));
+  const std::uint64_t of_data = indexes.samples() / slice / 2 / world;
+  std::uint64_t t = std::max<std::uint64_t>(std::min({in_memory, of_data, std::max(least_of_rank, most / world)}), 1);
+  while (most % t != 0) --t;
+  return t * world;
+}
+
+namespace detail {
+
+/// The bytes of the open slices of so many tracks, and as many to read ahead. A slice of one sample is soon taken.
+inline std::uint64_t bytes_of_tracks(const index_set& indexes, const order_options& order, std::uint64_t world) {
+  const std::uint64_t open = order.slice == 1 ? 1 : order.tracks / world + 1;
+  return 2 * open * slab_of_slice(indexes, order.slice);
+}
+inline constexpr std::uint64_t least_bytes = 128 * MiB;
+
+}  // namespace detail
+
+MILLRACE_INLINE std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world) {
+  const bool chosen = order.tracks == default_tracks(indexes, order.slice, world);
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(detail::bytes_of_tracks(indexes, order, world),
+                                                            detail::least_bytes, detail::most_bytes(chosen)));
+}
+
+MILLRACE_INLINE std::string default_tracks_advice(const index_set& indexes, const order_options& order,
+                                                  std::uint64_t world, std::uint64_t batch) {
+  const std::uint64_t step = batch * world;
+  if (order.tracks >= step || order.tracks != default_tracks(indexes, order.slice, world)) return {};
+  std::uint64_t fit = world;
+  while (fit < step && fit < 960 * world) fit += world;
+  if (fit > indexes.samples() / order.slice / 2) return {};
+  const std::uint64_t bytes = detail::bytes_of_tracks(indexes, {.tracks = fit, .slice = order.slice}, world);
+  return std::to_string(order.tracks) + (order.tracks == 1 ? " track" : " tracks") +
+         ", as many as the default .bytes hold, for the " + std::to_string(step) +
+         " samples of a step: about " + std::to_string((step + order.tracks - 1) / order.tracks) +
+         " of a step are neighbours in a shard. Where shards are sorted, by class or by source, give more .tracks: " +
+         std::to_string(fit) + " take .bytes of " + format_bytes(static_cast<double>(bytes)) + '.';
+}
+
+MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epochs_request& options) {
+  if (indexes.samples() == 0 || (options.tracks != 0 && options.bytes != 0)) return {};
+  const std::uint64_t slice = options.slice != 0 ? options.slice : indexes.slice();
+  const std::uint64_t world = options.rank.world_size;
+  std::string text;
+  if (options.tracks == 0) {
+    options.tracks = default_tracks(indexes, slice, world);
+    const char* why = "";
+    if (!options.resume.empty()) {
+      const epoch_state saved = epoch_state::parse(options.resume);
+      if (saved.index == indexes.digest() && saved.tracks != 0 && saved.tracks != options.tracks) {
+        options.tracks = saved.tracks;
+        why = ", those of the state";
+      }
+    }
+    text = std::to_string(options.tracks) + (options.tracks == 1 ? " track" : " tracks") + " of slices of " +
+           std::to_string(slice) + " samples" + why;
+    if (*why == 0) text += ", by the number of samples, their size and the number of ranks";
+  }
+  if (options.bytes == 0) {
+    options.bytes = default_bytes(indexes, {.tracks = options.tracks, .slice = slice}, world);
+    text += (text.empty() ? "" : "; ") + format_bytes(static_cast<double>(options.bytes)) +
+            " of memory on each rank, for the open slices and to read ahead";
+  }
+  return text + '.';
+}
+
+MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epochs_request& options) {
+  if (options.tracks != 0 && options.bytes != 0) return {};
+  std::string text;
+  if (options.tracks == 0) {
+    options.tracks = order_options().tracks;
+    text = std::to_string(options.tracks) + " tracks, so that weights are exact to as small a part";
+  }
+  if (options.bytes == 0) {
+    std::uint64_t bytes = detail::least_bytes;
+    for (const dataset_mix::member& m : mix.members) {
+      if (m.indexes == nullptr || m.indexes->samples() == 0) continue;
+      const std::uint64_t slice = options.slice != 0 ? options.slice : m.indexes->slice();
+      bytes = std::max(bytes, detail::bytes_of_tracks(*m.indexes, {.tracks = options.tracks, .slice = slice},
+                                                      options.rank.world_size));
+    }
+    options.bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, detail::most_bytes(false)));
+    text += (text.empty() ? "" : "; ") + format_bytes(static_cast<double>(options.bytes)) +
+            " of memory on each rank, for the open slices and to read ahead";
+  }
+  return text + '.';
+}
+
+MILLRACE_INLINE std::string tracks_advice(std::uint64_t samples, const order_options& order, std::uint64_t world) {
+  const std::uint64_t tracks = order.tracks;
+  if (samples == 0 || tracks <= world || 3 * samples >= order.slice * tracks) return {};
+  // A slice is visited once, and at both ends of each track once more.
+  const auto of_request = [&](std::uint64_t t) { return samples / (std::min(t, samples) + samples / order.slice); };
+  // The largest number that world sizes divide well, of whose tracks each has a slice; no fewer than ranks.
+  std::uint64_t fit = 1;
+  for (std::uint64_t t = 2; t <= samples / order.slice; t *= 2) fit = t;
+  for (std::uint64_t t = 15; t <= samples / order.slice; t *= 2) fit = std::max(fit, t);
+  fit = std::max(fit, world);
+  if (fit >= tracks) return {};
+  return std::to_string(tracks) + " tracks are many for " + std::to_string(samples) +
+         " samples: a request brings about " + std::to_string(std::max<std::uint64_t>(of_request(tracks), 1)) +
+         " of the " + std::to_string(order.slice) + " of a slice; with " + std::to_string(fit) +
+         (fit == 1 ? " track" : " tracks") + " it would bring about " +
+         std::to_string(std::max<std::uint64_t>(of_request(fit), 1)) + ", and shuffle less.";
+}
+
+MILLRACE_INLINE std::string bytes_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
+                                         const epochs_options& reading) {
+  if (indexes.samples() == 0) return {};
+  const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
+  const auto enough = [&](std::uint64_t tracks) { return 2 * (tracks / world + 1) * mean * order.slice; };
+  if (reading.bytes >= enough(order.tracks)) return {};
+  const auto with = [&](std::uint64_t tracks, std::size_t bytes) {
+    const sample_order o = indexes.order(0, 0, {.tracks = tracks, .slice = order.slice});
+    return detail::reading_estimate(indexes, o, world, bytes, reading.part, reading.gap);
+  };
+  const auto shown = [](const detail::reading_estimate& e) {
+    char text[80];
+    std::snprintf(text, sizeof text, "%.2f requests a sample and %.2f times the bytes", e.requests, e.bytes);
+    return std::string(text);
+  };
+  const detail::reading_estimate now = with(order.tracks, reading.bytes);
+  const detail::reading_estimate whole = with(order.tracks, static_cast<std::size_t>(enough(order.tracks)));
+  if (now.requests <= 2 * whole.requests && now.bytes <= 1.25 * whole.bytes) return {};
+  std::uint64_t fit = 0;  // as tracks_advice() chooses
+  for (const std::uint64_t first : {1U, 15U}) {
+    for (std::uint64_t t = first; t < order.tracks && enough(t) <= reading.bytes; t *= 2) fit = std::max(fit, t);
+  }
+  std::string text = format_bytes(static_cast<double>(reading.bytes)) + " of memory hold " + std::to_string(now.piece) +
+                     " of the " + std::to_string(order.slice) + " samples of each slice that is open: about " +
+                     shown(now) + "; with .bytes of " + format_bytes(static_cast<double>(enough(order.tracks))) + ' ' +
+                     shown(whole);
+  if (fit >= world) {
+    text += "; with " + std::to_string(fit) + (fit == 1 ? " track " : " tracks ") + shown(with(fit, reading.bytes)) +
+            ", and it would shuffle less";
+  }
+  return text + '.';
+}
+
+MILLRACE_INLINE std::string reading_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
+                                           const epochs_options& reading) {
+  std::string sentence = tracks_advice(indexes.samples(), order, world);
+  return sentence.empty() ? bytes_advice(indexes, order, world, reading) : sentence;
+}
+
+}  // namespace millrace

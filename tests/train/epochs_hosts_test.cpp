@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How many ranges epochs() asks for at a time, and how long they are: what the store's host has taught.
+
+#include <millrace/train/dataset.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/train/epochs_data.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/known_hosts.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using millrace::detail::host_share;
+
+namespace {
+
+/// What is known of the host "far".
+class known {
+ public:
+  known(executor& loop, const host_share::bounds& b) {
+    const auto ask = [&]() -> task<void> {
+      const coroutine_context here = co_await this_context();
+      const host_share share(here, "far", b);
+      requests = share.requests();
+      part = share.part();
+      measured = share.has_measured();
+    };
+    block_on(loop, ask());
+  }
+  std::size_t requests = 0;
+  std::size_t part = 0;
+  bool measured = false;
+};
+
+constexpr host_share::bounds usual{.bytes = 128 * MiB, .longest = 8 * MiB, .requests = 64};
+
+test::settings options_of(std::uint64_t epochs) {
+  test::settings o;
+  o.seed = 3;
+  o.batch = 8;
+  o.tracks = 16;
+  o.slice = 8;
+  o.epochs = epochs;
+  return o;
+}
+
+test::tar_dataset far_data() {
+  test::tar_dataset data({300, 250, 280}, 20'000, 5);
+  data.store->host_name = "far";
+  data.store->first_byte = 20ms;
+  data.store->delay_us = 10'000;
+  return data;
+}
+
+test::delivered read(testing::virtual_loop& loop, const test::tar_dataset& data, const test::settings& o) {
+  test::delivered out;
+  block_on(loop, test::take_batches_of(data.open(o), o.batch, SIZE_MAX / 65536, out));
+  return out;
+}
+
+TEST_CASE("epochs() learns of its store's host, and a later reader begins with that") {
+  const test::tar_dataset data = far_data();
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  CHECK_FALSE(known(loop, usual).measured);
+  read(loop, data, options_of(3));
+  const known after(loop, usual);
+  CHECK(after.measured);
+  CHECK(after.requests == 64);
+  CHECK(data.store->most_busy == 64);
+}
+
+TEST_CASE("what epochs() yields is the same whatever its store's host has taught, and with few requests") {
+  const test::tar_dataset data = far_data();
+  testing::virtual_loop alone;
+  const test::delivered expected = read(alone, data, options_of(2));
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  const test::delivered first = read(loop, data, options_of(2));
+  const test::delivered second = read(loop, data, options_of(2));
+  test::settings few = options_of(2);
+  few.requests = 3;
+  few.part = 4 * KiB;
+  data.store->most_busy = 0;
+  const test::delivered slow = read(loop, data, few);
+  CHECK(data.store->most_busy == 3);
+  CHECK(first.samples == expected.samples);
+  CHECK(second.samples == expected.samples);
+  CHECK(slow.samples == expected.samples);
+  CHECK(first.state == expected.state);
+  CHECK(slow.state == expected.state);
+}
+
+TEST_CASE("a consumer that is slow does not make the store look slow") {
+  const test::tar_dataset data = far_data();
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  read(loop, data, options_of(3));
+  const known before(loop, usual);
+  const auto take_slowly = [](stream<sample> in) -> task<void> {
+    for (int n = 0; n < 200; ++n) {
+      const std::optional<sample> s = co_await in.next();
+      co_await sleep_for(20ms);
+    }
+  };
+  test::settings o = options_of(3);
+  o.ahead = 40;
+  block_on(loop, take_slowly(data.open(o)));
+  const known after(loop, usual);
+  CHECK(after.measured);
+  CHECK(after.requests == before.requests);
+  CHECK(after.part == before.part);
+}
+
+TEST_CASE("training and validation of one host share its requests") {
+  const test::tar_dataset data = far_data();
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  test::settings o = options_of(4);
+  o.requests = 6;
+  const auto both = [&]() -> task<void> {
+    stream<sample> training = data.open(o);
+    stream<sample> validation = data.open(o);
+    std::size_t n = 0;
+    while (std::optional<sample> s = co_await training.next()) {
+      if (++n % 10 == 0) static_cast<void>(co_await validation.next());
+    }
+  };
+  data.store->most_busy = 0;
+  block_on(loop, both());
+  CHECK(data.store->most_busy > 6);
+  CHECK(data.store->most_busy <= 12);
+}
+
+TEST_CASE("the making of an index counts among the reads of its store's host, and parts of full length teach it") {
+  const bool stream = GENERATE(true, false);  // or headers alone
+  const test::tar_dataset data = far_data();
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  index_shard_options how;
+  how.way = stream ? index_way::stream : index_way::headers;
+  how.part = 64 * KiB;
+  how.hop = 512;
+  std::size_t reading = 0, left = 0, in_share = 0;
+  bool measured = false;
+  const auto work = [&]() -> task<void> {
+    const coroutine_context here = co_await this_context();
+    host_share other(here, "far", usual);
+    std::vector<host_share::request> mine;
+    task<shard_index> making = index_shard(std::shared_ptr<const storage>(data.store),
+                                           shard(data.prefix + "100.tar"), "100.tar", how);
+    spawned<shard_index> made(here, std::move(making));
+    co_await sleep_for(25ms);
+    reading = other.host().in_flight();
+    while (other.may_begin(true)) mine.push_back(other.begin());
+    in_share = mine.size();
+    mine.clear();
+    const shard_index index = co_await made;
+    CHECK(index.samples() == 300);
+    left = other.host().in_flight();
+    measured = other.has_measured();
+  };
+  block_on(loop, work());
+  CHECK(reading == 1);
+  CHECK(in_share == 5);  // of six to begin with
+  CHECK(left == 0);
+  CHECK(measured == stream);
+}
+
+}  // namespace
