@@ -67,6 +67,35 @@ TEST_CASE("the second fetch of a host begins with what the first one has learnt"
   CHECK(store->most_reading == 6);
 }
 
+/// Bytes that the fetch of a GiB from host "a" has asked for when so many have come.
+std::size_t asked_until(virtual_loop& loop, const std::shared_ptr<const test::far_store>& store, std::size_t enough) {
+  store->asked = 0;
+  const std::vector<shard> list{shard("a://bucket/x", 1 * GiB)};
+  auto chunks = from_range(list) | fetch(std::shared_ptr<const storage>(store));
+  std::size_t bytes = 0;
+  const auto some = [&]() -> task<void> {
+    while (bytes < enough) {
+      const std::optional<chunk> c = co_await chunks.next();
+      bytes += c->data.size();
+    }
+  };
+  block_on(loop, some());
+  return store->asked;
+}
+
+TEST_CASE("where reads are known to be quick, a run begins with few bytes; where they are slow, with all at once") {
+  for (const bool near : {true, false}) {
+    virtual_loop loop;
+    test::known_hosts runtime(loop);
+    const auto store = std::make_shared<test::far_store>(near ? 300us : 100ms, near ? 2e9 : 30e6);
+    store->object_bytes = 1 * GiB;
+    asked_until(loop, store, 1 * GiB);
+    const std::size_t asked = asked_until(loop, store, 3 * MiB);
+    INFO((near ? "near: " : "far: ") << asked / MiB << " MiB");
+    CHECK((near ? asked <= 10 * MiB : asked >= 48 * MiB));
+  }
+}
+
 TEST_CASE("stores name their hosts") {
   s3::config_options at;
   at.endpoint = "https://minio.example:9000";

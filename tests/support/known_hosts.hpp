@@ -39,6 +39,7 @@ class far_store : public storage {
   std::uint64_t object_bytes = 64 * MiB;
   mutable std::size_t reading = 0;
   mutable std::size_t most_reading = 0;
+  mutable std::size_t asked = 0;  ///< bytes, of all reads
 
   bool serves(std::string_view) const noexcept override { return true; }
   std::string host(std::string_view url) const override { return std::string(url.substr(0, url.find(':'))); }
@@ -55,6 +56,7 @@ class far_store : public storage {
     };
     const under_way counted(*this);
     if (offset + length > object_bytes) length = static_cast<std::size_t>(object_bytes - offset);
+    asked += length;
     co_await sleep_for(first_byte_);
     co_await sleep_for(duration(static_cast<std::int64_t>(1e9 * static_cast<double>(length) / rate_)));
     part p;

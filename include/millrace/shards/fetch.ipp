@@ -63,7 +63,8 @@ MILLRACE_INLINE void read_window::judge(duration round) noexcept {
 /// the consumer waits for an earlier one.
 ///
 /// The first object begins with small parts, so that its first bytes need not wait for later ones: a part is as
-/// long as all before it and 256 KiB, at most options.part. How an object is cut depends on nothing else.
+/// long as all before it and 256 KiB, at most options.part. How an object is cut depends on nothing else. Where reads
+/// are quick, no more than twice what has been delivered is asked for at first, and a quarter of options.part.
 class part_scheduler {
  public:
   MILLRACE_COROUTINE part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
@@ -170,6 +171,7 @@ class part_scheduler {
   std::optional<time_point> took_at_;  // when the latest part was taken
   bool full_ = false;                  // the latest issue() ended at the window
   std::size_t used_ = 0;   // bytes of the window
+  std::size_t delivered_ = 0;  // of all parts, until they are options.bytes()
   std::size_t taken_ = 0;  // of those, with the consumer
   bool begun_ = false;     // an object that has bytes has been opened
   notifier changed_;
@@ -215,12 +217,11 @@ MILLRACE_COROUTINE_BODY task<std::optional<chunk>> part_scheduler::next() {
     const time_point now = here_.get_executor().now();
     window_.took(j.reserved, now - asked, now);
     // The wait for the first part says nothing of the consumer.
-    if (took_at_ && consumer_.waits(now - asked, now - *took_at_) && o.share.has_measured()) {
-      window_.raise(o.share.requests() * o.share.part() * 3 / 2);
-    }
+    if (took_at_ && consumer_.waits(now - asked, now - *took_at_)) window_.raise(o.share.ahead() * 3 / 2);
     took_at_ = now;
     const std::uint64_t offset = j.offset;
     taken_ = j.reserved;
+    if (delivered_ < options_.bytes()) delivered_ += j.reserved;
     o.jobs.pop_front();
     const bool last = o.jobs.empty() && o.complete();
     if (o.asking) {
@@ -334,13 +335,16 @@ MILLRACE_INLINE bool part_scheduler::is_waited_for() const noexcept {
 }
 
 MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
-  const std::size_t window = window_.bytes();
+  std::size_t window = window_.bytes();
+  if (!open_.empty() && open_.front().share.is_quick()) {
+    window = std::min(window, options_.part / 4 + 2 * delivered_);
+  }
   full_ = false;
   bool front = true;
   for (open_object& o : open_) {
     while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
       // Later objects leave one part to the front one: it can always go on.
-      const std::size_t limit = front ? window : window - options_.part;
+      const std::size_t limit = front ? window : window - std::min(options_.part, window / 2);
       if (!o.rest && !o.share.may_begin(is_waited_for()) && !(front && o.jobs.empty())) return;
       const std::uint64_t left = o.info->size && !o.rest ? *o.info->size - o.next_offset : options_.part;
       const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
@@ -437,7 +441,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::take(shard&& s) {
   }
   const bool empty = s.size && *s.size == 0;  // a folder's name, in listings
   host_share& share = shares_.of(reader_.store().host(s.url));
-  if (!begun_ && share.has_measured()) window_.raise(share.requests() * share.part());
+  if (!begun_) window_.raise(share.ahead());
   open_.emplace_back(std::move(s), start_, !empty && !std::exchange(begun_, true), reader_, share);
   issue();
   changed_.notify();

@@ -186,6 +186,16 @@ MILLRACE_INLINE std::size_t host_share::part() const noexcept {
   return part;
 }
 
+MILLRACE_INLINE bool host_share::is_quick() const noexcept {
+  constexpr double quick = 0.01;  // seconds
+  const double rate = host_->connection_rate();
+  return has_measured() && rate > 0 && host_->first_byte() + static_cast<double>(part()) / rate < quick;
+}
+
+MILLRACE_INLINE std::size_t host_share::ahead() const noexcept {
+  return has_measured() && !is_quick() ? requests() * part() : 0;
+}
+
 MILLRACE_INLINE void host_share::note(const result& r) noexcept {
   if (stage_ == nullptr) return;
   const std::size_t n = requests();
