@@ -63,6 +63,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/loop/make_event_loop.ipp>
 #include <millrace/loop/ring_loop.ipp>
 #include <millrace/memory/bytes.ipp>
+#include <millrace/memory/detail/block_sums.ipp>
 #include <millrace/memory/pixel_pool.ipp>
 #include <millrace/memory/slab_pool.ipp>
 #include <millrace/order/detail/words.ipp>

@@ -157,6 +157,49 @@ TEST_CASE("slices of eight sources in turn are not copied, once each has shown s
   CHECK(copied < 64);  // of 2560, and all in the first half of the first round
 }
 
+TEST_CASE("slices of many sources in turn are not copied where the source counts what it gives") {
+  constexpr std::size_t open = 40;
+  constexpr std::size_t each = 256;
+  slab_pool pool(slab);
+  detail::compactor<bytes> kept;
+  std::vector<bytes> slabs;
+  for (std::size_t i = 0; i < open; ++i) slabs.push_back(pool.acquire().share(0, slab));
+  std::uint64_t total = 0;
+  std::size_t next = 0;  // slice
+  // So many slices are given, of which every `show`th comes; how many were copied.
+  const auto copied = [&](int slices, int show) {
+    int sum = 0;
+    for (int i = 0; i < slices; ++i, ++next) {
+      bytes& whole = slabs[next % open];
+      const std::size_t at = next / open * each % slab;
+      if (at == 0) whole = pool.acquire().share(0, slab);
+      bytes one = whole.slice(at, each);
+      total += each;
+      whole.set_given(total);
+      if (i % show != 0) continue;
+      kept(one);
+      if (one.memory() != whole.memory()) ++sum;
+    }
+    return sum;
+  };
+  CHECK(copied(4'000, 1) == 0);
+  CHECK(copied(40'000, 50) > 800 - 40);  // less than half comes: as before
+  CHECK(copied(40'000, 50) == 800);
+  CHECK(copied(4'000, 1) < 1'000);
+  CHECK(copied(4'000, 1) == 0);
+  SECTION("slices of sources that are not counted together are judged by their slabs") {
+    int sum = 0;
+    for (int i = 0; i < 1'000; ++i) {
+      const bytes whole = pool.acquire().share(0, slab);
+      bytes one = whole.slice(0, 16);
+      whole.set_given(i % 2 == 0 ? 1 : std::uint64_t(1) << 40);
+      kept(one);
+      if (one.memory() != whole.memory()) ++sum;
+    }
+    CHECK(sum > 900);
+  }
+}
+
 TEST_CASE("buffer and map_concurrent keep few slabs of sparse slices") {
   testing::virtual_loop loop;
   const slab_pool pool(slab);

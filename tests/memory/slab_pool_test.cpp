@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 
@@ -320,4 +322,67 @@ TEST_CASE("halves may be dropped on any thread, after their pool") {
   }
   for (std::thread& t : threads) t.join();
   CHECK(source->out() == 0);
+}
+
+TEST_CASE("the CRC of a slice of a summed slab is made of the sums of its blocks") {
+  constexpr std::size_t size = 64 * millrace::KiB;
+  slab_pool pool(size);
+  millrace::rng random(3);
+  std::string text(size, 0);
+  for (char& c : text) c = static_cast<char>(random.next());
+  const auto of_text = [&](std::size_t begin, std::size_t end) {
+    return millrace::crc32c(0, text.data() + begin, end - begin);
+  };
+  const auto fill = [&](writable_bytes& slab, std::size_t from, std::size_t to) {
+    while (from < to) {
+      const std::size_t part = std::min<std::size_t>(to - from, 1 + random.below(20'000));
+      slab.note_filled(from, text.data() + from, part);
+      std::memcpy(slab.data() + from, text.data() + from, part);
+      from += part;
+    }
+  };
+  for (const std::size_t filled : {size, size - 1, std::size_t(10'000), std::size_t(4096), std::size_t(100)}) {
+    writable_bytes slab = pool.summed().acquire();
+    fill(slab, 0, filled);
+    const bytes all = slab.share(0, filled);
+    REQUIRE(all.crc32c() == of_text(0, filled));
+    for (int i = 0; i < 500; ++i) {
+      const std::size_t begin = random.below(filled);
+      const std::size_t end = begin + random.below(filled - begin + 1);
+      REQUIRE(all.slice(begin, end - begin).crc32c() == of_text(begin, end));
+    }
+  }
+  SECTION("of which little is read") {
+    writable_bytes slab = pool.summed().acquire();
+    fill(slab, 0, size);
+    slab.data()[30'000] ^= 1;
+    CHECK(slab.share(20'000, 20'000).crc32c() == of_text(20'000, 40'000));
+    slab.data()[20'001] ^= 1;  // before the first block that it has in whole
+    CHECK(slab.share(20'000, 20'000).crc32c() != of_text(20'000, 40'000));
+  }
+  SECTION("what is filled once more from the beginning counts, and what leaves a gap is read") {
+    writable_bytes slab = pool.summed().acquire();
+    fill(slab, 0, 30'000);
+    text[5'000] ^= 1;
+    fill(slab, 0, size);
+    CHECK(slab.share(0, size).crc32c() == of_text(0, size));
+    fill(slab, 0, 20'000);
+    text[40'000] ^= 1;
+    fill(slab, 36'000, size);
+    CHECK(slab.share(0, size).crc32c() == of_text(0, size));
+  }
+  SECTION("a slab that comes back knows nothing of what was in it") {
+    {
+      writable_bytes slab = pool.summed().acquire();
+      fill(slab, 0, size);
+    }
+    for (const bool summed : {false, true}) {
+      writable_bytes slab = summed ? pool.summed().acquire() : pool.acquire();
+      ++text[5'000];
+      std::memcpy(slab.data(), text.data(), size);  // by what does not sum
+      CHECK(slab.share(0, size).crc32c() == of_text(0, size));
+    }
+  }
+  CHECK(bytes().crc32c() == 0);
+  CHECK(bytes::copy("123456789").crc32c() == 0xe3069283u);
 }

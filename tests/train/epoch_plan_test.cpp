@@ -10,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_builder.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/epochs_options.hpp>
 #include <millrace/train/tracks_advice.hpp>
@@ -340,4 +343,21 @@ TEST_CASE("a plan is said in a few lines") {
   CHECK_THROWS_AS(epoch_plan::of(counted({1}), 1, {.batch = 0}), configuration_error);
   CHECK(epoch_plan::of(counted({0}), 0, {}).batches == 0);
   CHECK(epoch_plan::of(counted({1}), 100, {}).batches == 1);
+}
+
+TEST_CASE("a run advises more tracks than the default ones only where neighbours are known to be alike") {
+  const auto advice = [](sample_format format) {
+    detail::object_index_builder builder(format, "/d/");
+    for (int i = 0; i < 8000; ++i) {
+      builder.add(shard("/d/" + std::to_string(i / 1000) + '/' + std::to_string(i) + ".jpg", 103000, "\"v1\""));
+    }
+    const auto indexes = std::make_shared<const index_set>(builder.finish());
+    detail::epochs_request how;
+    how.prefix = "/d/";
+    how.batch = 64;
+    how.slice = 32;
+    return detail::epochs_source(indexes, files(), how).advice();
+  };
+  CHECK_THAT(advice(sample_format::classes), Catch::Matchers::Contains("give more .tracks: 64 take .bytes of 545 MB"));
+  CHECK(advice(sample_format::objects).empty());
 }

@@ -55,6 +55,8 @@ class dataset_store final : public storage {
   mutable std::uint64_t busy = 0;
   mutable std::uint64_t most_busy = 0;
   mutable std::uint64_t held = 0;  // bytes of requests under way
+  mutable std::uint64_t asked_first = 0;  // bytes that were asked for before the first answer
+  mutable bool answered = false;
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
   std::string host(std::string_view) const override { return host_name; }
@@ -77,8 +79,10 @@ class dataset_store final : public storage {
       const dataset_store& store_;
     } now(*this);
     ++requests;
+    if (!answered) asked_first += length;
     if (delay_us != 0) co_await sleep_for(std::chrono::microseconds(random_.below(delay_us)));
     if (first_byte.count() != 0) co_await sleep_for(first_byte);
+    answered = true;
     const where at{object.shown(), offset, {}};
     if (object.url == missing) throw io_error(2, "there is no such object", at);
     if (!wanted.empty() && wanted != etag) throw changed_error("it is no longer the version " + wanted, at);

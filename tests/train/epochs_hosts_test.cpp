@@ -107,6 +107,28 @@ TEST_CASE("what epochs() yields is the same whatever its store's host has taught
   CHECK(slow.state == expected.state);
 }
 
+TEST_CASE("beside the samples of the first step, few bytes of slices are asked for") {
+  test::tar_dataset data({200, 200}, 400'000, 5);
+  data.store->first_byte = 20ms;
+  testing::virtual_loop loop;
+  for (const bool resumed : {false, true}) {
+    data.store->answered = false;
+    data.store->asked_first = 0;
+    test::settings o = options_of(1);
+    test::delivered out;
+    if (resumed) {
+      block_on(loop, test::take_batches_of(data.open(o), o.batch, 10, out));
+      o.resume = out.state;
+      data.store->answered = false;
+      data.store->asked_first = 0;
+      out = {};
+    }
+    block_on(loop, test::take_batches_of(data.open(o), o.batch, 2, out));
+    CHECK(data.store->asked_first <= 16 * MiB);
+    CHECK(data.store->asked_first > 10 * MiB);
+  }
+}
+
 TEST_CASE("a consumer that is slow does not make the store look slow") {
   const test::tar_dataset data = far_data();
   testing::virtual_loop loop;

@@ -674,6 +674,7 @@ MILLRACE_INLINE void transfer::store(const char* data, std::size_t n) {
     if (!current_) begin_piece();
     const std::size_t part = std::min(n, current_.capacity() - filled_);
     if (resumable_) body_.resume->crc.add(data, part);  // while it is in the cache
+    current_.note_filled(filled_, data, part);
     if (current_.capacity() >= past_caches) {
       copy_past_caches(current_.data() + filled_, data, part);
     } else {

@@ -14,6 +14,8 @@
 
 namespace millrace::detail {
 
+class block_sums;
+
 /// A reference-counted block of memory: what `bytes` and `writable_bytes` share. Dropping the last reference calls
 /// recycle(), on whatever thread that happens.
 struct block {
@@ -22,6 +24,8 @@ struct block {
   char* data = nullptr;
   std::size_t capacity = 0;
   void (*recycle)(block*) noexcept = nullptr;
+  block_sums* sums = nullptr;            // of what fills it, where it is to be summed
+  std::atomic<std::uint64_t> given{0};  // see bytes::given()
 
   void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {
@@ -85,6 +89,20 @@ class bytes {
   /// How often a pool has lent that memory before.
   std::uint32_t use() const noexcept { return owner_ == nullptr ? 0 : owner_->use; }
 
+  /// The CRC-32C of the slice. Where what filled the memory has summed its blocks (slab_pool::summed()), it is made of
+  /// their sums, and little of the slice is read.
+  std::uint32_t crc32c() const noexcept;
+
+  /// How many bytes the source of these slices had given to its consumer, in all, when it gave the latest one of this
+  /// memory: beside what a stage has been shown, the share of them that comes to it. 0: not counted.
+  std::uint64_t given() const noexcept {
+    return owner_ == nullptr ? 0 : owner_->given.load(std::memory_order_relaxed);
+  }
+  /// For sources.
+  void set_given(std::uint64_t total) const noexcept {
+    if (owner_ != nullptr) owner_->given.store(total, std::memory_order_relaxed);
+  }
+
   /// A slice that keeps little more memory than its size: itself if it is at least half of its memory, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }
 
@@ -128,10 +146,18 @@ class writable_bytes {
   /// The filled part [offset, offset + length) as an immutable slice.
   bytes share(std::size_t offset, std::size_t length) const;
 
+  /// Call before, or while, bytes [offset, offset + length) are written, which are those at `data`: they are summed,
+  /// where the memory is of slab_pool::summed().
+  void note_filled(std::size_t offset, const char* data, std::size_t length) noexcept {
+    if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, data, length);
+  }
+
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 
  private:
+  void sum(std::size_t offset, const char* data, std::size_t length) noexcept;
+
   detail::block* owner_ = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -10,8 +11,10 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/memory/detail/block_sums.hpp>
 
 namespace millrace::detail {
 
@@ -57,6 +60,16 @@ MILLRACE_INLINE void bytes::assign_slice(const bytes& whole, std::size_t offset,
   }
   data_ = whole.data_ + offset;
   size_ = length;
+}
+
+MILLRACE_INLINE std::uint32_t bytes::crc32c() const noexcept {
+  if (owner_ == nullptr || owner_->sums == nullptr) return millrace::crc32c(0, data_, size_);
+  const auto begin = static_cast<std::size_t>(data_ - owner_->data);
+  return owner_->sums->crc32c_of(owner_->data, begin, begin + size_);
+}
+
+MILLRACE_INLINE void writable_bytes::sum(std::size_t offset, const char* data, std::size_t length) noexcept {
+  owner_->sums->add(offset, data, length);
 }
 
 MILLRACE_INLINE void bytes::swap(bytes& other) noexcept {

@@ -12,6 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/memory/detail/block_sums.hpp>
 
 namespace millrace {
 
@@ -51,6 +52,14 @@ class slab_pool {
   /// another pool.
   slab_pool halves() const;
 
+  /// The same pool; a slab that is acquired of this has the CRC-32C of its blocks computed by what fills it, where that
+  /// says so (writable_bytes::note_filled()): bytes::crc32c() is cheap then.
+  slab_pool summed() const {
+    slab_pool same = *this;
+    same.summed_ = true;
+    return same;
+  }
+
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire();
 
@@ -83,6 +92,7 @@ class slab_pool {
     slab* next_free = nullptr;
     slab* previous_free = nullptr;  // of halves alone
     split* half_of = nullptr;
+    std::unique_ptr<detail::block_sums> own_sums;  // made when they are first wanted
   };
   /// A slab of another pool that is cut in two.
   struct split {
@@ -116,6 +126,7 @@ class slab_pool {
   static void recycle_half(detail::block* b) noexcept;
 
   std::shared_ptr<state> state_;
+  bool summed_ = false;
 };
 
 }  // namespace millrace

@@ -56,6 +56,12 @@ MILLRACE_INLINE writable_bytes slab_pool::acquire() {
       throw;
     }
   }
+  if (summed_ && free_slab->own_sums == nullptr) {
+    free_slab->own_sums.reset(new (std::nothrow) detail::block_sums(s.slab_bytes));  // without memory, not summed
+  }
+  free_slab->sums = summed_ ? free_slab->own_sums.get() : nullptr;
+  if (free_slab->sums != nullptr) free_slab->sums->clear();
+  free_slab->given.store(0, std::memory_order_relaxed);
   free_slab->home = state_;
   free_slab->use = free_slab->half_of == nullptr ? free_slab->use + 1 : use;
   free_slab->refs.store(1, std::memory_order_relaxed);

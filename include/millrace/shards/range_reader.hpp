@@ -52,6 +52,9 @@ class range_reader {
 
   const storage& store() const noexcept { return *store_; }
 
+  /// From now on what read() reads without a pool is summed by blocks on the way (slab_pool::summed()).
+  void sum_blocks() noexcept { summed_ = true; }
+
   /// Bytes of memory that reading `length` bytes without a pool takes: a slab of a power of two, at least 64 KiB.
   static std::size_t slab_for(std::size_t length) noexcept {
     return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
@@ -88,6 +91,7 @@ class range_reader {
   slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
 
   std::shared_ptr<const storage> store_;
+  bool summed_ = false;
   std::vector<slab_pool> pools_;  // one of each size that was needed; short slabs are cut from those of 8 MiB
 };
 

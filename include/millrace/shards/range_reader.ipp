@@ -32,7 +32,10 @@ MILLRACE_INLINE executor* other_loop(const coroutine_context& here, const storag
 MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, std::uint64_t offset, std::size_t length,
                                                                std::optional<slab_pool> slabs, connection over) {
   const coroutine_context here = co_await this_context();
-  if (!slabs) slabs = pool_of(here.runtime(), slab_for(length));
+  if (!slabs) {
+    slabs = pool_of(here.runtime(), slab_for(length));
+    if (summed_) slabs = slabs->summed();
+  }
   auto ask = [store = store_, asked = object, offset, length, slabs = std::move(*slabs), over]() mutable {
     std::string version = asked.etag;
     if (over == connection::fresh) {

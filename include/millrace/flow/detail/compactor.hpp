@@ -66,11 +66,16 @@ class slab_density {
   };
 
   seen& find(const bytes& slice) noexcept;
+  /// Whether at least half of what the source has given since comes here, where it counts that.
+  bool shows_what_is_given(const bytes& slice, std::size_t size) noexcept;
 
   seen slabs_[16];
   std::size_t oldest_ = 0;
   std::size_t shown_ = 0;  // of them all
   std::size_t kept_ = 0;   // their sizes
+  std::uint64_t total_ = 0;  // bytes::given() so far
+  std::uint64_t given_ = 0;  // of late
+  std::uint64_t came_ = 0;   // of these
 };
 
 /// Ensures that the items that a stage holds do not keep much more memory than their size.
@@ -78,7 +83,9 @@ class slab_density {
 /// However small a slice is, it keeps a whole slab. Neighbours in a stream lie in one slab, so that this costs nothing,
 /// unless most of the data was dropped on the way: then every label held for a batch would keep the 8 MiB that its
 /// image lay in. So items of a stream that uses less than half of its slabs are compacted before they are held: a stage
-/// then keeps about twice its bytes and a few slabs, and mostly used slabs are not copied.
+/// then keeps about twice its bytes and a few slabs, and mostly used slabs are not copied. A source of more slabs in
+/// turn, each of which it holds until all of it has been given, counts what it gives (bytes::given()): its items are
+/// compacted only where less than half of that comes, too.
 template <class T>
 class compactor {
  public:
@@ -106,7 +113,29 @@ inline bool slab_density::sparse(const bytes& slice, std::size_t size) noexcept 
   seen& s = find(slice);
   s.shown += size;
   shown_ += size;
-  return shown_ + slice.retained() < kept_ / 2;
+  const bool all_come = shows_what_is_given(slice, size);
+  return shown_ + slice.retained() < kept_ / 2 && !all_come;
+}
+
+inline bool slab_density::shows_what_is_given(const bytes& slice, std::size_t size) noexcept {
+  constexpr std::uint64_t far = std::uint64_t(1) << 30;
+  const std::uint64_t total = slice.given();
+  if (total == 0) return false;
+  if (total_ == 0 || total > total_ + far || total_ > total + far) {  // the first one, or of another source
+    total_ = total;
+    given_ = came_ = 0;
+    return false;
+  }
+  if (total > total_) {  // stages before this one may read ahead
+    given_ += total - total_;
+    total_ = total;
+  }
+  came_ += size;
+  if (given_ > 16 * slice.retained()) {
+    given_ /= 2;
+    came_ /= 2;
+  }
+  return came_ + slice.retained() >= given_ / 2;
 }
 
 inline slab_density::seen& slab_density::find(const bytes& slice) noexcept {

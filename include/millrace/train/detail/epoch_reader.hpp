@@ -18,13 +18,13 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
+#include <millrace/memory/detail/block_sums.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -56,7 +56,8 @@ namespace millrace::detail {
 /// samples; when it has none, the next sample is read alone.
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece: the first batch
-/// does not wait for slices.
+/// does not wait for slices. Until these have come, slices are asked for only as far as 16 MiB are under way, so that
+/// they do not take the link, nor the loop, from it.
 template <class Sample = sample>
 class epoch_reader {
  public:
@@ -73,6 +74,7 @@ class epoch_reader {
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
     first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
+    if (options_.verify && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
   }
 
   /// Plans as far as the bounds allow, and asks for it.
@@ -108,6 +110,7 @@ class epoch_reader {
   Sample take() {
     taken_ = std::move(ahead_.front());
     ahead_.pop_front();
+    prefetch();
     failure_ = nullptr;
     damaged_ = false;
     Sample s;
@@ -180,24 +183,46 @@ class epoch_reader {
   /// That of a range of a piece, which waits for its turn.
   class request {
    public:
-    request(std::weak_ptr<slice_piece> p, std::size_t number, host_share& s) noexcept
-        : piece(std::move(p)), range(number), share(&s) {}
+    request(std::weak_ptr<slice_piece> p, std::size_t number, host_share& s, bool of_first_step) noexcept
+        : piece(std::move(p)), range(number), share(&s), first(of_first_step) {}
     std::weak_ptr<slice_piece> piece;
     std::size_t range;
     host_share* share;
+    bool first;
   };
+
+  /// A request that is under way, until it ends or is dropped.
+  class counted {
+   public:
+    counted(epoch_reader& r, std::size_t length, bool of_first_step) noexcept
+        : reader_(&r), bytes_(length), first_(of_first_step ? 1 : 0) {
+      r.under_way_ += bytes_;
+      r.first_under_way_ += first_;
+    }
+    counted(counted&& other) noexcept
+        : reader_(std::exchange(other.reader_, nullptr)), bytes_(other.bytes_), first_(other.first_) {}
+    counted& operator=(counted&&) = delete;
+    ~counted() { end(); }
+    void end() noexcept {
+      epoch_reader* const r = std::exchange(reader_, nullptr);
+      if (r == nullptr) return;
+      r->under_way_ -= bytes_;
+      r->first_under_way_ -= first_;
+    }
+
+   private:
+    epoch_reader* reader_;
+    std::size_t bytes_;
+    std::size_t first_;
+  };
+
+  static constexpr std::size_t first_bytes = 16 * MiB;
 
   static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
 
   /// The first batch comes soon: before anything is known of the store, 16 MiB of samples are asked for.
   static host_share::bounds bounds_of_requests(const epochs_source& s) {
-    std::uint64_t samples = 0;
-    std::uint64_t bytes = 0;
-    for (const epochs_source::dataset& set : s.sets) {
-      samples += set.indexes->samples();
-      bytes += set.indexes->sample_bytes();
-    }
-    const std::uint64_t start = 16 * MiB * samples / std::max<std::uint64_t>(bytes, 1);
+    const std::uint64_t start = first_bytes / std::max<std::uint64_t>(mean_sample(s), 1);
     return {.bytes = s.options.bytes,
             .longest = s.options.part,
             .requests = s.options.requests,
@@ -226,6 +251,36 @@ class epoch_reader {
       room_.raise(first_room(source_) + share.requests() * share.part() * 3 / 2);
     }
     took_at_ = now;
+  }
+
+  static std::uint64_t mean_sample(const epochs_source& s) {
+    std::uint64_t samples = 0;
+    std::uint64_t bytes = 0;
+    for (const epochs_source::dataset& set : s.sets) {
+      samples += set.indexes->samples();
+      bytes += set.indexes->sample_bytes();
+    }
+    return bytes / std::max<std::uint64_t>(samples, 1);
+  }
+
+  /// A sample comes from another slab than the one before, from memory that is in no cache: what will be read of one
+  /// that is soon taken, its header and a small body, is asked for now.
+  void prefetch() const noexcept {
+    constexpr std::size_t samples_before = 6;
+    constexpr std::size_t most = 2048;
+    constexpr std::size_t line = 64;
+    if (ahead_.size() <= samples_before) return;
+    const planned& p = ahead_[samples_before];
+    if (p.piece == nullptr) return;
+    const sample_place& place = p.piece->at(p.number).place;
+    const slice_piece::range& r = range_of(p);
+    const shard_index& index = source_.index(place.shard);
+    if (!r.done || r.data.empty() || of_objects(index.format())) return;
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    const auto at = static_cast<std::size_t>(index.offset(number) - r.begin);
+    const auto size = std::min<std::size_t>(static_cast<std::size_t>(index.end(number) - index.offset(number)), most);
+    if (at + size > r.data.size()) return;
+    for (std::size_t i = 0; i < size; i += line) __builtin_prefetch(r.data.data() + at + i);
   }
 
   std::uint64_t samples_of_piece(std::size_t d) const {
@@ -267,12 +322,10 @@ class epoch_reader {
 
   /// A piece that begins with the next sample, in `open_`; null where there is no room for it now.
   std::shared_ptr<slice_piece> opened(std::uint64_t track) {
+    const epoch_walk::plan& w = source_.walk;
+    const bool first = next_.epoch == w.begin_epoch && next_.position - w.begin < w.tracks;
     std::shared_ptr<slice_piece> piece = std::move(no_room_);
-    if (piece == nullptr) {
-      const epoch_walk::plan& w = source_.walk;
-      const bool cold = next_.epoch == w.begin_epoch && next_.position - w.begin < w.tracks;
-      piece = made(cold ? first_samples_ : UINT64_MAX);
-    }
+    if (piece == nullptr) piece = made(first ? first_samples_ : UINT64_MAX);
     if (held_ + piece->reserved() > room_.bytes()) {
       if (!ahead_.empty()) {
         no_room_ = std::move(piece);
@@ -283,7 +336,7 @@ class epoch_reader {
     piece->hold(held_);
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
       if (piece->ranges()[i].done) continue;
-      waiting_.emplace_back(piece, i, share_of(piece->ranges()[i].shard));
+      waiting_.emplace_back(piece, i, share_of(piece->ranges()[i].shard), first);
     }
     open_[track] = piece;
     return piece;
@@ -318,10 +371,15 @@ class epoch_reader {
       host_share& share = *waiting_.front().share;
       if (piece != nullptr && !share.may_begin(waits)) return;
       const std::size_t number = waiting_.front().range;
+      const bool first = waiting_.front().first;
+      if (piece != nullptr && !first && first_under_way_ != 0 &&
+          under_way_ + piece->ranges()[number].length() > first_bytes) {
+        return;
+      }
       waiting_.pop_front();
       if (piece == nullptr) continue;  // it is not needed any more
       slice_piece::range& r = piece->ranges()[number];
-      r.reading = spawned<void>(here_, read(r, share.begin()));
+      r.reading = spawned<void>(here_, read(r, share.begin(), counted(*this, r.length(), first)));
     }
     shares_.satisfied();
   }
@@ -330,7 +388,7 @@ class epoch_reader {
 
   host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
 
-  task<void> read(slice_piece::range& r, host_share::request turn) {
+  task<void> read(slice_piece::range& r, host_share::request turn, counted way) {
     const time_point asked = here_.get_executor().now();
     try {
       shard object = object_of(r);
@@ -363,6 +421,7 @@ class epoch_reader {
     }
     r.done = true;
     turn.end();
+    way.end();
     start();
     arrived_.notify();
   }
@@ -449,6 +508,8 @@ class epoch_reader {
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }
+    given_ += index.end(number) - index.offset(number);
+    r.data.set_given(given_);
   }
   /// `first`: of its ranges, one an object.
   void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
@@ -486,7 +547,7 @@ class epoch_reader {
     return key;
   }
   static void verify(const Sample& s, const shard_index::field& f, const bytes& body) {
-    const std::uint32_t is = crc32c(0, body.data(), body.size());
+    const std::uint32_t is = body.crc32c();
     if (is == f.crc) return;
     char text[64];
     std::snprintf(text, sizeof text, "%08x and not %08x", is, f.crc);
@@ -524,7 +585,10 @@ class epoch_reader {
   epoch_mark failed_;           // where it stands
   std::uint64_t failed_shard_ = 0;
   item_place failed_place_;
-  std::size_t held_ = 0;                                                    // bytes
+  std::size_t held_ = 0;     // bytes
+  std::size_t under_way_ = 0;        // bytes
+  std::size_t first_under_way_ = 0;  // requests for samples of the first step
+  std::uint64_t given_ = 0;          // bytes of samples that were taken
   std::deque<request> waiting_;  // the most urgent first
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
   std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part

@@ -204,7 +204,9 @@ MILLRACE_INLINE std::string epochs_source::advice() const {
     epochs_request own = options;
     own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
     std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
-    if (sentence.empty() && mix == nullptr && !chosen.empty()) {
+    // Only of shards that are classes is it known that neighbours are alike; plan() says it of others, too.
+    const bool alike = sets[d].indexes->size() != 0 && (*sets[d].indexes)[0].format() == sample_format::classes;
+    if (sentence.empty() && mix == nullptr && !chosen.empty() && alike) {
       sentence = default_tracks_advice(*sets[d].indexes, order, walk.world, walk.batch);
     }
     if (sentence.empty()) continue;

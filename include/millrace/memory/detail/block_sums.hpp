@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <millrace/base/compiler.hpp>
+
+namespace millrace::detail {
+
+/// The CRC-32C of each 4 KiB block of a slab, computed by what fills the slab, from its beginning on, while the bytes
+/// are in the caches: stores that go past the caches leave nothing there for a reader that comes later. The CRC of any
+/// part is then made of those of its blocks; only what it has of the blocks at its ends is read.
+class block_sums {
+ public:
+  static constexpr std::size_t block = 4096;
+
+  explicit block_sums(std::size_t capacity) : sums_(new std::uint32_t[capacity / block + 1]) {}
+
+  /// Nothing of the slab is filled.
+  void clear() noexcept { filled_ = 0; }
+  /// The bytes from `at` on are these. What does not follow those that came before is forgotten.
+  MILLRACE_INLINE void add(std::size_t at, const char* data, std::size_t size) noexcept;
+  /// Of bytes [begin, end) of the slab at `memory`.
+  MILLRACE_INLINE std::uint32_t crc32c_of(const char* memory, std::size_t begin, std::size_t end) const noexcept;
+
+ private:
+  const std::unique_ptr<std::uint32_t[]> sums_;  // the last one is of a part
+  std::size_t filled_ = 0;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/memory/detail/block_sums.ipp>
+#endif
