@@ -2,13 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/index/shard_index.hpp>
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,11 +22,15 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/index/detail/line_index.hpp>
+#include <millrace/index/detail/little_endian.hpp>
+#include <millrace/index/index_builder.hpp>
 #include <millrace/index/index_shard.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/tar/archives.hpp"
 
@@ -204,6 +214,72 @@ std::string plain_archive() {
          test::raw_member({.name = "b.jpg"}, std::string(1500, 'x')) + test::end_block();
 }
 
+/// With a head of version 1.
+std::string file_of_before(const std::vector<shard_index>& indexes) {
+  std::string body;
+  for (const shard_index& index : indexes) index.write(body);
+  const auto head = [&](std::uint32_t crc) {
+    std::string out("mrindset");
+    detail::append_le(out, 1, 4);
+    detail::append_le(out, crc, 4);
+    detail::append_le(out, indexes.size(), 8);
+    detail::append_le(out, body.size(), 8);
+    return out;
+  };
+  return head(crc32c(0, head(0).data(), 32)) + body;
+}
+
+/// Of a tar of samples of one to four fields, or of a text file.
+shard_index drawn_index(rng& random, const std::string& name, std::size_t samples, bool lines) {
+  if (lines) {
+    detail::line_index_builder builder(name, shard("mem:" + name), {}, 1000);
+    std::string text;
+    for (std::size_t i = 0; i < samples; ++i) {
+      text += std::string(static_cast<std::size_t>(random.below(5)), 'x') + '\n';
+    }
+    builder.add(text);
+    return builder.finish(text.size(), "\"v1\"");
+  }
+  index_builder builder(name, name, index_builder::checksums::crc32c);
+  std::uint64_t at = 0;
+  const std::uint64_t most = 1 + random.below(4);
+  for (std::size_t i = 0; i < samples; ++i) {
+    const char* const extensions[] = {".jpg", ".cls", ".json", ".txt"};
+    for (std::uint64_t k = 0; k <= random.below(most); ++k) {
+      const std::string body(static_cast<std::size_t>(random.below(4)), 'b');
+      tar::entry e;
+      e.name = std::to_string(i) + extensions[k];
+      e.header_offset = at;
+      e.data_offset = at + 512;
+      e.size = body.size();
+      e.body = bytes::copy(body);
+      builder.add(e);
+      at += body.empty() ? 512 : 1024;
+    }
+  }
+  return builder.finish(at + 1024, "\"v1\"");
+}
+std::vector<shard_index> drawn_indexes(rng& random, bool lines) {
+  const std::size_t sizes[] = {0, 1, 2, 255, 256, 257, 512, 700, 1000};
+  std::vector<shard_index> all;
+  for (std::uint64_t n = 1 + random.below(4); n > 0; --n) {
+    all.push_back(drawn_index(random, std::to_string(n) + ".data", sizes[random.below(std::size(sizes))], lines));
+  }
+  return all;
+}
+
+void check_rows(const shard_index& is, const shard_index& wanted, std::size_t sample) {
+  REQUIRE(is.key_hash(sample) == wanted.key_hash(sample));
+  REQUIRE(is.offset(sample) == wanted.offset(sample));
+  REQUIRE(is.end(sample) == wanted.end(sample));
+  REQUIRE(is.field_count(sample) == wanted.field_count(sample));
+  for (std::size_t k = 0; k < wanted.field_count(sample); ++k) {
+    const shard_index::field a = is.field_at(sample, k);
+    const shard_index::field b = wanted.field_at(sample, k);
+    REQUIRE((a.extension == b.extension && a.offset == b.offset && a.size == b.size && a.crc == b.crc));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("an index has the samples of group_samples") {
@@ -368,14 +444,34 @@ TEST_CASE("a file of several indexes that is cut anywhere is refused") {
     }
   }
   // Every bit of the head counts.
-  for (std::size_t bit = 0; bit < 8 * index_file_head::bytes; ++bit) {
+  const auto head = static_cast<std::size_t>(index_file_head(some).bytes());
+  CHECK(head > 200);
+  for (std::size_t bit = 0; bit < 8 * head; ++bit) {
     std::string changed = text;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     CHECK_THROWS_AS(read_indexes(changed, "broken.index"), index_error);
   }
-  // One index less, in a file whose length was kept.
-  std::string fewer = index_file_head(some).text();
-  CHECK_THROWS_AS(read_indexes(fewer + some[0].text(), "fewer.index"), index_error);
+  // One index less, in a file whose length was kept, and another index in the place of one.
+  CHECK_THROWS_AS(read_indexes(text.substr(0, head) + some[0].text(), "fewer.index"), index_error);
+  std::string other = plain_archive();
+  other[512] = 'O';
+  const std::string mixed = text.substr(0, head) + indexed(other).text() + text.substr(head + some[0].text().size());
+  REQUIRE(mixed.size() == text.size());
+  CHECK_THROWS_AS(read_indexes(mixed, "mixed.index"), index_error);
+}
+
+TEST_CASE("files of indexes with a head of version 1 are read, and cut ones are refused") {
+  const std::vector<shard_index> some{indexed(plain_archive()), indexed(test::end_block())};
+  const std::string text = file_of_before(some);
+  CHECK(text.substr(0, 12) == std::string("mrindset\x01\0\0\0", 12));
+  CHECK(read_indexes(text, "old.index") == some);
+  CHECK(read_indexes(text + text, "twice.index").size() == 4);
+  for (std::size_t n = 1; n < text.size(); ++n) REQUIRE_THROWS_AS(read_indexes(text.substr(0, n), "cut"), index_error);
+  for (std::size_t bit = 0; bit < 8 * 32; ++bit) {
+    std::string changed = text;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    CHECK_THROWS_AS(read_indexes(changed, "broken.index"), index_error);
+  }
 }
 
 TEST_CASE("files of indexes without a head, as they were written before, are read") {
@@ -503,4 +599,234 @@ TEST_CASE("a shard that is not the one that was listed is not indexed") {
   CHECK_THROWS_AS(indexed(store, {}, shard("mem:x.tar", 77)), changed_error);
   CHECK_THROWS_AS(indexed(store, {}, shard("mem:x.tar", std::nullopt, "\"v0\"")), changed_error);
   CHECK_THROWS_AS(indexed(std::string("\x1f\x8b\x08 gzip", 8) + std::string(2000, 'z')), archive_error);
+}
+
+TEST_CASE("rows that are read by need are those of an index in memory, of files of all versions") {
+  test::temporary_folder folder;
+  const std::string path = folder.file("all.index");
+  rng random(41);
+  for (int turn = 0; turn < 40; ++turn) {
+    const bool lines = random.below(2) == 0;
+    const std::vector<shard_index> wanted = drawn_indexes(random, lines);
+    std::string text;
+    switch (turn % 4) {
+      case 0:
+        text = file_of_before(wanted);
+        break;
+      case 1:
+        for (const shard_index& index : wanted) index.write(text);
+        break;
+      default:
+        write_indexes(wanted, text);
+    }
+    CHECK(read_indexes(text, "text") == wanted);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    const std::vector<shard_index> opened =
+        turn % 4 == 3 ? detail::open_index_text(std::make_shared<const std::string>(text), path) : open_indexes(path);
+    REQUIRE(opened.size() == wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      INFO("turn " << turn << ", index " << i << " of " << wanted[i].samples() << " samples");
+      REQUIRE(opened[i].samples() == wanted[i].samples());
+      CHECK(opened[i].fields() == wanted[i].fields());
+      CHECK(opened[i].name() == wanted[i].name());
+      CHECK(opened[i].etag() == wanted[i].etag());
+      CHECK(opened[i].object_size() == wanted[i].object_size());
+      CHECK(opened[i].digest() == wanted[i].digest());
+      CHECK(opened[i].sample_bytes() == wanted[i].sample_bytes());
+      CHECK(opened[i].file_bytes() == wanted[i].file_bytes());
+      for (std::size_t s = 0; s < wanted[i].samples(); ++s) check_rows(opened[i], wanted[i], s);
+      for (std::size_t n = wanted[i].samples(); n > 0; --n) {
+        const auto s = static_cast<std::size_t>(random.below(wanted[i].samples()));
+        check_rows(opened[i], wanted[i], s);
+        const shard_index::rows one = opened[i].rows_of(s).only(s);
+        REQUIRE((one.has(s) && !one.has(s + 1) && (s == 0 || !one.has(s - 1))));
+        REQUIRE(one.end(s) == wanted[i].end(s));
+        REQUIRE(one.field_count(s) == wanted[i].field_count(s));
+        REQUIRE(one.field_at(s, one.field_count(s) - 1).crc == wanted[i].field_at(s, one.field_count(s) - 1).crc);
+      }
+      opened[i].will_need(0, opened[i].samples());
+      CHECK(opened[i] == wanted[i]);
+    }
+    const std::vector<shard_index> copies = opened;  // of which the rows are the same
+    std::string again;
+    write_indexes(copies, again);
+    std::string as_made;
+    write_indexes(wanted, as_made);
+    CHECK(again == as_made);
+  }
+}
+
+TEST_CASE("a wrong byte of a file is found when the rows that have it are asked for, and no others are lost") {
+  test::temporary_folder folder;
+  const std::string path = folder.file("all.index");
+  rng random(43);
+  std::vector<shard_index> wanted{drawn_index(random, "a.tar", 300, false), drawn_index(random, "b.tar", 600, false)};
+  std::string text;
+  write_indexes(wanted, text);
+  const std::size_t second = text.size() - static_cast<std::size_t>(wanted[1].file_bytes());
+  const std::size_t rows = text.size() - 4 - 16 * (600 + wanted[1].fields());
+  REQUIRE(rows > second);
+  std::string changed = text;
+  changed[rows + 16 * 300 + 3] ^= 8;  // the key of sample 300
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
+  const std::vector<shard_index> opened = open_indexes(path);
+  for (std::size_t s = 0; s < 300; ++s) check_rows(opened[0], wanted[0], s);
+  for (const std::size_t s : {0U, 255U, 512U, 599U}) check_rows(opened[1], wanted[1], s);
+  const auto failed = [&](std::size_t sample) {
+    try {
+      static_cast<void>(opened[1].offset(sample));
+    } catch (const index_error& e) {
+      CHECK(e.object() == path);
+      CHECK(e.offset().value_or(0) == rows + 16 * 256);
+      return e.reason();
+    }
+    return std::string();
+  };
+  for (const std::size_t s : {256U, 300U, 511U}) {
+    CHECK(failed(s) == "the rows of samples 256 to 511 of \"b.tar\" have a wrong checksum");
+  }
+  std::string out;
+  CHECK_THROWS_AS(opened[1].write(out), index_error);
+
+  // Any byte: the file is refused, a block of it is, or nothing of what was changed is used.
+  for (int turn = 0; turn < 400; ++turn) {
+    changed = text;
+    changed[static_cast<std::size_t>(random.below(text.size()))] ^= static_cast<char>(1 << random.below(8));
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
+    try {
+      const std::vector<shard_index> all = open_indexes(path);
+      for (std::size_t i = 0; i < 2; ++i) {
+        for (std::size_t s = 0; s < wanted[i].samples(); s += 50) {
+          try {
+            static_cast<void>(all[i].offset(s));
+          } catch (const index_error&) {
+            continue;
+          }
+          check_rows(all[i], wanted[i], s);
+        }
+      }
+    } catch (const index_error& e) {
+      CHECK(e.object() == path);
+      CHECK(e.offset().has_value());
+    }
+  }
+}
+
+TEST_CASE("rows that were forged with right checksums are refused, or lie in their object") {
+  test::temporary_folder folder;
+  const std::string path = folder.file("all.index");
+  rng random(47);
+  const std::vector<shard_index> made{drawn_index(random, "a.tar", 20, false)};
+  const std::string index = made[0].text();
+  int read = 0;
+  for (int turn = 0; turn < 500; ++turn) {
+    std::string forged = index;
+    const std::size_t rows = forged.size() - 4 - 16 * (20 + made[0].fields());
+    for (std::uint64_t n = 1 + random.below(2); n > 0; --n) {
+      forged[rows + static_cast<std::size_t>(random.below(forged.size() - rows - 4))] =
+          static_cast<char>(random.below(3) == 0 ? random.next() : random.below(3));
+    }
+    index_file_head head(made);
+    head.add(made[0], forged);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << head.text() << forged;
+    const std::vector<shard_index> opened = open_indexes(path);
+    try {
+      for (std::size_t s = 0; s < 20; ++s) {
+        const shard_index::rows its = opened[0].rows_of(s);
+        REQUIRE(its.end(s) <= opened[0].object_size());
+        for (std::size_t k = 0; k < its.field_count(s); ++k) REQUIRE(its.field_at(s, k).extension.size() < 10);
+      }
+      ++read;
+    } catch (const index_error& e) {
+      CHECK(e.object() == path);
+    }
+  }
+  CHECK(read > 20);
+}
+
+TEST_CASE("an index file that is cut or replaced while it is in use") {
+  test::temporary_folder folder;
+  const std::string path = folder.file("all.index");
+  rng random(53);
+  const std::vector<shard_index> wanted{drawn_index(random, "a.tar", 1000, false)};
+  std::string text;
+  write_indexes(wanted, text);
+  std::ofstream(path, std::ios::binary) << text;
+  std::vector<shard_index> opened = open_indexes(path);
+  check_rows(opened[0], wanted[0], 10);
+  SECTION("replaced by another one of its name: it goes on") {
+    std::ofstream(path + ".new", std::ios::binary) << "something else";
+    std::filesystem::rename(path + ".new", path);
+    for (std::size_t s = 0; s < 1000; ++s) check_rows(opened[0], wanted[0], s);
+    CHECK_THROWS_AS(open_indexes(path), index_error);
+  }
+  SECTION("cut in its place: an error, and no signal") {
+    std::filesystem::resize_file(path, text.size() / 2);
+    try {
+      for (std::size_t s = 0; s < 1000; ++s) static_cast<void>(opened[0].offset(s));
+      FAIL("rows were read that are not there");
+    } catch (const index_error& e) {
+      CHECK(e.object() == path);
+      CHECK(e.offset().value_or(0) == text.size() / 2);
+      CHECK_THAT(e.what(), Catch::Matchers::Contains("was cut while it was in use"));
+    }
+  }
+  SECTION("overwritten in its place: the checksum tells") {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << std::string(text.size(), 'x');
+    CHECK_THROWS_AS(opened[0].offset(999), index_error);
+  }
+  SECTION("cut before it is opened") {
+    std::filesystem::resize_file(path, text.size() - 1);
+    CHECK_THROWS_AS(open_indexes(path), index_error);
+  }
+  SECTION("not there, or a folder") {
+    CHECK_THROWS_AS(open_indexes(path + ".gone"), io_error);
+    CHECK_THROWS_AS(open_indexes(folder.path()), io_error);
+  }
+}
+
+TEST_CASE("of an index that is opened little is in memory") {
+  test::temporary_folder folder;
+  const std::string path = folder.file("all.index");
+  rng random(61);
+  {
+    const std::vector<shard_index> made{drawn_index(random, "a.txt", 200000, true)};
+    std::string text;
+    write_indexes(made, text);
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  // Of allocations, small and large; 0 where a sanitizer has its own.
+  const auto in_use = [] {
+    const struct mallinfo2 now = ::mallinfo2();
+    return now.uordblks + now.hblkhd;
+  };
+  const std::size_t before = in_use();
+  const std::vector<shard_index> opened = open_indexes(path);
+  CHECK(in_use() - before < 30000);
+  for (std::size_t s = 0; s < 200000; s += 100) static_cast<void>(opened[0].end(s));
+  CHECK(in_use() - before < 500000);  // in memory they are 3.2 MB
+}
+
+TEST_CASE("several threads may ask one index for its rows") {
+  test::temporary_folder folder;
+  const std::string path = folder.file("all.index");
+  rng random(59);
+  const std::vector<shard_index> wanted{drawn_index(random, "a.tar", 20000, false)};
+  std::string text;
+  write_indexes(wanted, text);
+  std::ofstream(path, std::ios::binary) << text;
+  const std::vector<shard_index> opened = open_indexes(path);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      rng mine(t);
+      for (int i = 0; i < 3000; ++i) {
+        const auto s = static_cast<std::size_t>(mine.below(20000));
+        if (opened[0].end(s) != wanted[0].end(s)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
 }

@@ -118,6 +118,49 @@ TEST_CASE("the first run of a list makes the index and has the canonical order; 
   }
 }
 
+TEST_CASE("a wrong byte in the rows of an index ends the run that comes to them, and file, shard and byte are named") {
+  const tar_dataset data({300, 20}, 10);
+  test::temporary_folder at;
+  test::settings o = small(1, 4);
+  o.index_file = at.file("train.index");
+  std::string text;
+  write_indexes(*data.indexes, text);
+  const shard_index& first = (*data.indexes)[0];
+  const std::size_t rows = text.size() - static_cast<std::size_t>((*data.indexes)[1].file_bytes()) - 4 - 16 * 900;
+  REQUIRE(first.fields() == 600);
+  text[rows + 16 * 290] ^= 1;  // the key of sample 290
+  std::ofstream(o.index_file, std::ios::binary) << text;
+  CHECK_THAT(failure_of(data, list_of(data), o),
+             Contains(o.index_file + " at byte " + std::to_string(rows + 16 * 256) +
+                      ": the rows of samples 256 to 299 of \"100.tar\" have a wrong checksum"));
+}
+
+TEST_CASE("a training by a file whose rows are read by need is that by indexes in memory, of a part, too") {
+  const tar_dataset data({700, 0, 900, 300}, 10);
+  test::temporary_folder at;
+  const std::string file = at.file("train.index");
+  std::string text;
+  write_indexes(*data.indexes, text);
+  std::ofstream(file, std::ios::binary) << text;
+  const auto store = std::shared_ptr<const storage>(data.store);
+  const dataset given(store, data.indexes, {.prefix = "mem:", .slice = 64});
+  const dataset by_need(store, "mem:", {.index = file, .prefix = "mem:", .slice = 64});
+  CHECK(by_need.samples() == given.samples());
+  CHECK(by_need.bytes() == given.bytes());
+  const auto seventh = [](const indexed_sample& s) { return s.number % 7 == 3 && s.bytes != 0; };
+  const epochs_options how{.seed = 5, .epochs = 2, .batch = 10, .tracks = 12};
+  const delivered all = delivered_by(epochs(given, how), 10);
+  CHECK(all.samples.size() == 2 * 1900);
+  const delivered read = delivered_by(epochs(by_need, how), 10);
+  CHECK(read.samples == all.samples);
+  CHECK(read.state == all.state);
+  const delivered part = delivered_by(epochs(given.subset(seventh), how), 10);
+  CHECK(part.samples.size() > 500);
+  const delivered part_read = delivered_by(epochs(by_need.subset(seventh), how), 10);
+  CHECK(part_read.samples == part.samples);
+  CHECK(part_read.state == part.state);
+}
+
 TEST_CASE("a file that is of another list is refused, and the shard is named") {
   tar_dataset data({17, 20, 1, 9}, 400);
   test::temporary_folder at;

@@ -40,7 +40,7 @@ class index_builder {
   void add(const tar::entry& e);
 
   /// How many samples there are so far, the last one included, which may be growing.
-  std::size_t samples() const noexcept { return index_.samples_.size(); }
+  std::size_t samples() const noexcept { return index_.rows_.samples.size(); }
 
   /// The message about a shard that has members but no samples; empty if it has samples.
   std::string warning() const {
@@ -90,13 +90,13 @@ inline void index_builder::open(std::string_view key, std::uint64_t offset) {
   shard_index::sample_row row;
   row.key = millrace::key_hash(key);
   row.offset = offset;
-  row.first_field = index_.fields_.size();
-  index_.samples_.push_back(row);
+  row.first_field = index_.rows_.fields.size();
+  index_.rows_.samples.push_back(row);
 }
 
 inline void index_builder::add_field(std::string extension, const tar::entry& e) {
-  const shard_index::sample_row& sample = index_.samples_.back();
-  if (index_.fields_.size() - sample.first_field >= 4096) fail("the sample has more than 4096 members", e);
+  const shard_index::sample_row& sample = index_.rows_.samples.back();
+  if (index_.rows_.fields.size() - sample.first_field >= 4096) fail("the sample has more than 4096 members", e);
   if (extension == "__key__" || extension == "__url__" || extension == "__bad__" || extension == "__local_path__") {
     fail("the extension \"" + extension + "\" stands for what a sample has beside its members", e);
   }
@@ -111,8 +111,8 @@ inline void index_builder::add_field(std::string extension, const tar::entry& e)
       extensions_.emplace(std::move(extension), static_cast<std::uint32_t>(extensions_.size()));
   if (is_new && known->second >> 24 != 0) fail("too many different extensions for an index", e);
   if (is_new) index_.extensions_.push_back(known->first);
-  for (std::size_t i = static_cast<std::size_t>(sample.first_field); i < index_.fields_.size(); ++i) {
-    if (index_.fields_[i].extension == known->second) {
+  for (std::size_t i = static_cast<std::size_t>(sample.first_field); i < index_.rows_.fields.size(); ++i) {
+    if (index_.rows_.fields[i].extension == known->second) {
       fail("the sample has two members with the extension \"" + known->first + "\"", e);
     }
   }
@@ -121,7 +121,7 @@ inline void index_builder::add_field(std::string extension, const tar::entry& e)
   row.size = e.size;
   row.extension = known->second;
   if (sums_ == checksums::crc32c) row.crc = crc32c(0, e.body.data(), e.body.size());
-  index_.fields_.push_back(row);
+  index_.rows_.fields.push_back(row);
 }
 
 inline shard_index index_builder::finish(std::uint64_t size, std::string etag) {
@@ -134,7 +134,7 @@ inline shard_index index_builder::finish_foreign(std::uint64_t size, bool named)
   index_.flags_ &= ~shard_index::with_headers;
   if (!named) {
     index_.flags_ &= ~shard_index::with_keys;
-    for (shard_index::sample_row& row : index_.samples_) row.key = 0;
+    for (shard_index::sample_row& row : index_.rows_.samples) row.key = 0;
   }
   return finish(size, std::string());
 }

@@ -93,7 +93,7 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     }
     counts.push_back(index.samples());
     digest.add(index.digest());
-    for (std::size_t s = 0; s < index.samples(); ++s) sample_bytes_ += index.end(s) - index.offset(s);
+    sample_bytes_ += index.sample_bytes();
   }
   indexes_ = std::make_shared<const std::vector<shard_index>>(std::move(indexes));
   counts_ = entries_ = std::make_shared<const shard_counts>(counts);

@@ -48,8 +48,8 @@ MILLRACE_INLINE void line_index_builder::add(std::string_view piece) {
 MILLRACE_INLINE void line_index_builder::take(std::string_view part) {
   if (part.empty()) return;
   if (size_ + (cr_ ? 1 : 0) + part.size() > longest_) {
-    throw decode_error("line " + std::to_string(index_.lines_.size()) + " is longer than " + std::to_string(longest_) +
-                           " bytes",
+    throw decode_error("line " + std::to_string(index_.rows_.lines.size()) + " is longer than " +
+                           std::to_string(longest_) + " bytes",
                        where{object_.shown(), begin_, {}});
   }
   if (cr_) {
@@ -67,7 +67,7 @@ MILLRACE_INLINE void line_index_builder::close() {
   row.offset = begin_;
   row.size = static_cast<std::uint32_t>(size_);
   row.crc = crc_;
-  index_.lines_.push_back(row);
+  index_.rows_.lines.push_back(row);
   size_ = 0;
   crc_ = 0;
   cr_ = false;
@@ -76,7 +76,7 @@ MILLRACE_INLINE void line_index_builder::close() {
 MILLRACE_INLINE shard_index line_index_builder::finish(std::uint64_t size, std::string etag) {
   if (size_ != 0 || cr_) close();
   if (begin_ >> 48 != 0) throw index_error("too long for an index of lines", where{object_.shown(), begin_, {}});
-  index_.lines_.shrink_to_fit();
+  index_.rows_.lines.shrink_to_fit();
   index_.object_size_ = size;
   index_.etag_ = std::move(etag);
   return std::move(index_);

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,10 @@ inline void append_le(std::string& out, std::uint64_t value, int bytes) {
 /// Reads them; `at + bytes` must not be beyond the text.
 inline std::uint64_t read_le(std::string_view text, std::size_t at, int bytes) noexcept {
   std::uint64_t value = 0;
+  if (std::endian::native == std::endian::little && at + 8 <= text.size()) {
+    std::memcpy(&value, text.data() + at, 8);
+    return value & (~std::uint64_t{0} >> (64 - 8 * bytes));
+  }
   for (int i = 0; i < bytes; ++i) {
     value |= std::uint64_t{static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)])} << (8 * i);
   }

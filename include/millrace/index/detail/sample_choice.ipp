@@ -116,11 +116,18 @@ void each_sample(const index_set& set, const F& f) {
   std::size_t shard = 0;
   for (const shard_index& index : set) {
     s.index = &index;
+    const bool tar = index.format() == sample_format::tar;
+    shard_index::rows rows;
     for (std::size_t i = 0; i < index.samples(); ++i, ++number) {
       if (chosen != nullptr && !chosen->has(number)) continue;
       s.ordinal = i;
-      s.key_hash = index.key_hash(i);
-      s.bytes = index.end(i) - index.offset(i);
+      if (of_objects(index.format())) {
+        s.bytes = index.end(i);
+      } else {
+        if (!rows.has(i)) rows = index.rows_of(i);
+        s.bytes = rows.end(i) - rows.offset(i);
+      }
+      s.key_hash = tar ? rows.key_hash(i) : index.key_hash(i);
       f(s, number, shard);
       ++s.number;
     }

@@ -132,10 +132,10 @@ class epoch_reader {
   task<Sample> take_again() {
     const sample_place& place = taken_.piece->at(taken_.number).place;
     const slice_piece::range& r = range_of(taken_);
-    const shard_index& index = source_.index(place.shard);
+    const bool objects = of_objects(source_.index(place.shard).format());
     slice_piece::range alone(r.shard);
-    alone.begin = index.offset(static_cast<std::size_t>(place.ordinal));
-    alone.end = index.end(static_cast<std::size_t>(place.ordinal));
+    alone.begin = objects ? r.begin : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
+    alone.end = objects ? r.end : rows_of_taken().end(static_cast<std::size_t>(place.ordinal));
     bytes first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
     second_reading again =
         co_await reader_.read_again(object_of(place.shard), alone.begin, std::move(first), text_of(failure_));
@@ -295,7 +295,10 @@ class epoch_reader {
     if (!has_next_) {
       if (!walk_.next(next_)) return false;
       has_next_ = true;
-      if (next_.epoch != epoch_) open_.clear();
+      if (next_.epoch != epoch_) {
+        open_.clear();
+        will_need_first();
+      }
       if (!divides_ && (next_.epoch != epoch_ || walk_.step_begin() != step_begin_)) forget_passed();
       epoch_ = next_.epoch;
       step_begin_ = walk_.step_begin();
@@ -353,7 +356,23 @@ class epoch_reader {
     auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part,
                                                options_.gap);
     piece->place(next_.position / tracks, set.first, at.epoch);
+    const std::uint64_t left = left_of_slice(*at.order, at.track, at.number);
+    if (count == left) will_need(*set.indexes, *at.order, at.track, at.number + left);
     return piece;
+  }
+  /// Lets the system read the index's rows for the pieces that the epoch begins with.
+  void will_need_first() {
+    epoch_walk::plan from = source_.walk;
+    from.begin_epoch = next_.epoch;
+    from.end_epoch = next_.epoch + 1;
+    from.begin = walk_.step_begin();
+    epoch_walk ahead(std::move(from));
+    epoch_mark entry;
+    for (std::uint64_t n = source_.walk.tracks / source_.walk.world + 1; n > 0 && ahead.next(entry); --n) {
+      if (entry.padding) break;
+      const epoch_walk::place at = ahead.place_of(entry);
+      will_need(*source_.sets[at.set].indexes, *at.order, at.track, at.number);
+    }
   }
   /// Where ranks share tracks, another one may take the end of a piece.
   void forget_passed() {
@@ -471,6 +490,10 @@ class epoch_reader {
     return std::make_shared<const shard>(std::move(object));
   }
 
+  /// Of the sample taken last, which is not of objects.
+  const shard_index::rows& rows_of_taken() const noexcept {
+    return taken_.piece->rows_of(taken_.piece->at(taken_.number));
+  }
   void fill_or_fail(Sample& s, const slice_piece::range& r) {
     try {
       fill(s, taken_.piece->at(taken_.number).place, taken_.piece->epoch(), r);
@@ -485,7 +508,8 @@ class epoch_reader {
   Sample lost() {
     const sample_place& place = taken_.piece->at(taken_.number).place;
     failed_shard_ = place.shard;
-    const std::uint64_t offset = source_.index(place.shard).offset(static_cast<std::size_t>(place.ordinal));
+    const bool objects = of_objects(source_.index(place.shard).format());
+    const std::uint64_t offset = objects ? 0 : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
     failed_place_.note(origin(named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
     Sample s;
     s.mark = failed_ = taken_.mark;
@@ -496,13 +520,14 @@ class epoch_reader {
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
     if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
-    s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
+    const shard_index::rows& rows = rows_of_taken();
+    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
     s.from.copy = place.copy;
     s.key = index.format() == sample_format::tar ? key_of(s, index, number, r) : index.key(number);
-    const std::size_t fields = index.field_count(number);
+    const std::size_t fields = rows.field_count(number);
     s.fields.reserve(fields);
     for (std::size_t i = 0; i < fields; ++i) {
-      const shard_index::field f = index.field_at(number, i);
+      const shard_index::field f = rows.field_at(number, i);
       bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
       if (options_.verify && index.has_checksums()) verify(s, f, body);
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
@@ -528,8 +553,9 @@ class epoch_reader {
   }
   /// The key, from the header of the sample's first member: the index knows its hash alone.
   std::string key_of(const Sample& s, const shard_index& index, std::size_t number, const slice_piece::range& r) const {
-    const std::uint64_t begin = index.offset(number);
-    const shard_index::field first = index.field_at(number, 0);
+    const shard_index::rows& rows = rows_of_taken();
+    const std::uint64_t begin = rows.offset(number);
+    const shard_index::field first = rows.field_at(number, 0);
     const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
     tar::reader_options how;
     how.start = begin;
@@ -541,7 +567,7 @@ class epoch_reader {
     std::string key(found ? sample_name::parse(e.name).key() : std::string_view());
     // Headers that foreign indexes do not know of may give a member another name.
     const bool known = index.has_keys() && index.has_headers();
-    if (known && (!found || key_hash(key) != index.key_hash(number))) {
+    if (known && (!found || key_hash(key) != rows.key_hash(number))) {
       throw stale_index_error("the index \"" + index.name() + "\" has another sample at this place", s.from.at(key));
     }
     return key;

@@ -156,22 +156,24 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::rea
   if (!store_->serves(file_)) {
     throw configuration_error("the store of the shards does not serve the index", where{shown, std::nullopt, {}});
   }
-  std::string text = co_await read_text(false);
+  std::string first = co_await read_text(false);
+  const auto text = std::make_shared<const std::string>(std::move(first));
   std::exception_ptr damaged;
   try {
-    co_return std::make_shared<const index_set>(read_indexes(text, shown));
+    co_return std::make_shared<const index_set>(open_index_text(text, shown));
   } catch (const index_error&) {
     damaged = std::current_exception();
   }
   if (!store_->over_network(file_)) std::rethrow_exception(damaged);
   log_second_reading(co_await this_context(), text_of(damaged));
-  const std::string second = co_await read_text(true);
-  if (second == text) {
+  std::string again = co_await read_text(true);
+  const auto second = std::make_shared<const std::string>(std::move(again));
+  if (*second == *text) {
     add_note(damaged, read_twice(true));
     std::rethrow_exception(damaged);
   }
   try {
-    co_return std::make_shared<const index_set>(read_indexes(second, shown));
+    co_return std::make_shared<const index_set>(open_index_text(second, shown));
   } catch (index_error& e) {
     e.add_note(read_twice(false));
     throw;
@@ -183,25 +185,8 @@ MILLRACE_INLINE bool listed_index::is_there() const {
   return std::filesystem::exists(file_, ignored);
 }
 
-/// One shard's index after the other: the text of all is as large as what comes of it.
 MILLRACE_INLINE std::shared_ptr<const index_set> listed_index::read(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  const auto size = in ? static_cast<std::uint64_t>(in.tellg()) : 0;
-  in.seekg(0);
-  const auto check = [&] {
-    if (!in) throw io_error::of(errno, "the index cannot be read", where{file, std::nullopt, {}});
-  };
-  check();
-  std::string text;
-  std::vector<shard_index> all = read_index_file(size, file, [&](std::uint64_t at, std::uint64_t n) {
-    text.resize(static_cast<std::size_t>(n));
-    in.seekg(static_cast<std::streamoff>(at));
-    in.read(text.data(), static_cast<std::streamsize>(n));
-    check();
-    return std::string_view(text);
-  });
-  return std::make_shared<const index_set>(std::move(all));
+  return std::make_shared<const index_set>(open_indexes(file));
 }
 
 /// An index of another list would be an order of other samples.
@@ -251,9 +236,8 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   }
   check_writable();  // before the work
   std::vector<shard_index> made = co_await index_each(std::move(list), indexer_, requests_);
-  auto indexes = std::make_shared<const index_set>(std::move(made));
-  write(*indexes);
-  co_return indexes;
+  write(index_set(std::move(made)));
+  co_return read(file_);  // of which less stays in memory
 }
 
 /// By the bytes, of the list in an order that is the same on all ranks.
@@ -352,10 +336,9 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
     std::vector<shard_index> more = co_await read_shared(std::move(next), parts);
     add(std::move(more));
   }
-  auto indexes = std::make_shared<const index_set>(std::move(made));
-  write(*indexes);
+  write(index_set(std::move(made)));
   parts->remove();
-  co_return indexes;
+  co_return read(file_);
 }
 
 /// At once or not at all. Without `replace`, a file that is there by then stays.
@@ -363,8 +346,15 @@ MILLRACE_INLINE void listed_index::write(const index_set& indexes, bool replace)
   const std::string fresh = unfinished(file_, this);
   errno = 0;
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
-  out << index_file_head(indexes).text();
-  for (const shard_index& index : indexes) out << index.text();
+  index_file_head head(indexes);
+  out << std::string(static_cast<std::size_t>(head.bytes()), '\0');
+  for (const shard_index& index : indexes) {
+    const std::string text = index.text();
+    head.add(index, text);
+    out << text;
+  }
+  out.seekp(0);
+  out << head.text();
   out.close();
   std::error_code error;
   if (out && !replace) {

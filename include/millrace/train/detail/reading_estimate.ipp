@@ -33,9 +33,12 @@ MILLRACE_INLINE reading_estimate::reading_estimate(const index_set& indexes, con
       for (const slice_piece::range& r : one.ranges()) read += r.length();
       for (std::uint64_t k = at; k < at + count; ++k) {
         const sample_place& place = one.at(k).place;
-        const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
         const auto number = static_cast<std::size_t>(place.ordinal);
-        used += index.end(number) - index.offset(number);
+        if (of_objects(indexes.format())) {
+          used += indexes[static_cast<std::size_t>(place.shard)].end(number);
+        } else {
+          used += one.rows_of(one.at(k)).end(number) - one.rows_of(one.at(k)).offset(number);
+        }
       }
       samples += count;
       at += count;

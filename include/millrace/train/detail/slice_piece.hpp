@@ -12,6 +12,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/index/index_set.hpp>
+#include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/shards/range_reader.hpp>
@@ -39,6 +40,7 @@ class slice_piece {
     sample_place place;
     std::size_t range = 0;   // the first of its ranges
     std::size_t ranges = 1;  // of objects: one each
+    std::size_t rows = 0;    // which of the piece's have it
   };
   class range {
    public:
@@ -75,6 +77,7 @@ class slice_piece {
       return x.shard != y.shard ? x.shard < y.shard : x.ordinal < y.ordinal;
     });
     std::uint64_t used = 0;  // bytes of samples in the last range
+    std::uint64_t rows_shard = UINT64_MAX;
     for (const std::size_t i : by_place) {
       const sample_place& place = samples_[i].place;
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
@@ -89,8 +92,16 @@ class slice_piece {
         }
         continue;
       }
-      const std::uint64_t begin = index.offset(static_cast<std::size_t>(place.ordinal));
-      const std::uint64_t end = index.end(static_cast<std::size_t>(place.ordinal));
+      const auto number = static_cast<std::size_t>(place.ordinal);
+      if (place.shard != rows_shard || !rows_.back().has(number)) {
+        // Of a slice there are two blocks or three. Samples that were chosen here and there have one each.
+        shard_index::rows its = index.rows_of(number);
+        rows_.push_back(rows_.size() < 4 ? std::move(its) : its.only(number));
+        rows_shard = place.shard;
+      }
+      samples_[i].rows = rows_.size() - 1;
+      const std::uint64_t begin = rows_.back().offset(number);
+      const std::uint64_t end = rows_.back().end(number);
       if (!ranges_.empty() && ranges_.back().shard == place.shard && begin < ranges_.back().end) {
         samples_[i].range = ranges_.size() - 1;  // a copy of the sample before
         continue;
@@ -143,6 +154,8 @@ class slice_piece {
   const wanted& at(std::uint64_t number) const noexcept { return samples_[static_cast<std::size_t>(number - first_)]; }
   std::size_t samples() const noexcept { return samples_.size(); }
   std::uint64_t last() const noexcept { return first_ + samples_.size() - 1; }
+  /// The index's rows of a sample, unless that is of objects. The piece keeps them, wherever the index has them.
+  const shard_index::rows& rows_of(const wanted& w) const noexcept { return rows_[w.rows]; }
   std::vector<range>& ranges() noexcept { return ranges_; }
   std::size_t reserved() const noexcept { return reserved_; }
 
@@ -150,6 +163,7 @@ class slice_piece {
   std::uint64_t first_;
   std::uint64_t epoch_ = 0;
   std::vector<wanted> samples_;  // in the track's order
+  std::vector<shard_index::rows> rows_;
   std::vector<range> ranges_;    // never grows again: coroutines refer to them
   std::size_t reserved_ = 0;
   std::size_t* held_ = nullptr;
@@ -161,6 +175,33 @@ inline std::uint64_t left_of_slice(const sample_order& order, std::uint64_t trac
   const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
   const std::uint64_t of_slice = order.slice() - (on_tape.begin + at) % order.slice();
   return std::min({of_slice, on_tape.length - at, on_tape.length - first});
+}
+
+/// Lets the system read the rows of the index, where they lie in a file, for the slice of a track that has its sample
+/// number `first`: so that a piece that is made of them later does not wait for a disk.
+inline void will_need(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first) {
+  const sample_order::stretch on_tape = order.track(track);
+  if (first >= on_tape.length) return;
+  if (indexes.selection() != nullptr) {
+    track_cursor cursor(order, track, first);
+    for (std::uint64_t left = left_of_slice(order, track, first); left > 0; --left) {
+      const sample_place p = cursor.next();
+      indexes[static_cast<std::size_t>(p.shard)].will_need(static_cast<std::size_t>(p.ordinal), 1);
+    }
+    return;
+  }
+  const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
+  sample_order::stretch slice = order.slice_at((on_tape.begin + at) / order.slice());
+  while (slice.length > 0) {
+    if (slice.begin >= order.size()) slice.begin -= order.size();
+    const sample_place p = order.counts().find(slice.begin);
+    const std::uint64_t there = order.counts().count(static_cast<std::size_t>(p.shard)) - p.ordinal;
+    const std::uint64_t count = std::min(slice.length, there);
+    indexes[static_cast<std::size_t>(p.shard)].will_need(static_cast<std::size_t>(p.ordinal),
+                                                         static_cast<std::size_t>(count));
+    slice.begin += count;
+    slice.length -= count;
+  }
 }
 
 }  // namespace millrace::detail
