@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,9 +37,12 @@ class stale_index_error : public index_error {
 /// The hash of a sample's key: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64.
 inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
 
+class arrays;
+
 namespace detail {
 class line_index_builder;
 class object_index_builder;
+class array_index;
 }  // namespace detail
 
 /// What a shard holds, without its bytes (sample_format):
@@ -51,6 +55,8 @@ class object_index_builder;
 ///   makes one.
 /// - Objects that are samples: of each its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
 ///   in memory, and the path and the ETag (16 bytes where it is an MD5). A dataset makes one of a listing.
+///
+/// - Rows of arrays: how many there are, and where the arrays are. A dataset makes one; it has no file.
 ///
 /// What it says of a tar or a text file is of one version of the object: check() compares.
 ///
@@ -110,10 +116,12 @@ class shard_index {
   }  ///< of the object that was read; empty: the store has none
   std::uint64_t object_size() const noexcept { return object_size_; }
   std::size_t samples() const noexcept {
-    return format_ == sample_format::tar ? samples_.size() : is_lines() ? lines_.size() : firsts_.size();
+    if (format_ == sample_format::tar) return samples_.size();
+    return is_lines() ? lines_.size() : is_arrays() ? row_count_ : firsts_.size();
   }
   std::size_t fields() const noexcept {
-    return format_ == sample_format::tar ? fields_.size() : is_lines() ? lines_.size() : objects_.size();
+    if (format_ == sample_format::tar) return fields_.size();
+    return is_lines() ? lines_.size() : is_arrays() ? row_count_ * fields_.size() : objects_.size();
   }
   /// Whether field::crc is known: not where only headers were read, nor in foreign indexes.
   bool has_checksums() const noexcept { return (flags_ & with_checksums) != 0; }
@@ -125,16 +133,19 @@ class shard_index {
   std::uint64_t key_hash(std::size_t sample) const {
     return format_ == sample_format::tar ? samples_[sample].key : millrace::key_hash(key(sample));
   }
-  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number.
+  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number. Of a
+  /// row: its number.
   std::string key(std::size_t sample) const;
-  /// Of the sample's first header, or of the line. Of objects: 0.
+  /// Of the sample's first header, or of the line. Of objects: 0. Of a row: the bytes of those before it.
   std::uint64_t offset(std::size_t sample) const noexcept {
-    return format_ == sample_format::tar ? samples_[sample].offset : is_lines() ? lines_[sample].offset : 0;
+    if (format_ == sample_format::tar) return samples_[sample].offset;
+    return is_lines() ? lines_[sample].offset : is_arrays() ? sample * row_bytes() : 0;
   }
   /// The byte after the last one of its last field. A GET requests [offset, end). Of objects: the bytes of all.
   std::uint64_t end(std::size_t sample) const noexcept;
   std::size_t field_count(std::size_t sample) const noexcept {
     if (is_lines()) return 1;
+    if (is_arrays()) return fields_.size();
     if (of_objects(format_)) {
       return (sample + 1 < firsts_.size() ? firsts_[sample + 1] : objects_.size()) - firsts_[sample];
     }
@@ -145,6 +156,11 @@ class shard_index {
   /// Of objects: the one that field `i` of a sample is.
   object object_at(std::size_t sample, std::size_t i) const;
 
+  /// Of rows: the arrays; else null.
+  const std::shared_ptr<const arrays>& rows() const noexcept { return rows_; }
+  /// Of rows: whether an array of them is in a mapped file, and has to be read.
+  bool has_mapped_rows() const noexcept { return mapped_; }
+
   /// Throws stale_index_error, which names the shard, the ETag and the size, unless they are those that were indexed.
   /// What the store does not know is not compared.
   void check(const shard& listed) const;
@@ -152,7 +168,7 @@ class shard_index {
   /// 128 bits of all that it says: of the name, the ETag, the size and every row.
   hash128 digest() const noexcept;
 
-  /// The file. Appended to `out`.
+  /// The file. Appended to `out`. Of rows there is none: a usage_error.
   void write(std::string& out) const;
   /// How many bytes write() appends.
   std::uint64_t file_bytes() const noexcept {
@@ -174,6 +190,7 @@ class shard_index {
   friend class index_builder;
   friend detail::line_index_builder;
   friend detail::object_index_builder;
+  friend detail::array_index;
   static constexpr std::uint32_t with_checksums = 1;
   static constexpr std::uint32_t with_keys = 2;
   static constexpr std::uint32_t with_headers = 4;
@@ -184,6 +201,10 @@ class shard_index {
   static constexpr std::string_view line_field = "line";
 
   bool is_lines() const noexcept { return format_ == sample_format::lines; }
+  bool is_arrays() const noexcept { return format_ == sample_format::arrays; }
+  std::uint64_t row_bytes() const noexcept {
+    return fields_.empty() ? 0 : fields_.back().offset + fields_.back().size;
+  }
 
   struct sample_row {
     std::uint64_t key = 0;
@@ -238,7 +259,10 @@ class shard_index {
   std::vector<line_row> lines_;          // of lines
   std::vector<std::uint32_t> firsts_;    // of objects: each sample's first one
   std::vector<object_row> objects_;
-  std::string paths_;  // and ETags, as in the file
+  std::string paths_;  // and ETags, as in the file; of rows: the arrays' names, types and shapes
+  std::shared_ptr<const arrays> rows_;  // of rows; fields_ are those of the first one
+  std::size_t row_count_ = 0;
+  bool mapped_ = false;
 };
 
 /// The head of a file of several indexes. It says how much follows, so that a file that was cut between two of them is
@@ -309,6 +333,7 @@ inline std::uint64_t shard_index::end(std::size_t sample) const noexcept {
     for (std::size_t i = 0; i < field_count(sample); ++i) bytes += object_row_at(sample, i).size;
     return bytes;
   }
+  if (is_arrays()) return (sample + 1) * row_bytes();
   const field_row& last = fields_[static_cast<std::size_t>(first_field_behind(sample) - 1)];
   return last.offset + last.size;
 }
@@ -329,11 +354,12 @@ inline shard_index::field shard_index::field_at(std::size_t sample, std::size_t 
     out.size = row.size;
     return out;
   }
-  const field_row& row = fields_[static_cast<std::size_t>(samples_[sample].first_field) + i];
+  const field_row& row = fields_[is_arrays() ? i : static_cast<std::size_t>(samples_[sample].first_field) + i];
   out.extension = extensions_[row.extension];
   out.offset = row.offset;
   out.size = row.size;
   out.crc = row.crc;
+  if (is_arrays()) out.offset += sample * row_bytes();
   return out;
 }
 
@@ -361,6 +387,7 @@ inline shard_index::object shard_index::object_at(std::size_t sample, std::size_
 inline std::string shard_index::key(std::size_t sample) const {
   if (format_ == sample_format::tar) return {};
   if (is_lines()) return name_ + '#' + std::to_string(sample);
+  if (is_arrays()) return std::to_string(sample);
   const std::string_view path = object_at(sample, 0).path;
   // The object's name is its key, a dot or a slash, and what its field is called.
   const std::size_t its = extensions_[object_row_at(sample, 0).extension].size();
@@ -416,6 +443,7 @@ inline hash128 shard_index::digest() const noexcept {
 }
 
 inline void shard_index::write(std::string& out) const {
+  if (is_arrays()) detail::misused("the index of arrays was written: it belongs to their memory");
   const std::size_t start = out.size();
   const std::size_t rows = rows_begin();
   const std::uint64_t length = file_bytes();
