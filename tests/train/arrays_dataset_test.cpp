@@ -29,6 +29,7 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/testing/virtual_loop.hpp>
+#include <millrace/train/detail/slice_piece.hpp>
 
 #include "tests/train/epochs_data.hpp"
 #include "tests/io/temporary_folder.hpp"
@@ -243,6 +244,31 @@ TEST_CASE("arrays: mapped files are the same training, by slices, and with a sta
     ++n;
   }
   CHECK(n == 202);
+}
+
+TEST_CASE("arrays: the request of a piece of mapped rows is for those that it delivers, neighbours together") {
+  test::temporary_folder at;
+  const shard_index* index = nullptr;
+  const dataset data(in_files(at, 60));
+  const dataset seen = data.subset([&](const indexed_sample& s) {
+    index = s.index;
+    return true;
+  });
+  REQUIRE(seen.samples() == 60);
+  const index_set all(std::vector<shard_index>{*index});
+  const sample_order order = all.order(1, 0, {.tracks = 1, .slice = 64});
+  detail::slice_piece piece(all, order, 0, 0, 40, MiB, 0);
+  std::set<std::uint64_t> delivered, asked;
+  for (std::uint64_t i = 0; i < 40; ++i) delivered.insert(piece.at(i).place.ordinal);
+  REQUIRE(piece.ranges().size() == 1);
+  const std::vector<std::uint64_t>& rows = piece.ranges()[0].rows;
+  for (std::size_t i = 0; i < rows.size(); i += 2) {
+    if (i > 0) CHECK(rows[i] > rows[i - 1]);
+    for (std::uint64_t r = rows[i]; r < rows[i + 1]; ++r) asked.insert(r);
+  }
+  CHECK(delivered.size() == 40);
+  CHECK(asked == delivered);
+  CHECK(piece.reserved() == 40 * 20);
 }
 
 TEST_CASE("arrays: parts, weights and classes, in memory and mapped") {

@@ -137,8 +137,8 @@ void train_on_folder(mill::runtime& rt, const std::string& folder, mill::rank mi
 void train_on_arrays(mill::runtime& rt, const std::string& folder, std::vector<std::int64_t> labels, mill::rank mine,
                      std::string saved, std::size_t most, model& m) {
   const auto rows = static_cast<std::int64_t>(labels.size());
-  const mill::dataset train(mill::arrays({{"x", mill::map_npy(folder + "/x.npy")},                // in a file
-                                          {"y", mill::array(std::move(labels), {rows})}}));  // in memory
+  const mill::dataset train(
+      mill::arrays({{"x", mill::map_npy(folder + "/x.npy")}, {"y", mill::array(std::move(labels), {rows})}}));
   auto run = rt.run(mill::epochs(train, {.seed = 7, .epochs = 90, .batch = 4, .rank = mine}, std::move(saved)) |
                     mill::decode_arrays() | mill::batch() | mill::to_device(mill::host_device()));
   for (mill::device_batch& b : run) {

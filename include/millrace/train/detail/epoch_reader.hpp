@@ -345,7 +345,7 @@ class epoch_reader {
       waiting_.pop_front();
       if (piece == nullptr) continue;  // it is not needed any more
       slice_piece::range& r = piece->ranges()[number];
-      r.reading = spawned<void>(here_, read(r, share.begin()));
+      r.reading = spawned<void>(here_, r.rows.empty() ? read(r, share.begin()) : read_in(r, share.begin()));
     }
     shares_.satisfied();
   }
@@ -354,35 +354,39 @@ class epoch_reader {
 
   host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
 
+  void came(slice_piece::range& r, host_share::request& turn) {
+    r.done = true;
+    turn.end();
+    start();
+    arrived_.notify();
+  }
+
   /// Reads in the rows of mapped files.
-  task<void> read_in(const slice_piece::range& r, host_share::request& turn, time_point asked) {
-    auto job = [rows = source_.index(r.shard).rows(), stretches = r.rows] { rows->read_in(stretches); };
-    if (pool_) {
-      co_await pool_.run(std::move(job));
-    } else {
-      job();
+  task<void> read_in(slice_piece::range& r, host_share::request turn) {
+    const time_point asked = here_.get_executor().now();
+    try {
+      auto job = [rows = source_.index(r.shard).rows(), stretches = r.rows] { rows->read_in(stretches); };
+      if (pool_) {
+        co_await pool_.run(std::move(job));
+      } else {
+        job();
+      }
+      const time_point now = here_.get_executor().now();
+      turn.finished(now, {.bytes = r.length(),
+                          .total = now - asked,
+                          .whole = true,
+                          .waits = consumer_waits_,
+                          .full = full(),
+                          .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+    } catch (...) {
+      r.error = std::current_exception();
     }
-    const time_point now = here_.get_executor().now();
-    turn.finished(now, {.bytes = r.length(),
-                        .total = now - asked,
-                        .whole = true,
-                        .waits = consumer_waits_,
-                        .full = full(),
-                        .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+    came(r, turn);
   }
 
   task<void> read(slice_piece::range& r, host_share::request turn) {
     const time_point asked = here_.get_executor().now();
     try {
-      if (!r.rows.empty()) {
-        task<void> reading = read_in(r, turn, asked);
-        co_await std::move(reading);
-        r.done = true;
-        turn.end();
-        start();
-        arrived_.notify();
-        co_return;
-      }
       shard object = object_of(r);
       if (const std::size_t largest = here_.run().budget().largest_item(); r.length() > largest) {
         throw archive_error(run_budget::too_large("the sample's", r.length(), largest),
@@ -411,10 +415,7 @@ class epoch_reader {
     } catch (...) {
       r.error = std::current_exception();
     }
-    r.done = true;
-    turn.end();
-    start();
-    arrived_.notify();
+    came(r, turn);
   }
 
   static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
