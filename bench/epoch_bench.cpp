@@ -10,11 +10,12 @@
 // And what epochs() costs with default options, beside `list | fetch | untar | group_samples` over the same tars on
 // loopback, one core each: CPU time a sample in the first pass and in the later ones, resident memory, and the time to
 // the first 64 samples, from the beginning and after a resume. 8,000 samples of 103 KB, and a million of 1 KB. Each
-// measurement is a process of its own.
+// measurement is a process of its own. And rows of arrays in memory and in a mapped file, beside a plain loop that
+// copies rows in a shuffled order: a million rows of 3 KB, each copied into a batch of 256.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/epoch_bench.cpp -o epoch_bench -lcurl -luring -lssl -lcrypto -lexpat
 // -larchive -lz -lzstd
 //
-//   epoch_bench [epochs, default 15; 0: the costs alone] [rounds of the costs, default 5]
+//   epoch_bench [epochs, default 15; 0: the costs alone; -1: those of arrays alone] [rounds of the costs, default 5]
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +36,8 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/decode/array.hpp>
+#include <millrace/decode/decode_arrays.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
@@ -40,6 +45,7 @@
 #include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/order/permutation.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -340,6 +346,86 @@ void beside_the_stream(std::size_t samples, std::size_t bytes, std::size_t shard
   bench::unpin();
 }
 
+void rows_of_arrays(std::size_t rows, int rounds) {
+  constexpr std::size_t row = 32 * 32 * 3;
+  constexpr std::size_t batch = 256;
+  const auto n = static_cast<std::int64_t>(rows);
+  bench::pin(1);
+  std::vector<std::uint8_t> memory(rows * row);
+  for (std::size_t i = 0; i < memory.size(); i += 64) memory[i] = static_cast<std::uint8_t>(i / row);
+  const std::string path = "/tmp/millrace_epoch_bench." + std::to_string(::getpid());
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(memory.data()), static_cast<std::streamsize>(memory.size()));
+  const mill::tensor_view all(memory.data(), mill::dtype::u8, {n, 32, 32, 3});
+  const mill::dataset in_memory(mill::arrays({{"x", mill::array(all, nullptr)}}));
+  const mill::dataset mapped(mill::arrays({{"x", mill::map_raw(path, mill::dtype::u8, {n, 32, 32, 3})}}));
+  std::vector<char> to(batch * row);
+  const mill::run_options quiet{.show = mill::progress::off};
+  const auto plain = [&] {
+    pass_meter meter(rows);
+    for (std::size_t p = 0; p < passes; ++p) {
+      const mill::permutation order(rows, p);
+      for (std::size_t i = 0; i < rows; ++i) {
+        std::memcpy(to.data() + i % batch * row, memory.data() + order(i) * row, row);
+        meter.took();
+      }
+    }
+    return meter.result();
+  };
+  const auto epochs = [&](const mill::dataset& data, bool copies) {
+    mill::runtime rt;
+    pass_meter meter(rows);
+    auto run = rt.run(mill::epochs(data, {.seed = 7, .epochs = passes, .batch = batch}) | mill::batch(), quiet);
+    while (std::optional<std::vector<mill::sample>> b = run.next()) {
+      for (const mill::sample& s : *b) {
+        if (s.weight() == 0) continue;
+        if (copies) {
+          std::memcpy(to.data() + static_cast<std::size_t>(&s - b->data()) * row, s.fields[0].data.data(), row);
+        }
+        meter.took();
+      }
+    }
+    return meter.result();
+  };
+  const auto batches = [&] {
+    mill::runtime rt;
+    pass_meter meter(rows);
+    auto run = rt.run(mill::epochs(in_memory, {.seed = 7, .epochs = passes, .batch = batch}) | mill::decode_arrays() |
+                          mill::batch(),
+                      quiet);
+    while (std::optional<std::vector<mill::array_sample>> b = run.next()) {
+      for (const mill::array_sample& s : *b) {
+        if (s.of.weight() == 0) continue;
+        std::memcpy(to.data() + static_cast<std::size_t>(&s - b->data()) * row, s.arrays[0].value.data(), row);
+        meter.took();
+      }
+    }
+    return meter.result();
+  };
+  std::array<bench::figure, 5> first_pass, later;
+  const std::array<const char*, 5> names{"a loop: permutation, memcpy", "epochs() | batch(), nothing copied",
+                                         "epochs() | batch(), memcpy",
+                                         "the same of a mapped file",
+                                         "epochs() | decode_arrays() | batch()"};
+  for (int k = 0; k < rounds; ++k) {
+    const std::array<costs, 5> c{apart(plain), apart([&] { return epochs(in_memory, false); }),
+                                 apart([&] { return epochs(in_memory, true); }),
+                                 apart([&] { return epochs(mapped, true); }), apart(batches)};
+    for (std::size_t i = 0; i < c.size(); ++i) {
+      first_pass[i].add(1000 * c[i].first_pass);
+      later[i].add(1000 * c[i].later);
+    }
+  }
+  std::printf("\n%zu rows of %zu bytes, %zu passes, medians of %d\n", rows, row, passes, rounds);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::printf("  %-38s ns of CPU a sample: first pass %6.0f (%6.0f - %6.0f), later %6.0f (%6.0f - %6.0f)\n", names[i],
+                first_pass[i].median(), first_pass[i].lowest(), first_pass[i].highest(), later[i].median(),
+                later[i].lowest(), later[i].highest());
+  }
+  bench::unpin();
+  ::unlink(path.c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -347,6 +433,8 @@ int main(int argc, char** argv) {
   const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 5;
   bench::print_machine();
   // First: children are made by fork(), before there is a thread.
+  rows_of_arrays(1'000'000, rounds);
+  if (epochs < 0) return 0;
   beside_the_stream(8000, 103'000, 8, rounds);
   beside_the_stream(1'000'000, 1000, 10, rounds);
   if (epochs == 0) return 0;

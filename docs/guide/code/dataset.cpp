@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/decode/array.hpp>
+#include <millrace/decode/decode_arrays.hpp>
+#include <millrace/device/device.hpp>
+#include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/map.hpp>
@@ -45,6 +49,23 @@ void train_step(seen& m, const Batch& batch) {
   ++m.steps;
   for (const auto& item : batch) {
     if (!mark_of(item).padding) m.keys.insert(item.key);
+  }
+}
+
+/// What one was trained on that takes tensors: rows, by their labels; those of weight 0 have the label 0.
+struct model {
+  std::map<std::int64_t, std::size_t> times;
+  std::size_t steps = 0;
+  std::size_t wrong = 0;
+  std::string state;
+};
+void train_step(model& m, const mill::tensor_view& x, const mill::tensor_view& y) {
+  ++m.steps;
+  for (std::size_t i = 0; i < y.elements(); ++i) {
+    const std::int64_t label = y.values<std::int64_t>()[i];
+    if (label == 0) continue;
+    ++m.times[label];
+    for (int k = 0; k < 3; ++k) m.wrong += x.values<float>()[3 * i + k] == static_cast<float>(10 * label + k) ? 0 : 1;
   }
 }
 
@@ -111,6 +132,22 @@ void train_on_folder(mill::runtime& rt, const std::string& folder, mill::rank mi
   for (const std::vector<mill::sample>& batch : run) train_step(m, batch);  // s["jpg"], s["cls"]
 }
 // end folder
+
+// begin arrays
+void train_on_arrays(mill::runtime& rt, const std::string& folder, std::vector<std::int64_t> labels, mill::rank mine,
+                     std::string saved, std::size_t most, model& m) {
+  const auto rows = static_cast<std::int64_t>(labels.size());
+  const mill::dataset train(
+      mill::arrays({{"x", mill::map_npy(folder + "/x.npy")}, {"y", mill::array(std::move(labels), {rows})}}));
+  auto run = rt.run(mill::epochs(train, {.seed = 7, .epochs = 90, .batch = 4, .rank = mine}, std::move(saved)) |
+                    mill::decode_arrays() | mill::batch() | mill::to_device(mill::host_device()));
+  for (mill::device_batch& b : run) {
+    train_step(m, b.field("x"), b.field("y"));
+    if (--most == 0) break;
+  }
+  m.state = run.state();
+}
+// end arrays
 
 // begin parts
 /// A tenth of the samples is held back for validation, by their keys; a quick run takes some of the others.
@@ -225,6 +262,42 @@ TEST_CASE("guide: every image of a folder is trained on once, by one of two rank
     CHECK(images.classes()[std::stoul(std::string(s["cls"].view()))] == s["jpg"].view());
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("guide: rows of arrays are trained on in every epoch, by four ranks and then by three") {
+  mill::test::temporary_folder at;
+  std::vector<std::int64_t> labels(50);
+  std::string head = "{'descr': '<f4', 'fortran_order': False, 'shape': (50, 3), }";
+  head.resize(117, ' ');
+  std::ofstream out(at.file("x.npy"), std::ios::binary);
+  out << std::string("\x93NUMPY\1\0\x76\0", 10) << head << '\n';
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<std::int64_t>(i) + 1;
+    for (int k = 0; k < 3; ++k) {
+      const auto value = static_cast<float>(10 * labels[i] + k);
+      out.write(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+  }
+  out.close();
+  std::map<std::int64_t, std::size_t> times;
+  std::string state;
+  mill::runtime rt;
+  for (const std::size_t world : {4U, 3U}) {
+    std::set<std::size_t> steps;
+    std::string next;
+    for (std::size_t r = 0; r < world; ++r) {
+      model m;
+      train_on_arrays(rt, at.path(), labels, of(r, world), state, world == 4 ? 10 : SIZE_MAX, m);
+      for (const auto& [label, n] : m.times) times[label] += n;
+      CHECK(m.wrong == 0);
+      steps.insert(m.steps);
+      next = m.state;
+    }
+    CHECK(steps.size() == 1);
+    state = next;
+  }
+  CHECK(times.size() == 50);
+  for (const auto& [label, n] : times) CHECK(n == 90);
 }
 
 TEST_CASE("guide: a filter leaves equally many steps on all ranks") {

@@ -2,16 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/decode/array.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
 
 namespace millrace {
 
@@ -218,6 +230,174 @@ MILLRACE_INLINE array parse_raw(const bytes& data, dtype type, const where& at) 
     throw decode_error(std::to_string(data.size()) + " bytes are no whole number of elements of " + name_of(type), at);
   }
   return array(data, type, shape{static_cast<std::int64_t>(data.size() / size_of(type))}, at);
+}
+
+namespace detail {
+
+/// The block of bytes that something else owns. It has no capacity: a slice of it keeps nothing from being reused.
+class shared_block : public block {
+ public:
+  explicit shared_block(std::shared_ptr<const void> o) noexcept : owner_(std::move(o)) {
+    recycle = [](block* self) noexcept { delete static_cast<shared_block*>(self); };
+  }
+
+ private:
+  std::shared_ptr<const void> owner_;
+};
+
+/// A file, mapped for reading.
+class file_mapping {
+ public:
+  explicit file_mapping(std::string path) : path_(std::move(path)) {
+    const where at{path_, std::nullopt, {}};
+    const owned_fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) throw io_error::of(errno, "cannot be opened", at);
+    struct ::stat found {};
+    if (::fstat(file.get(), &found) != 0) throw io_error::of(errno, "cannot be looked at", at);
+    if (!S_ISREG(found.st_mode)) throw io_error(EINVAL, "cannot be mapped: it is no regular file", at);
+    size_ = static_cast<std::size_t>(found.st_size);
+    if (size_ == 0) return;
+    void* const begin = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (begin == MAP_FAILED) throw io_error::of(errno, "cannot be mapped", at);
+    begin_ = static_cast<char*>(begin);
+  }
+  file_mapping(const file_mapping&) = delete;
+  file_mapping& operator=(const file_mapping&) = delete;
+  ~file_mapping() {
+    if (begin_ != nullptr) ::munmap(begin_, size_);
+  }
+
+  const std::string& path() const noexcept { return path_; }
+  const char* begin() const noexcept { return begin_; }
+  std::size_t size() const noexcept { return size_; }
+  bool holds(const char* p) const noexcept { return p >= begin_ && p < begin_ + size_; }
+
+  /// Asks the kernel to begin reading these bytes.
+  void will_need(const char* from, std::size_t size) const noexcept {
+    ::madvise(page_of(from), reach(from, size), MADV_WILLNEED);
+  }
+  /// Waits until they are in memory, and mapped.
+  void read_in(const char* from, std::size_t size) const {
+    constexpr int populate_read = 22;  // MADV_POPULATE_READ, of Linux 5.14
+    while (::madvise(page_of(from), reach(from, size), populate_read) != 0) {
+      if (errno == EINTR || errno == EAGAIN) continue;
+      if (errno == EINVAL) return touch(from, size);
+      // EFAULT: looking at it would be a SIGBUS.
+      const int code = errno == EFAULT ? EIO : errno;
+      throw io_error(code, errno == EFAULT ? "the mapped file cannot be read here, or has become shorter"
+                                           : std::string("the mapped file cannot be read: ") + std::strerror(code),
+                     where{path_, static_cast<std::uint64_t>(from - begin_), {}});
+    }
+  }
+
+ private:
+  static constexpr std::uintptr_t page = 4096;  // the smallest there is
+
+  static void touch(const char* from, std::size_t size) noexcept {
+    const volatile char* const bytes = from;
+    for (std::size_t i = 0; i < size; i += page) static_cast<void>(bytes[i]);
+    static_cast<void>(bytes[size - 1]);
+  }
+  static char* page_of(const char* p) noexcept {
+    static const auto real = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    return const_cast<char*>(p) - reinterpret_cast<std::uintptr_t>(p) % real;
+  }
+  static std::size_t reach(const char* from, std::size_t size) noexcept {
+    return size + static_cast<std::size_t>(from - page_of(from));
+  }
+
+  const std::string path_;
+  char* begin_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace detail
+
+MILLRACE_INLINE bytes array::shared_bytes(std::shared_ptr<const void> owner, const void* data, std::size_t size) {
+  if (size == 0) return bytes();
+  return bytes(new detail::shared_block(std::move(owner)), static_cast<const char*>(data), size);
+}
+
+/// An array of a mapped file, which is in its memory.
+MILLRACE_INLINE array array::mapped(const std::shared_ptr<const detail::file_mapping>& file, array made) {
+  if (!made.data_.empty() && !file->holds(made.data_.data())) {  // a copy
+    throw decode_error("the elements of the file are not aligned for " + std::string(name_of(made.type_)),
+                       where{file->path(), std::nullopt, {}});
+  }
+  made.file_ = file;
+  return made;
+}
+
+MILLRACE_INLINE shape array::row_dims() const {
+  shape dims;
+  for (std::size_t k = 1; k < dims_.rank(); ++k) dims.push_back(dims_[k]);
+  return dims;
+}
+
+MILLRACE_INLINE array map_npy(const std::string& path) {
+  const auto file = std::make_shared<const detail::file_mapping>(path);
+  return array::mapped(file, parse_npy(array::shared_bytes(file, file->begin(), file->size()),
+                                       where{path, std::nullopt, {}}));
+}
+
+MILLRACE_INLINE array map_raw(const std::string& path, dtype type, const shape& dims, std::uint64_t offset) {
+  const auto file = std::make_shared<const detail::file_mapping>(path);
+  const where at{path, std::nullopt, {}};
+  if (offset > file->size() || offset % size_of(type) != 0) {
+    throw decode_error("an array of " + std::string(name_of(type)) + " cannot begin at byte " + std::to_string(offset) +
+                           " of a file of " + std::to_string(file->size()),
+                       at);
+  }
+  const bytes data = array::shared_bytes(file, file->begin() + offset, file->size() - static_cast<std::size_t>(offset));
+  return array::mapped(file, array(data, type, dims, at));
+}
+
+MILLRACE_INLINE arrays::arrays(std::vector<named_array> all) : all_(std::move(all)) {
+  if (all_.empty()) throw configuration_error("arrays: there are none");
+  const named_array& first = all_.front();
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const named_array& one = all_[i];
+    const shape& dims = one.value.dims();
+    if (one.name.empty()) throw configuration_error("arrays: array " + std::to_string(i) + " has no name");
+    if (find(one.name) != &one.value) throw configuration_error("arrays: two are called \"" + one.name + '"');
+    if (dims.rank() == 0 || dims[0] == 0) {
+      throw configuration_error("arrays: \"" + one.name + "\" has no rows: its shape is " + dims.text());
+    }
+    if (dims[0] != first.value.dims()[0]) {
+      throw configuration_error("arrays: \"" + first.name + "\" has " + std::to_string(first.value.dims()[0]) +
+                                " rows, and \"" + one.name + "\" has " + std::to_string(dims[0]));
+    }
+  }
+}
+
+MILLRACE_INLINE const array* arrays::find(std::string_view name) const noexcept {
+  for (const named_array& one : all_) {
+    if (one.name == name) return &one.value;
+  }
+  return nullptr;
+}
+
+MILLRACE_INLINE bool arrays::mapped() const noexcept {
+  return std::any_of(all_.begin(), all_.end(), [](const named_array& one) { return one.value.file_ != nullptr; });
+}
+
+MILLRACE_INLINE void arrays::read_in(const std::vector<std::uint64_t>& stretches) const {
+  for (const bool wait : {false, true}) {  // the disk works on all of them at once
+    for (const named_array& one : all_) {
+      const array& a = one.value;
+      if (a.file_ == nullptr || a.data_.empty()) continue;
+      const std::size_t row = a.data_.size() / rows();
+      for (std::size_t i = 0; i + 1 < stretches.size(); i += 2) {
+        const char* const from = a.data_.data() + stretches[i] * row;
+        const auto size = static_cast<std::size_t>(stretches[i + 1] - stretches[i]) * row;
+        if (wait) {
+          a.file_->read_in(from, size);
+        } else {
+          a.file_->will_need(from, size);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace millrace

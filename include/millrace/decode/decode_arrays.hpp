@@ -48,8 +48,9 @@ void collate(const array_sample& a, sample_writer& out);
 
 /// The arrays of a sample: what decode_arrays() does for each. Fields "npy" become the array "npy", "x.npy" become "x",
 /// "npz" those of the archive under their names, "cls" the label; all of these leave the sample, other fields stay in
-/// it. With `names`, those arrays alone: the others are not looked at, and one that is not there is an error. Without,
-/// arrays of an archive that there is no tensor for are `unread`, and the log has one line of each.
+/// it. Of a dataset of `arrays`, each field is the array of its name: a row, without a copy. With `names`, those arrays
+/// alone: the others are not looked at, and one that is not there is an error. Without, arrays of an archive that there
+/// is no tensor for are `unread`, and the log has one line of each.
 ///
 /// Throws decode_error, as parse_npy(), read_npz() and parse_label() do. `most`: bytes of one "npz", unpacked.
 array_sample read_arrays(sample s, const std::vector<std::string>& names = {}, std::uint64_t most = GiB);

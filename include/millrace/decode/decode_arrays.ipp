@@ -60,6 +60,9 @@ MILLRACE_INLINE array_sample read_arrays(sample s, const std::vector<std::string
   const auto wanted = [&](const std::string& name) {
     return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
   };
+  // Rows of arrays have type and shape from these.
+  const arrays* const rows = s.from.from == nullptr ? nullptr : s.from.from->rows.get();
+  const auto whole_of = [&](const std::string& name) { return rows == nullptr ? nullptr : rows->find(name); };
   std::vector<std::string> there;
   const auto add = [&](const std::string& name) {
     if (std::find(there.begin(), there.end(), name) != there.end()) {
@@ -67,9 +70,9 @@ MILLRACE_INLINE array_sample read_arrays(sample s, const std::vector<std::string
     }
     there.push_back(name);
   };
-  const bool any = std::any_of(s.fields.begin(), s.fields.end(), [](const field& f) {
+  const bool any = std::any_of(s.fields.begin(), s.fields.end(), [&](const field& f) {
     const std::string_view e = f.extension;
-    return e == "npy" || e == "npz" || e.ends_with(".npy") || e.ends_with(".npz");
+    return whole_of(f.extension) != nullptr || e == "npy" || e == "npz" || e.ends_with(".npy") || e.ends_with(".npz");
   });
   if (!any && names.empty()) {
     std::string has;
@@ -79,7 +82,11 @@ MILLRACE_INLINE array_sample read_arrays(sample s, const std::vector<std::string
   std::vector<field> others;
   for (field& f : s.fields) {
     const bool npy = f.extension == "npy";
-    if (npy || f.extension.ends_with(".npy")) {
+    if (const array* const whole = whole_of(f.extension)) {
+      if (!wanted(f.extension)) continue;
+      add(f.extension);
+      made.arrays.emplace_back(f.extension, array(f.data, whole->type(), whole->row_dims(), at));
+    } else if (npy || f.extension.ends_with(".npy")) {
       std::string name = npy ? f.extension : f.extension.substr(0, f.extension.size() - 4);
       if (!wanted(name)) continue;
       add(name);

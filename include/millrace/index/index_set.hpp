@@ -54,11 +54,16 @@ class index_set {
   std::uint64_t sample_bytes() const noexcept { return sample_bytes_; }
   /// The order_options::slice that fits these samples.
   std::uint64_t slice() const noexcept {
-    // An object is a request, whichever is read next.
-    return of_objects(format()) ? 1 : slice_for(samples(), sample_bytes_);
+    // An object is a request, whichever is read next; of rows in memory nothing is read.
+    return of_objects(format()) || in_memory() ? 1 : slice_for(samples(), sample_bytes_);
   }
   /// Of all shards; of none: tar.
   sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
+
+  /// Whether the samples are rows of arrays in memory, of which nothing is read.
+  bool in_memory() const noexcept {
+    return format() == sample_format::arrays && !indexes_->front().has_mapped_rows();
+  }
 
   /// 128 bits of all indexes, and of the selection: whether two runs, or two ranks, have the same data. See
   /// shard_index::digest().

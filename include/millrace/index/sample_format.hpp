@@ -22,10 +22,15 @@ enum class sample_format : unsigned char {
   /// Each folder is a sample, whose key is its path. Its fields are the objects that lie in it, by their whole names;
   /// hidden ones are left out.
   folders,
+  /// Rows of arrays in memory or in mapped files are the samples: those of a dataset of `arrays`, which needs no option
+  /// for it. No file of an index is of this format.
+  arrays,
 };
 
 /// Whether objects are samples, or parts of them, and no shards.
-constexpr bool of_objects(sample_format f) noexcept { return f >= sample_format::objects; }
+constexpr bool of_objects(sample_format f) noexcept {
+  return f >= sample_format::objects && f <= sample_format::folders;
+}
 
 /// As messages name it.
 constexpr const char* format_name(sample_format f) noexcept {
@@ -35,6 +40,7 @@ constexpr const char* format_name(sample_format f) noexcept {
     case sample_format::objects: return "objects";
     case sample_format::classes: return "classes";
     case sample_format::folders: return "folders";
+    case sample_format::arrays: return "arrays";
   }
   return "";
 }

@@ -35,7 +35,10 @@ class stale_index_error : public index_error {
 /// The hash of a sample's key: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64.
 inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
 
+class arrays;
+
 namespace detail {
+class array_index;
 class index_bytes;
 class index_file_reader;
 class line_index_builder;
@@ -52,6 +55,8 @@ class object_index_builder;
 ///   made. index_shard() makes one.
 /// - Objects that are samples: of each its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
 ///   in memory, and the path and the ETag (16 bytes where it is an MD5). A dataset makes one of a listing.
+///
+/// - Rows of arrays: how many there are, and where the arrays are. A dataset makes one; it has no file.
 ///
 /// What it says of a tar or a text file is of one version of the object: check() compares.
 ///
@@ -119,11 +124,13 @@ class shard_index {
   std::uint64_t object_size() const noexcept { return object_size_; }
   std::size_t samples() const noexcept {
     if (paged_ != nullptr) return paged_->samples;
-    return format_ == sample_format::tar ? rows_.samples.size() : is_lines() ? rows_.lines.size() : firsts_.size();
+    if (format_ == sample_format::tar) return rows_.samples.size();
+    return is_lines() ? rows_.lines.size() : is_arrays() ? array_rows_ : firsts_.size();
   }
   std::size_t fields() const noexcept {
     if (paged_ != nullptr) return paged_->fields;
-    return format_ == sample_format::tar ? rows_.fields.size() : is_lines() ? rows_.lines.size() : objects_.size();
+    if (format_ == sample_format::tar) return rows_.fields.size();
+    return is_lines() ? rows_.lines.size() : is_arrays() ? array_rows_ * rows_.fields.size() : objects_.size();
   }
   /// Of all samples, each from its first header to its last byte.
   std::uint64_t sample_bytes() const noexcept;
@@ -162,7 +169,7 @@ class shard_index {
     bool lines_ = false;
   };
   /// Those that `sample`, which must be below samples(), is among: faster than the functions below for several of them.
-  /// Of objects: none.
+  /// Of objects and of arrays: none.
   rows rows_of(std::size_t sample) const;
   /// Lets the system read the rows of samples [first, first + count) of a file before they are asked for.
   void will_need(std::size_t first, std::size_t count) const noexcept {
@@ -172,15 +179,18 @@ class shard_index {
   std::uint64_t key_hash(std::size_t sample) const {
     return format_ == sample_format::tar ? rows_of(sample).key_hash(sample) : millrace::key_hash(key(sample));
   }
-  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number.
+  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number. Of a row
+  /// of arrays: its number.
   std::string key(std::size_t sample) const;
-  /// Of the sample's first header, or of the line. Of objects: 0.
+  /// Of the sample's first header, or of the line. Of objects: 0. Of a row of arrays: the bytes of those before it.
   std::uint64_t offset(std::size_t sample) const {
+    if (is_arrays()) return sample * array_row_bytes();
     return of_objects(format_) ? 0 : rows_of(sample).offset(sample);
   }
   /// The byte after the last one of its last field. A GET requests [offset, end). Of objects: the bytes of all.
   std::uint64_t end(std::size_t sample) const;
   std::size_t field_count(std::size_t sample) const {
+    if (is_arrays()) return rows_.fields.size();
     if (!of_objects(format_)) return rows_of(sample).field_count(sample);
     return (sample + 1 < firsts_.size() ? firsts_[sample + 1] : objects_.size()) - firsts_[sample];
   }
@@ -189,6 +199,11 @@ class shard_index {
   /// Of objects: the one that field `i` of a sample is.
   object object_at(std::size_t sample, std::size_t i) const;
 
+  /// Of rows of arrays: the arrays; else null.
+  const std::shared_ptr<const arrays>& row_arrays() const noexcept { return arrays_; }
+  /// Of rows of arrays: whether an array of them is in a mapped file, and has to be read.
+  bool has_mapped_rows() const noexcept { return mapped_; }
+
   /// Throws stale_index_error, which names the shard, the ETag and the size, unless they are those that were indexed.
   /// What the store does not know is not compared.
   void check(const shard& listed) const;
@@ -196,7 +211,7 @@ class shard_index {
   /// 128 bits of all that it says: of the name, the ETag, the size and every row.
   hash128 digest() const noexcept;
 
-  /// The file. Appended to `out`.
+  /// The file. Appended to `out`. Of rows of arrays there is none: a usage_error.
   void write(std::string& out) const;
   /// How many bytes write() appends.
   std::uint64_t file_bytes() const noexcept {
@@ -218,6 +233,7 @@ class shard_index {
  private:
   friend class index_builder;
   friend class index_file_head;
+  friend detail::array_index;
   friend detail::index_file_reader;
   friend detail::line_index_builder;
   friend detail::object_index_builder;
@@ -231,6 +247,10 @@ class shard_index {
   static constexpr std::string_view line_field = "line";
 
   bool is_lines() const noexcept { return format_ == sample_format::lines; }
+  bool is_arrays() const noexcept { return format_ == sample_format::arrays; }
+  std::uint64_t array_row_bytes() const noexcept {
+    return rows_.fields.empty() ? 0 : rows_.fields.back().offset + rows_.fields.back().size;
+  }
 
   struct sample_row {
     std::uint64_t key = 0;
@@ -304,11 +324,14 @@ class shard_index {
   std::uint32_t flags_ = 0;
   std::vector<std::string> extensions_;
   sample_format format_ = sample_format::tar;
-  table rows_;                           // of a tar or a text file
+  table rows_;                           // of a tar or a text file; of arrays the fields of the first row
   std::shared_ptr<const paged> paged_;   // or this
   std::vector<std::uint32_t> firsts_;    // of objects: each sample's first one
   std::vector<object_row> objects_;
-  std::string paths_;  // and ETags, as in the file
+  std::string paths_;  // and ETags, as in the file; of arrays their names, types and shapes
+  std::shared_ptr<const arrays> arrays_;
+  std::size_t array_rows_ = 0;
+  bool mapped_ = false;
 };
 
 /// The head of a file of several indexes. It says how much follows, so that a file that was cut between two of them is

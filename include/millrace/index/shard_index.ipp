@@ -120,6 +120,7 @@ class detail::index_bytes {
 };
 
 MILLRACE_INLINE std::uint64_t shard_index::end(std::size_t sample) const {
+  if (is_arrays()) return (sample + 1) * array_row_bytes();
   if (!of_objects(format_)) return rows_of(sample).end(sample);
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < field_count(sample); ++i) bytes += object_row_at(sample, i).size;
@@ -127,9 +128,15 @@ MILLRACE_INLINE std::uint64_t shard_index::end(std::size_t sample) const {
 }
 
 MILLRACE_INLINE shard_index::field shard_index::field_at(std::size_t sample, std::size_t i) const {
+  field out;
+  if (is_arrays()) {
+    out.extension = extensions_[i];
+    out.offset = rows_.fields[i].offset + sample * array_row_bytes();
+    out.size = rows_.fields[i].size;
+    return out;
+  }
   if (!of_objects(format_)) return rows_of(sample).field_at(sample, i);
   const object_row& row = object_row_at(sample, i);
-  field out;
   out.extension = extensions_[row.extension];
   out.size = row.size;
   return out;
@@ -159,6 +166,7 @@ MILLRACE_INLINE shard_index::object shard_index::object_at(std::size_t sample, s
 MILLRACE_INLINE std::string shard_index::key(std::size_t sample) const {
   if (format_ == sample_format::tar) return {};
   if (is_lines()) return name_ + '#' + std::to_string(sample);
+  if (is_arrays()) return std::to_string(sample);
   const std::string_view path = object_at(sample, 0).path;
   // The object's name is its key, a dot or a slash, and what its field is called.
   const std::size_t its = extensions_[object_row_at(sample, 0).extension].size();
@@ -182,6 +190,7 @@ MILLRACE_INLINE void shard_index::check(const shard& listed) const {
 
 MILLRACE_INLINE std::uint64_t shard_index::sample_bytes() const noexcept {
   if (paged_ != nullptr) return paged_->sample_bytes;
+  if (is_arrays()) return object_size_;
   std::uint64_t bytes = 0;
   for (const object_row& o : objects_) bytes += o.size;
   if (of_objects(format_) || samples() == 0) return bytes;
@@ -191,6 +200,7 @@ MILLRACE_INLINE std::uint64_t shard_index::sample_bytes() const noexcept {
 }
 
 MILLRACE_INLINE bool shard_index::is_like(const shard_index& other) const {
+  if (is_arrays() || other.is_arrays()) return arrays_ == other.arrays_;
   if (paged_ != nullptr || other.paged_ != nullptr) return text() == other.text();
   return name_ == other.name_ && etag_ == other.etag_ && object_size_ == other.object_size_ && flags_ == other.flags_ &&
          extensions_ == other.extensions_ && format_ == other.format_ && rows_ == other.rows_ &&
@@ -232,6 +242,7 @@ MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
 }
 
 MILLRACE_INLINE void shard_index::write(std::string& out) const {
+  if (is_arrays()) detail::misused("the index of arrays was written: it belongs to their memory");
   const std::size_t start = out.size();
   const std::size_t rows = rows_begin();
   const std::uint64_t length = file_bytes();

@@ -62,8 +62,8 @@ class dataset_state;
 class dataset_door;
 }  // namespace detail
 
-/// What a training is fed with: shards of samples in a store, or objects that are samples (sample_format). It says what
-/// the data is; epochs() says how to train on it.
+/// What a training is fed with: shards of samples in a store, objects that are samples (sample_format), or arrays. It
+/// says what the data is; epochs() says how to train on it.
 ///
 ///     mill::dataset train(s3, "s3://corpus/train/", {.index = "train.index"});
 ///     auto run = rt.run(mill::epochs(train, {.seed = 7, .epochs = 90, .batch = 256, .rank = mine}, saved)
@@ -97,6 +97,22 @@ class dataset {
   template <class Store>
   dataset(const Store& store, std::shared_ptr<const index_set> indexes, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(indexes), std::move(options), 0) {}
+  /// The rows of arrays in memory or in mapped files (decode/array.hpp):
+  ///
+  ///     const mill::dataset train(mill::arrays({{"x", mill::array(std::move(x), {60'000, 28, 28})},
+  ///                                             {"y", mill::array(std::move(y), {60'000})}}));
+  ///
+  /// Sample i has a field for each array: the bytes of row i, which are not copied and keep the arrays' memory alive.
+  /// Its key is the row's number. decode_arrays() gives the fields type and shape. It is a dataset with an index, known
+  /// at once; a state is refused where names, types, shapes or the number of rows are others. What the rows contain is
+  /// not compared, so it may be computed anew.
+  ///
+  /// Of arrays in memory nothing is read: .slice is 1, so the order is a full shuffle, and they count for no bound in
+  /// bytes. Where an array is mapped, the rows of a slice are read in on the runtime's pool, ahead of the consumer and
+  /// within epochs_options::bytes, before the first one is delivered: the loop does not wait for the disk, unless the
+  /// kernel has taken pages away again. On a loop without a pool it does. A page that cannot be read is an io_error of
+  /// that sample. Options but .slice are refused.
+  explicit dataset(const arrays& rows, dataset_options options = {});
   /// Several datasets, mixed in proportion to their weights:
   ///
   ///     mill::dataset corpora({{web, 3}, {books, 1}}, {.until = mill::mix_until::first_end});

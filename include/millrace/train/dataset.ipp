@@ -23,6 +23,7 @@
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/decode/array.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_set.hpp>
@@ -96,6 +97,50 @@ class dataset_state {
   mutable std::shared_ptr<const index_set> chosen_from;  // of a part: what `indexes` were chosen from
   stream<shard> given;                          // not read yet
   std::optional<std::vector<shard>> shards;  // given, or read from the stream
+};
+
+/// The store of rows of arrays, of which nothing is read through it.
+template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
+class basic_row_storage final : public storage {
+ public:
+  bool serves(std::string_view url) const noexcept override { return url.substr(0, scheme.size()) == scheme; }
+  task<part> read(shard, std::string, std::uint64_t, std::size_t, slab_pool) const override {
+    misused("rows of arrays were read as an object");
+  }
+  bool over_network(std::string_view) const noexcept override { return false; }
+
+  static constexpr std::string_view scheme = "arrays:";
+};
+using row_storage = basic_row_storage<>;
+
+/// Makes the index of arrays.
+class array_index {
+ public:
+  static std::shared_ptr<const index_set> of(const arrays& rows) {
+    shard_index made;
+    made.name_ = row_storage::scheme;
+    made.format_ = sample_format::arrays;
+    made.flags_ = shard_index::with_keys;
+    made.array_rows_ = rows.rows();
+    made.mapped_ = rows.mapped();
+    std::uint64_t before = 0;
+    for (const named_array& one : rows) {
+      shard_index::field_row field;
+      field.offset = before;
+      field.size = one.value.memory().size() / rows.rows();
+      field.extension = static_cast<std::uint32_t>(made.extensions_.size());
+      before += field.size;
+      made.rows_.fields.push_back(field);
+      made.extensions_.push_back(one.name);
+      made.name_ += (made.extensions_.size() == 1 ? "" : ",") + one.name;
+      made.paths_ += one.name + ' ' + name_of(one.value.type()) + ' ' + one.value.dims().text() + '\n';
+    }
+    made.object_size_ = before * made.array_rows_;
+    made.arrays_ = std::make_shared<const arrays>(rows);
+    std::vector<shard_index> all;
+    all.push_back(std::move(made));
+    return std::make_shared<const index_set>(std::move(all));
+  }
 };
 
 /// For epochs() and what else works on datasets.
@@ -383,6 +428,10 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
 MILLRACE_INLINE void dataset_state::check() const {
   const dataset_options none;
   if (store == nullptr) throw usage_error("dataset: the store is null");
+  if (options.format == sample_format::arrays) {
+    throw configuration_error("dataset: .format is arrays, which lie in no store: give them, as in "
+                              "dataset(arrays({{name, array}}))");
+  }
   const bool streamed = options.shards != none.shards || options.window != none.window ||
                         options.window_bytes != none.window_bytes;
   if (indexed() && streamed) {
@@ -465,6 +514,17 @@ MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::shar
                                                      std::move(options))) {
   if (indexes == nullptr) throw configuration_error("dataset: the indexes are null");
   state_->indexes = std::move(indexes);
+  state_->check();
+}
+
+MILLRACE_INLINE dataset::dataset(const arrays& rows, dataset_options options)
+    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::indexes,
+                                                     std::make_shared<const detail::row_storage>(),
+                                                     std::move(options))) {
+  if (!state_->options.prefix.empty() || state_->options.format != sample_format::tar) {
+    throw configuration_error("dataset: .prefix and .format are not for a dataset of arrays");
+  }
+  state_->indexes = detail::array_index::of(rows);
   state_->check();
 }
 

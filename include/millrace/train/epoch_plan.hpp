@@ -256,6 +256,7 @@ inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail:
   prices.take_batches = training.take_batches;
   prices.memory = training.bytes;
   epoch_plan plan = of(indexes, prices);
+  if (indexes.in_memory()) plan.requests = plan.most_rank_requests = plan.rank_memory = 0;
   if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
   return plan;
 }

@@ -79,12 +79,14 @@ MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epo
            std::to_string(slice) + " samples" + why;
     if (*why == 0) text += ", by the number of samples, their size and the number of ranks";
   }
-  if (options.bytes == 0) {
+  if (options.bytes == 0 && indexes.in_memory()) {
+    options.bytes = detail::least_bytes;  // of which it takes none
+  } else if (options.bytes == 0) {
     options.bytes = default_bytes(indexes, {.tracks = options.tracks, .slice = slice}, world);
     text += (text.empty() ? "" : "; ") + format_bytes(static_cast<double>(options.bytes)) +
             " of memory on each rank, for the open slices and to read ahead";
   }
-  return text + '.';
+  return text.empty() ? text : text + '.';
 }
 
 MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epochs_request& options) {

@@ -123,6 +123,8 @@ void each_sample(const index_set& set, const F& f) {
       s.ordinal = i;
       if (of_objects(index.format())) {
         s.bytes = index.end(i);
+      } else if (index.row_arrays() != nullptr) {
+        s.bytes = index.end(i) - index.offset(i);
       } else {
         if (!rows.has(i)) rows = index.rows_of(i);
         s.bytes = rows.end(i) - rows.offset(i);

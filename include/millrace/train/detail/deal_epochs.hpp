@@ -87,10 +87,12 @@ stream<Sample> epochs_of(epochs_source source, std::shared_ptr<agreement> agreed
   const epochs_request options = source.options;
   auto position = std::make_shared<epochs_position>(source);
   const std::size_t kept = source.store->keeps();
+  // Then it holds nothing; 0 would say that its bound is not known.
+  const bool in_memory = source.mix == nullptr && source.sets.front().indexes->in_memory();
   stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source), std::move(agreed)))
                             .named("epochs", "raise its .bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
-      .bounded(options.ahead, sum_of_bounds(options.bytes, kept))
+      .bounded(options.ahead, in_memory ? 1 : sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))
       .of_rank(options.rank);
 }

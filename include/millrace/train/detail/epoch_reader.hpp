@@ -21,10 +21,13 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/decode/array.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
+#include <millrace/io/cpu_pool.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
+#include <millrace/order/sample_order.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
@@ -70,7 +73,10 @@ class epoch_reader {
         walk_(source_.walk),
         room_(first_room(source_), options_.bytes),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
-    for (std::size_t d = 0; d < source_.sets.size(); ++d) piece_samples_.push_back(samples_of_piece(d));
+    for (std::size_t d = 0; d < source_.sets.size(); ++d) {
+      piece_samples_.push_back(samples_of_piece(d));
+      any_in_memory_ = any_in_memory_ || source_.sets[d].indexes->in_memory();
+    }
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
     first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
@@ -115,7 +121,10 @@ class epoch_reader {
     damaged_ = false;
     Sample s;
     s.mark = taken_.mark;
-    if (taken_.piece == nullptr) return s;
+    if (taken_.piece == nullptr) {
+      if (taken_.in_memory) fill_of_rows(s, source_.index(taken_.place.shard), taken_.place, taken_.epoch);
+      return s;
+    }
     slice_piece::range* const first = &range_of(taken_);
     for (std::size_t i = 0; i < taken_.piece->at(taken_.number).ranges; ++i) {
       if (first[i].reading) first[i].reading = spawned<void>();
@@ -176,8 +185,11 @@ class epoch_reader {
   class planned {
    public:
     epoch_mark mark;
-    std::shared_ptr<slice_piece> piece;  // null: padding
+    std::shared_ptr<slice_piece> piece;  // null: padding, or in memory
     std::uint64_t number = 0;            // in its track
+    bool in_memory = false;              // a row that is at hand:
+    sample_place place;
+    std::uint64_t epoch = 0;  // of its data set
   };
 
   /// That of a range of a piece, which waits for its turn.
@@ -248,7 +260,7 @@ class epoch_reader {
     room_.took(taken_.piece->reserved(), waited, now);
     host_share& share = share_of(taken_.piece->ranges().front().shard);
     if (took_at_ && consumer_.waits(waited, now - *took_at_) && share.has_measured()) {
-      room_.raise(first_room(source_) + share.requests() * share.part() * 3 / 2);
+      room_.raise(first_room(source_) + share.ahead() * 3 / 2);
     }
     took_at_ = now;
   }
@@ -305,7 +317,7 @@ class epoch_reader {
     }
     planned p;
     p.mark = next_;
-    if (!next_.padding) {
+    if (!next_.padding && !(any_in_memory_ && plan_in_memory(p))) {
       const std::uint64_t tracks = source_.walk.tracks;
       const std::uint64_t track = next_.position % tracks;
       p.number = next_.position / tracks;
@@ -320,6 +332,18 @@ class epoch_reader {
     }
     ahead_.push_back(std::move(p));
     has_next_ = false;
+    return true;
+  }
+
+  /// Where the next sample is a row in memory, its place; else false.
+  bool plan_in_memory(planned& p) {
+    const epoch_walk::place at = walk_.place_of(next_);
+    const epochs_source::dataset& set = source_.sets[at.set];
+    if (!set.indexes->in_memory()) return false;
+    p.in_memory = true;
+    p.place = track_cursor(*at.order, at.track, at.number).next();
+    p.place.shard += set.first;
+    p.epoch = at.epoch;
     return true;
   }
 
@@ -398,7 +422,9 @@ class epoch_reader {
       waiting_.pop_front();
       if (piece == nullptr) continue;  // it is not needed any more
       slice_piece::range& r = piece->ranges()[number];
-      r.reading = spawned<void>(here_, read(r, share.begin(), counted(*this, r.length(), first)));
+      counted way(*this, r.length(), first);
+      r.reading = spawned<void>(here_, r.rows.empty() ? read(r, share.begin(), std::move(way))
+                                                      : read_in(r, share.begin(), std::move(way)));
     }
     shares_.satisfied();
   }
@@ -406,6 +432,37 @@ class epoch_reader {
   bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }
 
   host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
+
+  void came(slice_piece::range& r, host_share::request& turn, counted& way) {
+    r.done = true;
+    turn.end();
+    way.end();
+    start();
+    arrived_.notify();
+  }
+
+  /// Reads in the rows of mapped files.
+  task<void> read_in(slice_piece::range& r, host_share::request turn, counted way) {
+    const time_point asked = here_.get_executor().now();
+    try {
+      auto job = [rows = source_.index(r.shard).row_arrays(), stretches = r.rows] { rows->read_in(stretches); };
+      if (pool_) {
+        co_await pool_.run(std::move(job));
+      } else {
+        job();
+      }
+      const time_point now = here_.get_executor().now();
+      turn.finished(now, {.bytes = r.length(),
+                          .total = now - asked,
+                          .whole = true,
+                          .waits = consumer_waits_,
+                          .full = full(),
+                          .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+    } catch (...) {
+      r.error = std::current_exception();
+    }
+    came(r, turn, way);
+  }
 
   task<void> read(slice_piece::range& r, host_share::request turn, counted way) {
     const time_point asked = here_.get_executor().now();
@@ -438,11 +495,7 @@ class epoch_reader {
     } catch (...) {
       r.error = std::current_exception();
     }
-    r.done = true;
-    turn.end();
-    way.end();
-    start();
-    arrived_.notify();
+    came(r, turn, way);
   }
 
   static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
@@ -461,7 +514,9 @@ class epoch_reader {
     const shard_index& index = source_.index(number);
     std::string etag = index.etag();
     if (const auto known = etags_.find(number); etag.empty() && known != etags_.end()) etag = known->second;
-    return shard(source_.url(number), index.object_size(), std::move(etag));
+    shard object(source_.url(number), index.object_size(), std::move(etag));
+    object.rows = index.row_arrays();
+    return object;
   }
 
   shard object_of(const slice_piece::range& r) const {
@@ -508,8 +563,10 @@ class epoch_reader {
   Sample lost() {
     const sample_place& place = taken_.piece->at(taken_.number).place;
     failed_shard_ = place.shard;
-    const bool objects = of_objects(source_.index(place.shard).format());
-    const std::uint64_t offset = objects ? 0 : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
+    const shard_index& index = source_.index(place.shard);
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    const bool has_rows = !of_objects(index.format()) && index.row_arrays() == nullptr;
+    const std::uint64_t offset = has_rows ? rows_of_taken().offset(number) : index.offset(number);
     failed_place_.note(origin(named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
     Sample s;
     s.mark = failed_ = taken_.mark;
@@ -520,6 +577,7 @@ class epoch_reader {
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
     if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
+    if (index.row_arrays() != nullptr) return fill_of_rows(s, index, place, epoch);
     const shard_index::rows& rows = rows_of_taken();
     s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
     s.from.copy = place.copy;
@@ -550,6 +608,19 @@ class epoch_reader {
     if (index.format() != sample_format::classes) return;
     const std::uint64_t before = source_.sets[source_.dataset_of(place.shard)].first;
     s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - before)));
+  }
+  void fill_of_rows(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch) {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
+    s.from.copy = place.copy;
+    s.key = index.key(number);
+    const arrays& all = *index.row_arrays();
+    s.fields.reserve(all.size());
+    for (const named_array& one : all) {
+      const bytes& memory = one.value.memory();
+      const std::size_t row = memory.size() / index.samples();
+      s.fields.emplace_back(one.name, memory.slice(number * row, row));
+    }
   }
   /// The key, from the header of the sample's first member: the index knows its hash alone.
   std::string key_of(const Sample& s, const shard_index& index, std::size_t number, const slice_piece::range& r) const {
@@ -585,6 +656,7 @@ class epoch_reader {
   const epochs_request& options_;
   const coroutine_context here_;
   range_reader reader_;
+  const cpu_pool::share pool_ = cpu_pool::share::of(here_.runtime());  // for mapped files; may be empty
   host_shares shares_;
   bool consumer_waits_ = false;
   time_point waits_since_{};
@@ -597,6 +669,7 @@ class epoch_reader {
   epoch_walk walk_;
   read_window room_;  // bytes
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
+  bool any_in_memory_ = false;                // of them
   std::uint64_t first_samples_ = 1;  // of a track, that are read before its slice: the first step's
   const bool divides_;  // no two ranks share a track
   epoch_mark next_;     // of the walk

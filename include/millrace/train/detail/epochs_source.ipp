@@ -200,6 +200,7 @@ MILLRACE_INLINE std::string epochs_source::shown(std::uint64_t shard) const { re
 MILLRACE_INLINE std::string epochs_source::advice() const {
   std::string lines;
   for (std::size_t d = 0; d < sets.size(); ++d) {
+    if (sets[d].indexes->in_memory()) continue;
     const order_options& order = walk.sets[d].order;
     epochs_request own = options;
     own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);

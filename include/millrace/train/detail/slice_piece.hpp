@@ -54,6 +54,7 @@ class slice_piece {
     std::uint64_t end = 0;
     bool cut = false;  // more of the piece would have been in it if it could be longer
     bool done = false;
+    std::vector<std::uint64_t> rows;  // of arrays: the first row and the one after the last, of each stretch
     bytes data;                // when done
     std::exception_ptr error;  // or this
     spawned<void> reading;     // empty until it is begun
@@ -81,6 +82,16 @@ class slice_piece {
     for (const std::size_t i : by_place) {
       const sample_place& place = samples_[i].place;
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
+      if (index.format() == sample_format::arrays) {  // one, of all rows; its length is that of them together
+        if (ranges_.empty()) ranges_.emplace_back(place.shard);
+        std::vector<std::uint64_t>& rows = ranges_.back().rows;
+        if (!rows.empty() && place.ordinal < rows.back()) continue;  // a copy of the sample before
+        if (rows.empty() || place.ordinal != rows.back()) rows.insert(rows.end(), {place.ordinal, place.ordinal});
+        ++rows.back();
+        ranges_.back().end += index.end(static_cast<std::size_t>(place.ordinal)) -
+                              index.offset(static_cast<std::size_t>(place.ordinal));
+        continue;
+      }
       if (of_objects(index.format())) {
         samples_[i].range = ranges_.size();
         samples_[i].ranges = index.field_count(static_cast<std::size_t>(place.ordinal));
@@ -123,7 +134,7 @@ class slice_piece {
       r.done = r.length() == 0;  // empty lines, or an empty object: nothing is asked for
       const std::size_t slab = range_reader::slab_for(r.length());
       // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
-      reserved_ += r.length() <= slab / 8 ? r.length() : slab;
+      reserved_ += r.length() <= slab / 8 || !r.rows.empty() ? r.length() : slab;
     }
   }
   slice_piece(const slice_piece&) = delete;
