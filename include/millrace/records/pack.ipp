@@ -137,7 +137,7 @@ class packed_places {
     if (!mark.known) return mark;
     const bool placed = mark.next != 0;  // else it has no position that a state could name
     mark.taken = 0;
-    mark.window = placed || inside ? window_ : 0;
+    mark.window = placed || inside ? at.mark.window + window_ : 0;
     mark.of_rank = mark.window != 0;
     mark.whole = mark.whole && placed;
     if (!inside && (mark.whole || !placed)) return mark;
@@ -213,7 +213,7 @@ MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_gen
   return stream<packed_sequence>(detail::pack_marked(std::move(in), std::move(into_), ends_, length_))
       .named("pack")
       .declares(place_effect::expands)
-      .windowed(detail::pack_window(ends_));
+      .counting(detail::pack_window(ends_));
 }
 
 }  // namespace millrace
