@@ -75,7 +75,7 @@ struct elements<R> {
 template <class R>
 using element_t = typename elements<R>::type;
 
-/// epoch_mark::window of the items that flat_map() makes.
+/// held_part::stage of the items that flat_map() makes.
 inline constexpr std::uint32_t flat_map_window = 0x666c6174;
 
 /// The marks of the items that are made of samples: with one rank how many of the sample came, with several how many of
@@ -93,7 +93,7 @@ class expanded_marks {
       began_ = true;
       step_ = sample;
       made_ = 0;
-      left_out_ = sample.taken;
+      left_out_ = sample.part.taken;
     }
   }
   /// The mark of one more item, the sample's last or not; nothing where it came before a resume.
@@ -104,18 +104,18 @@ class expanded_marks {
       return std::nullopt;
     }
     epoch_mark mark = sample_;
-    mark.window = sample_.window + flat_map_window;
-    mark.of_rank = true;
+    mark.part.stage = sample_.part.stage + flat_map_window;
+    mark.part.of_rank = true;
     if (*counted_later_) {
-      sample_.taken = 0;  // the first item has told it
+      sample_.part.taken = 0;  // the first item has told it
       mark.whole = mark.whole && last;
       mark.last = mark.last && last;
       return mark;
     }
-    mark.taken = 0;
+    mark.part.taken = 0;
     if (last && sample_.whole) return mark;
     mark.position = mark.next = sample_.from;
-    mark.taken = made_;
+    mark.part.taken = made_;
     mark.whole = true;
     mark.last = mark.last && last;
     return mark;
@@ -123,7 +123,7 @@ class expanded_marks {
   /// At the end of a step: the state was right about it.
   void check() const {
     if (left_out_ == 0) return;
-    throw configuration_error("resume: the state has taken " + std::to_string(step_.taken) +
+    throw configuration_error("resume: the state has taken " + std::to_string(step_.part.taken) +
                               " items of flat_map() where there are " + std::to_string(made_));
   }
 

@@ -196,14 +196,14 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   }
 
   /// Declares that a stage changes the order within windows, and the number that identifies its windows
-  /// (epoch_mark::window): a state inside one can be resumed only by pipelines with the same number.
+  /// (held_part::stage): a state inside one can be resumed only by pipelines with the same number.
   stream windowed(std::uint32_t number) && {
     promise(*this);
     about_.window = number;
     return std::move(*this).declares(place_effect::counts_parts);
   }
   /// Declares that a stage makes items whose marks count how much was made of the step that they are of, from its
-  /// beginning (epoch_mark::taken), and the number that identifies the stage. After one with `later` another such stage
+  /// beginning (held_part::taken), and the number that identifies the stage. After one with `later` another such stage
   /// may come, which then counts for both: *later becomes true before anything runs. The earlier one makes everything
   /// of the step again after a resume, and does not count.
   stream counting(std::uint32_t number, std::shared_ptr<bool> later = nullptr) && {
