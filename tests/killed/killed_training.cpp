@@ -3,12 +3,13 @@
 
 // One rank of a training that expects to be killed at any moment:
 //
-//   killed_training ENDPOINT INDEX FOLDER SEED TRACKS EPOCHS BATCH RANK WORLD EVERY [late]
+//   killed_training ENDPOINT INDEX FOLDER SEED TRACKS EPOCHS BATCH RANK WORLD EVERY [late | PREFIX]
 //
 // It goes on after the state in FOLDER/state, if there is one. Before each batch it reads a byte from its standard
 // input, after each it writes one. After every EVERY-th batch, and at the end, it saves FOLDER/RANK.N, N the batches
 // since it was started: the loader's state, and beside it its model, which is what it was trained on. With "late" it
-// makes the mistake that the test must notice: the state is that of the batch before.
+// makes the mistake that the test must notice: the state is that of the batch before. With a PREFIX the ranks are a
+// group by objects there.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,11 +21,13 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/crc.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -34,6 +37,8 @@
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/train/dataset.hpp>
+#include <millrace/train/rank_group.hpp>
+#include <millrace/train/s3_rank_board.hpp>
 
 namespace mill = millrace;
 
@@ -101,10 +106,18 @@ int train(const std::vector<std::string>& words) {
   const mill::dataset data(s3, indexes, {.prefix = prefix, .slice = 4});
   mill::epochs_options options{.seed = number(3), .epochs = number(5), .batch = number(6)};
   options.tracks = number(4);
-  options.rank.index = static_cast<std::uint32_t>(number(7));
-  options.rank.world_size = static_cast<std::uint32_t>(number(8));
+  const mill::rank mine{.index = static_cast<std::uint32_t>(number(7)),
+                        .world_size = static_cast<std::uint32_t>(number(8))};
   const std::uint64_t every = number(9);
-  const bool late = words.size() > 10;
+  const std::string how = words.size() > 10 ? words[10] : std::string();
+  const bool late = how == "late";
+  std::optional<mill::rank_group> group;
+  if (how.empty() || late) {
+    options.rank = mine;
+  } else {
+    group.emplace(mine, s3, how, mill::rank_group_options{.timeout = std::chrono::minutes(1)});
+    options.ranks = *group;
+  }
 
   mill::runtime rt;
   auto run = rt.run(mill::epochs(data, options, text_of(folder + "/state")) | mill::batch(), {.prefetch = 3});

@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Kills trainings, and sees that nothing is lost or comes twice: run_killed KILLED_TRAINING [KILLS [SEED]].
+// Kills trainings, and sees that nothing is lost or comes twice: run_killed KILLED_TRAINING [KILLS|world [SEED]].
 //
 // The store is a server in this process. A training of one to three ranks, each a process, is killed (SIGKILL) at a
 // random batch, one rank first; it goes on, on a random number of ranks with batches of a random size, from the last
 // state that all of its ranks had saved; until it ends. What was trained on after those states, one after the other,
 // must be what a training trains on that is never killed: the same samples, bytes and random numbers in the same order.
 // And the fingerprints of all parts must add up to each epoch's.
+//
+// With "world" there is one training, whose world shrinks and grows ten times, each time after a kill. Its ranks are a
+// group by the store, where the killed ones leave what they had not removed.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -153,6 +156,7 @@ class attempt {
   std::uint64_t batches = UINT64_MAX;  // of the victim, until it is killed
   std::uint64_t more = 0;              // that the ranks may train on meanwhile
   bool late = false;
+  bool grouped = false;
 };
 
 class driver {
@@ -203,6 +207,32 @@ class driver {
         static_cast<unsigned long long>(processes_), static_cast<unsigned long long>(changes_),
         static_cast<unsigned long long>(two_to_three_), static_cast<unsigned long long>(fresh_));
     if (changes_ < kills / 4 || two_to_three_ == 0) fail("the number of ranks changed too seldom");
+  }
+  /// A training goes on in a world of another size after each kill.
+  void change_world() {
+    const drawn_training t = draw();
+    const std::vector<std::string> wanted = uninterrupted(t);
+    std::vector<std::string> all;
+    std::map<std::uint64_t, mill::epoch_fingerprint> seen;
+    for (const std::uint64_t world : {1U, 2U, 4U, 3U, 1U, 5U, 2U, 4U, 1U, 3U, 2U}) {
+      attempt a;
+      a.world = world;
+      a.batch = 1 + random_.below(2);
+      a.victim = random_.below(world);
+      a.more = 1 + random_.below(3);
+      a.grouped = true;
+      if (killed_ < 10) a.batches = 3 + random_.below(4);
+      const std::size_t before = all.size();
+      const bool over = go(t, a);
+      collect(t, world, all, seen);
+      if (over != (killed_ == 10)) fail("the training ended too early, or not at all");
+      if (!over) ++killed_;
+      if (all.size() == before) fail("a world of " + std::to_string(world) + " has not been trained on");
+    }
+    if (all != wanted) fail(difference(all, wanted));
+    verify(t, seen);
+    std::printf("the world changed after each of %llu kills: every sample once an epoch\n",
+                static_cast<unsigned long long>(killed_));
   }
   /// A state that is saved a batch late must be noticed.
   void see_a_late_state() {
@@ -275,6 +305,7 @@ class driver {
         words.push_back(std::to_string(n));
       }
       if (a.late) words.emplace_back("late");
+      if (a.grouped) words.emplace_back("s3://corpus/ranks/");
       ranks.emplace_back(program_, std::move(words));
       ++processes_;
       ranks.back().allow(a.batches == UINT64_MAX ? 10000 : a.batches + a.more);
@@ -372,15 +403,20 @@ class driver {
 
 int main(int count, char** arguments) {
   if (count < 2) {
-    std::printf("usage: %s KILLED_TRAINING [KILLS [SEED]]\n", arguments[0]);
+    std::printf("usage: %s KILLED_TRAINING [KILLS|world [SEED]]\n", arguments[0]);
     return 2;
   }
   ::signal(SIGPIPE, SIG_IGN);
-  const std::uint64_t kills = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 100;
+  const bool world = count > 2 && std::string(arguments[2]) == "world";
+  const std::uint64_t kills = count > 2 && !world ? std::strtoull(arguments[2], nullptr, 10) : 100;
   const std::uint64_t seed = count > 3 ? std::strtoull(arguments[3], nullptr, 10) : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   try {
     driver all(arguments[1], seed);
+    if (world) {
+      all.change_world();
+      return 0;
+    }
     all.run(kills);
     all.see_a_late_state();
     return 0;

@@ -51,6 +51,13 @@ class clip {
 };
 std::string name_of(const clip& c) { return c.mark.padding ? "-" : c.name; }
 std::string name_of(const sample& s) { return s.weight() == 0 ? "-" : s.key; }
+std::string name_of(const packed_sequence& p) {
+  std::string text;
+  for (std::size_t i = 0; i < p.tokens.size(); ++i) {
+    text += (p.documents[i] < 0 ? "" : std::to_string(p.tokens[i])) + (p.mask[i] != 0 ? "," : ";");
+  }
+  return text;
+}
 
 std::size_t hash_of(const std::string& key) {
   std::size_t h = 7;
@@ -244,10 +251,14 @@ TEST_CASE("what breaks the promises of epochs() is refused by name before anythi
              Contains("bucket_by_length, in a pipeline") && Contains(".max_tokens"));
   CHECK_THAT(refusal(rt, data.open(two) | map([](const sample& s) { return token_document({1}, s.mark); }) | pack(4)),
              Contains("pack, in a pipeline") && Contains("fill()"));
-  CHECK_THAT(refusal(rt, data.open(small()) | flat_map(two_of) | flat_map([](clip c) {
-                                    return std::vector<clip>{std::move(c)};
-                                  }) | batch(4)),
-             Contains("flat_map, in a pipeline") && Contains("is before it"));
+  CHECK_THAT(refusal(rt, data.open(small()) | flat_map(two_of) |
+                             bucket_by_length([](const clip& c) { return c.name.size(); }, {.batch = 4})),
+             Contains("bucket_by_length, in a pipeline") && Contains("flat_map is before it"));
+  CHECK_THAT(refusal(rt, data.open(small()) | map([](const sample& s) { return token_document({1}, s.mark); }) |
+                             pack(4) | flat_map([](packed_sequence p) {
+                               return std::vector<packed_sequence>{std::move(p)};
+                             })),
+             Contains("flat_map, in a pipeline") && Contains("pack is before it"));
   CHECK_THAT(refusal(rt, data.open(two) | batch(12)),
              Contains("batch, in a pipeline") && Contains("batches of 12 do not fit steps of 4"));
   const batch_pool pool(batch_layout(12, {{"size", dtype::i64}}));
@@ -327,6 +338,147 @@ TEST_CASE("sequences of documents come in equally many batches on all ranks, aft
       CHECK(rest[r].states == after(whole[r].states, n));
     }
   }
+}
+
+namespace {
+
+/// None to four documents of a sample, some of them empty.
+std::vector<token_document> documents_of(const sample& s) {
+  if (s.weight() == 0) throw std::logic_error("a function has seen an empty entry");
+  std::vector<token_document> all;
+  const std::size_t h = hash_of(s.key);
+  for (std::size_t d = 0; d < h % 5; ++d) {
+    std::vector<std::int32_t> tokens;
+    const std::size_t size = (h / 7 + 5 * d) % 13;
+    for (std::size_t i = 0; i < size; ++i) tokens.push_back(static_cast<std::int32_t>((h % 100000) * 100 + d * 20 + i));
+    all.emplace_back(std::move(tokens), epoch_mark());
+  }
+  return all;
+}
+
+/// Two epochs of documents in sequences, on `world` ranks, from their states on.
+std::vector<training> packed(const tar_dataset& data, runtime& rt, test::settings options, std::size_t world,
+                             const names& resume) {
+  std::vector<training> out(world);
+  test::thread_gather gather(world);
+  const names errors = test::on_ranks(world, [&](std::size_t r) {
+    const equal_batches equal(3, uneven::pad, gather.group(r));
+    test::settings mine = options;
+    mine.rank = {.index = static_cast<std::uint32_t>(r), .world_size = static_cast<std::uint32_t>(world)};
+    if (!resume.empty()) mine.resume = resume[r];
+    const auto open = [&] {
+      if (!options.streamed) return data.open(mine);
+      std::vector<shard> list;
+      for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
+      return test::train_on(from_range(std::move(list)), std::shared_ptr<const storage>(data.store), mine);
+    };
+    // In one function from stream to stream, and one after the other.
+    const auto sequences = [](async_generator<sample> in) {
+      return stream<sample>(std::move(in)) | flat_map(documents_of) | pack(7, {.end = -1});
+    };
+    if (world > 1) {
+      mine.equal = &equal;
+      mine.uneven = options.streamed;
+      auto run = rt.run(open() | flat_map(documents_of) | pack(7, {.end = -1}) | equal.fill() | batch(3));
+      out[r] = taken(run, equal.of(run));
+    } else {
+      auto run = rt.run(open() | sequences | batch(3));
+      out[r] = taken(run, run);
+    }
+  });
+  REQUIRE(errors == names(world));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("samples that expand into documents are packed: a resume goes on with the very next token", "[places]") {
+  const tar_dataset data(four, 300);
+  runtime rt = quiet();
+  const std::size_t world = GENERATE(1u, 2u, 3u);
+  test::settings options = small();
+  options.streamed = GENERATE(false, true);
+  options.window = 5;
+  options.pad = world > 1 || options.streamed;
+  INFO(world << " ranks, " << (options.streamed ? "no index" : "an index"));
+  const std::vector<training> whole = packed(data, rt, options, world, {});
+  // The model: every token twice, and the end of every document that has one.
+  std::map<std::string, int> left;
+  for (const std::size_t n : {0u, 1u, 2u, 3u}) {
+    for (std::size_t i = 0; i < four[n]; ++i) {
+      sample s;
+      s.key = "s" + std::to_string(n) + "/" + std::to_string(i);
+      for (const token_document& d : documents_of(s)) {
+        for (const std::int32_t t : d.tokens) left[std::to_string(t)] += 2;
+        if (!d.tokens.empty()) left["-1"] += 2;
+      }
+    }
+  }
+  for (const training& t : whole) {
+    REQUIRE(t.batches.size() == whole[0].batches.size());
+    for (const std::string& b : t.batches) {
+      for (std::size_t at = 0, end = 0; (end = b.find_first_of(",;", at)) != std::string::npos; at = end + 1) {
+        std::string token = b.substr(at, end - at);
+        while (!token.empty() && token.front() == ' ') token.erase(0, 1);
+        if (!token.empty()) --left[token];
+      }
+    }
+  }
+  for (const auto& [token, times] : left) {
+    INFO(token);
+    CHECK(times == 0);
+  }
+  std::size_t inside = 0;
+  for (std::size_t n = 0; n < whole[0].states.size(); n += world) {
+    names saved;
+    for (const training& t : whole) saved.push_back(t.states[n]);
+    inside += saved[0].find("\"taken\":") != std::string::npos;
+    INFO("after step " << n << ": " << saved[0]);
+    const std::vector<training> rest = packed(data, rt, options, world, saved);
+    for (std::size_t r = 0; r < world; ++r) {
+      CHECK(rest[r].batches == after(whole[r].batches, n));
+      CHECK(rest[r].states == after(whole[r].states, n));
+    }
+  }
+  CHECK(inside > 10 / world);
+  if (world > 1 || options.streamed) return;
+  // Each of the two stages must be there.
+  test::settings inner = options;
+  for (const std::string& state : whole[0].states) {
+    if (state.find("\"taken\":") != std::string::npos) inner.resume = state;
+  }
+  const auto document = [](const sample& s) { return documents_of(s).front(); };
+  CHECK_THAT(refusal(rt, data.open(inner) | map(document) | pack(7, {.end = -1})), Contains("pack()"));
+  CHECK_THAT(refusal(rt, data.open(inner) | flat_map(documents_of) | batch(3)), Contains("flat_map()"));
+}
+
+TEST_CASE("an expansion of an expansion has a state after each item", "[places]") {
+  const tar_dataset data(four, 300);
+  runtime rt = quiet();
+  const auto again = [](const clip& c) {
+    std::vector<clip> all;
+    for (std::size_t n = hash_of(c.name) % 4; n > 0; --n) {
+      all.push_back(c);
+      all.back().name += std::to_string(n);
+    }
+    return all;
+  };
+  const auto some = [](const sample& s) { return hash_of(s.key) % 3 == 0 ? std::vector<clip>() : two_of(s); };
+  test::settings options = small();
+  options.pad = false;
+  auto run = rt.run(data.open(options) | flat_map(some) | flat_map(again) | batch(1));
+  const training whole = taken(run, run);
+  for (std::size_t n = 0; n < whole.states.size(); ++n) {
+    options.resume = whole.states[n];
+    auto rest = rt.run(data.open(options) | flat_map(some) | flat_map(again) | batch(1));
+    const training got = taken(rest, rest);
+    CHECK(got.batches == after(whole.batches, n));
+    CHECK(got.states == after(whole.states, n));
+  }
+  for (const std::string& state : whole.states) {
+    if (state.find("\"taken\":") != std::string::npos) options.resume = state;
+  }
+  CHECK_THAT(refusal(rt, data.open(options) | flat_map(some) | batch(1)), Contains("flat_map()"));
 }
 
 namespace {

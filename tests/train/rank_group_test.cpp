@@ -196,6 +196,79 @@ TEST_CASE("two processes with one number, or of two sizes of the world, get one 
         board_name + "rank_group: rank 2 says that there are 4 processes, and rank 0 that there are 3");
 }
 
+TEST_CASE("a process that comes later with a number that is taken ends the group in its next round, on all of them") {
+  const auto told = [](const rank& late, std::uint64_t seed, bool it_dies) {
+    const auto board = std::make_shared<memory_board>(seed);
+    const std::vector<rank_group> groups = groups_on(board, {of(0, 3), of(1, 3), of(2, 3)});
+    const rank_group other = groups_on(board, {late}).front();
+    testing::virtual_loop loop(seed);
+    std::vector<answer> answers(4);
+    const auto round = [&] {
+      std::vector<spawned<void>> ranks;
+      for (std::size_t i = 0; i < 3; ++i) {
+        answers[i] = answer();
+        ranks.emplace_back(loop, one_rank(groups[i], {i}, duration(0), "words", answers[i]));
+      }
+      loop.run_for(seconds(15));
+      for (const spawned<void>& r : ranks) CHECK(r.done());
+    };
+    round();
+    CHECK(errors_of(answers) == sentences(4));
+    {
+      spawned<void> one(loop, one_rank(other, {7}, duration(0), "words", answers[3]));
+      loop.run_for(seconds(5));
+      CHECK_FALSE(one.done());
+      if (!it_dies) {
+        round();
+        CHECK(one.done());
+      }
+    }
+    if (it_dies) {
+      round();
+      round();
+      answers[3].error = answers[0].error;
+    }
+    loop.run_for(seconds(30));
+    loop.drain();
+    CHECK(board->objects.empty());
+    for (const answer& a : answers) CHECK(a.error == answers[0].error);
+    return answers[0].error;
+  };
+  const std::string launcher = ": give each process the rank that its launcher says";
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    CHECK(told(of(1, 3), seed, false) ==
+          board_name + "rank_group: 2 processes say that they are rank 1 of 3" + launcher);
+    CHECK(told(of(0, 3), seed, false) ==
+          board_name + "rank_group: 2 processes say that they are rank 0 of 3" + launcher);
+    CHECK(told(of(2, 4), seed, false) ==
+          board_name + "rank_group: rank 2 says that there are 4 processes, and rank 0 that there are 3");
+    CHECK(told(of(1, 3), seed, true).empty());
+    CHECK(told(of(0, 3), seed, true).empty());
+  }
+}
+
+TEST_CASE("the rank 0 of a group whose other ranks have died does not keep a new start from its work") {
+  const auto board = std::make_shared<memory_board>(5);
+  const std::vector<rank_group> old = groups_on(board, {of(0, 3), of(1, 3), of(2, 3)});
+  const std::vector<rank_group> groups = groups_on(board, {of(0, 3), of(1, 3), of(2, 3)});
+  testing::virtual_loop loop(5);
+  std::vector<answer> answers(4);
+  const auto round = [&](const std::vector<rank_group>& of_group) {
+    std::vector<spawned<void>> ranks;
+    for (std::size_t i = 0; i < 3; ++i) {
+      ranks.emplace_back(loop, one_rank(of_group[i], {i}, duration(0), "words", answers[i]));
+    }
+    loop.run_for(seconds(15));
+    for (const spawned<void>& r : ranks) CHECK(r.done());
+    CHECK(errors_of(answers) == sentences(4));
+  };
+  round(old);
+  spawned<void> alone(loop, one_rank(old[0], {0}, duration(0), "words", answers[3]));
+  loop.run_for(seconds(5));
+  for (int n = 0; n < 3; ++n) round(groups);
+  CHECK_FALSE(alone.done());
+}
+
 TEST_CASE("ranks that do not come are named on those that did, when the time is up") {
   const auto board = std::make_shared<memory_board>();
   const std::vector<answer> answers =

@@ -10,6 +10,20 @@
 
 namespace millrace {
 
+/// What a stage has given of samples that it has in part: of a window (bucket_by_length()), a sample (flat_map()) or a
+/// document (pack()).
+class held_part {
+ public:
+  std::uint32_t stage = 0;  ///< which stage, with which options, counts; of several their sum; 0: none
+  /// In units of the stage's own: batches, items, tokens. On the first sample after a resume: what was given before.
+  std::uint32_t taken = 0;
+  bool of_rank = false;  ///< it counts this rank's share of a step: each rank has a state of its own
+
+  /// Whether a stage counts at all.
+  explicit operator bool() const noexcept { return stage != 0; }
+  friend bool operator==(const held_part&, const held_part&) = default;
+};
+
 /// The position of an item in a training: epochs() sets it on every sample, and a batch has the mark of its last one.
 /// Empty (`known` is false) on items that do not come from epochs(). Without an index only seed and epoch are set.
 ///
@@ -25,12 +39,7 @@ class epoch_mark {
   std::uint64_t position = 0;  ///< in the epoch's order, of all ranks; of padding: the order's end
   std::uint64_t next = 0;      ///< position of all ranks after this item; only valid if `whole`
   std::uint64_t from = 0;      ///< position of all ranks before its step
-  /// How much a stage has made of the samples from `next` on, in parts of its own: batches of a window
-  /// (bucket_by_length()), items of a sample (flat_map()), tokens of a document (pack()). On the first sample after a
-  /// resume: how much was made before.
-  std::uint32_t taken = 0;
-  std::uint32_t window = 0;  ///< which stage, with which options, counts `taken`; 0: none
-  bool of_rank = false;      ///< `taken` counts this rank's share of a step: each rank has a state of its own
+  held_part part;              ///< of the samples from `next` on
   bool known = false;
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch
@@ -42,7 +51,7 @@ class epoch_mark {
 
   /// Whether it has a position that no other item takes, in the canonical order of an index or in a step of
   /// equal_batches: then batches keep their sizes, even where samples are left out.
-  bool placed() const noexcept { return known && (next != 0 || counted || window != 0); }
+  bool placed() const noexcept { return known && (next != 0 || counted || part); }
 
   /// Becomes the mark of all up to `later`.
   void join(const epoch_mark& later) noexcept {

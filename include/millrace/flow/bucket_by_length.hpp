@@ -125,7 +125,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       const std::uint64_t seed = options.seed != 0 ? options.seed : first.seed;
       batches = cut_into_buckets(now->lengths, options, seed, first.epoch, first.known ? first.from : windows);
       ++windows;
-      given = first.taken;  // before a resume
+      given = first.part.taken;  // before a resume
       if (given != 0 && given >= batches.size()) refuse_window(given, batches.size());
     }
     epoch_mark mark = now->last;
@@ -135,9 +135,9 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       mark.position = mark.next = mark.from;
       mark.last = mark.padding = false;
       mark.disordered = now->last.disordered;
-      mark.taken = static_cast<std::uint32_t>(given + 1);
-      mark.window = window_id(options);
-      mark.of_rank = false;
+      mark.part.stage = window_id(options);
+      mark.part.taken = static_cast<std::uint32_t>(given + 1);
+      mark.part.of_rank = false;
     }
     std::vector<T> items;
     items.reserve(batches[given].size());

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>  // for std::begin() and iter_value_t: <iterator> brings <streambuf> with it
@@ -74,37 +75,47 @@ struct elements<R> {
 template <class R>
 using element_t = typename elements<R>::type;
 
-/// epoch_mark::window of the items that flat_map() makes.
+/// held_part::stage of the items that flat_map() makes.
 inline constexpr std::uint32_t flat_map_window = 0x666c6174;
 
 /// The marks of the items that are made of samples: with one rank how many of the sample came, with several how many of
-/// the rank's share of a step.
+/// the rank's share of a step. Where a later stage counts (stream::counting()), they say only which item is the last of
+/// its sample, and no state is after another one.
 class expanded_marks {
  public:
+  explicit expanded_marks(std::shared_ptr<const bool> counted_later) : counted_later_(std::move(counted_later)) {}
+
   void begin(const epoch_mark& sample) {
+    sample_ = sample;
+    if (*counted_later_) return;
     if (!began_ || sample.epoch != step_.epoch || sample.from != step_.from) {
       check();
       began_ = true;
       step_ = sample;
       made_ = 0;
-      left_out_ = sample.taken;
+      left_out_ = sample.part.taken;
     }
-    sample_ = sample;
   }
   /// The mark of one more item, the sample's last or not; nothing where it came before a resume.
   std::optional<epoch_mark> next(bool last) {
-    ++made_;
+    if (!*counted_later_) ++made_;
     if (left_out_ != 0) {
       --left_out_;
       return std::nullopt;
     }
     epoch_mark mark = sample_;
-    mark.taken = 0;
-    mark.window = flat_map_window;
-    mark.of_rank = true;
+    mark.part.stage = sample_.part.stage + flat_map_window;
+    mark.part.of_rank = true;
+    if (*counted_later_) {
+      sample_.part.taken = 0;  // the first item has told it
+      mark.whole = mark.whole && last;
+      mark.last = mark.last && last;
+      return mark;
+    }
+    mark.part.taken = 0;
     if (last && sample_.whole) return mark;
     mark.position = mark.next = sample_.from;
-    mark.taken = made_;
+    mark.part.taken = made_;
     mark.whole = true;
     mark.last = mark.last && last;
     return mark;
@@ -112,11 +123,12 @@ class expanded_marks {
   /// At the end of a step: the state was right about it.
   void check() const {
     if (left_out_ == 0) return;
-    throw configuration_error("resume: the state has taken " + std::to_string(step_.taken) +
+    throw configuration_error("resume: the state has taken " + std::to_string(step_.part.taken) +
                               " items of flat_map() where there are " + std::to_string(made_));
   }
 
  private:
+  std::shared_ptr<const bool> counted_later_;
   epoch_mark step_, sample_;
   bool began_ = false;
   std::uint32_t made_ = 0;      // of the step
@@ -151,9 +163,10 @@ class copy_numbers {
 /// The items of epochs(): each knows whether it is the last of its sample, so one is made ahead. A sample of which
 /// nothing is made, and an empty entry, is one empty entry.
 template <class U, class T, class F>
-async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options options) {
+async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options options,
+                                std::shared_ptr<const bool> counted_later) {
   item_place place;
-  expanded_marks marks;
+  expanded_marks marks(std::move(counted_later));
   copy_numbers<T, U> copies;
   for (;;) {
     std::optional<T> item = co_await source.next();
@@ -293,10 +306,12 @@ class flat_map_stage : public detail::library_stage {
     constexpr bool expands = detail::marked_item<T> && detail::can_be_empty<element>;
     stream<element> made;
     if constexpr (expands) {
-      made = stream<element>(detail::expand_items<element, T, F>(std::move(source), std::move(f_), options_))
+      auto counted_later = std::make_shared<bool>(false);
+      made = stream<element>(
+                 detail::expand_items<element, T, F>(std::move(source), std::move(f_), options_, counted_later))
                  .named("flat_map")
                  .declares(place_effect::expands)
-                 .windowed(detail::flat_map_window);
+                 .counting(detail::flat_map_window, std::move(counted_later));
     } else {
       made = stream<element>(detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_))
                  .named("flat_map");
@@ -325,7 +340,8 @@ class flat_map_stage : public detail::library_stage {
 ///
 /// Of a sample of epochs(), and of items with marks, the stage marks what `f` makes: a state says how many of them were
 /// taken, and a resume calls `f` again and goes on with the next one. So `f` must make the same items again; one is
-/// made ahead. An empty entry, and a sample of which `f` makes nothing, become an empty entry. With several ranks each
+/// made ahead. Where flat_map() or pack() comes after it, that stage counts, and all items of a step are made again. An
+/// empty entry, and a sample of which `f` makes nothing, become an empty entry. With several ranks each
 /// has a state of its own, and equal_batches::fill() after this stage gives them equally many batches; without it
 /// run() refuses the pipeline, and an item of a type that cannot be an empty entry (see data/item.hpp). Items that `f`
 /// makes with their sample's `from` have random numbers of their own (origin::copy).

@@ -72,6 +72,7 @@ enum class place_effect : unsigned char {
   splits,   ///< makes batches, on each rank as many as its items give
   expands,  ///< makes another number of items of each, and says in their marks how far it is
   counts_parts,  ///< see stream::windowed()
+  counts_steps,  ///< see stream::counting(); `number` is 1 where a later stage may count in its place
   evens,    ///< gives all ranks equally many batches of `number` items
   reorders,  ///< yields items in another order, so that there is no state
   batches,  ///< makes batches of `number` items
@@ -93,7 +94,8 @@ struct stream_description {
   std::optional<millrace::rank> rank;  // the first one that was declared
   std::shared_ptr<const stream_position> position;
   bool many_positions = false;  // of several sources: there is no state of them all
-  std::uint32_t window = 0;     // see stream::windowed()
+  std::uint32_t window = 0;     // see stream::windowed() and counting(): the sum of all
+  std::shared_ptr<bool> counted_later;  // see stream::counting(); of the last such stage
   std::size_t batch = 0;        // see stream::batches_of()
   std::shared_ptr<const rank_words> ranks;  // see stream::of_ranks(); the first one that was declared
   std::vector<place_note> places;  // sources first
@@ -194,13 +196,24 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   }
 
   /// Declares that a stage changes the order within windows, and the number that identifies its windows
-  /// (epoch_mark::window): a state inside one can be resumed only by pipelines with the same number.
+  /// (held_part::stage): a state inside one can be resumed only by pipelines with the same number.
   stream windowed(std::uint32_t number) && {
     promise(*this);
     about_.window = number;
     return std::move(*this).declares(place_effect::counts_parts);
   }
-  /// What windowed() declared; 0 if it was not called.
+  /// Declares that a stage makes items whose marks count how much was made of the step that they are of, from its
+  /// beginning (held_part::taken), and the number that identifies the stage. After one with `later` another such stage
+  /// may come, which then counts for both: *later becomes true before anything runs. The earlier one makes everything
+  /// of the step again after a resume, and does not count.
+  stream counting(std::uint32_t number, std::shared_ptr<bool> later = nullptr) && {
+    promise(*this);
+    about_.window = number;
+    const bool may_be_counted = later != nullptr;
+    about_.counted_later = std::move(later);
+    return std::move(*this).declares(place_effect::counts_steps, may_be_counted ? 1 : 0);
+  }
+  /// What windowed() and counting() declared: of several, the sum. 0 if they were not called.
   std::uint32_t window() const noexcept { return about_.window; }
 
   /// Declares what the last stage does with places. run() refuses a pipeline that begins with epochs() and breaks what
@@ -269,6 +282,7 @@ struct stream_access {
   /// `s`, with the declarations of earlier stages before its own.
   template <class T>
   static stream<T> continued(stream_description upstream, stream<T> s) {
+    if (s.about_.window != 0 && upstream.counted_later != nullptr) *upstream.counted_later = true;
     upstream.followed_by(std::move(s.about_));
     s.about_ = std::move(upstream);
     return s;
@@ -309,7 +323,8 @@ inline void stream_description::followed_by(stream_description later) {
   if (!rank) rank = later.rank;
   if (!ranks) ranks = std::move(later.ranks);
   many_positions = many_positions || later.many_positions || (position && later.position);
-  if (window == 0) window = later.window;
+  window += later.window;
+  if (later.counted_later != nullptr) counted_later = std::move(later.counted_later);
   if (later.batch != 0) batch = later.batch;
   if (!position) position = std::move(later.position);
 }

@@ -94,7 +94,9 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
         if (!evened) unequal = &n;
         break;
       case place_effect::counts_parts:
-        if (parts != nullptr) {
+      case place_effect::counts_steps:
+        // After one that leaves the counting to it there is but one count.
+        if (parts != nullptr && (parts->number == 0 || n.effect != place_effect::counts_steps)) {
           refuse(n, std::string("a state says how far a training is in one such stage, and ") + parts->stage +
                         " is before it: make all items in one of them");
         }

@@ -87,7 +87,7 @@ namespace detail {
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_documents(async_generator<token_batch> in, packer into);
 MILLRACE_COROUTINE async_generator<packed_sequence> pack_marked(async_generator<token_document> in, packer into,
                                                                 bool ends, std::size_t length);
-/// epoch_mark::window after sequences.
+/// held_part::stage after sequences.
 constexpr std::uint32_t pack_window(bool ends) noexcept { return ends ? 0x7061636c : 0x7061636a; }
 
 }  // namespace detail

@@ -114,7 +114,7 @@ class packed_places {
       began_ = true;
       step_ = mark;
       before_ = 0;
-      left_out_ = mark.taken;
+      left_out_ = mark.part.taken;
     }
     const std::size_t taken = std::min<std::size_t>(left_out_, size);
     left_out_ -= taken;
@@ -136,15 +136,15 @@ class packed_places {
     mark.padding = false;  // that of the document, not of the sequence
     if (!mark.known) return mark;
     const bool placed = mark.next != 0;  // else it has no position that a state could name
-    mark.taken = 0;
-    mark.window = placed || inside ? window_ : 0;
-    mark.of_rank = mark.window != 0;
+    mark.part.taken = 0;
+    mark.part.stage = placed || inside ? at.mark.part.stage + window_ : 0;
+    mark.part.of_rank = mark.part.stage != 0;
     mark.whole = mark.whole && placed;
     if (!inside && (mark.whole || !placed)) return mark;
     mark.whole = placed;
     mark.position = mark.next = mark.from;
     mark.last = false;
-    mark.taken = static_cast<std::uint32_t>(at.before + at.taken(given_));
+    mark.part.taken = static_cast<std::uint32_t>(at.before + at.taken(given_));
     return mark;
   }
   epoch_mark finish() {
@@ -168,7 +168,7 @@ class packed_places {
   };
 
   [[noreturn]] void too_many() const {
-    throw configuration_error("resume: the state has taken " + std::to_string(step_.taken) +
+    throw configuration_error("resume: the state has taken " + std::to_string(step_.part.taken) +
                               " tokens where there are " + std::to_string(before_));
   }
 
@@ -213,7 +213,7 @@ MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_gen
   return stream<packed_sequence>(detail::pack_marked(std::move(in), std::move(into_), ends_, length_))
       .named("pack")
       .declares(place_effect::expands)
-      .windowed(detail::pack_window(ends_));
+      .counting(detail::pack_window(ends_));
 }
 
 }  // namespace millrace

@@ -92,7 +92,7 @@ async_generator<T> fill_steps(async_generator<T> in, std::shared_ptr<equal_state
   for (std::uint64_t epoch = shared->first_epoch; epoch != shared->end_epoch; ++epoch) {
     std::uint64_t items = epoch == shared->first_epoch ? shared->before : 0;
     reached.next = items;
-    reached.taken = 0;
+    reached.part.taken = 0;
     for (std::size_t given = 0;;) {  // entries of the step
       const bool over = shared->over.load(std::memory_order_acquire) > epoch;
       const bool here = next && mark_of(*next).epoch == epoch;

@@ -79,8 +79,9 @@ struct rank_group_options {
 /// beside its checkpoints, say. Names hold a random number of each process, so what an earlier start has left is never
 /// taken for an answer; the next start removes it. A rank that does not come is an error, after .timeout, which names
 /// it; a line in the log says after 30 s who is missing. Of two processes that give one index at most one trains: it is
-/// an error on all ranks if both come in time, and on the later one alone if the first comparison was over, when its
-/// time is up at the latest. The store must show at once what was stored (S3 does).
+/// an error on all ranks, and on the process that came later: at once if both come in time, else in the next round (a
+/// comparison, a step of equal_batches) of the group that is complete. The store must show at once what was stored (S3
+/// does).
 ///
 /// Copies are the same group. A group of one process asks nothing. Calls from several threads are allowed where the
 /// program makes them in the same order on all ranks.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,6 +57,32 @@ class group_core {
   const duration timeout;
   std::string nonce;  // names this process among all that ever use the board
   std::atomic<std::uint64_t> rounds{0};
+  std::atomic<bool> joined{false};  // a round by the board has given this process its words
+
+  // Of rank 0: who its group is, and others that came later.
+  void come_together(std::vector<std::string> others) {
+    const std::lock_guard lock(mutex_);
+    members_ = std::move(others);
+    joined = true;
+  }
+  bool is_member(const std::string& its_nonce) const {
+    const std::lock_guard lock(mutex_);
+    return its_nonce == nonce || std::find(members_.begin(), members_.end(), its_nonce) != members_.end();
+  }
+  /// False the first time.
+  bool knows_stranger(const std::string& its_nonce) const {
+    const std::lock_guard lock(mutex_);
+    return std::find(strangers_.begin(), strangers_.end(), its_nonce) != strangers_.end();
+  }
+  void note_stranger(const std::string& its_nonce) {
+    const std::lock_guard lock(mutex_);
+    strangers_.push_back(its_nonce);
+  }
+
+ private:
+  mutable std::mutex mutex_;  // of the next two: rounds may be on several threads
+  std::vector<std::string> members_;
+  std::vector<std::string> strangers_;  // whose objects rank 0 has removed once
 };
 
 MILLRACE_INLINE std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
@@ -195,6 +222,32 @@ MILLRACE_INLINE std::vector<std::uint32_t> missing_ranks(const group_core& core,
   return missing;
 }
 
+/// Processes that came when the group was complete: one that waits to be let in shows itself by an object in "roll/",
+/// and stores it again where it is removed. So an object that comes back is that of a process that runs.
+MILLRACE_INLINE std::vector<board_claim> strangers_in(const group_core& core, const std::vector<std::string>& rolls) {
+  std::vector<board_claim> strangers;
+  if (!core.joined) return strangers;
+  for (const std::string& name : rolls) {
+    const std::size_t dash = std::min(name.rfind('-'), name.size());
+    std::optional<board_claim> s;
+    if (name.compare(dash, std::string::npos, "-waits") == 0) {
+      s = claim_of(name.substr(0, dash));
+    } else if (name.compare(dash, std::string::npos, "-open") == 0) {  // another rank 0
+      s.emplace();
+      s->world = core.process.world_size;
+      s->nonce = name.substr(5, std::min(name.find('.'), name.size()) - 5);
+    }
+    if (!s || core.is_member(s->nonce)) continue;
+    s->name = name;
+    strangers.push_back(std::move(*s));
+  }
+  return strangers;
+}
+
+MILLRACE_INLINE bool has_name(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 MILLRACE_INLINE std::string seconds_text(duration d) { return std::to_string(d.count() / 1000000000) + " s"; }
 
 /// Pauses between two looks, and a line in the log where it takes long.
@@ -295,10 +348,31 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
   co_await board->put("roll/" + mine + "-open", "open");
   std::vector<std::string> answered;  // rounds that other processes have opened as rank 0, once
   std::vector<board_claim> claims;
+  std::vector<board_claim> intruders;  // that run beside the group
+  time_point sure_at = ex.now();       // that there are no others
+  std::string refusal;                 // by the rank 0 of a group that this process is not one of
   std::string wrong;
   board_wait wait(*core, ex);
   for (;;) {
     const std::vector<std::string> rolls = co_await board->list("roll/");
+    const std::vector<board_claim> strangers = strangers_in(*core, rolls);
+    intruders.clear();
+    for (const board_claim& s : strangers) {
+      if (core->knows_stranger(s.nonce)) {
+        intruders.push_back(s);
+        continue;
+      }
+      try {
+        co_await board->remove(s.name);
+        core->note_stranger(s.nonce);
+        sure_at = ex.now() + std::chrono::seconds(3);
+      } catch (const error&) {  // whether it runs cannot be known
+      }
+    }
+    if (!core->joined) {
+      if (!has_name(rolls, "roll/" + mine + "-open")) co_await board->put("roll/" + mine + "-open", "open");
+      if (has_name(rolls, "roll/" + core->nonce + "-no")) refusal = co_await board->get("roll/" + core->nonce + "-no");
+    }
     for (const std::string& name : rolls) {
       if (name.size() < 5 + end_of_name.size() || name.compare(5, core->nonce.size(), core->nonce) == 0) continue;
       if (name.compare(name.size() - end_of_name.size(), std::string::npos, end_of_name) != 0) continue;
@@ -318,9 +392,15 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
       answered.push_back(other);
       co_await board->put("in/" + other + "/0." + std::to_string(core->process.world_size) + '.' + core->nonce, "0");
     }
-    wrong = wrong_claims(*core, claims);
+    wrong = refusal.empty() ? wrong_claims(*core, claims) : refusal;
     const std::vector<std::uint32_t> missing = missing_ranks(*core, claims);
-    if (missing.empty()) break;
+    if (missing.empty() && !intruders.empty()) {
+      claims.push_back(intruders.front());
+      wrong = wrong_claims(*core, claims);
+      break;
+    }
+    if (missing.empty() && ex.now() >= sure_at) break;
+    if (!refusal.empty()) break;
     if (!wrong.empty() && wait.over_after_error()) break;
     if (wrong.empty() && wait.over()) {
       wrong = ranks_text(missing) + " of " + std::to_string(core->process.world_size) + " did not come within " +
@@ -358,10 +438,19 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
   for (const board_claim& c : claims) result += '\n' + c.nonce;
   if (wrong.empty()) result += '\n' + words_text(all);
   co_await board->put("roll/" + mine + "-all", result);
+  if (!wrong.empty() && core->joined) {
+    for (const board_claim& s : intruders) co_await board->put("roll/" + s.nonce + "-no", wrong);
+  }
+  if (wrong.empty() && !core->joined) {
+    std::vector<std::string> others;
+    for (const board_claim& c : claims) others.push_back(c.nonce);
+    core->come_together(std::move(others));
+  }
   try {
     co_await board->remove("roll/" + mine + "-open");
   } catch (const error&) {  // close_round() says it
   }
+  if (!refusal.empty()) co_await board->remove("roll/" + core->nonce + "-no");
   root_scope::of(ex).adopt(close_round<std::string>(core, mine, wrong.empty()));
   if (!wrong.empty()) throw configuration_error("rank_group: " + wrong, where{board->shown(), std::nullopt, {}});
   co_return std::move(all);
@@ -381,9 +470,23 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
   std::vector<std::string> answered;  // rounds, of this start and of earlier ones
   std::vector<std::string> of_others;  // of these, such as were closed without this process
   std::string all;
+  const std::string waits = "roll/" + mine + "-waits";
+  const std::string refused = "roll/" + core->nonce + "-no";
+  std::vector<std::string> old;  // to be removed
+  const time_point shown_from = ex.now() + std::chrono::seconds(2);
   board_wait wait(*core, ex);
   while (all.empty()) {
     const std::vector<std::string> rolls = co_await board->list("roll/");
+    if (!core->joined && ex.now() >= shown_from && !has_name(rolls, waits)) {
+      co_await board->put(waits, "waits");
+      if (old.empty()) old.push_back(waits);
+    }
+    if (has_name(rolls, refused)) {
+      const std::string why = co_await board->get(refused);
+      all = "error " + why;
+      old.push_back(refused);
+      break;
+    }
     for (const std::string& name : rolls) {
       const auto ends = [&](const std::string& end) {
         return name.size() > 5 + end.size() && name.compare(name.size() - end.size(), std::string::npos, end) == 0;
@@ -415,7 +518,6 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
     }
     co_await sleep_for(wait.next_pause());
   }
-  std::vector<std::string> old;
   for (const std::string& its : answered) old.push_back("in/" + its + '/' + mine);
   root_scope::of(ex).adopt(remove_all<std::string>(board, std::move(old)));
   const where at{board->shown(), std::nullopt, {}};
@@ -434,6 +536,7 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
     throw usage_error("rank_group: rank 0 gathers something else than rank " + std::to_string(core->process.index) +
                       " does: all ranks must make the same calls in the same order");
   }
+  core->joined = true;
   std::vector<Word> result(numbers.begin(), numbers.end());
   co_return std::move(result);
 }

@@ -109,13 +109,13 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
     s.mark.position = s.mark.from = order.count() - 1;
     s.mark.next = order.count();
     s.mark.whole = true;
-    s.mark.taken = std::exchange(taken, 0);
+    s.mark.part.taken = std::exchange(taken, 0);
     const bool over = order.over();
     std::uint64_t lacking = 0;
     if (over && equal == nullptr && how.pad) lacking = (how.batch - given % how.batch) % how.batch;
     s.mark.last = over && equal == nullptr && lacking == 0;
     epoch_mark mark = s.mark;
-    mark.taken = 0;
+    mark.part.taken = 0;
     co_yield give(s);
     for (; lacking > 0; --lacking) {
       Sample filler;

@@ -44,7 +44,7 @@ class epoch_walk {
     bool pad = true;
     std::uint64_t begin_epoch = 0;
     std::uint64_t begin = 0;      // the position there
-    std::uint32_t taken = 0;      // epoch_mark::taken of the first entry
+    std::uint32_t taken = 0;      // held_part::taken of the first entry
     std::uint64_t end = 0;        // of every epoch: a position, or one after the last
     std::uint64_t end_epoch = 0;  // after the last one
   };
@@ -77,7 +77,7 @@ class epoch_walk {
     out.whole = plan_.world == 1 || given_ == entries_;
     out.next = plan_.world == 1 && !out.padding ? out.position + 1 : reached_;
     out.from = plan_.world == 1 ? out.position : step_.begin;
-    out.taken = std::exchange(taken_, 0);
+    out.part.taken = std::exchange(taken_, 0);
     out.last = given_ == entries_ && reached_ == plan_.end;
     return true;
   }

@@ -32,10 +32,10 @@ MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) 
     const bool over = delivered.next >= end_ && !ranks_end_together_;
     now.epoch = delivered.epoch + (over ? 1 : 0);
     now.position = over ? 0 : delivered.next;
-    const bool own = ((delivered.window != 0 && delivered.of_rank) || ranks_end_together_) && world_ > 1;
-    if (delivered.window != 0) {
-      now.taken = delivered.taken;
-      now.window = state_window(delivered.window, batch_, world_);
+    const bool own = ((delivered.part && delivered.part.of_rank) || ranks_end_together_) && world_ > 1;
+    if (delivered.part) {
+      now.taken = delivered.part.taken;
+      now.window = state_window(delivered.part.stage, batch_, world_);
     } else if (!own || now.epoch != begin_.epoch || now.position != begin_.position) {
       now.taken = 0;
       now.window = own ? begin_.window : 0;

@@ -42,7 +42,7 @@ class window_position final : public stream_position {
   shard version_of(std::uint64_t number) const;
   void note_loss(std::uint64_t number, const window_order& at, const std::string& reason);
 
-  /// epoch_mark::taken of the first sample.
+  /// held_part::taken of the first sample.
   std::uint32_t taken() const noexcept { return saved_ ? static_cast<std::uint32_t>(saved_->taken) : 0; }
 
   // The training's side.

@@ -135,7 +135,7 @@ MILLRACE_INLINE void window_position::passed(const epoch_mark& delivered) const 
 MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) const {
   const std::lock_guard lock(order_mutex_);
   if (order_ == nullptr || !delivered.known) return beginning_;
-  const bool inside = delivered.window != 0 && delivered.taken != 0;
+  const bool inside = delivered.part && delivered.part.taken != 0;
   if (inside && filled_) {
     throw usage_error(
         "state(): inside a window of bucket_by_length(), a document of pack() or a sample of flat_map() there is none "
@@ -151,11 +151,11 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
   } else {
     const std::lock_guard known_lock(known_mutex_);
     now.stand_at(*order_, known_);
-    now.taken = inside ? delivered.taken : 0;
-    now.taken_of = inside ? state_window(delivered.window, batch_, world_) : 0;
+    now.taken = inside ? delivered.part.taken : 0;
+    now.taken_of = inside ? state_window(delivered.part.stage, batch_, world_) : 0;
     // Of equal_batches there may have been but empty entries since a resume.
     const bool same = saved_ && saved_->epoch == delivered.epoch && saved_->position == delivered.next;
-    if (same && ranks_end_together_ && delivered.window == 0) {
+    if (same && ranks_end_together_ && !delivered.part) {
       now.taken = saved_->taken;
       now.taken_of = saved_->taken_of;
     }
