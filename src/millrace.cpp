@@ -16,6 +16,7 @@ MILLRACE_QUIET_FRAMES
 
 #include <millrace/base/environment.ipp>
 #include <millrace/base/error.ipp>
+#include <millrace/base/log.ipp>
 #include <millrace/base/running_crc.ipp>
 #include <millrace/coro/async_generator.ipp>
 #include <millrace/coro/detail/log.ipp>

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/log.hpp>
 #include <millrace/base/wait_list.hpp>
 
 /// What stages decide by: the context of their run (memory budget, abandoned work, whether the consumer waits) and what
@@ -199,8 +200,8 @@ class runtime_parts {
   /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved
   /// to its NUMA node. For a stage that begins, before it makes use of the pool.
   virtual void follow_device(const std::string& /*pci_address*/) {}
-  /// Logs one line, given without its end.
-  MILLRACE_INLINE virtual void log(const char* line) noexcept;
+  /// Logs one line.
+  MILLRACE_INLINE virtual void log(const log_record& record) noexcept;
 
  protected:
   runtime_parts() noexcept = default;

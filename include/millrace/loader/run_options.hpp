@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include <millrace/base/log.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/http/options.hpp>
 
@@ -114,9 +115,8 @@ struct runtime_options {
   /// some sandboxes).
   millrace::placement placement = millrace::placement::automatic;
   bool force_epoll = false;  ///< epoll even where io_uring works
-  /// Called with each line that loops and stages log, one at a time, on any loop's thread. By default lines go to
-  /// standard error.
-  void (*log)(void* context, const char* line) = nullptr;
+  /// Called, instead of the log of the process (set_log()), with each line that loops and stages of this runtime log.
+  log_function log = nullptr;
   void* log_context = nullptr;
 };
 

@@ -73,7 +73,7 @@ class runtime_core final : public runtime_parts {
   const http::engine_options* http() const noexcept override { return &options_.http; }
   http::detail::addresses* addresses() noexcept override { return addresses_.get(); }
   store_hosts* hosts() noexcept override { return hosts_.get(); }
-  MILLRACE_INLINE void log(const char* line) noexcept override;
+  MILLRACE_INLINE void log(const log_record& record) noexcept override;
 
  private:
   /// A store that outlives the runtime: at the runtime's end, frees the slots that no device uses any more.
@@ -87,8 +87,8 @@ class runtime_core final : public runtime_parts {
     slot_store* const store;
   };
 
-  static void log_of_loop(void* self, const char* line) { static_cast<runtime_core*>(self)->log(line); }
-  static void log_nothing(void*, const char*) {}
+  static void log_of_loop(void* self, const log_record& record) { static_cast<runtime_core*>(self)->log(record); }
+  static void log_nothing(void*, const log_record&) {}
 
   static place_wanted place_of(const runtime_options& o) noexcept;
   void keep_threads();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -150,16 +149,13 @@ MILLRACE_INLINE slab_pool runtime_core::slabs(std::size_t bytes) {
 }
 
 MILLRACE_INLINE void runtime_core::log_once(const std::string& line) {
-  if (first_time(line)) log(line.c_str());
+  if (first_time(line)) log(log_record(log_level::info, line));
 }
 
-MILLRACE_INLINE void runtime_core::log(const char* line) noexcept {
+MILLRACE_INLINE void runtime_core::log(const log_record& record) noexcept {
+  if (options_.log == nullptr) return log_to_process(record);
   const std::lock_guard lock(log_mutex_);
-  if (options_.log != nullptr) {
-    options_.log(options_.log_context, line);
-  } else {
-    std::fprintf(stderr, "%s\n", line);
-  }
+  options_.log(options_.log_context, record);
 }
 
 }  // namespace millrace::detail
