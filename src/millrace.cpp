@@ -54,6 +54,8 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/loader/detail/run_state.ipp>
 #include <millrace/loader/detail/runtime_core.ipp>
 #include <millrace/loader/detail/stop_causes.ipp>
+#include <millrace/loader/detail/whole_file.ipp>
+#include <millrace/loader/export.ipp>
 #include <millrace/loader/pipeline_run.ipp>
 #include <millrace/loader/rank_from_environment.ipp>
 #include <millrace/loader/run_stats.ipp>

@@ -5,12 +5,18 @@
 
 #include <millrace/millrace.hpp>
 
+#include <cstdint>
+#include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/log.hpp>
+#include <millrace/loader/export.hpp>
 
+#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/test_data.hpp"
 
 namespace mill = millrace;
 
@@ -29,6 +35,19 @@ void keep_lines(std::vector<std::string>& lines) {
 }
 // end log
 
+// begin export
+/// Trains, and tells Prometheus every hundred steps.
+std::int64_t train(mill::pipeline_run<std::size_t> run, const std::string& file) {
+  std::int64_t steps = 0;
+  for (std::size_t each : run) {
+    steps += each > 0;
+    if (steps % 100 == 1) mill::write_prometheus(file, run.stats(), {{"rank", "0"}});
+  }
+  std::puts(mill::stats_json(run.stats()).c_str());
+  return steps;
+}
+// end export
+
 }  // namespace
 
 TEST_CASE("the guide's log is what its page says", "[guide]") {
@@ -45,4 +64,12 @@ TEST_CASE("the guide's log is what its page says", "[guide]") {
   mill::set_log(nullptr);
   CHECK(lines == std::vector<std::string>{
                      "warning millrace: map: left out: train-0.tar: no label [shard train-0.tar]"});
+}
+
+TEST_CASE("the guide's export is what its page says", "[guide]") {
+  mill::test::temporary_folder folder;
+  const std::string file = folder.file("millrace.prom");
+  auto run = mill::run(mill::shards("train-{0..8}.tar") | mill::map([](const mill::shard& s) { return s.url.size(); }));
+  CHECK(train(std::move(run), file) == 9);
+  CHECK(mill::test::read_file(file).find("millrace_run_items_total{rank=\"0\"} 1\n") != std::string::npos);
 }

@@ -34,6 +34,7 @@ class addresses;
 }
 }  // namespace http
 namespace detail {
+class runtime_counts;
 class store_hosts;
 }
 
@@ -195,6 +196,8 @@ class runtime_parts {
   virtual http::detail::addresses* addresses() noexcept { return nullptr; }
   /// What is known of the stores' hosts, and how their readers share them; null: each reader learns for itself.
   virtual detail::store_hosts* hosts() noexcept { return nullptr; }
+  /// What is counted of requests and samples, for all runs together; null: nothing is.
+  virtual detail::runtime_counts* counts() noexcept { return nullptr; }
   /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.
   virtual bool follows_devices() const noexcept { return false; }
   /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved

@@ -14,6 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
 namespace millrace::detail {
@@ -63,6 +64,7 @@ MILLRACE_INLINE bool failures::forgive(std::exception_ptr failure, const item_pl
   if (failed_ > policy_.limit) give_up("more than the limit of " + std::to_string(policy_.limit));
   if (items_ >= 1000) check_rate();
   if (policy_.then != on_failure::skip) return false;
+  if (runtime_counts* const counts = here_.runtime().counts()) counts->skipped.add(message);
   if (here_.run().tells_skipped()) here_.run().skipped(item);
   return true;
 }

@@ -21,6 +21,7 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/http/authorities.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/proxy.hpp>
@@ -460,6 +461,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
   if (!error_) {
     engine_.succeeded();
     measure();
+    count();
   }
   end();
 }
@@ -487,6 +489,13 @@ MILLRACE_INLINE void transfer::measure() noexcept {
   }
 }
 
+MILLRACE_INLINE void transfer::count() noexcept {
+  millrace::detail::runtime_counts* const counts = engine_.loop().runtime().counts();
+  if (counts == nullptr) return;
+  counts->request.add(monotonic_ns() - begun_ns_);
+  if (first_ns_ != 0 && sent_ns_ != 0) counts->first_byte.add(first_ns_ - sent_ns_);
+}
+
 MILLRACE_INLINE void transfer::log(const std::string& line) const {
   if (!line.empty()) millrace::detail::log_line(engine_.loop(), line);
 }
@@ -503,6 +512,7 @@ MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, 
     return CURL_PREREQFUNC_ABORT;
   }
   t.moved(step::connected);
+  t.sent_ns_ = monotonic_ns();
   t.touch();
   return CURL_PREREQFUNC_OK;
 }
@@ -635,7 +645,10 @@ MILLRACE_INLINE std::size_t transfer::on_header(char* data, std::size_t size, st
   if (t.ended_) return 0;  // timed out: libcurl learns it here
   try {
     t.touch();
-    if (!t.parser_.any()) t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
+    if (!t.parser_.any()) {
+      t.first_ns_ = monotonic_ns();
+      t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
+    }
     if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) t.wake();
     return size * count;
   } catch (...) {

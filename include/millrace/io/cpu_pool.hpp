@@ -254,7 +254,10 @@ class cpu_pool::awaiter {
     }
   }
   typename job<Function>::result_type await_resume() {
-    stage_record::add(promise_.stage(), &stage_record::pool_ns, job_->spent_ns());
+    if (stage_record* const stage = promise_.stage()) {
+      stage_record::add(stage->pool_ns, job_->spent_ns());
+      stage->jobs.add(job_->spent_ns());
+    }
     return job_->take();
   }
 
