@@ -24,6 +24,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/root_scope.ipp>
 #include <millrace/coro/run_context.ipp>
 #include <millrace/coro/stage_record.ipp>
+#include <millrace/coro/tracer.ipp>
 #include <millrace/decode/array.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
@@ -52,6 +53,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/io/process.ipp>
 #include <millrace/io/run_on.ipp>
 #include <millrace/loader/detail/run_state.ipp>
+#include <millrace/loader/detail/run_trace.ipp>
 #include <millrace/loader/detail/runtime_core.ipp>
 #include <millrace/loader/detail/stop_causes.ipp>
 #include <millrace/loader/detail/whole_file.ipp>

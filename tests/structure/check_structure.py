@@ -43,6 +43,7 @@ ALL_BODIES = "src/millrace.cpp"
 GLOBALS = {
     ("base/detail/first_time.hpp", "lines_said"),  # errors.md
     ("base/log.ipp", "log_of_process"),  # errors.md
+    ("loader/detail/run_trace.ipp", "traces_of_process"),  # watching.md
     ("device/tensor.hpp", "batches"),  # slots.md
     ("device/tensor.hpp", "looked_at"),  # slots.md
     ("loader/detail/stop_causes.ipp", "signals_of_process"),  # dispositions of signals belong to the process

@@ -48,6 +48,14 @@ std::int64_t train(mill::pipeline_run<std::size_t> run, const std::string& file)
 }
 // end export
 
+// begin trace
+std::int64_t train_traced(mill::runtime& rt, mill::stream<std::size_t> items) {
+  std::int64_t steps = 0;
+  for (std::size_t each : rt.run(std::move(items), {.trace = "out.json"})) steps += each > 0;
+  return steps;
+}
+// end trace
+
 }  // namespace
 
 TEST_CASE("the guide's log is what its page says", "[guide]") {
@@ -64,6 +72,14 @@ TEST_CASE("the guide's log is what its page says", "[guide]") {
   mill::set_log(nullptr);
   CHECK(lines == std::vector<std::string>{
                      "warning millrace: map: left out: train-0.tar: no label [shard train-0.tar]"});
+}
+
+TEST_CASE("the guide's trace is what its page says", "[guide]") {
+  mill::runtime rt;
+  CHECK(train_traced(rt, mill::shards("train-{0..8}.tar") |
+                             mill::map([](const mill::shard& s) { return s.url.size(); })) == 9);
+  CHECK(mill::test::read_file("out.json").find("\"first item\"") != std::string::npos);
+  std::remove("out.json");
 }
 
 TEST_CASE("the guide's export is what its page says", "[guide]") {

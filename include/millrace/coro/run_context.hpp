@@ -35,6 +35,7 @@ class addresses;
 }  // namespace http
 namespace detail {
 class runtime_counts;
+class tracer;
 class store_hosts;
 }
 
@@ -198,6 +199,8 @@ class runtime_parts {
   virtual detail::store_hosts* hosts() noexcept { return nullptr; }
   /// What is counted of requests and samples, for all runs together; null: nothing is.
   virtual detail::runtime_counts* counts() noexcept { return nullptr; }
+  /// Where to report what takes time, while a run is traced; else null.
+  virtual detail::tracer* trace() noexcept { return nullptr; }
   /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.
   virtual bool follows_devices() const noexcept { return false; }
   /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved

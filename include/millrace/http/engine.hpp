@@ -430,6 +430,7 @@ class transfer final : public engine::client, private timer_node {
   bool leaves_ = false;        // its connection, as the address is slow
   std::int64_t begun_ns_ = monotonic_ns();
   std::int64_t sent_ns_ = 0;   // when there was a connection for it
+  std::uint32_t own_port_ = 0;
   std::int64_t first_ns_ = 0;  // when the first line of the answer came
   char message_[CURL_ERROR_SIZE] = {};
 };

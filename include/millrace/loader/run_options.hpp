@@ -70,6 +70,13 @@ struct run_options {
   void (*skipped)(void* context, const skipped_item& item) = nullptr;
   void* skipped_context = nullptr;
 
+  /// The file to which the run writes, at its end, what took time: requests, parts, listings, jobs of the pool, copies,
+  /// steps of the training thread. Chrome's JSON of trace events, which https://ui.perfetto.dev draws. Null: the file
+  /// that the variable MILLRACE_TRACE names, with ".2" and so on before its extension for the next runs of the process,
+  /// ".rank1" for other ranks; without the variable there is no trace. The latest 131,072 events are kept (6 MiB); the
+  /// file says how many were dropped. The text is copied. A file that cannot be written is a line in the log.
+  const char* trace = nullptr;
+
   /// The first of each of these signals that comes stops the run, as pipeline_run::stop() does, and a log line says so.
   /// The next one has the effect that it had before run(), so that Ctrl-C twice ends the program. What was before is
   /// restored when the run has ended, or, if it was stopped, when it is dropped. Several runs may name the same signal:

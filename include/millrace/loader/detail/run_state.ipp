@@ -23,6 +23,9 @@ namespace millrace::detail {
 MILLRACE_INLINE void run_metrics::got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
   step_ended(asked);
   got_ns_ = now;
+  if (trace_ != nullptr) {
+    trace_->add({.begin = asked, .end = now, .name = first_ == 0 ? "first item" : "wait", .key = run_});
+  }
   if (first_ == 0) {  // start-up is no wait: what follows is counted from here on
     recorder_.mark();
     first_ = now;
