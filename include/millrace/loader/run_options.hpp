@@ -19,7 +19,7 @@ class skipped_item;
 enum class progress {
   automatic,  ///< when standard error is a terminal and the rank is 0
   off,
-  on,  ///< always; one line every ten seconds if standard error is not a terminal
+  on,  ///< always; if standard error is not a terminal, one line of the log every ten seconds
 };
 
 /// Signals that ask a run to stop: `{SIGTERM, SIGUSR1}`, see run_options::stop_on.

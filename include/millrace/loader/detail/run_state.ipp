@@ -167,7 +167,13 @@ MILLRACE_INLINE progress_line::~progress_line() {
   if (!shown_) return;
   executor_.remove_timer(*this);
   write(true);
-  std::fputs(metrics_.snapshot().table().c_str(), stderr);
+  std::string table = metrics_.snapshot().table();
+  if (terminal_) {
+    std::fputs(table.c_str(), stderr);
+  } else {
+    table.pop_back();  // its last line's end
+    log_line(executor_, table, log_level::info);
+  }
 }
 
 MILLRACE_INLINE void progress_line::fire() noexcept {
@@ -181,8 +187,14 @@ MILLRACE_INLINE void progress_line::arm() {
 
 MILLRACE_INLINE void progress_line::write(bool last) noexcept {
   const run_stats s = metrics_.snapshot();
-  std::fprintf(stderr, "%s%ld s: %s, waited %.1f%%%s", terminal_ ? "\r\x1b[K" : "", static_cast<long>(s.seconds),
-               s.rates().c_str(), 100 * s.waited, terminal_ && !last ? "" : "\n");
+  char waited[32];
+  std::snprintf(waited, sizeof waited, ", waited %.1f%%", 100 * s.waited);
+  const std::string line = std::to_string(static_cast<long>(s.seconds)) + " s: " + s.rates() + waited;
+  if (terminal_) {
+    std::fprintf(stderr, "\r\x1b[K%s%s", line.c_str(), last ? "\n" : "");
+  } else {
+    log_line(executor_, line, log_level::info);
+  }
 }
 
 }  // namespace millrace::detail
