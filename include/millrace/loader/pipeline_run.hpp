@@ -123,7 +123,7 @@ class pipeline_run {
     core_->share_with(state_->metrics);
     state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
     if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
-    state_->trace.begin(*core_, options.trace, shown);
+    state_->trace.begin(core_->all_traces(), options.trace, shown);
     state_->metrics.trace_to(state_->trace.events(), state_->trace.number());
     state_->metrics.begin();
     loop_ = core_->assign_loop();

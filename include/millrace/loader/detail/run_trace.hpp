@@ -6,19 +6,18 @@
 #include <string>
 #include <vector>
 
+#include <millrace/coro/run_context.hpp>
 #include <millrace/coro/tracer.hpp>
 
 namespace millrace::detail {
 
-class runtime_core;
-
 /// The trace of one run: run_options::trace, MILLRACE_TRACE.
 class run_trace {
  public:
-  /// `path`: of the option; null: of the variable MILLRACE_TRACE, if it is set.
-  void begin(runtime_core& core, const char* path, std::uint32_t rank);
+  /// `events`: of the runtime. `path`: of the option; null: of the variable MILLRACE_TRACE, if it is set.
+  void begin(tracer& events, const char* path, std::uint32_t rank);
   /// Writes the file, once; a log line says why it cannot. Nothing if the run is not traced.
-  void end(runtime_core& core) noexcept;
+  void end(runtime_parts& log) noexcept;
   /// Null: the run is not traced.
   tracer* events() const noexcept { return tracer_; }
   std::uint32_t number() const noexcept { return number_; }

@@ -16,8 +16,8 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
+#include <millrace/base/log.hpp>
 #include <millrace/loader/detail/run_trace.hpp>
-#include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 
 namespace millrace::detail {
@@ -36,7 +36,7 @@ MILLRACE_INLINE std::string run_trace::file_of(const std::string& path, unsigned
   return out.insert(has ? dot : path.size(), more);
 }
 
-MILLRACE_INLINE void run_trace::begin(runtime_core& core, const char* path, std::uint32_t rank) {
+MILLRACE_INLINE void run_trace::begin(tracer& events, const char* path, std::uint32_t rank) {
   if (path != nullptr) {
     path_ = path;
   } else if (const std::optional<std::string> set = process_environment().get("MILLRACE_TRACE")) {
@@ -44,13 +44,13 @@ MILLRACE_INLINE void run_trace::begin(runtime_core& core, const char* path, std:
   } else {
     return;
   }
-  since_ = core.all_traces().start(number_);
-  tracer_ = &core.all_traces();
+  since_ = events.start(number_);
+  tracer_ = &events;
   began_ = monotonic_ns();
   rank_ = rank;
 }
 
-MILLRACE_INLINE void run_trace::end(runtime_core& core) noexcept {
+MILLRACE_INLINE void run_trace::end(runtime_parts& log) noexcept {
   tracer* const from = std::exchange(tracer_, nullptr);
   if (from == nullptr) return;
   try {
@@ -58,7 +58,7 @@ MILLRACE_INLINE void run_trace::end(runtime_core& core) noexcept {
     const std::vector<trace_event> events = from->stop(since_, dropped);
     replace_file(path_, text(events, dropped, began_, rank_));
   } catch (const std::exception& e) {
-    core.log(log_record(log_level::warning, std::string("millrace: no trace: ") + e.what()));
+    log.log(log_record(log_level::warning, std::string("millrace: no trace: ") + e.what()));
   }
 }
 
