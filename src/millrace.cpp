@@ -16,6 +16,7 @@ MILLRACE_QUIET_FRAMES
 
 #include <millrace/base/environment.ipp>
 #include <millrace/base/error.ipp>
+#include <millrace/base/log.ipp>
 #include <millrace/base/running_crc.ipp>
 #include <millrace/coro/async_generator.ipp>
 #include <millrace/coro/detail/log.ipp>
@@ -23,6 +24,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/root_scope.ipp>
 #include <millrace/coro/run_context.ipp>
 #include <millrace/coro/stage_record.ipp>
+#include <millrace/coro/tracer.ipp>
 #include <millrace/decode/array.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
@@ -52,8 +54,11 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/io/process.ipp>
 #include <millrace/io/run_on.ipp>
 #include <millrace/loader/detail/run_state.ipp>
+#include <millrace/loader/detail/run_trace.ipp>
 #include <millrace/loader/detail/runtime_core.ipp>
 #include <millrace/loader/detail/stop_causes.ipp>
+#include <millrace/loader/detail/whole_file.ipp>
+#include <millrace/loader/export.ipp>
 #include <millrace/loader/pipeline_run.ipp>
 #include <millrace/loader/rank_from_environment.ipp>
 #include <millrace/loader/run_stats.ipp>

@@ -369,7 +369,7 @@ class logged_lines final : public runtime_parts {
  public:
   explicit logged_lines(executor& ex) : executor_(ex) { ex.set_runtime(*this); }
   executor& next_loop() noexcept override { return executor_; }
-  void log(const char* line) noexcept override { all.emplace_back(line); }
+  void log(const log_record& r) noexcept override { all.emplace_back(r.text); }
   int with(std::string_view text) const {
     return static_cast<int>(std::count_if(
         all.begin(), all.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; }));
@@ -450,7 +450,7 @@ TEST_CASE("a run's stats count the addresses that the loops of its runtime pass 
   std::vector<std::string> lines;
   runtime_options o;
   o.loops = 2;
-  o.log = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  o.log = [](void* to, const log_record& r) { static_cast<std::vector<std::string>*>(to)->emplace_back(r.text); };
   o.log_context = &lines;
   const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1);
   const mostly_dead_host dead({"127.0.0.2", "127.0.0.3", "127.0.0.1"}, live->port());

@@ -71,7 +71,7 @@ class two_nodes {
 
   std::shared_ptr<detail::runtime_core> runtime(runtime_options o, std::vector<std::string>* lines = nullptr) const {
     if (lines != nullptr) {
-      o.log = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+      o.log = [](void* to, const log_record& r) { static_cast<std::vector<std::string>*>(to)->emplace_back(r.text); };
       o.log_context = lines;
     }
     return detail::runtime_core::make(o, nullptr, folder_.root());

@@ -9,9 +9,11 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/log.hpp>
 #include <millrace/flow/combine.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/shards/shards.hpp>
 
 #include "tests/support/captured_stderr.hpp"
@@ -87,6 +89,23 @@ TEST_CASE("progress::on and progress::off mean every process, wherever it writes
   NEEDS_TERMINALS();
   CHECK(has_table(shown(into::terminal, names_of(1), {.show = progress::on})));
   CHECK_FALSE(has_table(shown(into::terminal, names_of(0), {.show = progress::off})));
+}
+
+TEST_CASE("where standard error is no terminal, progress and the table are lines of the log") {
+  std::string said;
+  test::captured_stderr captured(into::pipe);
+  {
+    runtime rt({.log = [](void* to, const log_record& r) {
+                  *static_cast<std::string*>(to) += std::string(to_text(r.level)) + ' ' + std::string(r.text) + '\n';
+                },
+                .log_context = &said});
+    auto r = rt.run(names_of(0), {.show = progress::on});
+    while (r.next()) continue;
+  }
+  CHECK(captured.text() == "millrace: rank 0 of 2 (test) reads 5 of 9 shards\n");
+  CHECK_THAT(said, Contains("info 0 s: 5 items ("));
+  CHECK_THAT(said, Contains("info stage "));
+  CHECK(has_table(said));
 }
 
 TEST_CASE("the rank is handed down through sources that become one") {

@@ -196,7 +196,9 @@ TEST_CASE("a process that believes to be alone reports the launcher that started
 
 TEST_CASE("a run says once that its process was started by a launcher of several") {
   std::vector<std::string> lines;
-  const auto add = [](void* all, const char* line) { static_cast<std::vector<std::string>*>(all)->push_back(line); };
+  const auto add = [](void* all, const log_record& r) {
+    static_cast<std::vector<std::string>*>(all)->emplace_back(r.text);
+  };
   const auto begin = [&](const rank* r) {
     runtime rt({.log = add, .log_context = &lines});
     auto numbers = stream(iota(3));

@@ -276,7 +276,9 @@ async_generator<int> picky(async_generator<int> in, int how) {
     co_yield give(value);
   }
 }
-void keep_line(void* lines, const char* line) { static_cast<std::vector<std::string>*>(lines)->push_back(line); }
+void keep_line(void* lines, const log_record& r) {
+  static_cast<std::vector<std::string>*>(lines)->emplace_back(r.text);
+}
 
 /// The lines that a run of the pipeline says, which must end with an exception of that type.
 template <class Exception, class Pipeline>

@@ -354,7 +354,9 @@ TEST_CASE("several loops that the runtime has chosen are one log line, and in th
 
 TEST_CASE("a pool that is smaller than the machine is one log line, a pool of a given size is not") {
   std::vector<std::string> lines;
-  const auto add = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  const auto add = [](void* to, const log_record& r) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(r.text);
+  };
   rank many;
   many.local_world_size = 7919;
   const unsigned all = detail::limits_of_process().machine;
@@ -389,7 +391,9 @@ TEST_CASE("stages see the runtime they run on, and on a bare loop the defaults")
 
 TEST_CASE("what stages say goes to the log of their runtime") {
   std::vector<std::string> lines;
-  const auto add = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->push_back(line); };
+  const auto add = [](void* to, const log_record& r) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(r.text);
+  };
   {
     runtime rt({.log = add, .log_context = &lines});
     const auto odd = [](int i) -> int {

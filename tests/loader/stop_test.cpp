@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -69,7 +70,7 @@ class lines {
  public:
   runtime_options options() {
     runtime_options o;
-    o.log = [](void* self, const char* line) { static_cast<lines*>(self)->add(line); };
+    o.log = [](void* self, const log_record& r) { static_cast<lines*>(self)->add(r.text); };
     o.log_context = this;
     return o;
   }
@@ -79,7 +80,7 @@ class lines {
   }
 
  private:
-  void add(const char* line) {
+  void add(std::string_view line) {
     const std::lock_guard lock(mutex_);
     text_ += std::string(line) + "\n";
   }

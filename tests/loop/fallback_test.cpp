@@ -23,7 +23,7 @@ namespace millrace::test {
 namespace {
 
 struct lines {
-  static void add(void* context, const char* line) { static_cast<lines*>(context)->all.emplace_back(line); }
+  static void add(void* context, const log_record& r) { static_cast<lines*>(context)->all.emplace_back(r.text); }
   std::vector<std::string> all;
 };
 

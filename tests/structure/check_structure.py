@@ -7,7 +7,7 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: root, spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy,
-mutable-global, bodies, conditional-await, curl-waits, environment, macros, self-include, sleep, columns, options, words.
+mutable-global, stderr, bodies, conditional-await, curl-waits, environment, macros, self-include, sleep, columns, options, words.
 Each is explained where it is checked.
 """
 
@@ -42,10 +42,16 @@ ALL_BODIES = "src/millrace.cpp"
 # The variables that live as long as the program, each with its reason in docs/design/.
 GLOBALS = {
     ("base/detail/first_time.hpp", "lines_said"),  # errors.md
+    ("base/log.ipp", "log_of_process"),  # errors.md
+    ("loader/detail/run_trace.ipp", "traces_of_process"),  # watching.md
     ("device/tensor.hpp", "batches"),  # slots.md
     ("device/tensor.hpp", "looked_at"),  # slots.md
     ("loader/detail/stop_causes.ipp", "signals_of_process"),  # dispositions of signals belong to the process
 }
+
+# The files that may write to standard error: the log's default, the line with which a broken invariant aborts, and the
+# progress line on a terminal. Everything else goes to the log, which programs replace.
+STDERR = {"base/log.ipp", "base/compiler.hpp", "loader/detail/run_state.ipp"}
 
 # The instruments of tests, for users' and our own: the library includes none of them.
 TEST_KIT = {"testing"}
@@ -189,6 +195,8 @@ def check_header(relative, text, report):
                 report(number, "heavy", f"<{path}> does not belong in a public header")
 
     for number, line in enumerate(code.splitlines(), 1):
+        if re.search(r"\b(stderr|cerr|clog|STDERR_FILENO)\b", line) and relative not in STDERR and folder not in TEST_KIT:
+            report(number, "stderr", "what the library says goes to the log: log_line(), log_to_process()")
         if re.search(r"\bthread_local\b", line):
             report(number, "mutable-global", "thread_local: state of a thread outlives and escapes the pipeline")
         # libcurl is driven by curl_multi_socket_action() only: the loop is what waits.
@@ -451,6 +459,7 @@ BAD = [
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\ninline int lines_said = 0;\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\nstatic int table[3] = {};\n"),
     ("mutable-global", "include/millrace/base/bad.hpp", SPDX + "#pragma once\ninline constinit int all_rings = 0;\n"),
+    ("stderr", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nvoid f() { std::fputs(\"x\", stderr); }\n"),
     ("macros", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nstruct x {\n#if MILLRACE_ASAN\nint y;\n#endif\n};\n"),
     ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_await sleep_for(late ? a : b);\n"),
     ("conditional-await", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nco_yield f(late\n  ? a : b);\n"),

@@ -256,7 +256,7 @@ TEST_CASE("a run lists its losses in its statistics, and in the log at its end")
   data.store->bad["mem:101.tar"] = harm::denied;
   std::vector<std::string> lines;
   runtime_options how;
-  how.log = [](void* self, const char* line) { static_cast<std::vector<std::string>*>(self)->emplace_back(line); };
+  how.log = [](void* self, const log_record& r) { static_cast<std::vector<std::string>*>(self)->emplace_back(r.text); };
   how.log_context = &lines;
   runtime rt(how);
   test::settings o = small(2, 4);
@@ -425,7 +425,7 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
 
   std::vector<std::string> lines;
   runtime_options how;
-  how.log = [](void* self, const char* line) { static_cast<std::vector<std::string>*>(self)->emplace_back(line); };
+  how.log = [](void* self, const log_record& r) { static_cast<std::vector<std::string>*>(self)->emplace_back(r.text); };
   how.log_context = &lines;
   runtime rt(how);
   o.tracks = 960;
@@ -497,7 +497,9 @@ TEST_CASE("run_options::skipped gets every item that is left out: its shard, byt
     static_cast<std::vector<std::string>*>(to)->push_back(
         i.stage + ' ' + i.shard + ' ' + std::to_string(i.offset.value_or(9)) + ' ' + i.key + ": " + i.reason);
   };
-  runtime rt({.log = [](void* to, const char* line) { static_cast<std::vector<std::string>*>(to)->emplace_back(line); },
+  runtime rt({.log = [](void* to, const log_record& r) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(r.text);
+  },
               .log_context = &log});
   const auto judge = [](sample s) {
     if (s.key.back() == '3') throw std::runtime_error("bad " + s.key);
@@ -544,7 +546,7 @@ TEST_CASE("run_options::skipped gets every item that is left out: its shard, byt
 TEST_CASE("what run_options::skipped throws ends the stream, and where nothing is left out it is not called") {
   const tar_dataset data({9, 8}, 300);
   const auto refuse = [](void*, const skipped_item& i) { throw std::runtime_error("told of " + i.stage); };
-  runtime rt({.log = [](void*, const char*) {}});
+  runtime rt({.log = [](void*, const log_record&) {}});
   std::size_t batches = 0;
   for (const auto& b : rt.run(data.open(small(1, 5)) | batch(5), {.skipped = refuse})) batches += b.size() / 5;
   CHECK(batches == 4);

@@ -538,7 +538,9 @@ TEST_CASE("by the store, ranks compare what is listed, and a rank that cannot li
 TEST_CASE("several ranks without a group: one line says what is not checked") {
   const test::tar_dataset data({4, 5}, 100);
   std::vector<std::string> lines;
-  const auto add = [](void* all, const char* line) { static_cast<std::vector<std::string>*>(all)->push_back(line); };
+  const auto add = [](void* all, const log_record& r) {
+    static_cast<std::vector<std::string>*>(all)->emplace_back(r.text);
+  };
   const auto said = [&](const rank& mine, const rank_group_ref& group) {
     lines.clear();
     runtime rt({.log = add, .log_context = &lines});
@@ -579,7 +581,7 @@ TEST_CASE("states of different steps are refused at a resume, without an index t
             const test::tar_dataset data(counts, 100);
             const rank_group group = gather.group(r);
             const equal_batches equal(4, uneven::pad, group);
-            runtime rt({.log = [](void*, const char*) {}});
+            runtime rt({.log = [](void*, const log_record&) {}});
             auto run = rt.run(open(data, group, equal, "") | batch(4));
             auto together = equal.of(run);
             while (states[r].size() < 6 && together.next()) states[r].push_back(run.state());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/log.hpp>
 #include <millrace/base/wait_list.hpp>
 
 /// What stages decide by: the context of their run (memory budget, abandoned work, whether the consumer waits) and what
@@ -33,6 +34,8 @@ class addresses;
 }
 }  // namespace http
 namespace detail {
+class runtime_counts;
+class tracer;
 class store_hosts;
 }
 
@@ -194,13 +197,17 @@ class runtime_parts {
   virtual http::detail::addresses* addresses() noexcept { return nullptr; }
   /// What is known of the stores' hosts, and how their readers share them; null: each reader learns for itself.
   virtual detail::store_hosts* hosts() noexcept { return nullptr; }
+  /// What is counted of requests and samples, for all runs together; null: nothing is.
+  virtual detail::runtime_counts* counts() noexcept { return nullptr; }
+  /// Where to report what takes time, while a run is traced; else null.
+  virtual detail::tracer* trace() noexcept { return nullptr; }
   /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.
   virtual bool follows_devices() const noexcept { return false; }
   /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved
   /// to its NUMA node. For a stage that begins, before it makes use of the pool.
   virtual void follow_device(const std::string& /*pci_address*/) {}
-  /// Logs one line, given without its end.
-  MILLRACE_INLINE virtual void log(const char* line) noexcept;
+  /// Logs one line.
+  MILLRACE_INLINE virtual void log(const log_record& record) noexcept;
 
  protected:
   runtime_parts() noexcept = default;

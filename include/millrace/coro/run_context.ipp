@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
@@ -13,6 +12,6 @@ namespace millrace {
 
 MILLRACE_INLINE slab_pool runtime_parts::slabs(std::size_t bytes) { return slab_pool(bytes); }
 
-MILLRACE_INLINE void runtime_parts::log(const char* line) noexcept { std::fprintf(stderr, "%s\n", line); }
+MILLRACE_INLINE void runtime_parts::log(const log_record& record) noexcept { detail::log_to_process(record); }
 
 }  // namespace millrace

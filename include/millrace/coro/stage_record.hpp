@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 
 namespace millrace {
 
@@ -49,6 +50,7 @@ class stage_record {
   counter reread{0};      ///< parts that it has read again because they had come damaged
   counter busy_ns{0};     ///< on the loop thread
   counter pool_ns{0};     ///< on the compute pool, summed over its threads
+  detail::duration_histogram jobs;  ///< each of its jobs there
   /// The pool on which the stage's jobs run, and how many of them may run at once; 0: not known. Set when it starts.
   counter pool_threads{0}, pool_cores{0}, pool_limit{0};
   std::atomic<bool> pool_given{false};          ///< by an option of the stage; if not, it is the runtime's

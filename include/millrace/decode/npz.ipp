@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,8 +73,8 @@ inline npz_arrays npz_of(const bytes& file, const std::vector<std::string>& name
 MILLRACE_INLINE void say_unread(const npz_arrays& archive, const where& at) {
   for (const unread_array& one : archive.unread) {
     if (!first_time(one.name + ": " + one.reason)) continue;
-    const decode_error line("the array " + one.name + " of a .npz is left out: " + one.reason, at);
-    std::fprintf(stderr, "millrace: %s\n", line.what());
+    log_error_line(log_level::warning,
+                   decode_error("the array " + one.name + " of a .npz is left out: " + one.reason, at));
   }
 }
 

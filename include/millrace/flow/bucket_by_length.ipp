@@ -75,7 +75,8 @@ MILLRACE_INLINE void say_longer(const coroutine_context& here, std::size_t lengt
   const error what("bucket_by_length: an item of length " + std::to_string(length) + " is longer than .max_tokens of " +
                        std::to_string(most) + ": it is a batch alone, larger than that (later ones are not reported)",
                    at);
-  here.runtime().log((std::string("millrace: ") + what.what()).c_str());
+  log_line(here.get_executor(), std::string("millrace: ") + what.what(), log_level::warning,
+           {{"stage", "bucket_by_length"}, {"shard", what.object()}, {"key", what.key()}, {"reason", what.reason()}});
 }
 
 }  // namespace millrace::detail

@@ -47,7 +47,7 @@ struct failure_policy {
   /// The largest share of the items that may fail, judged at the end of the stream and, on the way, at each failure
   /// from the 1000th item on.
   double rate = 1;
-  bool report = true;  ///< in the runtime's log, else on standard error
+  bool report = true;  ///< in the runtime's log
 };
 
 /// An item that a failure_policy left out: see run_options::skipped.
@@ -135,11 +135,12 @@ class failures {
  private:
   /// The message of a failure; rethrows those that no policy tolerates.
   static std::string describe(const std::exception_ptr& failure, const item_place& place);
-  void tell(const std::exception_ptr& failure, const item_place& place) const;
+  /// The item that is left out, or that ends the stream.
+  skipped_item about(const std::exception_ptr& failure, const item_place& place) const;
   void check_rate();
   [[noreturn]] void give_up(const std::string& why);
-  void report(const std::string& message);
-  void print(const std::string& text) const;
+  void report(const std::string& message, const skipped_item& item);
+  void print(const std::string& text, const skipped_item& item) const;
 
   const failure_policy policy_;
   const coroutine_context here_;

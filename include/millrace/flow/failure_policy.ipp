@@ -14,6 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
 namespace millrace::detail {
@@ -58,16 +59,18 @@ MILLRACE_INLINE bool failures::forgive(std::exception_ptr failure, const item_pl
   ++failed_;
   stage_record::add(here_.stage(), &stage_record::failed, 1);
   if (messages_.size() < 10) messages_.push_back(message);
-  if (policy_.report) report(message);
+  const skipped_item item = about(failure, place);
+  if (policy_.report) report(message, item);
   if (failed_ > policy_.limit) give_up("more than the limit of " + std::to_string(policy_.limit));
   if (items_ >= 1000) check_rate();
   if (policy_.then != on_failure::skip) return false;
-  if (here_.run().tells_skipped()) tell(failure, place);
+  if (runtime_counts* const counts = here_.runtime().counts()) counts->skipped.add(message);
+  if (here_.run().tells_skipped()) here_.run().skipped(item);
   return true;
 }
 
 /// The item's own place comes before that of the error, which may be inside it.
-MILLRACE_INLINE void failures::tell(const std::exception_ptr& failure, const item_place& place) const {
+MILLRACE_INLINE skipped_item failures::about(const std::exception_ptr& failure, const item_place& place) const {
   where at = place.at();
   skipped_item item;
   try {
@@ -85,13 +88,13 @@ MILLRACE_INLINE void failures::tell(const std::exception_ptr& failure, const ite
   item.shard = std::move(at.object);
   item.offset = at.offset;
   item.key = std::move(at.key);
-  here_.run().skipped(item);
+  return item;
 }
 
 MILLRACE_INLINE void failures::finish() {
   if (failed_ == 0) return;
   check_rate();
-  if (policy_.report && unreported_ > 0) print(std::to_string(unreported_) + " more were left out");
+  if (policy_.report && unreported_ > 0) print(std::to_string(unreported_) + " more were left out", skipped_item());
 }
 
 MILLRACE_INLINE std::string failures::describe(const std::exception_ptr& failure, const item_place& place) {
@@ -127,7 +130,7 @@ MILLRACE_INLINE void failures::give_up(const std::string& why) {
   throw too_many_failures(std::move(text), failed_, items_, std::move(messages_));
 }
 
-MILLRACE_INLINE void failures::report(const std::string& message) {
+MILLRACE_INLINE void failures::report(const std::string& message, const skipped_item& item) {
   const std::int64_t now = here_.get_executor().now_ns();
   if (failed_ > 1 && now - reported_ns_ < 1000000000) {
     ++unreported_;
@@ -137,11 +140,17 @@ MILLRACE_INLINE void failures::report(const std::string& message) {
   std::string text = policy_.then == on_failure::skip ? "left out: " : "ended by: ";
   text += message;
   if (unreported_ > 0) text += " (and " + std::to_string(std::exchange(unreported_, 0)) + " more)";
-  print(text);
+  print(text, item);
 }
 
-MILLRACE_INLINE void failures::print(const std::string& text) const {
-  log_line(here_.get_executor(), std::string("millrace: ") + name_ + ": " + text);
+MILLRACE_INLINE void failures::print(const std::string& text, const skipped_item& item) const {
+  const std::string offset = item.offset ? std::to_string(*item.offset) : std::string();
+  log_line(here_.get_executor(), std::string("millrace: ") + name_ + ": " + text, log_level::warning,
+           {{"stage", name_},
+            {"shard", item.shard},
+            {"offset", offset},
+            {"key", item.key},
+            {"reason", item.reason}});
 }
 
 }  // namespace millrace::detail

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <millrace/base/aimd_limit.hpp>
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/base/wait_list.hpp>
@@ -354,6 +355,7 @@ class transfer final : public engine::client, private timer_node {
   void not_connected(const socket_address& a, bool only_one) noexcept;
   /// It has succeeded: what a ranged read took says how fast its address is.
   void measure() noexcept;
+  void count() noexcept;
   void log(const std::string& line) const;
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) noexcept;
@@ -426,6 +428,10 @@ class transfer final : public engine::client, private timer_node {
   bool passed_over_ = false;   // an address that has failed or is slow
   bool any_address_ = false;   // is to be tried, those too
   bool leaves_ = false;        // its connection, as the address is slow
+  std::int64_t begun_ns_ = monotonic_ns();
+  std::int64_t sent_ns_ = 0;   // when there was a connection for it
+  std::uint32_t own_port_ = 0;
+  std::int64_t first_ns_ = 0;  // when the first line of the answer came
   char message_[CURL_ERROR_SIZE] = {};
 };
 

@@ -21,6 +21,8 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/runtime_counts.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/http/authorities.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/proxy.hpp>
@@ -461,6 +463,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
     engine_.succeeded();
     measure();
   }
+  count();
   end();
 }
 
@@ -487,11 +490,48 @@ MILLRACE_INLINE void transfer::measure() noexcept {
   }
 }
 
+MILLRACE_INLINE void transfer::count() noexcept {
+  millrace::detail::runtime_counts* const counts = engine_.loop().runtime().counts();
+  millrace::detail::tracer* const trace = engine_.loop().runtime().trace();
+  if (counts == nullptr && trace == nullptr) return;
+  // libcurl reports the end after all that it does in one call: by then the next request may be on the connection.
+  std::int64_t now = monotonic_ns();
+  if (sent_ns_ != 0) {
+    curl_off_t sent = 0, total = 0;  // microseconds
+    curl_easy_getinfo(easy_, CURLINFO_PRETRANSFER_TIME_T, &sent);
+    curl_easy_getinfo(easy_, CURLINFO_TOTAL_TIME_T, &total);
+    now = std::min(now, std::max(sent_ns_ + 1000 * (total - sent), std::max(sent_ns_, first_ns_)));
+  }
+  const bool whole = !error_ && sent_ns_ != 0 && first_ns_ != 0;
+  if (counts != nullptr && whole) {
+    counts->request.add(now - begun_ns_);
+    counts->first_byte.add(first_ns_ - sent_ns_);
+  }
+  if (trace == nullptr) return;
+  using millrace::detail::trace_lane;
+  trace->add({.begin = begun_ns_,
+              .end = sent_ns_ != 0 ? sent_ns_ : now,
+              .name = sent_ns_ != 0 ? "queue" : "failed in the queue",
+              .lane = trace_lane::queue});
+  if (sent_ns_ == 0) return;
+  const auto add = [&](std::int64_t begin, std::int64_t end, const char* name, std::uint64_t bytes) {
+    trace->add({.begin = begin,
+                .end = end,
+                .name = name,
+                .lane = trace_lane::connection,
+                .key = own_port_,
+                .bytes = static_cast<std::int64_t>(bytes)});
+  };
+  if (!whole) return add(sent_ns_, now, "failed", received_);
+  add(sent_ns_, first_ns_, "first byte", 0);
+  add(first_ns_, now, "body", received_);
+}
+
 MILLRACE_INLINE void transfer::log(const std::string& line) const {
   if (!line.empty()) millrace::detail::log_line(engine_.loop(), line);
 }
 
-MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, int) noexcept {
+MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, int own_port) noexcept {
   auto& t = *static_cast<transfer*>(self);
   t.address_ = socket_address(ip, port);
   for (socket_address& each : t.trying_) each = socket_address();
@@ -503,6 +543,8 @@ MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, 
     return CURL_PREREQFUNC_ABORT;
   }
   t.moved(step::connected);
+  t.sent_ns_ = monotonic_ns();
+  t.own_port_ = static_cast<std::uint32_t>(own_port);
   t.touch();
   return CURL_PREREQFUNC_OK;
 }
@@ -635,7 +677,10 @@ MILLRACE_INLINE std::size_t transfer::on_header(char* data, std::size_t size, st
   if (t.ended_) return 0;  // timed out: libcurl learns it here
   try {
     t.touch();
-    if (!t.parser_.any()) t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
+    if (!t.parser_.any()) {
+      t.first_ns_ = monotonic_ns();
+      t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
+    }
     if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) t.wake();
     return size * count;
   } catch (...) {

@@ -39,6 +39,10 @@ class pool_job : public remote_node {
   /// For an owner that is destroyed: a job that waits in the pool is removed and deleted, one that runs is deleted when
   /// its message arrives, and counts in `abandoned` until then; one that is done is deleted now.
   void abandon(const std::shared_ptr<wait_group>& abandoned) noexcept;
+  /// The name of the stage that it is for; a literal.
+  void of_stage(const stage_record* stage) noexcept {
+    if (stage != nullptr) stage_ = stage->name;
+  }
   /// Nanoseconds on the pool's thread. For a job that is done.
   std::int64_t spent_ns() const noexcept { return spent_ns_; }
 
@@ -57,6 +61,7 @@ class pool_job : public remote_node {
   ready_node* waiter_ = nullptr;
   bool done_ = false;
   std::int64_t spent_ns_ = 0;
+  const char* stage_ = "";  // for a trace
   pool_job* prev_ = nullptr;  // under the pool's mutex; null when not queued
   pool_job* next_ = nullptr;
 };
@@ -94,6 +99,7 @@ class pool_state {
   std::condition_variable changed_;
   list_head head_;
   bool stopping_ = false;
+  std::uint32_t workers_ = 0;
 };
 
 }  // namespace millrace::detail
@@ -249,12 +255,16 @@ class cpu_pool::awaiter {
   bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> handle) {
     node_.set(handle, promise_.stage());
+    job_->of_stage(promise_.stage());
     if (!job_->start(std::move(pool_), promise_.get_executor(), node_)) {
       detail::misused("the cpu_pool that a stage works on has ended: it must outlive the pipeline");
     }
   }
   typename job<Function>::result_type await_resume() {
-    stage_record::add(promise_.stage(), &stage_record::pool_ns, job_->spent_ns());
+    if (stage_record* const stage = promise_.stage()) {
+      stage_record::add(stage->pool_ns, job_->spent_ns());
+      stage->jobs.add(job_->spent_ns());
+    }
     return job_->take();
   }
 

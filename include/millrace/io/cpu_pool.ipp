@@ -9,6 +9,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/detail/cpu_limits.hpp>
 
@@ -56,6 +57,7 @@ MILLRACE_INLINE void pool_state::stop() noexcept {
 
 MILLRACE_INLINE void pool_state::work() noexcept {
   std::unique_lock lock(mutex_);
+  const std::uint32_t self = ++workers_;
   for (;;) {
     while (head_.next_ == &head_ && !stopping_) changed_.wait(lock);
     if (head_.next_ == &head_) return;
@@ -64,7 +66,11 @@ MILLRACE_INLINE void pool_state::work() noexcept {
     lock.unlock();
     const std::int64_t begun = monotonic_ns();
     job.execute();
-    job.spent_ns_ = monotonic_ns() - begun;
+    const std::int64_t ended = monotonic_ns();
+    job.spent_ns_ = ended - begun;
+    if (tracer* const trace = job.executor_->runtime().trace()) {
+      trace->add({.begin = begun, .end = ended, .name = job.stage_, .lane = trace_lane::pool, .key = self});
+    }
     job.executor_->post_remote(job);  // the job may be gone from here on
     lock.lock();
   }

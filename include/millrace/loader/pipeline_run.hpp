@@ -123,6 +123,8 @@ class pipeline_run {
     core_->share_with(state_->metrics);
     state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
     if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
+    state_->trace.begin(core_->all_traces(), options.trace, shown);
+    state_->metrics.trace_to(state_->trace.events(), state_->trace.number());
     state_->metrics.begin();
     loop_ = core_->assign_loop();
     shared::start(state_, core_->loop(loop_));
@@ -337,6 +339,8 @@ class pipeline_run {
     ended_ = true;
     if (core_ == nullptr) return;
     state_->wait();
+    state_->metrics.trace_to(nullptr, 0);
+    state_->trace.end(*core_);
     state_->stops.release();
     core_->release_loop(loop_);
     core_.reset();

@@ -148,7 +148,7 @@ MILLRACE_INLINE void log_stops_alone(runtime_parts& log, const std::optional<ran
   const std::string line = "millrace: a signal stops rank " + std::to_string(mine->index) + " of " +
                            std::to_string(mine->world_size) +
                            " by itself, and the others do not know: give epochs() a rank_group";
-  if (first_time(line)) log.log(line.c_str());
+  if (first_time(line)) log.log(log_record(log_level::warning, line));
 }
 
 }  // namespace detail

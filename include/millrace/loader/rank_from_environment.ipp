@@ -174,7 +174,7 @@ MILLRACE_INLINE std::string forgotten_launcher(const rank& said, const environme
 
 MILLRACE_INLINE void log_forgotten_launcher(runtime_parts& log, const rank& said, const environment& variables) {
   const std::string line = forgotten_launcher(said, variables);
-  if (!line.empty() && first_time(line)) log.log(line.c_str());
+  if (!line.empty() && first_time(line)) log.log(log_record(log_level::warning, line));
 }
 
 }  // namespace millrace::detail

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include <millrace/base/log.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/http/options.hpp>
 
@@ -18,7 +19,7 @@ class skipped_item;
 enum class progress {
   automatic,  ///< when standard error is a terminal and the rank is 0
   off,
-  on,  ///< always; one line every ten seconds if standard error is not a terminal
+  on,  ///< always; if standard error is not a terminal, one line of the log every ten seconds
 };
 
 /// Signals that ask a run to stop: `{SIGTERM, SIGUSR1}`, see run_options::stop_on.
@@ -69,6 +70,13 @@ struct run_options {
   void (*skipped)(void* context, const skipped_item& item) = nullptr;
   void* skipped_context = nullptr;
 
+  /// The file to which the run writes, at its end, what took time: requests, parts, listings, jobs of the pool, copies,
+  /// steps of the training thread. Chrome's JSON of trace events, which https://ui.perfetto.dev draws. Null: the file
+  /// that the variable MILLRACE_TRACE names, with ".2" and so on before its extension for the next runs of the process,
+  /// ".rank1" for other ranks; without the variable there is no trace. The latest 131,072 events are kept (6 MiB); the
+  /// file says how many were dropped. The text is copied. A file that cannot be written is a line in the log.
+  const char* trace = nullptr;
+
   /// The first of each of these signals that comes stops the run, as pipeline_run::stop() does, and a log line says so.
   /// The next one has the effect that it had before run(), so that Ctrl-C twice ends the program. What was before is
   /// restored when the run has ended, or, if it was stopped, when it is dropped. Several runs may name the same signal:
@@ -114,9 +122,8 @@ struct runtime_options {
   /// some sandboxes).
   millrace::placement placement = millrace::placement::automatic;
   bool force_epoll = false;  ///< epoll even where io_uring works
-  /// Called with each line that loops and stages log, one at a time, on any loop's thread. By default lines go to
-  /// standard error.
-  void (*log)(void* context, const char* line) = nullptr;
+  /// Called, instead of the log of the process (set_log()), with each line that loops and stages of this runtime log.
+  log_function log = nullptr;
   void* log_context = nullptr;
 };
 

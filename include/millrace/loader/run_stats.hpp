@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/retry/host_stats.hpp>
 
@@ -21,6 +22,7 @@ class stage_stats {
   std::int64_t failed = 0;       ///< left out by the stage's failure_policy
   std::int64_t bytes = 0;        ///< of its items, where their type has byte_size()
   std::int64_t reread = 0;       ///< parts that it has read again because they had come damaged
+  duration_stats jobs;           ///< each of its jobs on a pool that has ended: decoding, unpacking
   double busy = 0;               ///< share of the time that the stage's code was on the loop
   double pool = 0;               ///< seconds of pool threads per second
   double starved = 0;            ///< share of the time that it waited for a stage before it
@@ -38,6 +40,23 @@ class stage_stats {
   double read_first_byte = 0;    ///< seconds to the first byte of one, as measured; 0: not known
   double read_rate = 0;          ///< bytes per second of one connection after that, likewise
   bool bound_by_bytes = false;   ///< it is the bound in bytes, not that in items, that stops it from taking more
+};
+
+/// What a runtime has counted of its requests, for all of its runs together, since it was made. Reasons name object,
+/// offset and key, and no secret; empty: there was none.
+class request_stats {
+ public:
+  duration_stats request;     ///< from when it was made, so with the wait for a connection, to the end of its answer
+  duration_stats first_byte;  ///< from when it was sent to the first byte of its answer
+  duration_stats part;        ///< ranged reads of stages, with their retries
+  std::int64_t retries = 0;   ///< attempts after the first, of one request
+  std::int64_t throttles = 0;  ///< of those, because the store asked for fewer requests (503, 429)
+  std::int64_t hedges = 0;    ///< second requests of hedged()
+  std::int64_t resumed = 0;   ///< bodies that broke off and were continued
+  std::int64_t skipped = 0;   ///< items that a failure_policy left out
+  std::string last_retry;     ///< why the latest of them was repeated
+  std::string last_throttle;
+  std::string last_skipped;
 };
 
 /// Metrics of a run so far: cheap to take at any moment, from any thread.
@@ -58,6 +77,8 @@ class run_stats {
   std::int64_t next_p50_ns = 0;  ///< time to next item at the training thread, without the first
   std::int64_t next_p99_ns = 0;
   std::int64_t next_max_ns = 0;
+  duration_stats steps;      ///< of the training thread: from getting an item to asking for the next one
+  duration_stats waits;      ///< of the training thread for an item, without the first
   std::vector<stage_stats> stages;  ///< sources first
   /// Where the runtime's threads are kept: "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is". Empty on a
   /// machine with one node, and with placement::off.
@@ -65,6 +86,7 @@ class run_stats {
   std::vector<lost_shard> lost;     ///< what epochs() could not read and tolerated; of pipeline_run::stats()
   /// What is measured of the hosts of stores, and chosen for all runs of the runtime: as it is now.
   std::vector<host_stats> hosts;
+  request_stats requests;  ///< of the whole runtime
   /// How often an address of a server began to be passed over, by connections of any run of the runtime, because it
   /// could not be connected to or was slower than the others.
   std::int64_t addresses_passed_over = 0;

@@ -7,6 +7,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/log.hpp>
 #include <millrace/coro/executor.hpp>
 
 namespace millrace {
@@ -21,8 +22,8 @@ struct loop_options {
   /// Uses epoll even where io_uring works.
   bool force_epoll = false;
   /// Called with one line, once per loop (once for a runtime), if io_uring is refused here and epoll is used instead.
-  /// By default the line goes to standard error, once in a process. Called during make_event_loop().
-  void (*log)(void* context, const char* line) = nullptr;
+  /// By default the line goes to the log of the process, once. Called during make_event_loop().
+  log_function log = nullptr;
   void* log_context = nullptr;
   /// For tests of the fallback: when not 0, the ring counts as refused with this errno value.
   int pretend_ring_error = 0;

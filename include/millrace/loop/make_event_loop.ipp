@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
+#include <millrace/base/log.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
@@ -25,10 +25,11 @@ MILLRACE_INLINE std::unique_ptr<event_loop> make_event_loop(const loop_options& 
   std::unique_ptr<event_loop> loop(new epoll_loop);
   const std::string line =
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
+  const log_record record(log_level::warning, line);
   if (o.log != nullptr) {
-    o.log(o.log_context, line.c_str());
+    o.log(o.log_context, record);
   } else if (detail::first_time(line)) {
-    std::fprintf(stderr, "%s\n", line.c_str());
+    detail::log_to_process(record);
   }
   return loop;
 }

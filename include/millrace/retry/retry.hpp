@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string_view>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/coro/promise_base.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/http/message.hpp>
 #include <millrace/retry/retry_options.hpp>
@@ -68,6 +70,11 @@ struct failed_attempt {
   bool timed_out = false;                       ///< no answer within the deadline
   std::optional<duration> hint = std::nullopt;  ///< the pause that the store asked for
 };
+
+namespace detail {
+/// Counts that a request is repeated because of `why`, in the figures of the loop's runtime.
+void count_retry(executor& ex, bool throttled, const std::exception_ptr& why) noexcept;
+}  // namespace detail
 
 /// Decides, for one request, whether to try again and after which pause: exponential backoff with full jitter within
 /// the shared quota.

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/retry/retry.hpp>
 #include <millrace/text/dates.hpp>
 #include <millrace/text/text.hpp>
@@ -121,6 +125,20 @@ MILLRACE_INLINE std::optional<duration> retry_hint(const http::headers& fields, 
   const std::optional<std::int64_t> due = text::parse_http_date(*value, now);
   if (!due) return std::nullopt;
   return duration(std::clamp<std::int64_t>(*due - now, 0, 999'999'999) * 1'000'000'000);
+}
+
+MILLRACE_INLINE void detail::count_retry(executor& ex, bool throttled, const std::exception_ptr& why) noexcept {
+  runtime_counts* const counts = ex.runtime().counts();
+  if (counts == nullptr) return;
+  try {
+    std::rethrow_exception(why);
+  } catch (const std::exception& e) {
+    std::string reason = e.what();
+    if (throttled) counts->throttles.add(reason);
+    counts->retries.add(std::move(reason));
+  } catch (...) {
+    counts->retries.add();
+  }
 }
 
 MILLRACE_INLINE bool retry_quota::take(int cost) noexcept {

@@ -71,7 +71,7 @@ MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> files(file_storage_option
 
 MILLRACE_INLINE void detail::log_left_out(executor& ex, const std::string& index) {
   const std::string line = "millrace: the listing leaves out an index: " + index;
-  if (first_time(line)) log_line(ex, line);
+  if (first_time(line)) log_line(ex, line, log_level::info, {{"shard", index}});
 }
 
 MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pattern) {

@@ -15,6 +15,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/hedged_storage.hpp>
@@ -94,6 +95,7 @@ task<storage::part> basic_hedged_storage<Unused>::read(shard object, std::string
   const std::optional<duration> patience = times_.patience(length);
   if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
   if (patience && !asked.done() && times_.take()) {
+    if (detail::runtime_counts* const counts = here.runtime().counts()) counts->hedges.add();
     asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
     spawned<nothing> again(here, std::move(asking));
     co_await any_of(asked.ended(), again.ended());

@@ -17,6 +17,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/http/engine.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/http/exchange.hpp>
@@ -111,6 +112,7 @@ task<storage::part> basic_http_storage<Unused>::read_over(shard object, std::str
     const double jitter = rng(static_cast<std::uint64_t>(monotonic_ns())).uniform();
     const std::optional<duration> pause = policy.after_failure(failed, jitter);
     if (!pause) std::rethrow_exception(why);
+    detail::count_retry(co_await this_executor(), failed.what == retry_class::throttling, why);
     if (pause->count() > 0) co_await sleep_for(*pause);
   }
 }
@@ -123,6 +125,8 @@ task<storage::part> basic_http_storage<Unused>::attempt(const shard& object, det
   const bool resumed = d.partial.filled > 0;
   const std::uint64_t first = d.offset + d.partial.filled;
   const std::string version = resumed ? d.seen : d.etag;
+  detail::runtime_counts* const counts = ex.runtime().counts();
+  if (resumed && counts != nullptr) counts->resumed.add();
   d.hint.reset();
   for (int hop = 0;; ++hop) {
     http::request r(url);

@@ -15,6 +15,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/run_context.hpp>
+#include <millrace/coro/runtime_counts.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/range_reader.hpp>
@@ -43,12 +45,23 @@ MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, st
     }
     return store->read(std::move(asked), std::move(version), offset, length, std::move(slabs));
   };
+  const std::int64_t asked = here.get_executor().now_ns();
   storage::part p;
   executor* const other = other_loop(here, *store_);
   if (other != nullptr) {
     p = co_await run_on(*other, std::move(ask));
   } else {
     p = co_await ask();
+  }
+  if (runtime_counts* const counts = here.runtime().counts()) {
+    counts->part.add(here.get_executor().now_ns() - asked);
+  }
+  if (tracer* const trace = here.runtime().trace()) {
+    trace->add({.begin = asked,
+                .end = here.get_executor().now_ns(),
+                .name = "part",
+                .lane = trace_lane::part,
+                .bytes = static_cast<std::int64_t>(p.data.size())});
   }
   stage_record::add(here.stage(), &stage_record::read, static_cast<std::int64_t>(p.data.size()));
   if (p.again) log_second_reading(here, object.shown());

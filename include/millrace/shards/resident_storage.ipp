@@ -49,7 +49,8 @@ task<storage::part> basic_resident_storage<Unused>::read(shard object, std::stri
   part p = co_await inner_->read(object, std::move(etag), offset, more, std::move(slabs));
   if (!p.rest && !keep(object, offset, p)) {
     detail::log_line(ex, "millrace: resident: " + format_bytes(static_cast<double>(most_)) +
-                        " are full: what is beyond is read from the store in every epoch");
+                        " are full: what is beyond is read from the store in every epoch",
+                     log_level::info);
   }
   if (p.data.size() > length) {
     p.data = p.data.slice(0, length);

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -122,7 +121,10 @@ MILLRACE_INLINE void log_rank(const rank& r, std::size_t mine, std::uint64_t cou
   if (r.world_size == 1 && std::strcmp(r.source, rank().source) == 0) return;
   const std::string line = "millrace: rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size) + " (" +
                            r.source + ") reads " + std::to_string(mine) + " of " + std::to_string(count) + " shards";
-  if (first_time(line)) std::fprintf(stderr, "%s\n", line.c_str());
+  if (!first_time(line)) return;
+  const std::string index = std::to_string(r.index);
+  const log_field fields[] = {{"rank", index}};
+  log_to_process(log_record(log_level::info, line, fields, 1));
 }
 
 MILLRACE_COROUTINE_BODY async_generator<shard> take_every(async_generator<shard> in, rank r) {

@@ -36,7 +36,8 @@ MILLRACE_INLINE void archive_warnings::add(const shard& from, std::string_view w
   where at;
   at.object = from.shown();
   const archive_error text(std::string(warning), std::move(at));  // in the words and the escapes of an error
-  log_line(executor_, std::string("millrace: ") + stage_ + ": " + text.what());
+  log_line(executor_, std::string("millrace: ") + stage_ + ": " + text.what(), log_level::warning,
+           {{"stage", stage_}, {"shard", text.object()}, {"reason", text.reason()}});
 }
 
 MILLRACE_INLINE void archive_warnings::add_once(const shard& from, std::string_view warning) {

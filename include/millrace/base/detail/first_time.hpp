@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/log.hpp>
 
 namespace millrace::detail {
 
@@ -21,9 +21,12 @@ inline constinit std::atomic<std::uint64_t> lines_said[64]{};
 /// several concurrent callers gets true. When the table is full the answer is always true: twice is better than never.
 bool first_time(std::string_view line) noexcept;
 
-/// Reports what is unusual about the data at `at`, if it is the first line of that `kind`. On standard error: callers
-/// run on any thread and know no runtime whose log they could use.
+/// Logs what is unusual about the data at `at`, if it is the first line of that `kind`. In the log of the process:
+/// callers run on any thread and know no runtime whose log they could use.
 void say_first(std::string_view kind, const std::string& text, const where& at);
+
+/// Logs what an error says, with its place as fields, in the log of the process.
+void log_error_line(log_level level, const error& e);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
@@ -40,8 +43,15 @@ inline bool first_time(std::string_view line) noexcept {
   return true;
 }
 
+inline void log_error_line(log_level level, const error& e) {
+  const std::string line = std::string("millrace: ") + e.what();
+  const std::string offset = e.offset() ? std::to_string(*e.offset()) : std::string();
+  const log_field fields[] = {{"shard", e.object()}, {"offset", offset}, {"key", e.key()}, {"reason", e.reason()}};
+  log_to_process(log_record(level, line, fields, 4));
+}
+
 inline void say_first(std::string_view kind, const std::string& text, const where& at) {
-  if (first_time(kind)) std::fprintf(stderr, "millrace: %s\n", error(text, at).what());
+  if (first_time(kind)) log_error_line(log_level::warning, error(text, at));
 }
 
 }  // namespace millrace::detail

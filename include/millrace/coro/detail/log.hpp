@@ -3,14 +3,17 @@
 #pragma once
 
 #include <exception>
+#include <initializer_list>
 #include <string>
 
+#include <millrace/base/log.hpp>
 #include <millrace/coro/promise_base.hpp>
 
 namespace millrace::detail {
 
 /// Logs a line, given without its end, where the loop's runtime logs.
-void log_line(const executor& ex, const std::string& line);
+void log_line(const executor& ex, const std::string& line, log_level level = log_level::warning,
+              std::initializer_list<log_field> fields = {});
 /// Logs which stage threw an exception that ends a run, unless it is an `error`, which names its place.
 void log_foreign_exception(const executor& ex, const std::string& stage, const std::exception_ptr& failure);
 /// For a stage that has read something again because it had come damaged: counts it, and logs it the first time and

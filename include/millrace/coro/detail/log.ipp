@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <string>
 
 #include <millrace/base/compiler.hpp>
@@ -14,7 +15,10 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE void log_line(const executor& ex, const std::string& line) { ex.runtime().log(line.c_str()); }
+MILLRACE_INLINE void log_line(const executor& ex, const std::string& line, log_level level,
+                              std::initializer_list<log_field> fields) {
+  ex.runtime().log(log_record(level, line, fields.begin(), fields.size()));
+}
 
 MILLRACE_INLINE void log_foreign_exception(const executor& ex, const std::string& stage,
                                            const std::exception_ptr& failure) {
@@ -28,7 +32,8 @@ MILLRACE_INLINE void log_foreign_exception(const executor& ex, const std::string
   } catch (...) {
     what = "an exception that is no std::exception";
   }
-  log_line(ex, "millrace: the run is ended by an exception of the stage " + stage + ": " + what);
+  log_line(ex, "millrace: the run is ended by an exception of the stage " + stage + ": " + what, log_level::error,
+           {{"stage", stage}, {"reason", what}});
 }
 
 MILLRACE_INLINE void log_second_reading(const coroutine_context& reader, const std::string& what) {
@@ -37,7 +42,7 @@ MILLRACE_INLINE void log_second_reading(const coroutine_context& reader, const s
   if ((so_far & (so_far - 1)) != 0) return;
   std::string line = "millrace: read once more, over another connection: " + what;
   if (so_far > 1) line += " (" + std::to_string(so_far) + " times in this run)";
-  log_line(reader.get_executor(), line);
+  log_line(reader.get_executor(), line, log_level::warning, {{"reason", what}});
 }
 
 }  // namespace millrace::detail

@@ -16,6 +16,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/device/detail/slots.hpp>
 
 namespace millrace::detail {
@@ -126,7 +127,16 @@ MILLRACE_INLINE device_slot& slot_pool::fill(std::size_t i, host_batch batch) {
     cache_->provide(slot_bytes_, s);
     s->use_device(device_.get());
   }
+  const std::int64_t begun = monotonic_ns();
+  const std::size_t bytes = batch.bytes();
   s->fill(std::move(batch));
+  if (tracer* const trace = executor_.runtime().trace()) {
+    trace->add({.begin = begun,
+                .end = monotonic_ns(),
+                .name = "copy",
+                .lane = trace_lane::copy,
+                .bytes = static_cast<std::int64_t>(bytes)});
+  }
   s->pool_ = this;
   s->index_ = i;
   const std::lock_guard lock(mutex_);

@@ -29,6 +29,7 @@
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/io/detail/numa.hpp>
 #include <millrace/io/run_on.hpp>
+#include <millrace/loader/detail/run_trace.hpp>
 #include <millrace/loader/detail/stop_causes.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
@@ -104,17 +105,32 @@ class run_metrics {
   void got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept;
   /// It got the end, or an error.
   void got_none(std::int64_t asked, std::int64_t now) noexcept {
+    step_ended(asked);
+    if (trace_ != nullptr) trace_->add({.begin = asked, .end = now, .name = "end", .key = run_});
     if (first_ != 0) stage_record::add(waited_, now - asked);
   }
 
   /// What the run shares with others of its runtime; call before it begins. `loops`: how many, and whether the runtime
   /// has chosen that.
   void share(std::shared_ptr<const store_hosts> hosts, std::shared_ptr<const http::detail::addresses> addresses,
-             std::size_t loops, bool loops_by_cores) noexcept {
+             std::shared_ptr<const runtime_counts> counts, std::size_t loops, bool loops_by_cores) noexcept {
+    counts_ = std::move(counts);
     hosts_ = std::move(hosts);
     addresses_ = std::move(addresses);
     loops_ = loops;
     loops_by_cores_ = loops_by_cores;
+  }
+
+  /// The training thread asks for the next item.
+  void step_ended(std::int64_t asked) noexcept {
+    if (got_ns_ != 0) steps_.add(asked - got_ns_);
+    if (got_ns_ != 0 && trace_ != nullptr) trace_->add({.begin = got_ns_, .end = asked, .name = "step", .key = run_});
+    got_ns_ = 0;
+  }
+  /// Reports the training thread's steps and waits to `events`, in a lane of this number. Before the run begins.
+  void trace_to(tracer* events, std::uint32_t run) noexcept {
+    trace_ = events;
+    run_ = run;
   }
 
   run_stats snapshot(std::int64_t now = monotonic_ns()) const;
@@ -140,9 +156,14 @@ class run_metrics {
   stage_record* sink_ = nullptr;  // made before the loop's thread
   std::shared_ptr<const store_hosts> hosts_;
   std::shared_ptr<const http::detail::addresses> addresses_;
+  std::shared_ptr<const runtime_counts> counts_;
   std::size_t loops_ = 0;
   bool loops_by_cores_ = false;
   latency_histogram waits_;
+  duration_histogram steps_, wait_times_;
+  tracer* trace_ = nullptr;
+  std::uint32_t run_ = 0;
+  std::int64_t got_ns_ = 0;  // the training thread's: when it got the latest item
   std::atomic<std::int64_t> began_{0};
   std::atomic<std::int64_t> ended_{0};
   std::atomic<std::int64_t> first_{0};  // when the first item was taken
@@ -381,6 +402,7 @@ class run_state {
   const run_options options;
   run_context context;
   run_metrics metrics;
+  run_trace trace;
   blocking_queue<T> queue;
   stop_causes stops;
   bool agreed = false;  // set before the run begins: all ranks stop after the same step

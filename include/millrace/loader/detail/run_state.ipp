@@ -21,12 +21,18 @@
 namespace millrace::detail {
 
 MILLRACE_INLINE void run_metrics::got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
+  step_ended(asked);
+  got_ns_ = now;
+  if (trace_ != nullptr) {
+    trace_->add({.begin = asked, .end = now, .name = first_ == 0 ? "first item" : "wait", .key = run_});
+  }
   if (first_ == 0) {  // start-up is no wait: what follows is counted from here on
     recorder_.mark();
     first_ = now;
   } else {
     stage_record::add(waited_, now - asked);
     waits_.add(now - asked);
+    wait_times_.add(now - asked);
   }
   stage_record::add(taken_, 1);
   stage_record::add(samples_, samples);
@@ -47,6 +53,22 @@ MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
   out.next_p50_ns = waits_.quantile(0.5);
   out.next_p99_ns = waits_.quantile(0.99);
   out.next_max_ns = waits_.max();
+  out.steps = steps_.stats();
+  out.waits = wait_times_.stats();
+  if (counts_ != nullptr) {
+    request_stats& r = out.requests;
+    r.request = counts_->request.stats();
+    r.first_byte = counts_->first_byte.stats();
+    r.part = counts_->part.stats();
+    r.retries = counts_->retries.count();
+    r.throttles = counts_->throttles.count();
+    r.hedges = counts_->hedges.count();
+    r.resumed = counts_->resumed.count();
+    r.skipped = counts_->skipped.count();
+    r.last_retry = counts_->retries.last();
+    r.last_throttle = counts_->throttles.last();
+    r.last_skipped = counts_->skipped.last();
+  }
 
   std::vector<const stage_record*> all;
   recorder_.for_each([&all](const stage_record& r) { all.push_back(&r); });
@@ -97,6 +119,7 @@ MILLRACE_INLINE std::int64_t run_metrics::list(std::vector<stage_stats>& lines,
   s.failed = r.failed;
   s.reread = r.reread;
   s.bytes = r.bytes;
+  s.jobs = r.jobs.stats();
   const stage_record::times t = r.since_mark();
   s.busy = share_of(counted, t.busy);
   s.pool = counted > 0 ? static_cast<double>(t.pool) / static_cast<double>(counted) : 0;
@@ -144,7 +167,13 @@ MILLRACE_INLINE progress_line::~progress_line() {
   if (!shown_) return;
   executor_.remove_timer(*this);
   write(true);
-  std::fputs(metrics_.snapshot().table().c_str(), stderr);
+  std::string table = metrics_.snapshot().table();
+  if (terminal_) {
+    std::fputs(table.c_str(), stderr);
+  } else {
+    table.pop_back();  // its last line's end
+    log_line(executor_, table, log_level::info);
+  }
 }
 
 MILLRACE_INLINE void progress_line::fire() noexcept {
@@ -158,8 +187,14 @@ MILLRACE_INLINE void progress_line::arm() {
 
 MILLRACE_INLINE void progress_line::write(bool last) noexcept {
   const run_stats s = metrics_.snapshot();
-  std::fprintf(stderr, "%s%ld s: %s, waited %.1f%%%s", terminal_ ? "\r\x1b[K" : "", static_cast<long>(s.seconds),
-               s.rates().c_str(), 100 * s.waited, terminal_ && !last ? "" : "\n");
+  char waited[32];
+  std::snprintf(waited, sizeof waited, ", waited %.1f%%", 100 * s.waited);
+  const std::string line = std::to_string(static_cast<long>(s.seconds)) + " s: " + s.rates() + waited;
+  if (terminal_) {
+    std::fprintf(stderr, "\r\x1b[K%s%s", line.c_str(), last ? "\n" : "");
+  } else {
+    log_line(executor_, line, log_level::info);
+  }
 }
 
 }  // namespace millrace::detail

@@ -11,6 +11,8 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
+#include <millrace/coro/runtime_counts.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/device/slot_store.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/detail/numa.hpp>
@@ -73,7 +75,11 @@ class runtime_core final : public runtime_parts {
   const http::engine_options* http() const noexcept override { return &options_.http; }
   http::detail::addresses* addresses() noexcept override { return addresses_.get(); }
   store_hosts* hosts() noexcept override { return hosts_.get(); }
-  MILLRACE_INLINE void log(const char* line) noexcept override;
+  runtime_counts* counts() noexcept override { return counts_.get(); }
+  tracer* trace() noexcept override { return tracer_.on() ? &tracer_ : nullptr; }
+  /// The same, whether or not a run is traced.
+  tracer& all_traces() noexcept { return tracer_; }
+  MILLRACE_INLINE void log(const log_record& record) noexcept override;
 
  private:
   /// A store that outlives the runtime: at the runtime's end, frees the slots that no device uses any more.
@@ -87,8 +93,8 @@ class runtime_core final : public runtime_parts {
     slot_store* const store;
   };
 
-  static void log_of_loop(void* self, const char* line) { static_cast<runtime_core*>(self)->log(line); }
-  static void log_nothing(void*, const char*) {}
+  static void log_of_loop(void* self, const log_record& record) { static_cast<runtime_core*>(self)->log(record); }
+  static void log_nothing(void*, const log_record&) {}
 
   static place_wanted place_of(const runtime_options& o) noexcept;
   void keep_threads();
@@ -110,6 +116,8 @@ class runtime_core final : public runtime_parts {
   const shared_slot_store shared_slots_;
   const std::shared_ptr<http::detail::addresses> addresses_;  // shared, as its deleter knows the class
   const std::shared_ptr<store_hosts> hosts_;                  // likewise
+  const std::shared_ptr<runtime_counts> counts_{new runtime_counts};
+  tracer tracer_;
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -93,7 +92,7 @@ MILLRACE_INLINE std::string runtime_core::loops_line(unsigned loops, unsigned co
 MILLRACE_INLINE std::vector<host_stats> runtime_core::host_figures() const { return hosts_->stats(); }
 
 MILLRACE_INLINE void runtime_core::share_with(run_metrics& metrics) const noexcept {
-  metrics.share(hosts_, addresses_, how_many_loops_, options_.loops == 0);
+  metrics.share(hosts_, addresses_, counts_, how_many_loops_, options_.loops == 0);
 }
 
 MILLRACE_INLINE std::shared_ptr<runtime_core> core_for_one_run(const runtime_options& o) {
@@ -150,16 +149,13 @@ MILLRACE_INLINE slab_pool runtime_core::slabs(std::size_t bytes) {
 }
 
 MILLRACE_INLINE void runtime_core::log_once(const std::string& line) {
-  if (first_time(line)) log(line.c_str());
+  if (first_time(line)) log(log_record(log_level::info, line));
 }
 
-MILLRACE_INLINE void runtime_core::log(const char* line) noexcept {
+MILLRACE_INLINE void runtime_core::log(const log_record& record) noexcept {
+  if (options_.log == nullptr) return log_to_process(record);
   const std::lock_guard lock(log_mutex_);
-  if (options_.log != nullptr) {
-    options_.log(options_.log_context, line);
-  } else {
-    std::fprintf(stderr, "%s\n", line);
-  }
+  options_.log(options_.log_context, record);
 }
 
 }  // namespace millrace::detail

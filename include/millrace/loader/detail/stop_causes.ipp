@@ -176,7 +176,7 @@ MILLRACE_INLINE void stop_causes::hold(stop_signals wanted, runtime_parts& log) 
     const std::string line = "millrace: " + name_of_signal(n) +
                              " is to stop a run, and the thread that begins it blocks it: it is seen only if another "
                              "thread of the program does not";
-    log.log(line.c_str());
+    log.log(log_record(log_level::warning, line));
   }
 }
 
@@ -223,7 +223,7 @@ MILLRACE_INLINE void stop_causes::signalled(event_loop& loop) noexcept {
   while (const int number = signals_->take()) {
     ask_(run_);
     try {
-      log_line(loop, "millrace: " + name_of_signal(number) + " asks the run to stop");
+      log_line(loop, "millrace: " + name_of_signal(number) + " asks the run to stop", log_level::info);
     } catch (...) {  // no memory for the line
     }
   }
@@ -242,23 +242,26 @@ MILLRACE_INLINE void stop_causes::take_tasks() noexcept {
     try {
       one.wait(*this, one);
     } catch (...) {
-      loop_->runtime().log("millrace: there is no memory to wait for what is to stop the run");
+      loop_->runtime().log(
+          log_record(log_level::error, "millrace: there is no memory to wait for what is to stop the run"));
     }
   }
 }
 
 MILLRACE_COROUTINE_BODY task<void> stop_causes::wait_for(stop_causes& self, task<std::string> told) {
   std::string line;
+  log_level level = log_level::warning;
   try {
     const std::string why = co_await std::move(told);
     self.ask_(self.run_);
     line = "millrace: the run is asked to stop: " + why;
+    level = log_level::info;
   } catch (const std::exception& e) {
     line = std::string("millrace: what was to stop the run has failed, and the run goes on: ") + e.what();
   } catch (...) {
     line = "millrace: what was to stop the run has failed, and the run goes on: an exception that is no std::exception";
   }
-  log_line(*self.loop_, line);
+  log_line(*self.loop_, line, level);
 }
 
 MILLRACE_INLINE bool stop_vote::gathered(std::uint64_t taken, bool asked) {

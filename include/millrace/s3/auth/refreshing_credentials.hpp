@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -193,7 +192,9 @@ class refresher {
   void extend(std::int64_t now, const char* why) {
     usable_until_ = now + extension + static_cast<std::int64_t>(300 * source_->random());
     refresh_at_ = now + extension / 2;
-    if (!std::exchange(warned_, true)) std::fprintf(stderr, "millrace: %s; the old ones are used on\n", why);
+    if (std::exchange(warned_, true)) return;
+    const std::string line = std::string("millrace: ") + why + "; the old ones are used on";
+    millrace::detail::log_to_process(log_record(log_level::warning, line));
   }
 
   /// What a refresh that was waited for has brought.

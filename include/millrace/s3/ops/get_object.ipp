@@ -17,6 +17,7 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/retry/retry.hpp>
@@ -202,6 +203,8 @@ MILLRACE_COROUTINE_BODY task<void> part_download::compare(const object_part& p) 
 
 MILLRACE_INLINE void part_download::prepare(executor& ex) {
   resumed_ = partial_.filled > 0;
+  millrace::detail::runtime_counts* const counts = ex.runtime().counts();
+  if (resumed_ && counts != nullptr) counts->resumed.add();
   if (!resumed_) partial_.crc = running_crc(crc_kind::none);
   if (!resumed_ && session_.base().validate_checksums) partial_.crc = running_crc(session_.expected_crc());
   progressed_ = false;

@@ -18,6 +18,7 @@
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
 #include <millrace/s3/ops/send.hpp>
@@ -27,9 +28,18 @@
 namespace millrace::s3::detail {
 
 MILLRACE_COROUTINE_BODY task<list_page> list_once(const session& s, const operation& op) {
+  executor& ex = co_await this_executor();
+  const std::int64_t asked = ex.now_ns();
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
   const std::string text = co_await http::read_all(x, 32 * MiB);
+  if (millrace::detail::tracer* const trace = ex.runtime().trace()) {
+    trace->add({.begin = asked,
+                .end = ex.now_ns(),
+                .name = "page",
+                .lane = millrace::detail::trace_lane::list,
+                .bytes = static_cast<std::int64_t>(text.size())});
+  }
   co_return list_page::parse(text, op.bucket);
 }
 
@@ -382,7 +392,9 @@ MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<cons
       if (millrace::detail::is_index_beside(prefix.key(), o.key)) {
         const std::string name = url(prefix.bucket(), std::move(o.key)).to_string();
         const std::string line = "millrace: the listing leaves out an index: " + name;
-        if (millrace::detail::first_time(line)) millrace::detail::log_line(here.get_executor(), line);
+        if (millrace::detail::first_time(line)) {
+          millrace::detail::log_line(here.get_executor(), line, log_level::info, {{"shard", name}});
+        }
         continue;
       }
       ++found;

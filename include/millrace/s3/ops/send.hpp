@@ -97,12 +97,16 @@ task<T> with_retries(const session& s, Attempt attempt) {
     }
     if (failed.what == retry_class::throttling) turn.refused();
     turn = millrace::detail::request_gate::pass();
-    if (once_more) continue;
+    if (once_more) {
+      millrace::detail::count_retry(ex, false, why);
+      continue;
+    }
     if constexpr (requires { attempt.progressed(); }) {
       if (attempt.progressed()) policy.made_progress();
     }
     const std::optional<duration> pause = policy.after_failure(failed, s.jitter());
     if (!pause) std::rethrow_exception(why);
+    millrace::detail::count_retry(ex, failed.what == retry_class::throttling, why);
     if (pause->count() > 0) co_await sleep_for(*pause);
   }
 }

@@ -69,7 +69,8 @@ MILLRACE_INLINE void say_losses(const executor& ex, const std::vector<lost_shard
   constexpr std::size_t most = 10;
   for (std::size_t i = 0; i < lost.size() && i < most; ++i) {
     log_line(ex, "millrace: epochs: lost " + std::to_string(lost[i].samples) + " samples of " + lost[i].shard + ": " +
-                lost[i].reason);
+                     lost[i].reason,
+             log_level::warning, {{"stage", "epochs"}, {"shard", lost[i].shard}, {"reason", lost[i].reason}});
   }
   if (lost.size() > most) {
     log_line(ex, "millrace: epochs: and samples of " + std::to_string(lost.size() - most) + " more shards");

@@ -228,7 +228,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
     std::string line = "millrace: epochs: there is no index yet: reading ";
     line += std::to_string(list.size()) + " shards";
     if (together) line += ", by " + std::to_string(rank_.world_size) + " ranks together";
-    log_line(ex, line);
+    log_line(ex, line, log_level::info);
   }
   if (together) {
     std::shared_ptr<const index_set> shared = co_await make_together(std::move(list));

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/log.hpp>
+
+namespace millrace::detail {
+
+class process_log {
+ public:
+  constexpr process_log() noexcept = default;
+  std::mutex mutex;  // not for the default sink: a child of fork() may log, whatever other threads did
+  std::atomic<log_function> sink{nullptr};
+  void* context = nullptr;
+};
+/// Constant-initialized, and its destructor does nothing: a loop may still log while the program ends.
+inline constinit process_log log_of_process;
+
+MILLRACE_INLINE void log_to_process(const log_record& record) noexcept {
+  if (log_of_process.sink.load(std::memory_order_acquire) != nullptr) {
+    const std::lock_guard lock(log_of_process.mutex);
+    if (const log_function sink = log_of_process.sink) return sink(log_of_process.context, record);
+  }
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(record.text.size()), record.text.data());
+}
+
+}  // namespace millrace::detail
+
+namespace millrace {
+
+MILLRACE_INLINE void set_log(log_function sink, void* context) noexcept {
+  const std::lock_guard lock(detail::log_of_process.mutex);
+  detail::log_of_process.sink = sink;
+  detail::log_of_process.context = context;
+}
+
+}  // namespace millrace

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace millrace::detail {
+
+/// Where an event of a trace is drawn.
+enum class trace_lane : unsigned char {
+  training,    ///< key: the run
+  pool,        ///< key: the thread of its pool
+  connection,  ///< key: our port
+  queue,       ///< requests that wait for a connection; may overlap, as the lanes below
+  list,        ///< pages of listings
+  part,        ///< ranged reads of stages
+  copy,        ///< batches whose copy to a device is enqueued
+};
+
+/// Something that took time.
+struct trace_event {
+  std::int64_t begin = 0;  ///< of monotonic_ns()
+  std::int64_t end = 0;
+  const char* name = "";  ///< lives as long as the runtime
+  trace_lane lane = trace_lane::training;
+  std::uint32_t key = 0;
+  std::int64_t bytes = 0;  ///< 0: not shown
+};
+
+/// Keeps the latest events of a runtime's runs, while one of them is traced: runtime_parts::trace(). Any thread.
+/// A lock for each event: they are requests, parts, jobs and steps, not samples.
+class tracer {
+ public:
+  /// Events that it holds: 128 Ki of 48 bytes.
+  static constexpr std::size_t most = std::size_t{1} << 17;
+
+  explicit tracer(std::size_t events = most) noexcept : most_(events) {}
+  bool on() const noexcept { return runs_.load(std::memory_order_relaxed) > 0; }
+  void add(const trace_event& e) noexcept;
+
+  /// A run that is traced begins. Returns how many events there were so far. `run`: its number, from 1.
+  std::uint64_t start(std::uint32_t& run);
+  /// It ends: the events since, as far as they are still there, oldest first; and how many are not.
+  std::vector<trace_event> stop(std::uint64_t since, std::uint64_t& dropped);
+
+ private:
+  const std::size_t most_;
+  std::atomic<int> runs_{0};
+  std::mutex mutex_;
+  std::vector<trace_event> ring_;  // as long as it will be
+  std::uint64_t added_ = 0;
+  std::uint32_t started_ = 0;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/tracer.ipp>
+#endif

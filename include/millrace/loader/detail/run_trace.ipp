@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/environment.hpp>
+#include <millrace/base/log.hpp>
+#include <millrace/loader/detail/run_trace.hpp>
+#include <millrace/loader/detail/whole_file.hpp>
+
+namespace millrace::detail {
+
+/// How many runs of this process MILLRACE_TRACE has named a file for.
+inline constinit std::atomic<unsigned> traces_of_process{0};
+
+MILLRACE_INLINE std::string run_trace::file_of(const std::string& path, unsigned n, std::uint32_t rank) {
+  std::string more;
+  if (rank > 0) more += ".rank" + std::to_string(rank);
+  if (n > 1) more += '.' + std::to_string(n);
+  const std::size_t dot = path.rfind('.');
+  const std::size_t folder = path.rfind('/');
+  const bool has = dot != std::string::npos && (folder == std::string::npos || dot > folder + 1);
+  std::string out = path;
+  return out.insert(has ? dot : path.size(), more);
+}
+
+MILLRACE_INLINE void run_trace::begin(tracer& events, const char* path, std::uint32_t rank) {
+  if (path != nullptr) {
+    path_ = path;
+  } else if (const std::optional<std::string> set = process_environment().get("MILLRACE_TRACE")) {
+    path_ = file_of(*set, ++traces_of_process, rank);
+  } else {
+    return;
+  }
+  since_ = events.start(number_);
+  tracer_ = &events;
+  began_ = monotonic_ns();
+  rank_ = rank;
+}
+
+MILLRACE_INLINE void run_trace::end(runtime_parts& log) noexcept {
+  tracer* const from = std::exchange(tracer_, nullptr);
+  if (from == nullptr) return;
+  try {
+    std::uint64_t dropped = 0;
+    const std::vector<trace_event> events = from->stop(since_, dropped);
+    replace_file(path_, text(events, dropped, began_, rank_));
+  } catch (const std::exception& e) {
+    log.log(log_record(log_level::warning, std::string("millrace: no trace: ") + e.what()));
+  }
+}
+
+MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& events, std::uint64_t dropped,
+                                            std::int64_t began, std::uint32_t rank) {
+  // Events on a thread follow each other or are in each other; those of the other lanes may overlap.
+  const auto threads = [](trace_lane l) { return l <= trace_lane::connection; };
+  static constexpr const char* names[] = {"training thread", "pool thread", "connection", "queue",
+                                          "list",            "part",        "copy"};
+  std::vector<std::pair<int, std::uint32_t>> lanes;
+  for (const trace_event& e : events) {
+    if (threads(e.lane)) lanes.emplace_back(static_cast<int>(e.lane), e.key);
+  }
+  std::sort(lanes.begin(), lanes.end());
+  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
+  const auto lane_of = [&lanes](const trace_event& e) {
+    const std::pair<int, std::uint32_t> key(static_cast<int>(e.lane), e.key);
+    return std::lower_bound(lanes.begin(), lanes.end(), key) - lanes.begin() + 1;
+  };
+  const std::string pid = "\"pid\": " + std::to_string(rank);
+  std::string out = "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"dropped_events\": \"" + std::to_string(dropped) +
+                    "\"}, \"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", " + pid +
+                    ", \"tid\": 0, \"args\": {\"name\": \"millrace rank " + std::to_string(rank) + "\"}}";
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const std::string tid = ", \"tid\": " + std::to_string(i + 1) + ", \"args\": {";
+    const std::string number = lanes[i].first == 0 ? std::string() : ' ' + std::to_string(lanes[i].second);
+    out += ",\n{\"ph\": \"M\", \"name\": \"thread_name\", " + pid + tid + "\"name\": \"" + names[lanes[i].first] +
+           number + "\"}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", " + pid + tid +
+           "\"sort_index\": " + std::to_string(i + 1) + "}}";
+  }
+  std::vector<std::int64_t> ends(lanes.size(), began);  // of the latest in each lane
+  std::size_t id = 0;
+  for (const trace_event& each : events) {
+    trace_event e = each;
+    e.begin = std::max(e.begin, began);  // of another run
+    if (threads(e.lane)) {               // libcurl's microseconds are rounded
+      std::int64_t& latest = ends[static_cast<std::size_t>(lane_of(e)) - 1];
+      e.begin = std::max(e.begin, latest);
+      latest = std::max(latest, e.end);
+    }
+    e.end = std::max(e.end, e.begin);
+    const auto us = [](std::int64_t ns) {
+      char number[40];
+      std::snprintf(number, sizeof number, "%.3f", 1e-3 * static_cast<double>(ns));
+      return std::string(number);
+    };
+    std::string head = ",\n{\"name\": ";
+    append_json(head, e.name);
+    head += ", \"cat\": \"" + std::string(names[static_cast<int>(e.lane)]) + "\", " + pid;
+    const std::string args =
+        e.bytes == 0 ? std::string("}") : ", \"args\": {\"bytes\": " + std::to_string(e.bytes) + "}}";
+    if (threads(e.lane)) {
+      out += head + ", \"tid\": " + std::to_string(lane_of(e)) + ", \"ph\": \"X\", \"ts\": " + us(e.begin - began) +
+             ", \"dur\": " + us(e.end - e.begin) + args;
+    } else {
+      const std::string same = head + ", \"tid\": 0, \"id\": " + std::to_string(++id) + ", \"ph\": ";
+      out += same + "\"b\", \"ts\": " + us(e.begin - began) + args;
+      out += same + "\"e\", \"ts\": " + us(e.end - began) + '}';
+    }
+  }
+  return out + "\n]}\n";
+}
+
+}  // namespace millrace::detail
