@@ -179,8 +179,8 @@ class shard_index {
   std::uint64_t key_hash(std::size_t sample) const {
     return format_ == sample_format::tar ? rows_of(sample).key_hash(sample) : millrace::key_hash(key(sample));
   }
-  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number. Of a row
-  /// of arrays: its number.
+  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number. Of a
+  /// row of arrays: its number.
   std::string key(std::size_t sample) const;
   /// Of the sample's first header, or of the line. Of objects: 0. Of a row of arrays: the bytes of those before it.
   std::uint64_t offset(std::size_t sample) const {
