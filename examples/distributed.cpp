@@ -7,12 +7,19 @@
 //
 //   mpirun -n 3 example_distributed [BUCKET [STEPS]]          stops after STEPS steps of this start
 //
-// With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside rank 0. The
-// bucket is filled with a small data set: five shards of unequal length, and one to validate on.
+// Without MPI the ranks find each other by the store, under any launcher that gives each its number:
+//
+//   srun --ntasks 3 example_distributed --store BUCKET [STEPS]
+//   torchrun --no-python --nproc-per-node 3 example_distributed --store BUCKET [STEPS]
+//
+// With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, and under MPI, an S3 server
+// inside rank 0. The bucket, which must be there with --store, is filled with a small data set: five shards of unequal
+// length, and one to validate on.
 
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -21,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/rng.hpp>
@@ -28,6 +36,7 @@
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/index/index_shard.hpp>
+#include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/mpi.hpp>
@@ -38,6 +47,7 @@
 #include <millrace/testing/s3_server/background.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/rank_group.hpp>
+#include <millrace/train/s3_rank_board.hpp>
 
 namespace mill = millrace;
 
@@ -105,8 +115,17 @@ void add(const mill::sample& s, const numbers& weights, numbers& sums) {
   sums[inputs + 1] += 1;
 }
 
-numbers over_ranks(numbers sums) {
-  MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(sums.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+/// The sums of all ranks. On GPUs NCCL does this; without MPI these ten numbers go by the store.
+numbers over_ranks(const mill::rank_group& ranks, numbers sums) {
+  if (!ranks.by_store()) {
+    MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(sums.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return sums;
+  }
+  std::vector<std::uint64_t> words(sums.size());
+  std::memcpy(words.data(), sums.data(), sizeof sums);
+  words = ranks.gather_now(std::move(words), "sums");
+  sums = {};
+  for (std::size_t i = 0; i < words.size(); ++i) sums[i % sums.size()] += std::bit_cast<double>(words[i]);
   return sums;
 }
 
@@ -158,7 +177,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   for (const std::vector<mill::sample>& samples : run) {
     numbers sums{};
     for (const mill::sample& s : samples) add(s, now.weights, sums);
-    sums = over_ranks(sums);  // every rank is here in every step: all have the same number of batches
+    sums = over_ranks(ranks, sums);  // every rank is here in every step: all have the same number of batches
     const double count = sums[inputs + 1];
     for (std::size_t k = 0; k < inputs; ++k) now.weights[k] -= 0.1 * sums[k] / count;
     ++now.step;
@@ -172,7 +191,7 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
            rt.run(mill::epochs(validation_set, {.batch = 5, .ranks = ranks, .tracks = 6}) | mill::batch())) {
         for (const mill::sample& s : seen) add(s, now.weights, all);
       }
-      all = over_ranks(all);
+      all = over_ranks(ranks, all);
       if (mine.index == 0)
         std::printf("validation: loss %.9f over %.0f samples\n", all[inputs] / all[inputs + 1], all[inputs + 1]);
     }
@@ -194,10 +213,30 @@ mill::s3::client store_of_all(std::optional<mill::s3_server::background>& server
   return mill::s3::client(mill::s3::config(how), mill::s3::credentials("test-key", "test-secret"));
 }
 
+/// Without MPI.
+int train_by_store(const std::string& bucket, std::uint64_t steps) {
+  try {
+    const mill::s3::client s3 = mill::s3::client::from_environment();
+    const mill::rank_group ranks(mill::rank_from_environment(), s3, "s3://" + bucket + "/ranks/");
+    const mill::rank& mine = ranks.process();
+    std::printf("rank %u of %u is process %ld\n", mine.index, mine.world_size, static_cast<long>(::getpid()));
+    if (mine.index == 0) make_data(s3, bucket);
+    ranks.gather_now({}, "the data are there");
+    train(s3, bucket, ranks, steps);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (count > 2 && std::strcmp(arguments[1], "--store") == 0) {
+    return train_by_store(arguments[2], count > 3 ? std::strtoull(arguments[3], nullptr, 10) : 0);
+  }
   MPI_Init(&count, &arguments);
   try {
     const mill::rank_group ranks = mill::mpi_ranks();

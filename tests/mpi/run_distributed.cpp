@@ -4,7 +4,8 @@
 // Runs examples/distributed under mpirun against an S3 server in this process: run_distributed MPIRUN PROGRAM.
 //
 // Two and three ranks must have the same losses; a training that is stopped, or of which a rank is killed, goes on, on
-// another number of ranks, with the losses that it would have had.
+// another number of ranks, with the losses that it would have had. Ranks that find each other by the store have them,
+// too.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -103,6 +104,16 @@ int run_distributed(const std::string& mpirun, const std::string& program) {
   const said two = run(on(2, " two"));
   if (!two.well) fail("two ranks");
   require_same(two.losses, three.losses, "two ranks");
+
+  // Without MPI: an epoch of 19 steps, of processes that only know their numbers.
+  server.put("by-store", "empty", std::string());
+  std::string all;
+  for (const char* rank : {"0", "1", "2"}) {
+    all += std::string("MILLRACE_WORLD_SIZE=3 MILLRACE_RANK=") + rank + " " + program + " --store by-store 19 & ";
+  }
+  std::map<int, double> epoch = three.losses;
+  epoch.erase(epoch.upper_bound(19), epoch.end());
+  require_same(run("( " + all + "wait )").losses, epoch, "three ranks by the store");
 
   // Stopped after step 7 and 22: what was not saved is done again.
   std::map<int, double> parts;
