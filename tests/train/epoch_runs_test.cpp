@@ -112,6 +112,69 @@ TEST_CASE("a run's state is after the batch in hand, whatever was prefetched, an
   }
 }
 
+TEST_CASE("a run says how far the training is and how long it will take, after a resume too") {
+  const tar_dataset data({17, 20, 1}, 400);  // 38: ten batches of four
+  class reported {
+   public:
+    int calls = 0;
+    training_place last;
+  } seen;
+  run_options options;
+  options.report = [](void* to, const run_stats& so_far) {
+    ++static_cast<reported*>(to)->calls;
+    static_cast<reported*>(to)->last = so_far.place;
+  };
+  options.report_context = &seen;
+  runtime rt;
+  std::string state;
+  {
+    auto run = rt.run(data.open(small(3, 2, 4)) | batch(4), options);
+    CHECK(run.stats().progress().find("epoch") == std::string::npos);
+    for (std::uint64_t n = 0; run.next(); ++n) {
+      const run_stats now = run.stats();
+      CHECK(now.place.epoch == n / 10);
+      CHECK(now.place.epochs == 2);
+      CHECK(now.place.batch == n % 10 + 1);
+      CHECK(now.place.batches == 10);
+      CHECK(now.placed == n);
+      if (n == 13) state = run.state();
+    }
+  }
+  CHECK(seen.calls >= 1);
+  CHECK(seen.last.taken() == 20);
+  CHECK(seen.last.all() == 20);
+  test::settings o = small(3, 2, 4);
+  o.resume = state;
+  auto run = rt.run(data.open(o) | batch(4));
+  run.next();
+  CHECK(run.stats().progress().find("epoch 2 of 2, batch 5 of 10: 1 batches, 4 samples") == 0);
+  // Samples are of a batch that has begun.
+  auto samples = rt.run(data.open(small(3, millrace::endless, 4)));
+  for (int i = 0; i < 5; ++i) samples.next();
+  CHECK(samples.stats().place.batch == 1);
+  CHECK(samples.stats().place.epochs == 0);
+}
+
+TEST_CASE("what is left of a training is at the rate since its first item") {
+  run_stats s;
+  s.seconds = 11;
+  s.first_after = 1;
+  s.items = 6;
+  s.samples = 24;
+  s.place.epochs = 2;
+  s.place.batch = 6;
+  s.place.batches = 10;
+  CHECK(s.left() < 0);
+  s.placed = 5;
+  CHECK(s.left() == Approx(28));
+  CHECK(s.progress() ==
+        "epoch 1 of 2, batch 6 of 10: 6 batches, 24 samples (2/s), waited 0.0%, 28 s left");
+  s.place.epochs = 0;
+  s.place.batches = 1000;
+  CHECK(s.progress() ==
+        "epoch 1, batch 6 of 1000: 6 batches, 24 samples (2/s), waited 0.0%, 33 min left of the epoch");
+}
+
 TEST_CASE("batches on a device know their epoch, their weights and the state after them") {
   const tar_dataset data({17, 20, 1}, 400);
   const batch_layout layout(4, {{"size", dtype::i64}, {"weight", dtype::f32}});

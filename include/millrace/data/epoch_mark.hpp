@@ -67,6 +67,19 @@ class epoch_mark {
   friend bool operator==(const epoch_mark&, const epoch_mark&) = default;
 };
 
+/// How far a training is, for its progress.
+class training_place {
+ public:
+  std::uint64_t epoch = 0;    ///< of the item that was taken last; the first one is 0
+  std::uint64_t epochs = 0;   ///< of the training; 0: endless, or not known
+  std::uint64_t batch = 0;    ///< how many of the epoch's batches were taken, those before a resume included
+  std::uint64_t batches = 0;  ///< of an epoch, on this rank; 0: not known
+
+  /// Of the whole training, as far as it is known; 0: not known.
+  std::uint64_t taken() const noexcept { return epoch * batches + batch; }
+  std::uint64_t all() const noexcept { return epochs * batches; }
+};
+
 namespace detail {
 
 /// Whether mark_of_item() knows anything about items of type T.

@@ -39,6 +39,12 @@ class stream_position {
   virtual void passed(const epoch_mark& /*delivered*/) const {}
   /// Batches of an epoch on every rank; nullopt if that is not known beforehand.
   virtual std::optional<std::uint64_t> batches() const = 0;
+  /// How far it is after `delivered`, which is known.
+  virtual training_place place(const epoch_mark& delivered) const {
+    training_place at;
+    at.epoch = delivered.epoch;
+    return at;
+  }
   /// What an epoch costs and gives, in a few lines for people, before anything is read; empty where that is not known.
   virtual std::string plan() const = 0;
   /// What the source could not read, by shard, and the policy tolerated.

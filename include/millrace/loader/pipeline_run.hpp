@@ -286,6 +286,7 @@ class pipeline_run {
         state_->context.set_consumer_waits_since(run_context::not_waiting);
         state_->metrics.got_item(asked, monotonic_ns(), detail::item_samples(taken));
         fetched_ = detail::mark_of_item(taken);
+        if (position_ != nullptr && fetched_.known) state_->metrics.at(position_->place(fetched_));
         unseen_ = true;
       });
     } catch (...) {

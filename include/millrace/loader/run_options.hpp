@@ -13,6 +13,7 @@
 
 namespace millrace {
 
+class run_stats;
 class skipped_item;
 
 /// Whether run() shows a progress line on standard error.
@@ -69,6 +70,12 @@ struct run_options {
   /// skipped_item, in flow/failure_policy.hpp.
   void (*skipped)(void* context, const skipped_item& item) = nullptr;
   void* skipped_context = nullptr;
+
+  /// Called every second, and when the run has ended, with what the progress line shows, on every rank: for a line or a
+  /// bar of the program's own. On the thread of the run's loop, which waits for it; it must not throw. `report_context`
+  /// must outlive the run. See run_stats.
+  void (*report)(void* context, const run_stats& so_far) = nullptr;
+  void* report_context = nullptr;
 
   /// The file to which the run writes, at its end, what took time: requests, parts, listings, jobs of the pool, copies,
   /// steps of the training thread. Chrome's JSON of trace events, which https://ui.perfetto.dev draws. Null: the file

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <millrace/coro/runtime_counts.hpp>
+#include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/retry/host_stats.hpp>
 
@@ -73,6 +74,8 @@ class run_stats {
   /// Bytes that came into the pipeline: those that fetch() got from its store, or else those of the first stages whose
   /// items have byte_size().
   std::int64_t bytes = 0;
+  training_place place;  ///< how far the training is, where the pipeline begins with epochs()
+  std::uint64_t placed = 0;  ///< how many of its batches came after the first item; 0: not known
   double waited = 0;  ///< share of the time since the first item that the training thread waited for the next one
   std::int64_t next_p50_ns = 0;  ///< time to next item at the training thread, without the first
   std::int64_t next_p99_ns = 0;
@@ -100,6 +103,15 @@ class run_stats {
   /// "480 batches, 30.7k samples (2.56k/s), 120.00 MB/s".
   std::string rates() const;
 
+  /// What the progress line says, without the time: place, rates(), what share of the time the training thread waited,
+  /// for which stage, and how long it will take:
+  /// "epoch 3 of 90, batch 480 of 5004: 8.12k batches, 2.08M samples (2.56k/s), 280.00 MB/s, waited 7.1% for fetch,
+  /// 48 h left".
+  std::string progress() const;
+
+  /// Seconds until the training ends, or the epoch where it is endless, at the rate so far; negative: not known.
+  double left() const;
+
   /// One sentence: what holds the run back, and what to change.
   std::string verdict() const;
 
@@ -110,6 +122,8 @@ class run_stats {
   /// Whether that is long enough for a verdict.
   bool conclusive() const { return (items > 10 && steady() >= 0.1) || (items > 1 && steady() >= 2); }
   static std::string in_seconds(double s);
+  /// The stage that is asked and neither yields nor waits for another one; null: there is none.
+  const stage_stats* slowest() const;
   /// Of a stage that waits for what it reads by ranges.
   static std::string read_verdict(const stage_stats& slow);
   /// Of a stage that waits for its pool jobs.

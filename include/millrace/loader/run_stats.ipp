@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -81,6 +82,48 @@ MILLRACE_INLINE std::string run_stats::rates() const {
   return text;
 }
 
+MILLRACE_INLINE double run_stats::left() const {
+  if (placed == 0 || place.batches == 0 || steady() <= 0) return -1;
+  const std::uint64_t all = place.epochs == 0 ? place.batches : place.all();
+  const std::uint64_t taken = place.epochs == 0 ? place.batch : place.taken();
+  return static_cast<double>(all - std::min(all, taken)) * steady() / static_cast<double>(placed);
+}
+
+MILLRACE_INLINE std::string run_stats::progress() const {
+  std::string text;
+  if (place.batches > 0) {
+    text = "epoch " + std::to_string(place.epoch + 1);
+    if (place.epochs > 0) text += " of " + std::to_string(place.epochs);
+    text += ", batch " + std::to_string(place.batch) + " of " + std::to_string(place.batches) + ": ";
+  }
+  char share[32];
+  std::snprintf(share, sizeof share, ", waited %.1f%%", 100 * waited);
+  text += rates() + share;
+  const stage_stats* const slow = slowest();
+  if (waited >= 0.05 && conclusive() && slow != nullptr) text += " for " + slow->name;
+  const double seconds_left = left();
+  if (seconds_left < 0) return text;
+  const double hours = seconds_left / 3600;
+  const double minutes = seconds_left / 60;
+  const double number = hours >= 10 ? hours : minutes >= 10 ? minutes : seconds_left;
+  text += ", " + std::to_string(static_cast<std::uint64_t>(number + 0.5)) +
+          (hours >= 10 ? " h" : minutes >= 10 ? " min" : " s") + " left";
+  return place.epochs == 0 ? text + " of the epoch" : text;
+}
+
+MILLRACE_INLINE const stage_stats* run_stats::slowest() const {
+  const stage_stats* slow = nullptr;
+  double most = 0;
+  for (const stage_stats& s : stages) {
+    const double own = s.busy + s.waiting;  // asked, and not waiting for another stage
+    if (own > most) {
+      most = own;
+      slow = &s;
+    }
+  }
+  return slow;
+}
+
 MILLRACE_INLINE std::string run_stats::verdict() const {
   if (items == 0) return "the training thread has taken no item";
   const bool waits = waited >= 0.05;
@@ -91,16 +134,8 @@ MILLRACE_INLINE std::string run_stats::verdict() const {
   }
   if (!waits) return "the training thread is the bottleneck: the pipeline keeps up with it";
   double loop = 0;
-  const stage_stats* slow = nullptr;
-  double most = 0;
-  for (const stage_stats& s : stages) {
-    loop += s.busy;
-    const double own = s.busy + s.waiting;  // asked, and not waiting for another stage
-    if (own > most) {
-      most = own;
-      slow = &s;
-    }
-  }
+  for (const stage_stats& s : stages) loop += s.busy;
+  const stage_stats* const slow = slowest();
   if (slow == nullptr) return "the pipeline is the bottleneck, and no stage of it shows why";
   if (loop > 0.9) {
     return "the loop thread is full, most of all by " + slow->name +

@@ -103,6 +103,15 @@ class run_metrics {
   void end(std::int64_t now = monotonic_ns()) noexcept { ended_ = now; }
   /// The training thread asked for an item at `asked` and got it at `now`, with so many samples; 0: not known.
   void got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept;
+  /// How far the training is after that item.
+  void at(const training_place& place) noexcept {
+    if (first_placed_ == 0) first_placed_ = place.taken() + 1;
+    epoch_.store(place.epoch, std::memory_order_relaxed);
+    epochs_.store(place.epochs, std::memory_order_relaxed);
+    batch_.store(place.batch, std::memory_order_relaxed);
+    batches_.store(place.batches, std::memory_order_relaxed);
+    placed_.store(place.batches == 0 ? 0 : place.taken() + 1 - first_placed_, std::memory_order_relaxed);
+  }
   /// It got the end, or an error.
   void got_none(std::int64_t asked, std::int64_t now) noexcept {
     step_ended(asked);
@@ -170,25 +179,31 @@ class run_metrics {
   stage_record::counter waited_{0};     // since then
   stage_record::counter taken_{0};
   stage_record::counter samples_{0};
+  std::uint64_t first_placed_ = 0;  // the training thread's: where the first item was, and 1
+  std::atomic<std::uint64_t> epoch_{0}, epochs_{0}, batch_{0}, batches_{0}, placed_{0};
 };
 
 /// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
-/// table at the end.
+/// table at the end. And run_options::report.
 class progress_line final : private timer_node {
  public:
-  /// `rank`: the index of the process whose run it is.
-  progress_line(executor& ex, const run_metrics& metrics, progress show, std::uint32_t rank);
+  /// `rank`: the index of the process whose run it is. `options` and `metrics` must outlive it.
+  progress_line(executor& ex, const run_metrics& metrics, const run_options& options, std::uint32_t rank);
   MILLRACE_INLINE ~progress_line() override;
 
  private:
   MILLRACE_INLINE void fire() noexcept override;
+  static constexpr duration between_reports = std::chrono::seconds(1);
+  duration between_lines() const noexcept;
   void arm();
   void write(bool last) noexcept;
 
   executor& executor_;
   const run_metrics& metrics_;
+  const run_options& options_;
   const bool terminal_;
   bool shown_ = false;
+  time_point line_due_{}, report_due_{};
 };
 
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
@@ -432,7 +447,7 @@ class run_state {
     try {
       failure_listeners& listeners = loop_->service<failure_listeners>();
       if (listeners.failure()) std::rethrow_exception(listeners.failure());
-      line_.emplace(*loop_, metrics, options.show, rank_);
+      line_.emplace(*loop_, metrics, options, rank_);
       pump_ = spawned<void>(coroutine_context(*loop_, context, metrics.sink()), fill(*this));
       listeners.add(loop_failure_listener_);
       stops.begin(*loop_, context);

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -53,6 +55,11 @@ MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
   out.next_p50_ns = waits_.quantile(0.5);
   out.next_p99_ns = waits_.quantile(0.99);
   out.next_max_ns = waits_.max();
+  out.place.epoch = epoch_.load(std::memory_order_relaxed);
+  out.place.epochs = epochs_.load(std::memory_order_relaxed);
+  out.place.batch = batch_.load(std::memory_order_relaxed);
+  out.place.batches = batches_.load(std::memory_order_relaxed);
+  out.placed = placed_.load(std::memory_order_relaxed);
   out.steps = steps_.stats();
   out.waits = wait_times_.stats();
   if (counts_ != nullptr) {
@@ -156,16 +163,20 @@ MILLRACE_INLINE std::string run_metrics::number_of(const std::vector<stage_stats
   return before == 0 ? std::string() : " #" + std::to_string(before + 1);
 }
 
-MILLRACE_INLINE progress_line::progress_line(executor& ex, const run_metrics& metrics, progress show,
+MILLRACE_INLINE progress_line::progress_line(executor& ex, const run_metrics& metrics, const run_options& options,
                                              std::uint32_t rank)
-    : executor_(ex), metrics_(metrics), terminal_(::isatty(STDERR_FILENO) == 1) {
-  shown_ = show == progress::on || (show == progress::automatic && terminal_ && rank == 0);
-  if (shown_) arm();
+    : executor_(ex), metrics_(metrics), options_(options), terminal_(::isatty(STDERR_FILENO) == 1) {
+  shown_ = options.show == progress::on || (options.show == progress::automatic && terminal_ && rank == 0);
+  const time_point now = ex.now();
+  line_due_ = shown_ ? now + between_lines() : time_point::max();
+  report_due_ = options.report != nullptr ? now + between_reports : time_point::max();
+  arm();
 }
 
 MILLRACE_INLINE progress_line::~progress_line() {
+  if (armed()) executor_.remove_timer(*this);
+  if (options_.report != nullptr) options_.report(options_.report_context, metrics_.snapshot());
   if (!shown_) return;
-  executor_.remove_timer(*this);
   write(true);
   std::string table = metrics_.snapshot().table();
   if (terminal_) {
@@ -177,24 +188,37 @@ MILLRACE_INLINE progress_line::~progress_line() {
 }
 
 MILLRACE_INLINE void progress_line::fire() noexcept {
-  write(false);
+  const time_point now = executor_.now();
+  if (now >= line_due_) {
+    write(false);
+    line_due_ = now + between_lines();
+  }
+  if (now >= report_due_) {
+    options_.report(options_.report_context, metrics_.snapshot());
+    report_due_ = now + between_reports;
+  }
   arm();
 }
 
+MILLRACE_INLINE duration progress_line::between_lines() const noexcept {
+  return terminal_ ? duration(std::chrono::milliseconds(200)) : duration(std::chrono::seconds(10));
+}
+
 MILLRACE_INLINE void progress_line::arm() {
-  executor_.add_timer(*this, executor_.now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10)));
+  const time_point due = std::min(line_due_, report_due_);
+  if (due != time_point::max()) executor_.add_timer(*this, due);
 }
 
 MILLRACE_INLINE void progress_line::write(bool last) noexcept {
   const run_stats s = metrics_.snapshot();
-  char waited[32];
-  std::snprintf(waited, sizeof waited, ", waited %.1f%%", 100 * s.waited);
-  const std::string line = std::to_string(static_cast<long>(s.seconds)) + " s: " + s.rates() + waited;
-  if (terminal_) {
-    std::fprintf(stderr, "\r\x1b[K%s%s", line.c_str(), last ? "\n" : "");
-  } else {
-    log_line(executor_, line, log_level::info);
+  std::string line = std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress();
+  if (!terminal_) return log_line(executor_, line, log_level::info);
+  ::winsize of = {};  // a line that is wrapped would not be replaced
+  if (!last && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &of) == 0 && of.ws_col > 1 && line.size() >= of.ws_col) {
+    line.resize(of.ws_col - 1U);
   }
+  // The cursor stays at the line's beginning: what the program writes replaces it.
+  std::fprintf(stderr, "\x1b[K%s%s", line.c_str(), last ? "\n" : "\r");
 }
 
 }  // namespace millrace::detail

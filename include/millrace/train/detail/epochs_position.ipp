@@ -55,6 +55,16 @@ MILLRACE_INLINE std::optional<std::uint64_t> epochs_position::batches() const {
   return steps_from(end_, 0, batch_, world_);
 }
 
+MILLRACE_INLINE training_place epochs_position::place(const epoch_mark& delivered) const {
+  training_place at;
+  at.epoch = delivered.epoch - options_.first_epoch;
+  at.epochs = options_.epochs == endless ? 0 : options_.epochs;
+  at.batches = steps_from(end_, 0, batch_, world_);
+  // An item that is not the last of its step is of a step that has begun.
+  at.batch = at.batches - steps_from(end_, delivered.whole ? delivered.next : delivered.from, batch_, world_);
+  return at;
+}
+
 MILLRACE_INLINE std::string epochs_position::plan() const {
   const epoch_plan plan =
       mix_ == nullptr ? epoch_plan::of_request(*indexes_, options_) : epoch_plan::of_request(*mix_, options_);

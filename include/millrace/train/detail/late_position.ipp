@@ -51,6 +51,11 @@ MILLRACE_INLINE std::optional<std::uint64_t> late_position::batches() const {
   return position == nullptr ? std::nullopt : position->batches();
 }
 
+MILLRACE_INLINE training_place late_position::place(const epoch_mark& delivered) const {
+  const auto position = known();
+  return position == nullptr ? stream_position::place(delivered) : position->place(delivered);
+}
+
 MILLRACE_INLINE std::string late_position::plan() const {
   const auto position = known();
   return position == nullptr ? std::string() : position->plan();

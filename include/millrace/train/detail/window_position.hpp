@@ -51,6 +51,7 @@ class window_position final : public stream_position {
   MILLRACE_INLINE void check_window(std::uint32_t window) const override;
   MILLRACE_INLINE void passed(const epoch_mark& delivered) const override;
   MILLRACE_INLINE std::optional<std::uint64_t> batches() const override;
+  MILLRACE_INLINE training_place place(const epoch_mark& delivered) const override;
   MILLRACE_INLINE std::string plan() const override;
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;
 

@@ -171,6 +171,13 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
 
 MILLRACE_INLINE std::optional<std::uint64_t> window_position::batches() const { return std::nullopt; }
 
+MILLRACE_INLINE training_place window_position::place(const epoch_mark& delivered) const {
+  training_place at;
+  at.epoch = delivered.epoch - first_epoch_;
+  at.epochs = end_epoch_ == endless ? 0 : end_epoch_ - first_epoch_;
+  return at;
+}
+
 MILLRACE_INLINE std::string window_position::plan() const { return {}; }
 
 MILLRACE_INLINE std::vector<lost_shard> window_position::lost() const { return losses_.list(); }
