@@ -244,7 +244,7 @@ MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
 MILLRACE_INLINE void shard_index::write(std::string& out) const {
   if (is_arrays()) detail::misused("the index of arrays was written: it belongs to their memory");
   const std::size_t start = out.size();
-  const std::size_t rows = rows_begin();
+  const std::size_t front = rows_begin();
   const std::uint64_t length = file_bytes();
   if (paged_ != nullptr) {
     paged_->from->read(paged_->at, length, out);
@@ -271,7 +271,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
     detail::append_le(out, e.size(), 2);
     out += e;
   }
-  out.resize(start + rows, '\0');
+  out.resize(start + front, '\0');
   const std::vector<sample_row>& samples = rows_.samples;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     detail::append_le(out, samples[i].key, 8);

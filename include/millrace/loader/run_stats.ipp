@@ -126,13 +126,13 @@ MILLRACE_INLINE const stage_stats* run_stats::slowest() const {
 
 MILLRACE_INLINE std::string run_stats::verdict() const {
   if (items == 0) return "the training thread has taken no item";
-  const bool waits = waited >= 0.05;
+  const bool kept_waiting = waited >= 0.05;
   if (!conclusive()) {
-    return waits || items == 1
+    return kept_waiting || items == 1
                ? "too short to tell what holds the run back: " + in_seconds(steady()) + " since the first item"
                : "the training thread was not kept waiting after the first item";
   }
-  if (!waits) return "the training thread is the bottleneck: the pipeline keeps up with it";
+  if (!kept_waiting) return "the training thread is the bottleneck: the pipeline keeps up with it";
   double loop = 0;
   for (const stage_stats& s : stages) loop += s.busy;
   const stage_stats* const slow = slowest();
