@@ -10,8 +10,9 @@
 //
 //   far_store_bench [rounds, default 5 [python]]
 //
-// `python`: an interpreter with awscrt, s3torchconnector and obstore: they read the same objects in the same rounds, on
-// the same core (bench/peers/far_store.py, below the current folder).
+// `python`: an interpreter with awscrt, s3torchconnector, obstore and litdata: they read the same objects in the same
+// rounds, on the same core (bench/peers/far_store.py, below the current folder); litdata the samples, from its own
+// chunks.
 
 #include <algorithm>
 #include <cstdint>
@@ -157,7 +158,7 @@ void measure(const place& at, int rounds, const char* python) {
   const auto of_sample = [](const mill::sample& s) { return static_cast<double>(s.fields[0].data.size()); };
   constexpr std::uint64_t sample_bytes = std::uint64_t(shards) * members * small_bytes;
   bench::figure later, early, all, objects, stages, epochs, chunk, get;
-  bench::figure crt, connector, obstore;  // peers
+  bench::figure crt, connector, obstore, litdata;  // peers
   for (int i = 0; i < rounds; ++i) {
     get.add(one_get(s3));
     std::vector<mill::shard> known;
@@ -179,6 +180,8 @@ void measure(const place& at, int rounds, const char* python) {
     crt.add(peer(python, server, "awscrt", "raw", raws, raw_bytes));
     connector.add(peer(python, server, "s3torchconnector", "raw", raws, raw_bytes));
     obstore.add(peer(python, server, "obstore", "small", smalls, small_bytes) / small_bytes);
+    if (i == 0) peer(python, server, "litdata", "litdata", shards * members, small_bytes);  // makes its chunks
+    litdata.add(peer(python, server, "litdata", "litdata", shards * members, small_bytes));
   }
   const double bound = std::min(at.link, 64 * at.connection);
   std::printf("\n%s, medians of %d\n", at.name, rounds);
@@ -198,9 +201,11 @@ void measure(const place& at, int rounds, const char* python) {
     print("awscrt, 4 objects at once", crt, 1e6, "MB/s");
     print("s3torchconnector, 4 threads", connector, 1e6, "MB/s");
     print("obstore, 64 objects of 100 KB at once", obstore, 1, "objects/s");
+    print("litdata, samples of 100 KB", litdata, 1e6, "MB/s");
     bench::goal_at_least("fetch / awscrt", bench::ratio(all, crt), 1.5);
     bench::goal_at_least("fetch / s3torchconnector", bench::ratio(all, connector), 1.5);
     bench::goal_at_least("objects/s, list | fetch / obstore", bench::ratio(objects, obstore), 1);
+    bench::goal_at_least("samples, epochs() / litdata", bench::ratio(epochs, litdata), 1.7);
   }
   bench::goal_at_least("fetch after a second / min(link, 64 connections)", later.median() / bound, 0.9);
   bench::goal_at_least("epochs() / list | fetch | untar | group_samples", bench::ratio(epochs, stages), 0.9);

@@ -6,18 +6,23 @@
     far_store.py ENDPOINT PEER PREFIX COUNT SIZE     prints seconds and bytes
 
 Objects are s3://b/PREFIX/0 to COUNT - 1, of SIZE bytes each. Peers: awscrt (4 objects at once, given as far as the
-interface asks for a number), s3torchconnector (4 threads), obstore (64 at once), boto3 (32 threads). They come from PyPI:
+interface asks for a number), s3torchconnector (4 threads), obstore (64 at once), boto3 (32 threads), litdata (COUNT
+samples of SIZE bytes, shuffled, in batches of 100; its first call makes its chunks of them and uploads these). They come
+from PyPI:
 
-    python3 -m venv peers && peers/bin/pip install awscrt s3torchconnector obstore boto3
+    python3 -m venv peers && peers/bin/pip install awscrt s3torchconnector obstore boto3 litdata torch
 """
 
 import asyncio
 import concurrent.futures
+import functools
 import sys
 import threading
 import time
 
 KEY, SECRET, REGION = "test-key", "test-secret", "us-east-1"
+RESULT = sys.stdout
+sys.stdout = sys.stderr  # for what peers print
 
 
 def keys(prefix, count):
@@ -101,13 +106,48 @@ def boto3(endpoint, prefix, count):
     return time.monotonic() - begin, total
 
 
+def sample_of(what):
+    number, size = what
+    return {"data": bytes([number % 251]) * size, "key": number}
+
+
+def litdata(endpoint, prefix, count, size):
+    import os
+    import tempfile
+
+    import boto3 as library
+    import litdata as loader
+    from botocore.exceptions import ClientError
+    from litdata.streaming import downloader
+
+    access = {"endpoint_url": endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
+    client = library.client("s3", **access)
+    try:
+        client.head_object(Bucket="b", Key=f"{prefix}/index.json")
+    except ClientError:
+        with tempfile.TemporaryDirectory() as folder:
+            loader.optimize(fn=sample_of, inputs=[(i, size) for i in range(count)], output_dir=folder, chunk_bytes="64MB",
+                            num_workers=1)
+            for name in sorted(os.listdir(folder)):
+                client.upload_file(os.path.join(folder, name), "b", f"{prefix}/{name}")
+    # Its chunks come by obstore, which refuses plain HTTP otherwise.
+    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
+    with tempfile.TemporaryDirectory() as cache:
+        begin = time.monotonic()
+        data = loader.StreamingDataset(f"s3://b/{prefix}", storage_options=access, shuffle=True, cache_dir=cache)
+        batches = loader.StreamingDataLoader(data, batch_size=100, collate_fn=list)
+        total = sum(len(sample["data"]) for batch in batches for sample in batch)
+        return time.monotonic() - begin, total
+
+
 def main():
     endpoint, peer, prefix, count, size = sys.argv[1:]
-    peers = {"awscrt": awscrt, "s3torchconnector": s3torchconnector, "obstore": obstore, "boto3": boto3}
+    peers = {"awscrt": awscrt, "s3torchconnector": s3torchconnector, "obstore": obstore, "boto3": boto3,
+             "litdata": functools.partial(litdata, size=int(size))}
     seconds, total = peers[peer](endpoint, prefix, int(count))
     if total != int(count) * int(size):
         sys.exit(f"{peer} has read {total} bytes")
-    print(seconds, total)
+    print(seconds, total, file=RESULT)
 
 
 if __name__ == "__main__":

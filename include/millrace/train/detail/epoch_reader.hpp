@@ -284,13 +284,14 @@ class epoch_reader {
     if (ahead_.size() <= samples_before) return;
     const planned& p = ahead_[samples_before];
     if (p.piece == nullptr) return;
-    const sample_place& place = p.piece->at(p.number).place;
+    const slice_piece::wanted& w = p.piece->at(p.number);
     const slice_piece::range& r = range_of(p);
-    const shard_index& index = source_.index(place.shard);
-    if (!r.done || r.data.empty() || of_objects(index.format())) return;
-    const auto number = static_cast<std::size_t>(place.ordinal);
-    const auto at = static_cast<std::size_t>(index.offset(number) - r.begin);
-    const auto size = std::min<std::size_t>(static_cast<std::size_t>(index.end(number) - index.offset(number)), most);
+    if (!r.done || r.data.empty() || of_objects(source_.index(w.place.shard).format())) return;
+    const shard_index::rows& rows = p.piece->rows_of(w);  // the index itself may have to read them
+    const auto number = static_cast<std::size_t>(w.place.ordinal);
+    const std::uint64_t begin = rows.offset(number);
+    const auto at = static_cast<std::size_t>(begin - r.begin);
+    const auto size = std::min<std::size_t>(static_cast<std::size_t>(rows.end(number) - begin), most);
     if (at + size > r.data.size()) return;
     for (std::size_t i = 0; i < size; i += line) __builtin_prefetch(r.data.data() + at + i);
   }
@@ -591,7 +592,7 @@ class epoch_reader {
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }
-    given_ += index.end(number) - index.offset(number);
+    given_ += rows.end(number) - rows.offset(number);
     r.data.set_given(given_);
   }
   /// `first`: of its ranges, one an object.
