@@ -11,11 +11,14 @@
 #include <sndfile.h>
 #include <soxr.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,16 +55,44 @@ mill::bytes make_flac(std::uint64_t seed) {
   return mill::bytes::copy(examples::encode_audio(wave, 1, rate, SF_FORMAT_FLAC | SF_FORMAT_PCM_16));
 }
 
+/// A file in memory, for libsndfile.
+class memory_file {
+ public:
+  explicit memory_file(std::string_view all) noexcept : all_(all) {}
+  static SF_VIRTUAL_IO calls() noexcept {
+    SF_VIRTUAL_IO io = {};
+    io.get_filelen = [](void* self) { return static_cast<sf_count_t>(at(self).all_.size()); };
+    io.tell = [](void* self) { return at(self).position_; };
+    io.seek = [](sf_count_t offset, int whence, void* self) {
+      memory_file& f = at(self);
+      const auto end = static_cast<sf_count_t>(f.all_.size());
+      f.position_ = offset + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? f.position_ : end);
+      return f.position_;
+    };
+    io.read = [](void* to, sf_count_t size, void* self) {
+      memory_file& f = at(self);
+      const auto n = std::min(size, static_cast<sf_count_t>(f.all_.size()) - f.position_);
+      std::memcpy(to, f.all_.data() + f.position_, static_cast<std::size_t>(n));
+      f.position_ += n;
+      return n;
+    };
+    return io;
+  }
+
+ private:
+  static memory_file& at(void* self) noexcept { return *static_cast<memory_file*>(self); }
+  std::string_view all_;
+  sf_count_t position_ = 0;
+};
+
 /// The same decoding without millrace: threads that take the next number.
 std::uint64_t decode_bare(const std::vector<mill::bytes>& files, int count, unsigned threads, int to) {
   std::atomic<std::uint64_t> total{0};
   bench::on_threads(threads, count, [&] {
     return [&, wave = std::vector<float>(frames), resampled = std::vector<float>(frames),
-            calls = mill::detail::sound_bytes::calls()](int i) mutable {
+            calls = memory_file::calls()](int i) mutable {
       const mill::bytes& file = files[static_cast<std::size_t>(i) % files.size()];
-      mill::detail::sound_part whole;
-      whole.body = file.view();
-      mill::detail::sound_bytes source(whole);
+      memory_file source(file.view());
       SF_INFO info = {};
       SNDFILE* const sound = ::sf_open_virtual(&calls, SFM_READ, &info, &source);
       ::sf_readf_float(sound, wave.data(), static_cast<sf_count_t>(frames));

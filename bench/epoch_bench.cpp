@@ -45,6 +45,7 @@
 #include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/order/permutation.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -53,6 +54,7 @@
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
+#include <millrace/train/tracks_advice.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"

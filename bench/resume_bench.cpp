@@ -30,6 +30,8 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
+#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/window_order.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"
