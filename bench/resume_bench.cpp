@@ -32,6 +32,7 @@
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/window_order.hpp>
+#include <millrace/train/detail/window_state.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"
