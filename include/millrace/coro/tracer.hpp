@@ -39,6 +39,9 @@ class tracer {
   static constexpr std::size_t most = std::size_t{1} << 17;
 
   explicit tracer(std::size_t events = most) noexcept : most_(events) {}
+  tracer(const tracer&) = delete;
+  tracer& operator=(const tracer&) = delete;
+  ~tracer() { delete[] ring_; }
   bool on() const noexcept { return runs_.load(std::memory_order_relaxed) > 0; }
   void add(const trace_event& e) noexcept;
 
@@ -51,7 +54,7 @@ class tracer {
   const std::size_t most_;
   std::atomic<int> runs_{0};
   std::mutex mutex_;
-  std::vector<trace_event> ring_;  // as long as it will be
+  trace_event* ring_ = nullptr;  // most_ of them, once a run is traced
   std::uint64_t added_ = 0;
   std::uint32_t started_ = 0;
 };

@@ -13,13 +13,13 @@ namespace millrace::detail {
 
 MILLRACE_INLINE void tracer::add(const trace_event& e) noexcept {
   const std::lock_guard lock(mutex_);
-  if (ring_.empty()) return;
+  if (ring_ == nullptr) return;
   ring_[added_++ % most_] = e;
 }
 
 MILLRACE_INLINE std::uint64_t tracer::start(std::uint32_t& run) {
   const std::lock_guard lock(mutex_);
-  if (ring_.empty()) ring_.resize(most_);
+  if (ring_ == nullptr) ring_ = new trace_event[most_];
   runs_.fetch_add(1, std::memory_order_relaxed);
   run = ++started_;
   return added_;

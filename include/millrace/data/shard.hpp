@@ -14,8 +14,6 @@
 
 namespace millrace {
 
-class arrays;
-
 /// One object of a store that holds samples: what sources list and `fetch` reads.
 class shard {
  public:
@@ -32,7 +30,8 @@ class shard {
   std::uint64_t epoch = 0;  ///< in which it is read, of its data set; samples have them from their shard
   std::uint32_t dataset = 0;  ///< of a mix of data sets (dataset_mix): its number; samples have it from their shard
   bool dealt = false;       ///< whether epochs() has set seed and epoch
-  std::shared_ptr<const arrays> rows;  ///< of a dataset of arrays: whose rows the samples are; else null
+  /// Of a dataset of arrays: the `arrays` whose rows the samples are; else null.
+  std::shared_ptr<const void> rows;
 
   /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
   /// objects in S3 and of files are shown whole: there `?` and `#` are part of the name.

@@ -61,7 +61,8 @@ MILLRACE_INLINE array_sample read_arrays(sample s, const std::vector<std::string
     return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
   };
   // Rows of arrays have type and shape from these.
-  const arrays* const rows = s.from.from == nullptr ? nullptr : s.from.from->rows.get();
+  const void* const of = s.from.from == nullptr ? nullptr : s.from.from->rows.get();
+  const auto* const rows = static_cast<const arrays*>(of);
   const auto whole_of = [&](const std::string& name) { return rows == nullptr ? nullptr : rows->find(name); };
   std::vector<std::string> there;
   const auto add = [&](const std::string& name) {

@@ -83,7 +83,7 @@ inline constexpr std::uint32_t flat_map_window = 0x666c6174;
 /// its sample, and no state is after another one.
 class expanded_marks {
  public:
-  explicit expanded_marks(std::shared_ptr<const bool> counted_later) : counted_later_(std::move(counted_later)) {}
+  explicit expanded_marks(std::shared_ptr<bool> counted_later) : counted_later_(std::move(counted_later)) {}
 
   void begin(const epoch_mark& sample) {
     sample_ = sample;
@@ -128,7 +128,7 @@ class expanded_marks {
   }
 
  private:
-  std::shared_ptr<const bool> counted_later_;
+  std::shared_ptr<bool> counted_later_;
   epoch_mark step_, sample_;
   bool began_ = false;
   std::uint32_t made_ = 0;      // of the step
@@ -164,7 +164,7 @@ class copy_numbers {
 /// nothing is made, and an empty entry, is one empty entry.
 template <class U, class T, class F>
 async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options options,
-                                std::shared_ptr<const bool> counted_later) {
+                                std::shared_ptr<bool> counted_later) {
   item_place place;
   expanded_marks marks(std::move(counted_later));
   copy_numbers<T, U> copies;

@@ -12,7 +12,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/memory/detail/block_sums.hpp>
 
 namespace millrace {
 
@@ -88,11 +87,15 @@ class slab_pool {
   struct state;
   struct split;
   struct slab : detail::block {
+    slab() = default;
+    slab(const slab&) = delete;
+    slab& operator=(const slab&) = delete;
+    ~slab();
     std::shared_ptr<state> home;  // set while lent, so that the memory outlives the pool's handles
     slab* next_free = nullptr;
     slab* previous_free = nullptr;  // of halves alone
     split* half_of = nullptr;
-    std::unique_ptr<detail::block_sums> own_sums;  // made when they are first wanted
+    detail::block_sums* own_sums = nullptr;  // made when they are first wanted
   };
   /// A slab of another pool that is cut in two.
   struct split {

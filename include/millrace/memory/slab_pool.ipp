@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/memory/detail/block_sums.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
 namespace millrace {
@@ -28,6 +29,8 @@ MILLRACE_INLINE slab_pool::slab_pool(std::size_t slab_bytes)
 
 MILLRACE_INLINE slab_pool::slab_pool(std::size_t slab_bytes, std::shared_ptr<slab_source> source)
     : state_(new state(slab_bytes, std::move(source))) {}
+
+MILLRACE_INLINE slab_pool::slab::~slab() { delete own_sums; }
 
 MILLRACE_INLINE writable_bytes slab_pool::acquire() {
   state& s = *state_;
@@ -57,9 +60,9 @@ MILLRACE_INLINE writable_bytes slab_pool::acquire() {
     }
   }
   if (summed_ && free_slab->own_sums == nullptr) {
-    free_slab->own_sums.reset(new (std::nothrow) detail::block_sums(s.slab_bytes));  // without memory, not summed
+    free_slab->own_sums = new (std::nothrow) detail::block_sums(s.slab_bytes);  // without memory, not summed
   }
-  free_slab->sums = summed_ ? free_slab->own_sums.get() : nullptr;
+  free_slab->sums = summed_ ? free_slab->own_sums : nullptr;
   if (free_slab->sums != nullptr) free_slab->sums->clear();
   free_slab->given.store(0, std::memory_order_relaxed);
   free_slab->home = state_;

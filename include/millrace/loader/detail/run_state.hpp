@@ -113,17 +113,12 @@ class run_metrics {
     placed_.store(place.batches == 0 ? 0 : place.taken() + 1 - first_placed_, std::memory_order_relaxed);
   }
   /// It got the end, or an error.
-  void got_none(std::int64_t asked, std::int64_t now) noexcept {
-    step_ended(asked);
-    if (trace_ != nullptr) trace_->add({.begin = asked, .end = now, .name = "end", .key = run_});
-    if (first_ != 0) stage_record::add(waited_, now - asked);
-  }
+  void got_none(std::int64_t asked, std::int64_t now) noexcept;
 
   /// What the run shares with others of its runtime; call before it begins. `loops`: how many, and whether the runtime
   /// has chosen that.
   void share(std::shared_ptr<const store_hosts> hosts, std::shared_ptr<const http::detail::addresses> addresses,
-             std::shared_ptr<const runtime_counts> counts, std::size_t loops, bool loops_by_cores) noexcept {
-    counts_ = std::move(counts);
+             std::size_t loops, bool loops_by_cores) noexcept {
     hosts_ = std::move(hosts);
     addresses_ = std::move(addresses);
     loops_ = loops;
@@ -131,11 +126,7 @@ class run_metrics {
   }
 
   /// The training thread asks for the next item.
-  void step_ended(std::int64_t asked) noexcept {
-    if (got_ns_ != 0) steps_.add(asked - got_ns_);
-    if (got_ns_ != 0 && trace_ != nullptr) trace_->add({.begin = got_ns_, .end = asked, .name = "step", .key = run_});
-    got_ns_ = 0;
-  }
+  void step_ended(std::int64_t asked) noexcept;
   /// Reports the training thread's steps and waits to `events`, in a lane of this number. Before the run begins.
   void trace_to(tracer* events, std::uint32_t run) noexcept {
     trace_ = events;
@@ -165,7 +156,6 @@ class run_metrics {
   stage_record* sink_ = nullptr;  // made before the loop's thread
   std::shared_ptr<const store_hosts> hosts_;
   std::shared_ptr<const http::detail::addresses> addresses_;
-  std::shared_ptr<const runtime_counts> counts_;
   std::size_t loops_ = 0;
   bool loops_by_cores_ = false;
   latency_histogram waits_;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,11 +15,24 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/http/detail/addresses.hpp>
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
 namespace millrace::detail {
+
+MILLRACE_INLINE void run_metrics::got_none(std::int64_t asked, std::int64_t now) noexcept {
+  step_ended(asked);
+  if (trace_ != nullptr) trace_->add({.begin = asked, .end = now, .name = "end", .key = run_});
+  if (first_ != 0) stage_record::add(waited_, now - asked);
+}
+
+MILLRACE_INLINE void run_metrics::step_ended(std::int64_t asked) noexcept {
+  if (got_ns_ != 0) steps_.add(asked - got_ns_);
+  if (got_ns_ != 0 && trace_ != nullptr) trace_->add({.begin = got_ns_, .end = asked, .name = "step", .key = run_});
+  got_ns_ = 0;
+}
 
 MILLRACE_INLINE void run_metrics::got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
   step_ended(asked);
@@ -62,19 +74,20 @@ MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
   out.placed = placed_.load(std::memory_order_relaxed);
   out.steps = steps_.stats();
   out.waits = wait_times_.stats();
-  if (counts_ != nullptr) {
+  if (hosts_ != nullptr) {
+    const runtime_counts& counts = hosts_->counts;
     request_stats& r = out.requests;
-    r.request = counts_->request.stats();
-    r.first_byte = counts_->first_byte.stats();
-    r.part = counts_->part.stats();
-    r.retries = counts_->retries.count();
-    r.throttles = counts_->throttles.count();
-    r.hedges = counts_->hedges.count();
-    r.resumed = counts_->resumed.count();
-    r.skipped = counts_->skipped.count();
-    r.last_retry = counts_->retries.last();
-    r.last_throttle = counts_->throttles.last();
-    r.last_skipped = counts_->skipped.last();
+    r.request = counts.request.stats();
+    r.first_byte = counts.first_byte.stats();
+    r.part = counts.part.stats();
+    r.retries = counts.retries.count();
+    r.throttles = counts.throttles.count();
+    r.hedges = counts.hedges.count();
+    r.resumed = counts.resumed.count();
+    r.skipped = counts.skipped.count();
+    r.last_retry = counts.retries.last();
+    r.last_throttle = counts.throttles.last();
+    r.last_skipped = counts.skipped.last();
   }
 
   std::vector<const stage_record*> all;

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include <millrace/coro/run_context.hpp>
-#include <millrace/coro/tracer.hpp>
 
 namespace millrace::detail {
+
+class tracer;
+struct trace_event;
 
 /// The trace of one run: run_options::trace, MILLRACE_TRACE.
 class run_trace {

@@ -17,6 +17,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
 #include <millrace/base/log.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/loader/detail/run_trace.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 
@@ -68,36 +69,38 @@ MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& even
   const auto threads = [](trace_lane l) { return l <= trace_lane::connection; };
   static constexpr const char* names[] = {"training thread", "pool thread", "connection", "queue",
                                           "list",            "part",        "copy"};
-  std::vector<std::pair<int, std::uint32_t>> lanes;
-  for (const trace_event& e : events) {
-    if (threads(e.lane)) lanes.emplace_back(static_cast<int>(e.lane), e.key);
-  }
-  std::sort(lanes.begin(), lanes.end());
-  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
+  std::vector<std::uint64_t> lanes;  // in order
   const auto lane_of = [&lanes](const trace_event& e) {
-    const std::pair<int, std::uint32_t> key(static_cast<int>(e.lane), e.key);
-    return std::lower_bound(lanes.begin(), lanes.end(), key) - lanes.begin() + 1;
+    const std::uint64_t key = static_cast<std::uint64_t>(e.lane) << 32 | e.key;
+    std::size_t i = 0;
+    while (i < lanes.size() && lanes[i] < key) ++i;
+    if (i == lanes.size() || lanes[i] != key) lanes.insert(lanes.begin() + static_cast<std::ptrdiff_t>(i), key);
+    return i + 1;
   };
+  for (const trace_event& e : events) {
+    if (threads(e.lane)) static_cast<void>(lane_of(e));
+  }
   const std::string pid = "\"pid\": " + std::to_string(rank);
   std::string out = "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"dropped_events\": \"" + std::to_string(dropped) +
                     "\"}, \"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", " + pid +
                     ", \"tid\": 0, \"args\": {\"name\": \"millrace rank " + std::to_string(rank) + "\"}}";
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const std::string tid = ", \"tid\": " + std::to_string(i + 1) + ", \"args\": {";
-    const std::string number = lanes[i].first == 0 ? std::string() : ' ' + std::to_string(lanes[i].second);
-    out += ",\n{\"ph\": \"M\", \"name\": \"thread_name\", " + pid + tid + "\"name\": \"" + names[lanes[i].first] +
+    const std::uint64_t lane = lanes[i] >> 32;
+    const std::string number = lane == 0 ? std::string() : ' ' + std::to_string(lanes[i] & 0xffffffff);
+    out += ",\n{\"ph\": \"M\", \"name\": \"thread_name\", " + pid + tid + "\"name\": \"" + names[lane] +
            number + "\"}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", " + pid + tid +
            "\"sort_index\": " + std::to_string(i + 1) + "}}";
   }
-  std::vector<std::int64_t> ends(lanes.size(), began);  // of the latest in each lane
+  std::vector<std::uint64_t> ends(lanes.size(), static_cast<std::uint64_t>(began));  // of the latest in each lane
   std::size_t id = 0;
   for (const trace_event& each : events) {
     trace_event e = each;
     e.begin = std::max(e.begin, began);  // of another run
     if (threads(e.lane)) {               // libcurl's microseconds are rounded
-      std::int64_t& latest = ends[static_cast<std::size_t>(lane_of(e)) - 1];
-      e.begin = std::max(e.begin, latest);
-      latest = std::max(latest, e.end);
+      std::uint64_t& latest = ends[lane_of(e) - 1];
+      e.begin = std::max(e.begin, static_cast<std::int64_t>(latest));
+      latest = std::max(latest, static_cast<std::uint64_t>(e.end));
     }
     e.end = std::max(e.end, e.begin);
     const auto us = [](std::int64_t ns) {

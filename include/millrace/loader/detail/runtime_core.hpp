@@ -11,8 +11,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
-#include <millrace/coro/runtime_counts.hpp>
-#include <millrace/coro/tracer.hpp>
 #include <millrace/device/slot_store.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/detail/numa.hpp>
@@ -75,10 +73,10 @@ class runtime_core final : public runtime_parts {
   const http::engine_options* http() const noexcept override { return &options_.http; }
   http::detail::addresses* addresses() noexcept override { return addresses_.get(); }
   store_hosts* hosts() noexcept override { return hosts_.get(); }
-  runtime_counts* counts() noexcept override { return counts_.get(); }
-  tracer* trace() noexcept override { return tracer_.on() ? &tracer_ : nullptr; }
+  MILLRACE_INLINE runtime_counts* counts() noexcept override;
+  MILLRACE_INLINE tracer* trace() noexcept override;
   /// The same, whether or not a run is traced.
-  tracer& all_traces() noexcept { return tracer_; }
+  tracer& all_traces() noexcept;
   MILLRACE_INLINE void log(const log_record& record) noexcept override;
 
  private:
@@ -116,8 +114,6 @@ class runtime_core final : public runtime_parts {
   const shared_slot_store shared_slots_;
   const std::shared_ptr<http::detail::addresses> addresses_;  // shared, as its deleter knows the class
   const std::shared_ptr<store_hosts> hosts_;                  // likewise
-  const std::shared_ptr<runtime_counts> counts_{new runtime_counts};
-  tracer tracer_;
   std::unique_ptr<cpu_pool> pool_;
   std::vector<std::unique_ptr<loop_thread>> loops_;  // declared last: they use the rest
 };

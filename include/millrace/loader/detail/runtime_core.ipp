@@ -89,10 +89,16 @@ MILLRACE_INLINE std::string runtime_core::loops_line(unsigned loops, unsigned co
          " cores; runtime_options::loops sets another number";
 }
 
+MILLRACE_INLINE runtime_counts* runtime_core::counts() noexcept { return &hosts_->counts; }
+
+MILLRACE_INLINE tracer* runtime_core::trace() noexcept { return hosts_->events.on() ? &hosts_->events : nullptr; }
+
+MILLRACE_INLINE tracer& runtime_core::all_traces() noexcept { return hosts_->events; }
+
 MILLRACE_INLINE std::vector<host_stats> runtime_core::host_figures() const { return hosts_->stats(); }
 
 MILLRACE_INLINE void runtime_core::share_with(run_metrics& metrics) const noexcept {
-  metrics.share(hosts_, addresses_, counts_, how_many_loops_, options_.loops == 0);
+  metrics.share(hosts_, addresses_, how_many_loops_, options_.loops == 0);
 }
 
 MILLRACE_INLINE std::shared_ptr<runtime_core> core_for_one_run(const runtime_options& o) {

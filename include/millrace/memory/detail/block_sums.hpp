@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <new>
 
 #include <millrace/base/compiler.hpp>
 
@@ -17,7 +17,11 @@ class block_sums {
  public:
   static constexpr std::size_t block = 4096;
 
-  explicit block_sums(std::size_t capacity) : sums_(new std::uint32_t[capacity / block + 1]) {}
+  /// Without memory for them nothing is summed, and all is read.
+  explicit block_sums(std::size_t capacity) noexcept : sums_(new (std::nothrow) std::uint32_t[capacity / block + 1]) {}
+  block_sums(const block_sums&) = delete;
+  block_sums& operator=(const block_sums&) = delete;
+  ~block_sums() { delete[] sums_; }
 
   /// Nothing of the slab is filled.
   void clear() noexcept { filled_ = 0; }
@@ -27,7 +31,7 @@ class block_sums {
   MILLRACE_INLINE std::uint32_t crc32c_of(const char* memory, std::size_t begin, std::size_t end) const noexcept;
 
  private:
-  const std::unique_ptr<std::uint32_t[]> sums_;  // the last one is of a part
+  std::uint32_t* const sums_;  // the last one is of a part
   std::size_t filled_ = 0;
 };
 

@@ -35,7 +35,7 @@ class block_shift {
 
 MILLRACE_INLINE void block_sums::add(std::size_t at, const char* data, std::size_t size) noexcept {
   if (at != filled_) filled_ = 0;
-  if (at != filled_) return;
+  if (at != filled_ || sums_ == nullptr) return;
   while (size > 0) {
     std::uint32_t& sum = sums_[filled_ / block];
     const std::size_t before = filled_ % block;

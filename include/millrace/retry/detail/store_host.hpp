@@ -14,7 +14,9 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/coro/stage_record.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/retry/detail/read_controller.hpp>
 #include <millrace/retry/host_stats.hpp>
 
@@ -97,6 +99,10 @@ class store_hosts {
   std::shared_ptr<store_host> of(const std::string& name);
   /// Of those that were read from, by name.
   std::vector<host_stats> stats() const;
+
+  /// What is counted of all requests of the runtime, and what is traced.
+  runtime_counts counts;
+  tracer events;
 
  private:
   static constexpr std::size_t many = 256;
