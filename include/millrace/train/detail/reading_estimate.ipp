@@ -34,8 +34,11 @@ MILLRACE_INLINE reading_estimate::reading_estimate(const index_set& indexes, con
       for (std::uint64_t k = at; k < at + count; ++k) {
         const sample_place& place = one.at(k).place;
         const auto number = static_cast<std::size_t>(place.ordinal);
+        const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
         if (of_objects(indexes.format())) {
-          used += indexes[static_cast<std::size_t>(place.shard)].end(number);
+          used += index.end(number);
+        } else if (index.row_arrays() != nullptr) {
+          used += index.end(number) - index.offset(number);
         } else {
           used += one.rows_of(one.at(k)).end(number) - one.rows_of(one.at(k)).offset(number);
         }
