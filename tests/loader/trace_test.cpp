@@ -16,6 +16,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/log.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/device/to_device.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
