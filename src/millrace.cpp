@@ -24,7 +24,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/root_scope.ipp>
 #include <millrace/coro/run_context.ipp>
 #include <millrace/coro/stage_record.ipp>
-#include <millrace/coro/tracer.ipp>
 #include <millrace/decode/array.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
