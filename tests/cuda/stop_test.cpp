@@ -77,6 +77,9 @@ stream<numbered> numbers(const std::string& state) {
       .positioned(std::make_shared<const next_number>(from));
 }
 
+/// Seconds: a copy here does not end, and the stop takes much less where others keep the cores busy.
+constexpr double soon = 10;
+
 double seconds(std::int64_t since) { return static_cast<double>(monotonic_ns() - since) * 1e-9; }
 
 /// Trains on batches until the run ends, or `most` were taken.
@@ -127,7 +130,7 @@ TEST_CASE("stop() while copies to the device are under way: a state at once, and
           if (taken < slots) other.join();
           CHECK_FALSE(run.next());
           state = run.state();
-          CHECK(seconds(begun) < 1);
+          CHECK(seconds(begun) < soon);
           if (other.joinable()) other.join();
           CHECK(run.stopped());
           CHECK(state == std::to_string(next));
@@ -136,7 +139,7 @@ TEST_CASE("stop() while copies to the device are under way: a state at once, and
 #endif
           begun = monotonic_ns();
           { const auto dropped = std::move(run); }
-          CHECK(seconds(begun) < 1);
+          CHECK(seconds(begun) < soon);
           watch.check();
         }
         watch.close();

@@ -29,6 +29,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/crc.hpp>
+#include <millrace/base/log.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/index/index_set.hpp>
@@ -141,6 +142,11 @@ int train(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  // Hundreds of ranks run without a group on purpose; their lines would hide what went wrong with one.
+  mill::set_log([](void*, const mill::log_record& r) {
+    if (r.text.find("without a rank_group") != std::string_view::npos) return;
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(r.text.size()), r.text.data());
+  });
   try {
     return train(std::vector<std::string>(arguments + 1, arguments + count));
   } catch (const std::exception& e) {

@@ -7,7 +7,7 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: root, spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy,
-mutable-global, stderr, bodies, conditional-await, curl-waits, environment, macros, self-include, sleep, columns, options, words.
+mutable-global, stderr, bodies, unfinished, conditional-await, curl-waits, environment, macros, self-include, sleep, columns, options, words.
 Each is explained where it is checked.
 """
 
@@ -236,6 +236,42 @@ def check_bodies(root, findings):
             findings.append((here, 1, "bodies", f"{ALL_BODIES} does not include them, or does so twice"))
 
 
+def check_unfinished(root, findings):
+    """Without MILLRACE_SEPARATE_COMPILATION a header ends with its bodies, which include other headers: no file may
+    then stand on one that is not finished, whichever header a program includes first. A header is finished where its
+    own bodies begin; an include that nothing follows stands on nothing."""
+    folder = root / "include"
+    includes = {}
+    for path in folder.rglob("*.[hi]pp"):
+        code = code_of(path.read_text(encoding="utf-8", errors="replace"))
+        includes[path.relative_to(folder).as_posix()] = [
+            (match.group(1), code.count("\n", 0, match.start()) + 1,
+             re.fullmatch(r"(\s|#.*|})*", code[match.end():]) is not None)
+            for match in re.finditer(r"^[ \t]*#[ \t]*include[ \t]*<(millrace/[^>]*)>", code, re.M)]
+    found = {}
+
+    def include(name, seen, opened, line, last):
+        if name in opened:
+            after = opened[opened.index(name) + 1:]
+            if name.endswith(".hpp") and after[:1] != [name[:-4] + ".ipp"] and not last:
+                found.setdefault((after[-1] if after else name, line, name), opened[0])
+            return
+        if name in seen or name not in includes:
+            return
+        seen.add(name)
+        opened.append(name)
+        for one in includes[name]:
+            include(one[0], seen, opened, *one[1:])
+        opened.pop()
+
+    for name in sorted(includes):
+        if name.endswith(".hpp"):
+            include(name, set(), [], 0, False)
+    for (name, line, header), first in sorted(found.items()):
+        findings.append((f"include/{name}", line, "unfinished", f"<{header}> is not finished here where a program "
+                         f"includes <{first}> first: include it from where less is needed"))
+
+
 def check_conditional_await(code, report):
     """g++ 12 evaluates both arms of a conditional inside what is awaited or yielded."""
     for match in re.finditer(r"\bco_(?:await|yield)\b[^;{}?]*\?", code):
@@ -371,6 +407,7 @@ def check_tree(root):
         if re.fullmatch(r"tests/[^/]+/[^/]+_test\.cpp", relative):
             check_test(relative, text, report)
     check_bodies(root, findings)
+    check_unfinished(root, findings)
     check_options(root, findings)
     return findings
 
@@ -395,7 +432,8 @@ GOOD = {
     "include/millrace/cuda/stream.hpp": SPDX + "#pragma once\n#include <cuda_runtime_api.h>\n#include <memory>\n",
     "include/millrace/http/whole.hpp": SPDX + "#pragma once\nvoid f();\n#if !defined(MILLRACE_SEPARATE_COMPILATION)\n"
     "#include <millrace/http/whole.ipp>\n#endif\n" + "// a comment\n\n" * 800,
-    "include/millrace/http/whole.ipp": SPDX + "#pragma once\n#include <curl/curl.h>\ninline void f() {}\n" + "f();\n" * 800,
+    "include/millrace/http/whole.ipp": SPDX + "#pragma once\n#include <curl/curl.h>\n#include <millrace/http/bad.hpp>\n"
+    "inline void f() {}\n" + "f();\n" * 800,
     "src/millrace.cpp": SPDX + "#include <millrace/http/whole.ipp>\n",
     "include/millrace/mpi.hpp": SPDX + "#pragma once\n#include <mpi.h>\n#include <millrace/base/a.hpp>\n",
     "include/millrace/millrace.hpp": SPDX + "#pragma once\n#include <millrace/loader/x.hpp>\n",
@@ -447,6 +485,7 @@ BAD = [
     ("bodies", "include/millrace/http/whole.hpp", SPDX + "#pragma once\nvoid f();\n"),
     ("bodies", "src/millrace.cpp", SPDX),
     ("bodies", "src/millrace.cpp", SPDX + "#include <millrace/http/whole.ipp>\n" * 2),
+    ("unfinished", "include/millrace/http/bad.hpp", SPDX + "#pragma once\n#include <millrace/http/whole.hpp>\nint x;\n"),
     ("confinement", "include/millrace/http/whole.ipp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
     ("floor", "include/millrace/http/whole.ipp", SPDX + "#pragma once\n#include <millrace/s3/x.hpp>\n"),
     ("flow-io", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\n#include <millrace/loop/ring.hpp>\n"),
@@ -490,7 +529,8 @@ def self_test():
                 target.write_text(good)
             found = {(f, r) for f, _, r, _ in check_tree(folder)}
             # What is wrong between bodies, their header and the source is reported at the bodies.
-            expected = {("include/millrace/http/whole.ipp" if rule == "bodies" and "bad" not in name else name, rule)} if name else set()
+            at_bodies = rule == "unfinished" or rule == "bodies" and "bad" not in name
+            expected = {("include/millrace/http/whole.ipp" if at_bodies else name, rule)} if name else set()
             if found != expected:
                 failures.append(f"expected {sorted(expected)}, found {sorted(found)} for:\n{text}")
     rules = set(re.findall(r"^Rules: (.*?)\.\sEach", __doc__, re.M | re.S)[0].replace("\n", " ").split(", "))

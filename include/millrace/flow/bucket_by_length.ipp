@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
 
