@@ -7,10 +7,10 @@
 
 set(MILLRACE_TEST_BATCH 12 CACHE STRING "Test files compiled in one translation unit (1: each alone)")
 
-# What has to stand in a translation unit of its own, or outside of every namespace: macros, conditional includes, named
-# namespaces, C functions, replaced operators.
+# What has to stand in a translation unit of its own, or outside of every namespace: macros that headers look at,
+# conditional includes, what belongs to the library's namespace, C functions, replaced operators.
 set(millrace_alone
-    "^(#define|#if __has_include|namespace [a-zA-Z0-9_:]+ {|template <>|extern|.*[ *&]operator (new|delete))")
+    "^(#define (MILLRACE|CUDA)_|#if __has_include|namespace millrace|template <>|extern|.*[ *&]operator (new|delete))")
 
 # Writes a translation unit of the files: their includes first, and then every file in a namespace of its own. So its
 # unnamed namespace is separate, and its includes find their guards set.

@@ -8,7 +8,9 @@
 
 #include "tests/io/machine_folder.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 using detail::cgroup_limits;
@@ -143,5 +145,3 @@ TEST_CASE("this process has at least one CPU") {
   CHECK(share_of_cpus(l, 1) >= 1);
   CHECK(share_of_cpus(l, 1) <= l.affinity);
 }
-
-}  // namespace millrace::test

@@ -18,7 +18,9 @@
 #include "tests/io/gate.hpp"
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 /// Counts those that exist and those that were called; waits in front of a gate, if it has one.
@@ -280,4 +282,3 @@ TEST_CASE("a job is awaited once", "[io]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

@@ -19,7 +19,9 @@
 #include "tests/io/temporary_folder.hpp"
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 int open_descriptors() {
@@ -181,4 +183,3 @@ TEST_CASE("reads dropped while they race to completion leave nothing", "[io]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

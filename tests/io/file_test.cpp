@@ -18,7 +18,9 @@
 #include "tests/io/temporary_folder.hpp"
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 std::string noise(std::size_t size, std::uint64_t seed = 1) {
@@ -242,4 +244,3 @@ TEST_CASE("a file that is not open is refused, and so is a read outside the buff
 }
 
 }  // namespace
-}  // namespace millrace::test

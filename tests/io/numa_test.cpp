@@ -12,7 +12,9 @@
 #include "tests/io/machine_folder.hpp"
 #include "tests/support/catch.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 using detail::cpu_limits;
@@ -300,5 +302,3 @@ TEST_CASE("the first device decides, another one on other nodes is a line") {
   CHECK_FALSE(off.now().kept);
   CHECK(off.now().text.empty());
 }
-
-}  // namespace millrace::test

@@ -20,7 +20,9 @@
 #include "tests/loop/loops.hpp"
 #include "tests/loop/refuse_call.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 loop_options options_of(loop_kind k) {
@@ -261,4 +263,3 @@ TEST_CASE("run_on is awaited once", "[io]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

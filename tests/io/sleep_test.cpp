@@ -10,7 +10,9 @@
 
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 constexpr duration ms(1000000);
@@ -95,4 +97,3 @@ TEST_CASE("sleep on real time is never short", "[io]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

@@ -10,7 +10,9 @@
 
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 constexpr duration ms(1000000);
@@ -90,4 +92,3 @@ TEST_CASE("time-outs work on real loops", "[io]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

@@ -36,10 +36,6 @@ using namespace millrace;
 using Catch::Matchers::Contains;
 using s3_server::fault;
 
-#ifndef MILLRACE_TEST_SOURCE_DIR
-#define MILLRACE_TEST_SOURCE_DIR "."
-#endif
-
 namespace {
 
 /// The text format 0.0.4, as its specification has it; throws for what is against it.

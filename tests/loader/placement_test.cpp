@@ -21,7 +21,9 @@
 #include "tests/io/machine_folder.hpp"
 #include "tests/support/catch.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 using Catch::Matchers::Contains;
@@ -239,5 +241,3 @@ TEST_CASE("on this machine, whatever it is, a runtime says what it does or does 
   const run_stats stats = run.stats();
   CHECK((stats.table().find("loops and pool threads: ") == std::string::npos) == stats.placement.empty());
 }
-
-}  // namespace millrace::test

@@ -19,7 +19,9 @@
 #include "tests/loop/refuse_call.hpp"
 #include "tests/support/forget_lines.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 struct lines {
@@ -142,4 +144,3 @@ TEST_CASE("no descriptors left is an error, not a crash", "[loop]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

@@ -16,7 +16,9 @@
 #include "tests/loop/loops.hpp"
 #include "tests/loop/refuse_call.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 constexpr refused_call no_epoll_set{SYS_epoll_create1, EMFILE};
@@ -194,4 +196,3 @@ TEST_CASE("a loop does not sleep while a watch that was refused has asked again"
 }
 
 }  // namespace
-}  // namespace millrace::test

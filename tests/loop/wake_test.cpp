@@ -14,7 +14,9 @@
 
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 class count_message final : public remote_node {
@@ -265,4 +267,3 @@ TEST_CASE("two loops know nothing of each other", "[loop]") {
 }
 
 }  // namespace
-}  // namespace millrace::test

@@ -17,7 +17,9 @@
 
 #include "tests/loop/loops.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 /// Counts calls, and does something else in them.
@@ -352,4 +354,3 @@ TEST_CASE("a watch of another loop is refused, and stays where it is", "[loop]")
 }
 
 }  // namespace
-}  // namespace millrace::test

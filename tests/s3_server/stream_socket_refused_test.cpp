@@ -15,7 +15,9 @@
 #include "tests/loop/refuse_call.hpp"
 #include "tests/s3_server/read_error.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 /// Writes more than the socket takes: 0 never, else the error.
@@ -94,4 +96,3 @@ TEST_CASE("a socket that the kernel refuses to watch fails its operations; other
 }
 
 }  // namespace
-}  // namespace millrace::test

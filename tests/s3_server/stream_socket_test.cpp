@@ -14,7 +14,9 @@
 #include "tests/loop/loops.hpp"
 #include "tests/s3_server/read_error.hpp"
 
-namespace millrace::test {
+using namespace millrace;
+using namespace millrace::test;
+
 namespace {
 
 /// Two connected sockets.
@@ -287,4 +289,3 @@ TEST_CASE("a socket that is not read does not keep the loop busy", "[io]") {
 }
 
 }  // namespace
-}  // namespace millrace::test
