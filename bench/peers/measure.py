@@ -176,9 +176,10 @@ class Server:
 
 
 class Group:
-    def __init__(self, title, unit, keys, expected, per, rows, slow=False, goals=()):
+    def __init__(self, title, unit, keys, expected, per, rows, slow=False, goals=(), times=1):
         self.title, self.unit, self.keys, self.expected, self.per = title, unit, keys, expected, per
         self.rows, self.slow, self.goals = rows, slow, goals
+        self.times = times  # as many rounds as of others
 
 
 UNSIGNED, MULTI = "unsigned", "several threads"
@@ -229,7 +230,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes):
              ("millrace: epochs() | batch()", "ours:epochs_first", "shuffled"),
              ("curl and tarfile", "tar_stream:curl", UNSIGNED), ("boto3 and tarfile", "tar_stream:boto3", "")],
             goals=[("first_ms", "millrace: list | fetch | untar | group_samples", ["curl and tarfile"], 1),
-                   ("first_ms", "millrace: epochs() | batch()", ["curl and tarfile"], 1)]),
+                   ("first_ms", "millrace: epochs() | batch()", ["curl and tarfile"], 1)], times=7),
         "decode": Group(
             "JPEGs of 500x375 and 110 KB to RGB", "CPU us an image", shards, (samples, samples * DECODED), samples / 1e6,
             [("millrace: epochs() | decode_images() | batch()", "ours:decode", "from the store, shuffled, CRC"),
@@ -364,7 +365,7 @@ def measure(name, group, options, server, folder):
             server.say("even")
             c.work(group.expected, False)
         print(f"{name}: measuring", flush=True)
-        for _ in range(options.rounds):
+        for _ in range(options.rounds * group.times):
             for c in contenders:
                 if group.slow:
                     server.say("slow")
