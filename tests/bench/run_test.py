@@ -61,6 +61,11 @@ class Parsing(unittest.TestCase):
         self.assertEqual([r["who"] for r in rows], ["(a) bare epoll, recv into slabs", "(c) fetch"])
         self.assertEqual((rows[1]["rate"], rows[1]["cpu_low"], rows[1]["faults"]), (5.28, 0.1491, 12))
 
+    def test_goals_of_one_name_say_where(self):
+        line = "  fetch / awscrt                                                 1.857 x   goal >= 1.5      PASS\n"
+        goals, _ = run.parsed("20 ms away, medians of 3\n" + line + "\n15 ms away, medians of 3\n" + line)
+        self.assertEqual([g["what"] for g in goals], ["fetch / awscrt (20 ms away)", "fetch / awscrt (15 ms away)"])
+
     def test_results_of_before(self):
         """Every goal that a program has printed is found in what is kept of it."""
         for path in sorted((ROOT / "bench/results").glob("*_bench.txt")):
