@@ -11,7 +11,6 @@
 //   image_bench [images per round, default 2048]
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -30,37 +29,17 @@
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
 #include "bench/common/on_threads.hpp"
-#include "examples/common/encode_jpeg.hpp"
+#include "bench/common/photo.hpp"
 
 namespace {
 
 namespace mill = millrace;
 
-constexpr int width = 500;
-constexpr int height = 375;
+constexpr int width = bench::photo_width;
+constexpr int height = bench::photo_height;
 constexpr int side = 224;
 constexpr std::size_t batch = 256;
 constexpr std::size_t different = 64;
-
-/// Waves and noise, at the quality that makes about 110 KB of them.
-mill::bytes make_jpeg(std::uint64_t seed) {
-  std::vector<std::uint8_t> pixels;
-  mill::rng random(seed);
-  for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; ++x) {
-      for (int c = 0; c < 3; ++c) {
-        const double across = std::sin(x * 0.02 * (c + 1) + static_cast<double>(seed));
-        const double wave = 60 * across * std::cos(y * 0.013 * (c + 2));
-        pixels.push_back(static_cast<std::uint8_t>(110 + wave + static_cast<double>(random.below(48))));
-      }
-    }
-  }
-  std::string jpeg;
-  for (int quality = 98; quality > 20 && (jpeg.empty() || jpeg.size() > 112000); quality -= 1) {
-    jpeg = examples::encode_jpeg(pixels, width, height, {.quality = quality});
-  }
-  return mill::bytes::copy(jpeg);
-}
 
 const mill::image_options options{.height = side,
                                   .width = side,
@@ -76,7 +55,7 @@ class data_set {
  public:
   data_set() {
     for (std::size_t i = 0; i < different; ++i) {
-      jpegs_.push_back(make_jpeg(i));
+      jpegs_.push_back(mill::bytes::copy(bench::make_photo(i)));
       total_ += jpegs_.back().size();
     }
   }

@@ -29,35 +29,21 @@
 #include "bench/common/measure.hpp"
 #include "bench/common/raw_client.hpp"
 #include "bench/common/served.hpp"
+#include "bench/common/text.hpp"
 
 namespace {
 
 namespace mill = millrace;
 
 constexpr std::size_t part_bytes = 8 * mill::MiB;
-constexpr std::size_t line_bytes = 1600;  // with its line feed, on average
-constexpr std::size_t shard_bytes = 156000000;
+constexpr std::size_t shard_bytes = bench::text_bytes;
 constexpr std::size_t stored_shards = 3;
 constexpr double published_lines = 276921;
-
-// Lines of 1.2 to 2 KB of printable text.
-std::string make_text(std::uint64_t seed) {
-  std::string text = bench::noise(shard_bytes, seed);
-  for (char& c : text) c = static_cast<char>(' ' + (static_cast<unsigned char>(c) & 63));
-  mill::rng random(seed);
-  for (std::size_t at = 0;;) {
-    at += line_bytes - 400 + static_cast<std::size_t>(random.next() % 801);
-    if (at >= text.size()) break;
-    text[at] = '\n';
-  }
-  text.back() = '\n';
-  return text;
-}
 
 std::string key(std::size_t i) { return "t" + std::to_string(i % stored_shards); }
 
 void fill(mill::s3_server::background& server) {
-  for (std::size_t i = 0; i < stored_shards; ++i) server.put("b", key(i), make_text(i + 1));
+  for (std::size_t i = 0; i < stored_shards; ++i) server.put("b", key(i), bench::make_text(i + 1));
 }
 
 mill::stream<mill::chunk> chunks(const mill::s3::client& s3, std::size_t shards) {

@@ -1,0 +1,646 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""The libraries beside which millrace is measured, one in a process; measure.py starts it.
+
+    contenders.py NAME ENDPOINT KEYS FOLDER
+
+Prints "ready"; then, for each line of standard input, does its work once and prints items, bytes and milliseconds to the
+first items. It reads the KEYS objects train/N.tar, raw/N.bin, text/N.txt or volume/N.bin of bucket b as its own
+documentation shows. FOLDER holds copies of the tars, for what reads local files, and is for its own caches.
+
+Each function below is one contender: it imports and prepares, and returns what does the work.
+"""
+
+import asyncio
+import concurrent.futures
+import functools
+import glob
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+KEY, SECRET, REGION, BUCKET = "test-key", "test-secret", "us-east-1", "b"
+BATCH, FIRST, PIECE = 100, 32, 8 << 20
+HEIGHT, WIDTH, SIDE = 375, 500, 224
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+class Counter:
+    """What has come, and when the first `wanted` items had."""
+
+    def __init__(self, wanted=1):
+        self.begin, self.items, self.bytes, self.first, self.wanted = time.monotonic(), 0, 0, 0.0, wanted
+
+    def add(self, size, items=1):
+        self.items += items
+        self.bytes += size
+        if not self.first and self.items >= self.wanted:
+            self.first = 1e3 * (time.monotonic() - self.begin)
+
+
+class Place:
+    def __init__(self, endpoint, keys, folder):
+        self.endpoint, self.count, self.folder = endpoint, keys, folder
+
+    def names(self, prefix, suffix):
+        return [f"{prefix}/{i:04d}.{suffix}" for i in range(self.count)]
+
+    def urls(self, prefix, suffix):
+        return [f"s3://{BUCKET}/{name}" for name in self.names(prefix, suffix)]
+
+    def local(self):
+        return sorted(glob.glob(os.path.join(self.folder, "*.tar")))
+
+
+def boto3_client(place, connections=10):
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client("s3", endpoint_url=place.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
+                        region_name=REGION,
+                        config=Config(max_pool_connections=connections, s3={"addressing_style": "path"}))
+
+
+def obstore_store(place):
+    from obstore.store import S3Store
+
+    return S3Store(BUCKET, endpoint=place.endpoint, access_key_id=KEY, secret_access_key=SECRET, region=REGION,
+                   virtual_hosted_style_request=False, client_options={"allow_http": True})
+
+
+def s3torch_objects(place, prefix, suffix):
+    from s3torchconnector import S3ClientConfig, S3MapDataset
+
+    return S3MapDataset.from_objects(place.urls(prefix, suffix), region=REGION, endpoint=place.endpoint,
+                                     s3client_config=S3ClientConfig(force_path_style=True))
+
+
+def one_by_one(names, size_of):
+    """Work that gets each object of a list whole."""
+
+    def work():
+        c = Counter()
+        for name in names:
+            c.add(size_of(name))
+        return c
+
+    return work
+
+
+# ---- objects, whole: raw/ and volume/
+
+
+def boto3_readinto(place, prefix):
+    client, buffer = boto3_client(place), memoryview(bytearray(PIECE))
+
+    def size_of(name):
+        body, total = client.get_object(Bucket=BUCKET, Key=name)["Body"], 0
+        while n := body.readinto(buffer):
+            total += n
+        return total
+
+    return one_by_one(place.names(prefix, "bin"), size_of)
+
+
+def boto3_read(place, prefix):
+    client = boto3_client(place)
+    return one_by_one(place.names(prefix, "bin"), lambda n: len(client.get_object(Bucket=BUCKET, Key=n)["Body"].read()))
+
+
+def s3fs(place, prefix):
+    import s3fs as library
+
+    files = library.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=place.endpoint,
+                                 client_kwargs={"region_name": REGION})
+    return one_by_one(place.names(prefix, "bin"), lambda n: len(files.cat_file(f"{BUCKET}/{n}")))
+
+
+def awscrt(place, prefix):
+    import threading
+
+    from awscrt import auth, http, io as crt_io, s3
+
+    group = crt_io.EventLoopGroup()
+    bootstrap = crt_io.ClientBootstrap(group, crt_io.DefaultHostResolver(group))
+    client = s3.S3Client(bootstrap=bootstrap, region=REGION, tls_mode=s3.S3RequestTlsMode.DISABLED,
+                         credential_provider=auth.AwsCredentialsProvider.new_static(KEY, SECRET))
+    host = place.endpoint.split("//")[1]
+
+    def work():
+        c, lock, total = Counter(), threading.Lock(), [0]
+
+        def on_body(chunk, **_):
+            with lock:
+                total[0] += len(chunk)
+
+        def start(name):
+            request = http.HttpRequest("GET", f"/{BUCKET}/{name}", http.HttpHeaders([("host", host)]))
+            return client.make_request(type=s3.S3RequestType.GET_OBJECT, request=request, on_body=on_body)
+
+        names = place.names(prefix, "bin")
+        for at in range(0, len(names), 4):
+            for each in [start(name) for name in names[at:at + 4]]:
+                each.finished_future.result()
+        c.add(total[0], len(names))
+        return c
+
+    return work
+
+
+def s3torchconnector(place, prefix):
+    data = s3torch_objects(place, prefix, "bin")
+    return one_by_one(range(place.count), lambda i: len(data[i].read()))
+
+
+def obstore(place, prefix):
+    import obstore as library
+
+    store = obstore_store(place)
+    return one_by_one(place.names(prefix, "bin"), lambda name: len(library.get(store, name).bytes()))
+
+
+def s3dlio(place, prefix):
+    import s3dlio as library
+
+    return one_by_one(place.urls(prefix, "bin"), lambda url: len(library.get(url)))
+
+
+# ---- one slow object in eight
+
+
+def boto3_threads(place):
+    client = boto3_client(place, 8)
+
+    def work():
+        c = Counter()
+        names = [f"slow/{i:04d}.bin" for i in range(8)]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for size in pool.map(lambda n: len(client.get_object(Bucket=BUCKET, Key=n)["Body"].read()), names):
+                c.add(size)
+        return c
+
+    return work
+
+
+def obstore_gather(place):
+    import obstore as library
+
+    store = obstore_store(place)
+
+    async def one(name):
+        return len(await (await library.get_async(store, name)).bytes_async())
+
+    async def all_of():
+        return await asyncio.gather(*[one(f"slow/{i:04d}.bin") for i in range(8)])
+
+    def work():
+        c = Counter()
+        for size in asyncio.run(all_of()):
+            c.add(size)
+        return c
+
+    return work
+
+
+# ---- samples
+
+
+def webdataset(place, opener, workers=0):
+    import webdataset as wds
+
+    if opener == "local":
+        urls = place.local()
+    elif opener == "curl":
+        urls = [f"pipe:curl -s -f {place.endpoint}/{BUCKET}/{name}" for name in place.names("train", "tar")]
+    else:
+        urls = place.urls("train", "tar")
+
+        @functools.lru_cache(None)
+        def made():  # in the process that reads
+            return {"boto3": boto3_client, "obstore": obstore_store,
+                    "s3torchconnector": lambda p: s3torch_objects(p, "train", "tar")}[opener](place)
+
+        def open_it(url, mode="rb", bufsize=8192, **_):
+            name = url.split(f"s3://{BUCKET}/")[1]
+            if opener == "boto3":
+                return made().get_object(Bucket=BUCKET, Key=name)["Body"]
+            if opener == "obstore":
+                import obstore as library
+
+                return io.BufferedReader(_Raw(library.open_reader(made(), name)), 1 << 20)
+            return made()[int(name.split("/")[1].split(".")[0])]
+
+        wds.gopen_schemes["s3"] = open_it
+    data = wds.WebDataset(urls, shardshuffle=False).batched(BATCH, collation_fn=None)
+    loader = wds.WebLoader(data, batch_size=None, num_workers=workers) if workers else data
+
+    def work():
+        c = Counter(FIRST)
+        for batch in loader:
+            for sample in batch:
+                c.add(len(sample["jpg"]) + len(sample["cls"]))
+        return c
+
+    return work
+
+
+class _Raw(io.RawIOBase):
+    """A reader of obstore's as Python's io wants one."""
+
+    def __init__(self, reader):
+        self.reader = reader
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        data = self.reader.read(len(buffer))
+        buffer[:len(data)] = data
+        return len(data)
+
+
+def samples_of(path):
+    with tarfile.open(path) as archive:
+        sample = {}
+        for member in archive:
+            key, field = member.name.split(".")
+            sample[field] = archive.extractfile(member).read()
+            if field == "cls":
+                yield {"key": key, **sample}
+                sample = {}
+
+
+def _upload(place, prefix, folder):
+    client = boto3_client(place)
+    for path in sorted(glob.glob(os.path.join(folder, "**"), recursive=True)):
+        if os.path.isfile(path):
+            client.upload_file(path, BUCKET, f"{prefix}/{os.path.relpath(path, folder)}")
+
+
+def owned(batch):
+    """What a worker can send: not views of a chunk's memory."""
+    return [{"jpg": bytes(sample["jpg"]), "cls": bytes(sample["cls"])} for sample in batch]
+
+
+def litdata(place, workers=0):
+    import litdata as loader
+    from litdata.streaming import downloader
+
+    prefix = f"litdata{workers}"
+    with tempfile.TemporaryDirectory(dir=place.folder) as folder:
+        loader.optimize(fn=samples_of, inputs=place.local(), output_dir=folder, chunk_bytes="64MB", num_workers=1)
+        _upload(place, prefix, folder)
+    # Its chunks come by obstore, which refuses plain HTTP otherwise.
+    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
+    access = {"endpoint_url": place.endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET,
+              "region_name": REGION}
+
+    def work():
+        c = Counter(FIRST)
+        with tempfile.TemporaryDirectory(dir=place.folder) as cache:
+            data = loader.StreamingDataset(f"s3://{BUCKET}/{prefix}", storage_options=access, shuffle=True, cache_dir=cache)
+            # Forked, for the line above to hold in them.
+            how = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+            for batch in loader.StreamingDataLoader(data, batch_size=BATCH, collate_fn=owned if workers else list, **how):
+                for sample in batch:
+                    c.add(len(sample["jpg"]) + len(sample["cls"]))
+        return c
+
+    return work
+
+
+def mosaicml(place):
+    from streaming import MDSWriter, StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
+    from torch.utils.data import DataLoader
+
+    clean_stale_shared_memory()
+    with tempfile.TemporaryDirectory(dir=place.folder) as folder:
+        with MDSWriter(out=folder, columns={"jpg": "bytes", "cls": "bytes"}) as out:
+            for path in place.local():
+                for sample in samples_of(path):
+                    out.write({"jpg": sample["jpg"], "cls": sample["cls"]})
+        _upload(place, "mosaicml", folder)
+    os.environ["S3_ENDPOINT_URL"] = place.endpoint
+
+    def work():
+        c = Counter(FIRST)
+        with tempfile.TemporaryDirectory(dir=place.folder) as cache:
+            data = StreamingDataset(remote=f"s3://{BUCKET}/mosaicml", local=cache, shuffle=True, batch_size=BATCH)
+            for batch in DataLoader(data, batch_size=BATCH, collate_fn=list):
+                for sample in batch:
+                    c.add(len(sample["jpg"]) + len(sample["cls"]))
+        return c
+
+    return work
+
+
+def spdl(place):
+    import spdl.io
+    from spdl.pipeline import PipelineBuilder
+
+    client = boto3_client(place)
+
+    def load(name):
+        return list(spdl.io.iter_tarfile(client.get_object(Bucket=BUCKET, Key=name)["Body"].read()))
+
+    def work():
+        c = Counter(2 * FIRST)
+        pipeline = (PipelineBuilder().add_source(place.names("train", "tar")).pipe(load, concurrency=2).add_sink(2)
+                    .build(num_threads=2))
+        with pipeline.auto_stop():
+            for found in pipeline:
+                for _, content in found:
+                    c.add(len(content))
+        c.items //= 2  # two files a sample
+        return c
+
+    return work
+
+
+def tar_stream(place, by):
+    """The first samples alone, by Python's tarfile."""
+    client = boto3_client(place) if by == "boto3" else None
+    name = place.names("train", "tar")[0]
+
+    def work():
+        c = Counter(FIRST)
+        child = None
+        if by == "boto3":
+            stream = client.get_object(Bucket=BUCKET, Key=name)["Body"]
+        else:
+            child = subprocess.Popen(["curl", "-s", "-f", f"{place.endpoint}/{BUCKET}/{name}"], stdout=subprocess.PIPE)
+            stream = child.stdout
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            size = 0
+            for member in archive:
+                size += len(archive.extractfile(member).read())
+                if member.name.endswith(".cls"):
+                    c.add(size)
+                    size = 0
+                    if c.items == FIRST:
+                        break
+        stream.close()
+        if child:
+            child.kill()
+            child.wait()
+        return c
+
+    return work
+
+
+# ---- images
+
+
+def jpegs(place):
+    return [sample["jpg"] for path in place.local() for sample in samples_of(path)]
+
+
+def over_images(place, function):
+    all_of = jpegs(place)
+
+    def work():
+        c = Counter()
+        for jpeg in all_of:
+            c.add(function(jpeg))
+        return c
+
+    return work
+
+
+def pil_decode(place):
+    import numpy
+    from PIL import Image
+
+    return over_images(place, lambda jpeg: numpy.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")).size)
+
+
+def simplejpeg_decode(place):
+    import simplejpeg
+
+    return over_images(place, lambda jpeg: simplejpeg.decode_jpeg(jpeg).size)
+
+
+def torchvision_decode(place):
+    import torch
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    torch.set_num_threads(1)
+
+    def one(jpeg):
+        return decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), mode=ImageReadMode.RGB).numel()
+
+    return over_images(place, one)
+
+
+def turboloader_decode(place):
+    import turboloader
+
+    def work():
+        c = Counter()
+        for path in place.local():
+            loader = turboloader.FastDataLoader(path, batch_size=BATCH, num_workers=1)
+            for batch in loader:
+                images = batch[0] if isinstance(batch, tuple) else batch
+                c.add(images.shape[0] * HEIGHT * WIDTH * 3 if tuple(images.shape[1:]) == (HEIGHT, WIDTH, 3) else 0,
+                      images.shape[0])
+        return c
+
+    return work
+
+
+def _torchvision_batches(place, decode):
+    import torch
+    from torchvision.transforms import v2
+
+    torch.set_num_threads(1)
+    change = v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip(),
+                         v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.ToDtype(torch.float16)])
+    all_of = jpegs(place)
+
+    def work():
+        c = Counter()
+        for at in range(0, len(all_of), BATCH):
+            batch = torch.stack([change(decode(jpeg)) for jpeg in all_of[at:at + BATCH]])
+            c.add(batch.numel(), len(batch))
+        return c
+
+    return work
+
+
+def torchvision_crops(place):
+    import torch
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    return _torchvision_batches(place, lambda jpeg: decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8),
+                                                                mode=ImageReadMode.RGB))
+
+
+def pil_crops(place):
+    import torch
+    from PIL import Image
+    from torchvision.transforms import v2
+
+    torch.set_num_threads(1)
+    change = v2.Compose([v2.RandomResizedCrop(SIDE), v2.RandomHorizontalFlip(), v2.PILToTensor(),
+                         v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.ToDtype(torch.float16)])
+    all_of = jpegs(place)
+
+    def work():
+        c = Counter()
+        for at in range(0, len(all_of), BATCH):
+            batch = torch.stack([change(Image.open(io.BytesIO(j)).convert("RGB")) for j in all_of[at:at + BATCH]])
+            c.add(batch.numel(), len(batch))
+        return c
+
+    return work
+
+
+def dali(place, crops):
+    from nvidia.dali import fn, pipeline_def, types
+
+    indexes = []
+    for path in place.local():  # wds2idx: where each sample begins
+        indexes.append(path + ".idx")
+        with tarfile.open(path) as archive, open(indexes[-1], "w") as out:
+            members = [(m.offset, m.offset_data, m.size, m.name) for m in archive]
+            print("v1.2", len(members) // 2, file=out)
+            for i in range(0, len(members), 2):
+                print(*[f"{name.split('.')[1]} {data} {size} {name}" for _, data, size, name in members[i:i + 2]], file=out)
+
+    @pipeline_def(batch_size=BATCH, num_threads=1, device_id=None)
+    def made():
+        jpeg = fn.readers.webdataset(paths=place.local(), index_paths=indexes, ext=["jpg"], name="reader",
+                                     random_shuffle=crops)
+        if not crops:
+            return fn.decoders.image(jpeg, device="cpu", output_type=types.RGB)
+        image = fn.decoders.image_random_crop(jpeg, device="cpu", output_type=types.RGB, random_area=[0.08, 1.0],
+                                              random_aspect_ratio=[3 / 4, 4 / 3])
+        image = fn.resize(image, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR)
+        return fn.crop_mirror_normalize(image, dtype=types.FLOAT16, output_layout="CHW", mean=[255 * m for m in MEAN],
+                                        std=[255 * s for s in STD], mirror=fn.random.coin_flip())
+
+    one = made()
+    one.build()
+    total = one.epoch_size("reader")
+
+    def work():
+        c = Counter()
+        while c.items < total:
+            (batch,) = one.run()
+            images = min(len(batch), total - c.items)
+            c.add(images * (SIDE * SIDE if crops else HEIGHT * WIDTH) * 3, images)
+        return c
+
+    return work
+
+
+# ---- lines
+
+
+def split_lines(place, pieces_of, size):
+    """Pieces of text cut at line feeds, as lists of `size` lines."""
+
+    def work():
+        c = Counter()
+        for name in place.names("text", "txt"):
+            rest, batch = b"", []
+            for piece in pieces_of(name):
+                lines = (rest + piece).split(b"\n")
+                rest = lines.pop()
+                batch += lines
+                at = 0
+                while len(batch) - at >= size:
+                    taken = batch[at:at + size]
+                    at += size
+                    c.add(sum(map(len, taken)) + len(taken), len(taken))
+                batch = batch[at:]
+            c.add(sum(map(len, batch)) + len(batch), len(batch))
+        return c
+
+    return work
+
+
+def lines_boto3(place, size):
+    client = boto3_client(place)
+    return split_lines(place, lambda n: client.get_object(Bucket=BUCKET, Key=n)["Body"].iter_chunks(1 << 20), size)
+
+
+def lines_obstore(place, size):
+    import obstore as library
+
+    store = obstore_store(place)
+    return split_lines(place, lambda name: map(bytes, library.get(store, name).stream(min_chunk_size=1 << 20)), size)
+
+
+def batches_of_lines(place, lines_of, size):
+    def work():
+        c = Counter()
+        for name in place.names("text", "txt"):
+            batch = []
+            for line in lines_of(name):
+                batch.append(line)
+                if len(batch) == size:
+                    c.add(sum(map(len, batch)), size)
+                    batch = []
+            c.add(sum(map(len, batch)), len(batch))
+        return c
+
+    return work
+
+
+def lines_iter(place, size):
+    client = boto3_client(place)
+    return batches_of_lines(place, lambda n: client.get_object(Bucket=BUCKET, Key=n)["Body"].iter_lines(
+        chunk_size=1 << 20, keepends=True), size)
+
+
+def lines_s3fs(place, size):
+    import s3fs as library
+
+    files = library.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=place.endpoint,
+                                 client_kwargs={"region_name": REGION})
+
+    def pieces(name):  # its own readline() reads a block for each line
+        with files.open(f"{BUCKET}/{name}", "rb", block_size=PIECE) as file:
+            while piece := file.read(1 << 20):
+                yield piece
+
+    return split_lines(place, pieces, size)
+
+
+def lines_s3torchconnector(place, size):
+    data = s3torch_objects(place, "text", "txt")
+
+    def pieces(name):
+        reader = data[int(name.split("/")[1].split(".")[0])]
+        while piece := reader.read(1 << 20):
+            yield piece
+
+    return split_lines(place, pieces, size)
+
+
+def find(name):
+    """The contender, and what it is called with beside the place: "webdataset:curl:2"."""
+    function, *arguments = name.split(":")
+    return globals()[function], [int(a) if a.isdigit() else a for a in arguments]
+
+
+def main():
+    name, endpoint, keys, folder = sys.argv[1:]
+    answers, sys.stdout = sys.stdout, sys.stderr  # for what libraries print
+    function, arguments = find(name)
+    work = function(Place(endpoint, int(keys), folder), *arguments)
+    print("ready", file=answers, flush=True)
+    for _ in sys.stdin:
+        c = work()
+        print(c.items, c.bytes, c.first, file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

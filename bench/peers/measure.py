@@ -1,0 +1,437 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""millrace beside the libraries that do the same, on the same bytes, from the same server, in turns.
+
+    measure.py --program BUILD/bench/peers_bench --environment FOLDER [--install] [--groups raw,samples,...] [--quick]
+               [--rounds 3] --out FILE.json
+
+--install makes the virtual environment FOLDER from requirements.txt. Each contender is a process of its own on core 1
+and the server one on core 0. All of a group are started, do their work once (this is discarded: the first touch of
+memory, imports, caches of clients), and then take turns. CPU seconds are those of the process and all its descendants,
+by their own clocks; peak memory is the kernel's high-water mark of one process, and of several the largest sum of their
+proportional shares that a look every 0.1 s saw. What comes is counted in items and bytes: a contender that reads
+anything else has no figures, but an error.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+TICK = os.sysconf("SC_CLK_TCK")
+RAW, VOLUME, SLOW, TEXT = 128 << 20, 140_000_000, 64 << 20, 156_000_000
+DECODED, CROPPED = 500 * 375 * 3, 224 * 224 * 3
+
+
+# ---- processes, and what they cost
+
+
+def descendants(pid):
+    found = [pid]
+    for each in found:
+        for path in pathlib.Path(f"/proc/{each}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in path.read_text().split()]
+            except OSError:
+                pass
+    return found
+
+
+def cpu_seconds(pid):
+    """Of a process, its living descendants, and those that they have waited for."""
+    total = 0.0
+    for each in descendants(pid):
+        try:
+            total += time.clock_gettime((~each << 3) | 2)  # the clock of that process
+            fields = pathlib.Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
+            total += (int(fields[13]) + int(fields[14])) / TICK
+        except OSError:
+            pass
+    return total
+
+
+def memory_of(pid):
+    """Bytes that are the process's own: its share of those that several use."""
+    try:
+        for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def high_water(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Contender:
+    def __init__(self, label, command, marks="", ours=False):
+        self.label, self.command, self.marks, self.ours = label, command, marks, ours
+        self.cpu, self.wall, self.first, self.peak, self.error, self.process = [], [], [], 0, None, None
+
+    def start(self, folder):
+        self.log = open(os.path.join(folder, "log"), "w+")
+
+        def place():
+            if os.cpu_count() > 1:
+                os.sched_setaffinity(0, {1})
+
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+                                        text=True, cwd=folder, preexec_fn=place, start_new_session=True)
+        if self.process.stdout.readline().strip() != "ready":
+            self.fail("has not started")
+
+    def fail(self, why):
+        self.log.seek(0)
+        lines = [line.strip() for line in self.log.read().splitlines() if line.strip()] or ["it says nothing"]
+        told = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+        self.error = f"{why}: {(told or lines)[-1][:200]}"
+        self.stop()
+
+    def work(self, expected, counts):
+        """One round; `expected`: items and bytes, None where these may differ."""
+        if self.error:
+            return
+        pid = self.process.pid
+        done = threading.Event()
+
+        def look():
+            while not done.wait(0.1):
+                tree = descendants(pid)
+                if len(tree) > 1:
+                    self.peak = max(self.peak, sum(map(memory_of, tree)))
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        cpu, begin = cpu_seconds(pid), time.monotonic()
+        try:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline().split()
+        except OSError:
+            answer = []
+        wall, cpu = time.monotonic() - begin, cpu_seconds(pid) - cpu
+        done.set()
+        watcher.join()
+        if len(answer) != 3:
+            return self.fail("has ended")
+        items, size = int(answer[0]), int(answer[1])
+        if items != expected[0] or expected[1] not in (None, size):
+            return self.fail(f"has read {items} items of {size} bytes, not {expected[0]} of {expected[1]}")
+        self.peak = max(self.peak, high_water(pid))
+        if counts:
+            self.cpu.append(cpu)
+            self.wall.append(wall)
+            self.first.append(float(answer[2]))
+
+    def stop(self):
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, 9)  # a session of its own
+        except OSError:
+            pass
+        self.process.wait()
+        self.process = None
+
+    def row(self, unit):
+        """`unit`: how many of what the figures are given for make one pass."""
+        row = {"name": self.label, "marks": self.marks, "ours": self.ours}
+        if self.error:
+            return {**row, "error": self.error}
+        return {**row, "cpu": [x / unit for x in self.cpu], "seconds": self.wall, "first_ms": self.first,
+                "peak_mb": round(self.peak / 1e6)}
+
+
+class Server:
+    def __init__(self, program, shards, texts, raws):
+        self.process = subprocess.Popen([program, "serve", str(shards), str(texts), str(raws)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.endpoint = self.process.stdout.readline().strip()
+
+    def say(self, what):
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        self.process.stdout.readline()
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+# ---- the groups
+
+
+class Group:
+    def __init__(self, title, unit, keys, expected, per, rows, slow=False, goals=(), times=1):
+        self.title, self.unit, self.keys, self.expected, self.per = title, unit, keys, expected, per
+        self.rows, self.slow, self.goals = rows, slow, goals
+        self.times = times  # as many rounds as of others
+
+
+UNSIGNED, MULTI = "unsigned", "several threads"
+LOCAL = "local files"
+
+
+LINES = (1, 16, 512, 1024)
+GROUPS = ["raw", "samples", "first", "volumes", "slow", *[f"lines{size}" for size in LINES], "decode", "crops"]
+
+
+def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes):
+    """Each row: what it is called, "ours:WORK" or a contender of contenders.py, and marks. Goals: the figure, the row it
+    is of, the best of which rows it stands beside, and the ratio at most."""
+    volumes = 4
+    readers = ["webdataset, curl", "webdataset, boto3", "webdataset, obstore", "webdataset, s3torchconnector",
+               "spdl, boto3"]
+    whole = lambda prefix: [("boto3, readinto", f"boto3_readinto:{prefix}", ""), ("boto3, read", f"boto3_read:{prefix}", ""),
+                            ("s3fs, cat_file", f"s3fs:{prefix}", ""), ("awscrt", f"awscrt:{prefix}", MULTI + ", 4 objects at once"),
+                            ("s3torchconnector", f"s3torchconnector:{prefix}", MULTI),
+                            ("obstore", f"obstore:{prefix}", MULTI), ("s3dlio", f"s3dlio:{prefix}", MULTI)]
+    all_of = {
+        "raw": Group(
+            f"{raws} objects of 128 MiB, read and dropped", "CPU s a GB", raws, (raws, raws * RAW), raws * RAW / 1e9,
+            [("bare recv, epoll", "ours:recv", UNSIGNED), ("libcurl, io_uring", "ours:libcurl", UNSIGNED),
+             ("millrace: fetch", "ours:fetch", "8 objects at once"),
+             ("millrace: fetch, consumer on the loop", "ours:fetch_on_loop", "8 objects at once"), *whole("raw")],
+            goals=[("cpu", "millrace: fetch", ["boto3, readinto"], 0.9), ("cpu", "millrace: fetch", ["awscrt"], 0.3)]),
+        "samples": Group(
+            f"{samples} samples of {sample_bytes // samples // 1000} KB in {shards} tars, in batches of 100", "CPU us a sample",
+            shards, (samples, sample_bytes), samples / 1e6,
+            [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
+             ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
+             ("millrace: epochs(), no index", "ours:epochs_no_index", "shuffled"),
+             ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled"),
+             ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
+             ("webdataset, boto3", "webdataset:boto3", "not shuffled"),
+             ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
+             ("webdataset, s3torchconnector", "webdataset:s3torchconnector", "not shuffled"),
+             ("webdataset, curl, 2 workers", "webdataset:curl:2", UNSIGNED + ", DataLoader"),
+             ("litdata", "litdata", "own chunks, shuffled"), ("litdata, 2 workers", "litdata:2", "own chunks, DataLoader, forked, copied to bytes"),
+             ("mosaicml-streaming", "mosaicml", "own shards, shuffled"), ("spdl, boto3", "spdl", "not shuffled, 2 threads")],
+            goals=[("cpu", "millrace: epochs() | batch()", readers, 0.15),
+                   ("cpu", "millrace: epochs() | batch()", readers[:-1], 0.15),
+                   ("peak_mb", "millrace: epochs() | batch()", ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)]),
+        "first": Group(
+            "the first 32 samples of the tars", "CPU ms", shards, (32, None), 1e-3,
+            [("millrace: list | fetch | untar | group_samples", "ours:stages_first", "lists first"),
+             ("millrace: epochs() | batch()", "ours:epochs_first", "shuffled"),
+             ("curl and tarfile", "tar_stream:curl", UNSIGNED), ("boto3 and tarfile", "tar_stream:boto3", "")],
+            goals=[("first_ms", "millrace: list | fetch | untar | group_samples", ["curl and tarfile"], 1),
+                   ("first_ms", "millrace: epochs() | batch()", ["curl and tarfile"], 1)], times=7),
+        "decode": Group(
+            "JPEGs of 500x375 and 110 KB to RGB", "CPU us an image", shards, (samples, samples * DECODED), samples / 1e6,
+            [("millrace: epochs() | decode_images() | batch()", "ours:decode", "from the store, shuffled, CRC"),
+             ("PIL", "pil_decode", "from memory"), ("simplejpeg", "simplejpeg_decode", "from memory"),
+             ("torchvision", "torchvision_decode", "from memory"), ("DALI, CPU", "dali:0", f"{LOCAL}, prefetches before a pass begins"),
+             ("turboloader", "turboloader_decode", LOCAL)]),
+        "crops": Group(
+            "random crops to 224x224, mirrored, normalised, f16, in batches of 100", "CPU us an image", shards,
+            (samples, samples * CROPPED), samples / 1e6,
+            [("millrace: epochs() | decode_images() | batch()", "ours:crops", "from the store, shuffled, CRC"),
+             ("PIL and torchvision v2", "pil_crops", "from memory"), ("torchvision v2", "torchvision_crops", "from memory"),
+             ("DALI, CPU", "dali:1", f"{LOCAL}, shuffled, prefetches before a pass begins")],
+            goals=[("cpu", "millrace: epochs() | decode_images() | batch()", ["DALI, CPU"], 0.5),
+                   ("cpu", "millrace: epochs() | decode_images() | batch()", ["torchvision v2"], 0.65)]),
+        "volumes": Group(
+            f"{volumes} objects of 140 MB, each in one piece of memory", "CPU s a GB", volumes, (volumes, volumes * VOLUME),
+            volumes * VOLUME / 1e9,
+            [("millrace: s3.read() into memory", "ours:volumes", ""),
+             ("millrace: epochs() of objects", "ours:volumes_epochs", "CRC of each object"), *whole("volume")]),
+        "slow": Group(
+            "8 objects of 64 MiB at once; the first request of one takes a second", "CPU s a GB", 8, (8, 8 * SLOW),
+            8 * SLOW / 1e9,
+            [("millrace: fetch", "ours:even", ""), ("millrace: fetch(hedged())", "ours:hedged", "asks twice"),
+             ("boto3, 8 threads", "boto3_threads", MULTI), ("obstore, 8 at once", "obstore_gather", MULTI)], slow=True),
+    }
+    for size in LINES:
+        rows = [(f"millrace: fetch | lines, batches of {size}", f"ours:lines{size}", ""),
+                ("boto3, split", f"lines_boto3:{size}", "")]
+        if size == 512:
+            rows += [("obstore, split", "lines_obstore:512", MULTI), ("s3torchconnector, split", "lines_s3torchconnector:512", MULTI),
+                     ("s3fs, split", "lines_s3fs:512", ""), ("boto3, iter_lines", "lines_iter:512", "")]
+        all_of[f"lines{size}"] = Group(
+            f"{texts} texts of 156 MB in lines of 1.6 KB, in batches of {size}", "CPU s a GB", texts, (lines, text_bytes),
+            text_bytes / 1e9, rows, goals=[("cpu", rows[0][0], ["boto3, split"], 0.4)])
+    return all_of
+
+
+def figure(row, what):
+    value = row.get(what)
+    return statistics.median(value) if isinstance(value, list) else value
+
+
+def judge(goals, rows):
+    """A goal's ratio is the median over the rounds of the quotients within a round, beside the best of the others."""
+    by_name = {row["name"]: row for row in rows}
+    judged = []
+    for what, name, others, limit in goals:
+        mine = by_name.get(name, {"error": "not measured"})
+        there = [by_name[o] for o in others if o in by_name and "error" not in by_name[o]]
+        goal = {"what": what, "of": name, "limit": limit, "beside": None, "ratio": None, "met": None}
+        if "error" not in mine and there:
+            best = min(there, key=lambda row: figure(row, what))
+            pairs = (zip(mine[what], best[what]) if isinstance(mine[what], list) else [(mine[what], best[what])])
+            ratio = statistics.median(a / b for a, b in pairs)
+            goal.update(beside=best["name"], ratio=round(ratio, 3), met=ratio <= limit)
+        judged.append(goal)
+    return judged
+
+
+# ---- the whole
+
+
+def install(environment):
+    """Returns what could not be had."""
+    missing = []
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    for line in (HERE / "requirements.txt").read_text().splitlines():
+        wanted, _, comment = line.partition("#")
+        wanted = wanted.strip()
+        if not wanted:
+            continue
+        place = pathlib.Path(environment)
+        if comment.strip() == "alone":
+            place = place / "alone" / wanted.split("==")[0]
+            subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        done = subprocess.run([place / "bin/pip", "install", "-q", "--disable-pip-version-check", wanted],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            missing.append(wanted)
+            print(f"{wanted} does not install: {(done.stderr.strip().splitlines() or ['?'])[-1]}", flush=True)
+    return missing
+
+
+ALONE = {"s3fs": "s3fs", "lines_s3fs": "s3fs"}
+
+
+def command(what, program, environment, endpoint, keys, folder):
+    if what.startswith("ours:"):
+        return [program, what[5:], endpoint, str(keys)]
+    apart = pathlib.Path(environment) / "alone" / ALONE.get(what.split(":")[0], "-")
+    python = (apart if apart.exists() else pathlib.Path(environment)) / "bin/python"
+    return [str(python), str(HERE / "contenders.py"), what, endpoint, str(keys), folder]
+
+
+def counted_texts(endpoint, texts):
+    import urllib.request
+
+    lines = 0
+    for i in range(texts):
+        with urllib.request.urlopen(f"{endpoint}/b/text/{i:04d}.txt") as body:
+            while piece := body.read(1 << 22):
+                lines += piece.count(b"\n")
+    return lines
+
+
+def copied_tars(endpoint, shards, folder):
+    """Puts copies into the folder; returns samples and their bytes."""
+    import tarfile
+    import urllib.request
+
+    samples = size = 0
+    for i in range(shards):
+        path = os.path.join(folder, f"{i:04d}.tar")
+        urllib.request.urlretrieve(f"{endpoint}/b/train/{i:04d}.tar", path)
+        with tarfile.open(path) as archive:
+            for member in archive:
+                size += member.size
+                samples += member.name.endswith(".cls")
+    return samples, size
+
+
+def measure(name, group, options, server, folder):
+    contenders = []
+    for label, what, marks in group.rows:
+        line = command(what, options.program, options.environment, server.endpoint, group.keys, folder)
+        contenders.append(Contender(label, line, marks, label.startswith("millrace")))
+    try:
+        for c in contenders:
+            place = os.path.join(folder, f"of{contenders.index(c)}")
+            os.makedirs(place, exist_ok=True)
+            c.start(place)
+            server.say("even")
+            c.work(group.expected, False)
+        print(f"{name}: measuring", flush=True)
+        for _ in range(options.rounds * group.times):
+            for c in contenders:
+                if group.slow:
+                    server.say("slow")
+                c.work(group.expected, True)
+    finally:
+        for c in contenders:
+            c.stop()
+    rows = [c.row(group.per) for c in contenders]
+    result = {"title": group.title, "unit": group.unit, "rows": rows, "goals": judge(group.goals, rows)}
+    for row in rows:
+        if "error" in row:
+            print(f"  {row['name']:50} {row['error']}", flush=True)
+        else:
+            print(f"  {row['name']:50} {figure(row, 'cpu'):10.3f} ({min(row['cpu']):.3f} - {max(row['cpu']):.3f}) {group.unit}, "
+                  f"{figure(row, 'seconds'):.2f} s, first {figure(row, 'first_ms'):.1f} ms, {row['peak_mb']} MB", flush=True)
+    for goal in result["goals"]:
+        print(f"  goal: {goal}", flush=True)
+    return result
+
+
+def measure_from_one(names, options, sizes):
+    """Groups from one server, which has so many tars, texts and large objects."""
+    shards, texts, _ = sizes
+    server = Server(options.program, *sizes)
+    os.environ.update(AWS_ENDPOINT_URL=server.endpoint, AWS_ENDPOINT_URL_S3=server.endpoint)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            samples, sample_bytes = copied_tars(server.endpoint, shards, folder)
+            lines = counted_texts(server.endpoint, texts)
+            all_of = groups(*sizes, samples, sample_bytes, lines, texts * TEXT)
+            return {name: measure(name, all_of[name], options, server, folder) for name in names}
+    finally:
+        server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--environment", required=True)
+    parser.add_argument("--install", action="store_true")
+    parser.add_argument("--groups", default="")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", required=True)
+    options = parser.parse_args()
+    options.program = os.path.abspath(options.program)
+    options.environment = os.path.abspath(options.environment)
+    missing = install(options.environment) if options.install else []
+    os.environ.update(AWS_ACCESS_KEY_ID="test-key", AWS_SECRET_ACCESS_KEY="test-secret", AWS_REGION="us-east-1",
+                      AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", AWS_ALLOW_HTTP="true",
+                      NO_PROXY="127.0.0.1,localhost", no_proxy="127.0.0.1,localhost")
+    sizes = (2, 1, 2) if options.quick else (4, 2, 8)
+    names = [g for g in options.groups.split(",") if g] or GROUPS
+    unknown = [g for g in names if g not in GROUPS]
+    if unknown:
+        sys.exit(f"no such groups: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    results = {}
+    for images in (False, True):  # images take a thousand times longer than bytes: one tar is enough
+        wanted = [g for g in names if (g in ("decode", "crops")) == images]
+        if wanted:
+            results.update(measure_from_one(wanted, options, (1, 0, 0) if images else sizes))
+    out = pathlib.Path(options.out)
+    before = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps({**before, "groups": {**before.get("groups", {}), **results},
+                               "missing": missing or before.get("missing", [])}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

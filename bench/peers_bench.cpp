@@ -1,0 +1,376 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The half of bench/peers/measure.py that is C++: the server that all read from, and millrace among those that are
+// measured. measure.py starts both, and says what is measured and how.
+// Build: c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/peers_bench.cpp -o peers_bench -lcurl -luring
+// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lzimg
+//
+//   peers_bench serve SHARDS TEXTS RAWS     stores that many tars, text files and objects of 128 MiB; prints the
+//                                           endpoint; each line of standard input, "slow" or "even", is answered "ok"
+//   peers_bench WORK ENDPOINT KEYS          prints "ready", then for each line of standard input does WORK once on
+//                                           KEYS objects and prints items, bytes and milliseconds to the first items
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/decode/decode_images.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/loader/runtime.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/records/lines.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/hedged_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/tar/writer.hpp>
+#include <millrace/testing/s3_server/background.hpp>
+#include <millrace/train/dataset.hpp>
+
+#include "bench/common/curl_client.hpp"
+#include "bench/common/measure.hpp"
+#include "bench/common/photo.hpp"
+#include "bench/common/raw_client.hpp"
+#include "bench/common/served.hpp"
+#include "bench/common/text.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr std::size_t raw_bytes = 128 * mill::MiB;
+constexpr std::size_t volume_bytes = 140'000'000;
+constexpr std::size_t slow_bytes = 64 * mill::MiB;
+constexpr int volumes = 4;
+constexpr int slow_shards = 8;
+constexpr int members = 1000;
+constexpr std::size_t photos = 64;
+constexpr std::size_t batch = 100;
+constexpr std::size_t first_samples = 32;
+
+std::string numbered(const char* prefix, std::size_t i, const char* suffix) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s%04zu%s", prefix, i, suffix);
+  return text;
+}
+
+// ---- the server
+
+void fill(mill::s3_server::background& server, std::size_t shards, std::size_t texts, std::size_t raws) {
+  std::vector<std::string> jpegs;
+  for (std::size_t i = 0; i < photos; ++i) jpegs.push_back(bench::make_photo(i));
+  for (std::size_t n = 0; n < shards; ++n) {
+    std::string text;
+    mill::tar::writer out(text);
+    for (std::size_t i = 0; i < members; ++i) {
+      out.add(numbered("", n * members + i, ".jpg"), jpegs[i % photos]);
+      out.add(numbered("", n * members + i, ".cls"), std::to_string(i % 1000));
+    }
+    out.finish();
+    server.put("b", numbered("train/", n, ".tar"), std::move(text));
+  }
+  for (std::size_t n = 0; n < texts; ++n) server.put("b", numbered("text/", n, ".txt"), bench::make_text(n + 1));
+  const auto same = [&server](const char* prefix, std::size_t count, std::size_t bytes) {
+    const mill::s3_server::object one(mill::bytes::copy(bench::noise(bytes, 1)));
+    for (std::size_t n = 0; n < count; ++n) server.objects().put("b", numbered(prefix, n, ".bin"), one);
+  };
+  same("raw/", raws, raw_bytes);
+  same("volume/", volumes, volume_bytes);
+  same("slow/", slow_shards, slow_bytes);
+}
+
+int serve(std::size_t shards, std::size_t texts, std::size_t raws) {
+  bench::pin(0);
+  mill::s3_server::options o;
+  o.anonymous = mill::s3_server::anonymous_access::read;
+  o.log_limit = 16;
+  o.max_object_size = std::uint64_t(1) << 40;
+  mill::s3_server::background server(std::move(o));
+  fill(server, shards, texts, raws);
+  std::printf("%s\n", server.endpoint().c_str());
+  std::fflush(stdout);
+  char line[64];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    server.faults().clear();
+    if (std::strncmp(line, "slow", 4) == 0) {
+      // Of one object in eight the first request takes a second.
+      server.faults().add({.method = "GET", .key = "slow/0003.bin", .nth = 1},
+                          mill::s3_server::fault::delay_head(mill::duration(1'000'000'000)));
+    }
+    std::puts("ok");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+// ---- what is measured
+
+class outcome {
+ public:
+  std::uint64_t items = 0;
+  std::uint64_t bytes = 0;
+  double first = 0;  // milliseconds
+};
+
+/// Counts what comes, and takes the time of the first ones.
+class counter {
+ public:
+  void add(std::uint64_t bytes, std::uint64_t items = 1) {
+    o_.items += items;
+    o_.bytes += bytes;
+    if (o_.first == 0 && o_.items >= wanted_) o_.first = 1e-6 * static_cast<double>(mill::monotonic_ns() - begin_);
+  }
+  explicit counter(std::size_t wanted = 1) : wanted_(wanted) {}
+  outcome result() const { return o_; }
+
+ private:
+  std::size_t wanted_;
+  std::int64_t begin_ = mill::monotonic_ns();
+  outcome o_;
+};
+
+using work = std::function<outcome()>;
+
+std::uint64_t bytes_of(const mill::sample& s) {
+  std::uint64_t total = 0;
+  for (const mill::field& f : s.fields) total += f.data.size();
+  return total;
+}
+
+class works {
+ public:
+  works(std::string endpoint, std::size_t keys)
+      : endpoint_(std::move(endpoint)), keys_(keys), s3_(client_at(endpoint_)) {}
+  works(const works&) = delete;
+  works& operator=(const works&) = delete;
+  ~works() {
+    for (const std::string& file : files_) ::unlink(file.c_str());
+  }
+
+  work find(const std::string& name) {
+    if (name == "recv") {
+      const auto port = static_cast<std::uint16_t>(std::atoi(endpoint_.c_str() + endpoint_.rfind(':') + 1));
+      return [this, raw = std::make_shared<bench::raw_client>(port, 8)] {
+        counter c;
+        c.add(raw->fetch(ranges(), slabs_, [](const mill::bytes&) {}), keys_);
+        return c.result();
+      };
+    }
+    if (name == "libcurl") {
+      return [this, curl = std::make_shared<bench::curl_client>(endpoint_, 8)] {
+        counter c;
+        c.add(curl->fetch(ranges(), slabs_), keys_);
+        return c.result();
+      };
+    }
+    if (name == "fetch") return [this] { return chunks("raw/", raw_bytes, keys_, s3_); };
+    if (name == "fetch_on_loop") {
+      return [this] {
+        if (!loop_) loop_ = mill::make_event_loop();
+        counter c;
+        mill::block_on(*loop_, drain(mill::from_range(known("raw/", raw_bytes, keys_)) | mill::fetch(s3_), c));
+        outcome o = c.result();
+        o.items = keys_;
+        return o;
+      };
+    }
+    if (name == "volumes") {
+      return [this] {
+        if (!loop_) loop_ = mill::make_event_loop();
+        memory_.resize(volume_bytes);
+        counter c;
+        for (std::size_t i = 0; i < keys_; ++i) {
+          c.add(mill::block_on(*loop_, s3_.read("s3://b/" + numbered("volume/", i, ".bin"), std::span(memory_))));
+        }
+        return c.result();
+      };
+    }
+    if (name == "volumes_epochs") {
+      auto data = dataset("volume/", mill::sample_format::objects);
+      return [this, data] { return samples(*data, 1); };
+    }
+    if (name == "even" || name == "hedged") {
+      return [this, store = name == "even" ? mill::s3::as_storage(s3_) : mill::hedged(s3_)] {
+        return chunks("slow/", slow_bytes, slow_shards, store);
+      };
+    }
+    if (name == "stages") return [this] { return stages(); };
+    if (name == "stages_first") return [this] { return stages(first_samples); };
+    if (name == "epochs") {
+      auto data = dataset("train/", mill::sample_format::tar);
+      return [this, data] { return samples(*data, batch); };
+    }
+    if (name == "epochs_first") {
+      auto data = dataset("train/", mill::sample_format::tar);
+      return [this, data] { return samples(*data, first_samples, first_samples); };
+    }
+    if (name == "epochs_no_index") {
+      auto data = std::make_shared<const mill::dataset>(s3_, std::string("s3://b/train/"));
+      return [this, data] { return samples(*data, batch); };
+    }
+    if (name == "decode" || name == "crops") {
+      auto data = dataset("train/", mill::sample_format::tar);
+      return [this, data, crops = name == "crops"] { return images(*data, crops); };
+    }
+    if (name.rfind("lines", 0) == 0) {
+      return [this, size = static_cast<std::size_t>(std::atoi(name.c_str() + 5))] { return lines(size); };
+    }
+    return nullptr;
+  }
+
+ private:
+  static mill::s3::client client_at(const std::string& endpoint) {
+    mill::s3::config_options options;
+    options.endpoint = endpoint;
+    return mill::s3::client(mill::s3::config(options), mill::s3::credentials("test-key", "test-secret"));
+  }
+  static std::vector<mill::shard> known(const char* prefix, std::uint64_t bytes, std::size_t count,
+                                        const char* suffix = ".bin") {
+    std::vector<mill::shard> all;
+    for (std::size_t i = 0; i < count; ++i) all.emplace_back("s3://b/" + numbered(prefix, i, suffix), bytes);
+    return all;
+  }
+  std::vector<bench::range> ranges() const {
+    std::vector<bench::range> all;
+    for (std::size_t i = 0; i < keys_; ++i) {
+      bench::add_parts(all, "/b/" + numbered("raw/", i, ".bin"), raw_bytes, 8 * mill::MiB);
+    }
+    return all;
+  }
+  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format) {
+    files_.push_back("/tmp/millrace_peers_bench." + std::to_string(::getpid()) + "." + std::to_string(files_.size()));
+    mill::dataset_options o;
+    o.index = files_.back();
+    o.format = format;
+    return std::make_shared<const mill::dataset>(s3_, std::string("s3://b/") + prefix, o);
+  }
+  mill::runtime& rt() {
+    if (!rt_) rt_.emplace();
+    return *rt_;
+  }
+
+  static mill::task<void> drain(mill::stream<mill::chunk> all, counter& c) {
+    while (std::optional<mill::chunk> chunk = co_await all.next()) c.add(chunk->data.size());
+  }
+  template <class Store>
+  outcome chunks(const char* prefix, std::uint64_t bytes, std::size_t count, const Store& store) {
+    counter c;
+    auto read = mill::from_range(known(prefix, bytes, count)) | mill::fetch(store);
+    for (const mill::chunk& chunk : rt().run(std::move(read), quiet)) {
+      c.add(chunk.data.size());
+    }
+    outcome o = c.result();
+    o.items = count;
+    return o;
+  }
+  outcome stages(std::size_t most = SIZE_MAX) {
+    counter c(first_samples);
+    auto run = rt().run(s3_.list("s3://b/train/") | mill::fetch(s3_) | mill::untar() | mill::group_samples(), quiet);
+    while (std::optional<mill::sample> s = c.result().items < most ? run.next() : std::nullopt) c.add(bytes_of(*s));
+    return c.result();
+  }
+  outcome samples(const mill::dataset& data, std::size_t size, std::size_t most = SIZE_MAX) {
+    counter c(std::min(size, first_samples));
+    auto run = rt().run(mill::epochs(data, next_epoch(size)) | mill::batch(), quiet);
+    while (std::optional<std::vector<mill::sample>> b = c.result().items < most ? run.next() : std::nullopt) {
+      for (const mill::sample& s : *b) {
+        if (s.weight() != 0) c.add(bytes_of(s));
+      }
+    }
+    return c.result();
+  }
+  outcome images(const mill::dataset& data, bool crops) {
+    mill::image_options o;
+    o.height = crops ? 224 : bench::photo_height;
+    o.width = crops ? 224 : bench::photo_width;
+    if (crops) {
+      o.crop = mill::crop::random_resized{};
+      o.flip = 0.5;
+      o.layout = mill::image_layout::chw;
+      o.type = mill::dtype::f16;
+      o.mean = {0.485f, 0.456f, 0.406f};
+      o.std = {0.229f, 0.224f, 0.225f};
+    }
+    counter c;
+    for (const mill::host_batch& b :
+         rt().run(mill::epochs(data, next_epoch(batch)) | mill::decode_images(o) | mill::batch(), quiet)) {
+      const auto real = static_cast<std::uint64_t>(
+          std::count_if(b.weights().begin(), b.weights().end(), [](float w) { return w != 0; }));
+      c.add(real * static_cast<std::uint64_t>(o.height) * static_cast<std::uint64_t>(o.width) * 3, real);
+    }
+    return c.result();
+  }
+  outcome lines(std::size_t size) {
+    mill::lines_options o;
+    o.batch = size;
+    counter c;
+    for (const mill::line_batch& b : rt().run(
+             mill::from_range(known("text/", bench::text_bytes, keys_, ".txt")) | mill::fetch(s3_) | mill::lines(o),
+             quiet)) {
+      c.add(byte_size(b) + b.size(), b.size());  // with the line feeds
+    }
+    return c.result();
+  }
+  mill::epochs_options next_epoch(std::size_t size) {
+    mill::epochs_options o;
+    o.seed = 7;
+    o.first_epoch = epoch_++;
+    o.batch = size;
+    return o;
+  }
+
+  static constexpr mill::run_options quiet{.show = mill::progress::off};
+  std::string endpoint_;
+  std::size_t keys_;
+  mill::s3::client s3_;
+  mill::slab_pool slabs_{8 * mill::MiB};
+  std::unique_ptr<mill::event_loop> loop_;
+  std::optional<mill::runtime> rt_;
+  std::vector<std::byte> memory_;
+  std::vector<std::string> files_;
+  std::uint64_t epoch_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto number = [&](int i) { return static_cast<std::size_t>(std::atoi(argv[i])); };
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "serve" && argc == 5) return serve(number(2), number(3), number(4));
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: peers_bench serve SHARDS TEXTS RAWS | WORK ENDPOINT KEYS; see bench/peers\n");
+    return 2;
+  }
+  works all(argv[2], number(3));
+  const work one = all.find(what);
+  if (one == nullptr) {
+    std::fprintf(stderr, "peers_bench: no such work: %s\n", what.c_str());
+    return 2;
+  }
+  std::puts("ready");
+  std::fflush(stdout);
+  char line[64];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    const outcome o = one();
+    std::printf("%llu %llu %.3f\n", static_cast<unsigned long long>(o.items), static_cast<unsigned long long>(o.bytes),
+                o.first);
+    std::fflush(stdout);
+  }
+}

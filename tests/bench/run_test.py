@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/run parses and writes, and how bench/peers/measure.py judges: run_test.py ROOT. Nothing is measured."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
+
+
+def load(name, path):
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+sys.dont_write_bytecode = True
+run = load("run", ROOT / "bench/run")
+measure = load("measure", ROOT / "bench/peers/measure.py")
+
+OUTPUT = """AMD EPYC, 2 cores, compiler 12.2.0; load average 0.3 at the start
+
+plain HTTP, io_uring
+                                      GB/s    (low - high)  CPU s/GB      (low - high)  faults/GB
+(a) bare epoll, recv into slabs       5.99 ( 4.96 -  6.30)    0.1369 (0.1351 - 0.1469)          0
+(c) fetch                             5.28 ( 5.01 -  5.49)    0.1549 (0.1491 - 0.1583)         12
+  GB/s, fetch / bare libcurl                                     1.012 x   goal >= 0.97     PASS
+  minor faults per GB beyond those of bare recv                 12.000     goal <= 500      PASS
+  a figure whose name takes more columns than there are for it, and then some   1.310 x   goal <= 1.3      MISS
+  a ratio without rounds                                          -nan x   goal <= 1        MISS
+  60000 lines/s (59000 - 61000), 70000 per CPU second
+"""
+
+
+def result(**changed):
+    goals, rows = run.parsed(OUTPUT)
+    return {"commit": "unknown", "changed": False, "date": "2026-01-02", "quick": False, "note": "", "machine": "EPYC",
+            "load": 0.3, "goals": goals, "rows": rows, **changed}
+
+
+def row(name, cpu, **changed):
+    return {"name": name, "marks": "", "ours": False, "cpu": cpu, "seconds": cpu, "first_ms": cpu, "peak_mb": 10, **changed}
+
+
+class Parsing(unittest.TestCase):
+    def test_goals(self):
+        goals, _ = run.parsed(OUTPUT)
+        self.assertEqual([(g["value"], g["unit"], g["sense"], g["goal"], g["met"]) for g in goals],
+                         [(1.012, "x", ">=", 0.97, True), (12, "", "<=", 500, True), (1.31, "x", "<=", 1.3, False),
+                          (None, "x", "<=", 1, False)])
+        self.assertEqual(goals[0]["what"], "GB/s, fetch / bare libcurl")
+
+    def test_rows(self):
+        _, rows = run.parsed(OUTPUT)
+        self.assertEqual([r["who"] for r in rows], ["(a) bare epoll, recv into slabs", "(c) fetch"])
+        self.assertEqual((rows[1]["rate"], rows[1]["cpu_low"], rows[1]["faults"]), (5.28, 0.1491, 12))
+
+    def test_goals_of_one_name_say_where(self):
+        line = "  fetch / awscrt                                                 1.857 x   goal >= 1.5      PASS\n"
+        goals, _ = run.parsed("20 ms away, medians of 3\n" + line + "\n15 ms away, medians of 3\n" + line)
+        self.assertEqual([g["what"] for g in goals], ["fetch / awscrt (20 ms away)", "fetch / awscrt (15 ms away)"])
+
+    def test_results_of_before(self):
+        """Every goal that a program has printed is found in what is kept of it."""
+        for path in sorted((ROOT / "bench/results").glob("*_bench.txt")):
+            text = path.read_text()
+            printed = sum(" goal " in line and line.rstrip().endswith(("PASS", "MISS")) for line in text.splitlines())
+            self.assertEqual(len(run.parsed(text)[0]), printed, path.name)
+
+
+class Pages(unittest.TestCase):
+    def test_missed_goals_and_origin_are_said(self):
+        text = run.page({"fetch_bench": run.PROGRAMS["fetch_bench"]}, {"fetch_bench": result(quick=True)}, {"fetch_bench"},
+                        None, {"fetch_bench"})
+        for part in ("### fetch_bench", "1.31 x", "**missed**", "its commit is unknown here", "2026-01-02", "quick",
+                     "--only fetch_bench --quick", "(results/fetch_bench.svg)", "(results/fetch_bench.txt)"):
+            self.assertIn(part, text)
+
+    def test_older_than_the_code(self):
+        before, run.git = run.git, lambda *a: "commit" if a[0] == "cat-file" else "0123456789"
+        try:
+            self.assertIn("**older than the code**", run.label(result(commit="abc")))
+            run.git = lambda *a: "commit" if a[0] == "cat-file" else ""
+            self.assertNotIn("older", run.label(result(commit="abc")))
+        finally:
+            run.git = before
+
+    def test_peers(self):
+        rows = [row("ours", [1.0, 1.2, 1.1], ours=True), row("theirs", [2.0, 2.0, 2.0], marks="unsigned"),
+                {"name": "broken", "marks": "", "ours": False, "error": "has ended: no such module"}]
+        goals = measure.judge([("cpu", "ours", ["theirs", "broken"], 0.6), ("peak_mb", "ours", ["broken"], 0.2)], rows)
+        group = {"title": "samples", "unit": "CPU us a sample", "rows": rows, "goals": goals,
+                 "origin": {k: v for k, v in result().items() if k not in ("goals", "rows")}}
+        text = run.page({}, {}, set(), {"groups": {"samples": group}, "missing": ["other==1"]}, {"peers_samples"})
+        for part in ("### Samples", "| **ours** | 1.1 (1 - 1.2)", "unsigned", "not measured: has ended: no such module",
+                     "**0.55**, goal at most 0.6: met", "not measured, goal 0.2", "other==1", "peers_samples.svg"):
+            self.assertIn(part, text)
+
+    def test_all_programs_are_there(self):
+        there = {p.stem for p in (ROOT / "bench").glob("*_bench.cpp")} - {"peers_bench"}
+        self.assertEqual(set(run.PROGRAMS), there)
+
+
+class Judging(unittest.TestCase):
+    def test_beside_the_best_and_by_rounds(self):
+        rows = [row("ours", [1, 4, 1]), row("slow", [9, 9, 9]), row("best", [2, 4, 8])]
+        (goal,) = measure.judge([("cpu", "ours", ["slow", "best"], 0.4)], rows)
+        self.assertEqual((goal["beside"], goal["ratio"], goal["met"]), ("best", 0.5, False))
+
+    def test_cpu_of_descendants_counts(self):
+        burn = "import time\nwhile time.process_time() < 0.2: pass"
+        program = (f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\n"
+                   f"child = subprocess.Popen([sys.executable, '-c', {burn + chr(10) + 'time.sleep(60)'!r}])\n"
+                   "import time\ntime.sleep(0.1)\n"
+                   f"{burn}\nprint('ready', flush=True)\nsys.stdin.read()\nchild.kill()")
+        process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        seconds = 0
+        for _ in range(600):  # the living child may still be at it
+            seconds = measure.cpu_seconds(process.pid)
+            if seconds >= 0.6:
+                break
+            __import__("time").sleep(0.05)
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+        self.assertGreaterEqual(seconds, 0.6)
+
+    def test_groups_name_contenders_that_exist(self):
+        contenders = load("contenders", ROOT / "bench/peers/contenders.py")
+        source = (ROOT / "bench/peers_bench.cpp").read_text()
+        for group in measure.groups(4, 2, 8, 4000, 440_000_000, 195_000, 312_000_000).values():
+            names = [label for label, _, _ in group.rows]
+            self.assertEqual(len(set(names)), len(names))
+            for label, what, _ in group.rows:
+                if what.startswith("ours:"):
+                    self.assertTrue(label.startswith("millrace") or "unsigned" in dict((r[0], r[2]) for r in group.rows)[label])
+                    self.assertIn('"lines"' if what.startswith("ours:lines") else f'"{what[5:]}"', source)
+                else:
+                    contenders.find(what)
+            for _, name, others, _ in group.goals:
+                self.assertIn(name, names)
+                self.assertTrue(set(others) <= set(names), others)
+
+
+if __name__ == "__main__":
+    unittest.main()
