@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -241,7 +243,9 @@ bool has_ipv6() {
   return works;
 }
 
-std::string url_of(std::uint16_t port) { return "http://several.millrace.test:" + std::to_string(port) + "/b/k"; }
+std::string url_of(std::uint16_t port, bool tls = false) {
+  return (tls ? "https://several.millrace.test:" : "http://several.millrace.test:") + std::to_string(port) + "/b/k";
+}
 
 http::transport_options in_time(duration connecting) {
   http::transport_options t;
@@ -382,8 +386,10 @@ class logged_lines final : public runtime_parts {
 };
 
 std::unique_ptr<s3_server::background> server_at(const char* address, std::uint16_t port, duration first_byte,
-                                                 std::uint64_t rate, std::uint64_t requests = 0) {
+                                                 std::uint64_t rate, std::uint64_t requests = 0,
+                                                 s3_server::tls_options tls = {}) {
   s3_server::options o;
+  o.tls = std::move(tls);
   o.anonymous = s3_server::anonymous_access::read;
   o.host_names = {host};
   o.address = address;
@@ -396,8 +402,35 @@ std::unique_ptr<s3_server::background> server_at(const char* address, std::uint1
   return server;
 }
 
-task<void> read_range(std::string url, std::size_t length) {
-  auto transport = std::make_shared<const http::transport_options>();
+/// For two servers of one name: their certificates have subjects of their own.
+s3_server::tls_options encrypted(const char* name, s3_server::tls_options::handshake greeting = {}) {
+  s3_server::tls_options t;
+  t.enabled = true;
+  t.certificate_name = name;
+  t.greeting = greeting;
+  return t;
+}
+
+/// The certificates of both in one file, while it lives.
+class authorities {
+ public:
+  authorities(const s3_server::background& a, const s3_server::background& b)
+      : path_(std::filesystem::temp_directory_path() / ("millrace-test-" + std::to_string(::getpid()) + ".pem")) {
+    std::ofstream out(path_);
+    for (const auto* each : {&a, &b}) out << std::ifstream(each->certificate_file()).rdbuf();
+  }
+  authorities(const authorities&) = delete;
+  authorities& operator=(const authorities&) = delete;
+  ~authorities() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+using transport = std::shared_ptr<const http::transport_options>;
+
+task<void> read_range(std::string url, std::size_t length, transport transport) {
   http::request r(std::move(url));
   r.range = http::byte_range(0, length - 1);
   const http::response a = co_await http::send(std::move(r), std::move(transport), 2 * MiB);
@@ -405,10 +438,10 @@ task<void> read_range(std::string url, std::size_t length) {
 }
 
 /// Reads eight ranges at a time, so often.
-task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, int times) {
+task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, int times, transport transport) {
   for (int i = 0; i < times; ++i) {
     std::vector<spawned<void>> reading;
-    for (int n = 0; n < 8; ++n) reading.emplace_back(loop, read_range(url, length));
+    for (int n = 0; n < 8; ++n) reading.emplace_back(loop, read_range(url, length, transport));
     for (spawned<void>& each : reading) co_await each;
   }
 }
@@ -418,32 +451,64 @@ task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, in
 TEST_CASE("an address whose requests are much slower than the others' is passed over") {
   const auto loop = make_event_loop();
   logged_lines logged(*loop);
+  const bool tls = GENERATE(false, true);
   const bool late = GENERATE(true, false);  // or little on each connection
   const std::size_t length = late ? 1000 : 512 * KiB;
   // Connections end after ten requests, so that it does not last if all of them have come to one address.
-  auto fast = server_at("127.0.0.1", 0, 1ms, 0, 10);
-  const auto slow = server_at("127.0.0.2", fast->port(), late ? 60ms : 1ms, late ? 0 : 8'000'000, 10);
+  auto fast = server_at("127.0.0.1", 0, 1ms, 0, 10, tls ? encrypted(host) : s3_server::tls_options());
+  const auto slow = server_at("127.0.0.2", fast->port(), late ? 60ms : 1ms, late ? 0 : 8'000'000, 10,
+                              tls ? encrypted("*.millrace.test") : s3_server::tls_options());
+  std::optional<authorities> both;
+  http::transport_options trusting;
+  if (tls) trusting.ca_file = both.emplace(*fast, *slow).path();
+  const auto with = std::make_shared<const http::transport_options>(trusting);
+  const std::string url = url_of(fast->port(), tls);
   names().set(host, {"127.0.0.1", "127.0.0.2"});
   for (int i = 0; i < 20 && logged.with("127.0.0.2") == 0; ++i) {
-    block_on(*loop, read_ranges(*loop, url_of(fast->port()), length, 2));
+    block_on(*loop, read_ranges(*loop, url, length, 2, with));
   }
-  INFO((late ? "late" : "little") << ": " << fast->stats().requests << " reads from the fast address, "
-                                  << slow->stats().requests << " from the slow one");
+  INFO((tls ? "TLS, " : "") << (late ? "late" : "little") << ": " << fast->stats().requests
+                            << " reads from the fast address, " << slow->stats().requests << " from the slow one");
   REQUIRE(logged.with("several.millrace.test:" + std::to_string(fast->port()) + ": its address 127.0.0.2:" +
                       std::to_string(fast->port()) + " is slow, ") == 1);
   if (late) CHECK(logged.with(" ms to the first byte where others take ") == 1);
   CHECK(logged.with("passed over for 60 s") == 1);
   const std::uint64_t before = slow->stats().requests;
-  block_on(*loop, read_ranges(*loop, url_of(fast->port()), length, 4));
+  block_on(*loop, read_ranges(*loop, url, length, 4, with));
   CHECK(slow->stats().requests == before);  // over kept connections neither
   CHECK(logged.all.size() == 1);
 
   // The last address is never passed over.
-  const std::string url = url_of(fast->port());
   fast.reset();
   names().set(host, {"127.0.0.2"});
-  block_on(*loop, read_ranges(*loop, url, length, 1));
+  block_on(*loop, read_ranges(*loop, url, length, 1, with));
   CHECK(slow->stats().requests == before + 8);
+}
+
+TEST_CASE("an address that leaves TLS handshakes without an answer costs time once, not each connection") {
+  const auto loop = make_event_loop();
+  const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1, encrypted(host));
+  const auto silent =
+      server_at("127.0.0.2", live->port(), 0ms, 0, 1,
+                encrypted("*.millrace.test", s3_server::tls_options::handshake::stall));
+  const authorities both(*live, *silent);
+  names().set(host, {"127.0.0.2", "127.0.0.1"});
+  http::transport_options t = in_time(500ms);
+  t.ca_file = both.path();
+  const auto with = std::make_shared<const http::transport_options>(t);
+  int failed = 0;
+  for (int i = 0; i < 100 && failed == 0; ++i) {
+    try {
+      block_on(*loop, read_range(url_of(live->port(), true), 1000, with));
+    } catch (const http::error& e) {
+      CHECK(e.kind() == http::failure::timeout);
+      ++failed;
+    }
+  }
+  REQUIRE(failed == 1);
+  connects().take(2);
+  for (int i = 0; i < 20; ++i) block_on(*loop, read_range(url_of(live->port(), true), 1000, with));
+  CHECK(connects().take(2) == 0);
 }
 
 TEST_CASE("a run's stats count the addresses that the loops of its runtime pass over") {

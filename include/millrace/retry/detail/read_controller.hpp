@@ -24,7 +24,7 @@ namespace millrace::detail {
 /// seen.)
 ///
 /// Reads are as long as possible, as long as the memory holds the number wanted and 64 or more finish in a second: long
-/// ones cost less CPU. Not for several threads.
+/// ones cost less CPU. What a request costs counts as time in which a loop receives nothing. Not for several threads.
 class read_controller {
  public:
   struct bounds {
@@ -33,6 +33,7 @@ class read_controller {
     std::size_t shortest = 1 * MiB;   ///< of one read, unless `longest` is less
     std::size_t requests = 128;       ///< in flight, at most
     std::size_t start = 6;            ///< in flight before anything is known of the store
+    std::size_t loops = 1;            ///< that receive them, in turn: two for each of them are in flight at least
   };
 
   explicit read_controller(const bounds& b) noexcept;
@@ -85,6 +86,8 @@ class read_controller {
   /// The most reads with parts of this length.
   double most(std::size_t part) const noexcept;
   bool at_bound() const noexcept;
+  /// One is on its way to each loop while another one is received.
+  double fewest() const noexcept { return 2 * static_cast<double>(bounds_.loops); }
   /// Chooses length and number for so many bytes in a second.
   void aim(double rate) noexcept;
   void set_requests(double n) noexcept;

@@ -64,8 +64,10 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
   constexpr double waiting = 1.5;  // memory for this many times the reads in flight
   // Of what the best length would bring. Where reads wait for their turn, few long ones wait less than many short ones.
   const double enough = blocked_ ? 0.75 : 0.95;
+  constexpr double request_cost = 75e-6;  // seconds of a loop's time
   const auto brings = [&](std::size_t part) {
-    return std::min(slack * rate, most(part) / waiting * alone(length(part)));
+    const double bytes = std::min(slack * rate, most(part) / waiting * alone(length(part)));
+    return bytes / (1 + request_cost * bytes / (length(part) * static_cast<double>(bounds_.loops)));
   };
   double best = 0;
   for (std::size_t p = bounds_.longest; p >= bounds_.shortest; p /= 2) best = std::max(best, brings(p));
@@ -75,7 +77,7 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
     p /= 2;
   }
   part_ = p;
-  set_requests(std::max(2.0, slack * rate / alone(length(p)) + 1));
+  set_requests(std::max(fewest(), slack * rate / alone(length(p)) + 1));
 }
 
 MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
@@ -201,8 +203,8 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       if (more_next_ && !at_bound()) {
         set_requests(std::max(n * (fell ? 1.5 : 1.25), n + 1));
         enter(state::trying_more, now);
-      } else if (requests_ > 2 && !blocked_ && rate < 0.8 * unlimited) {
-        set_requests(std::min(n * 0.85, n - 1));
+      } else if (n > fewest() && !blocked_ && rate < 0.8 * unlimited) {
+        set_requests(std::max(fewest(), std::min(n * 0.85, n - 1)));
         enter(state::trying_fewer, now);
       }
       return;

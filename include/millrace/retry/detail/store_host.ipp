@@ -64,6 +64,7 @@ MILLRACE_INLINE void store_host::bound() noexcept {
     all.start = std::max(all.start, b.start);
     all.longest = std::max(all.longest, b.longest);
     all.shortest = std::min(all.shortest, b.shortest);
+    all.loops = std::max(all.loops, b.loops);
   }
   controller_.set_bounds(all);
   show();
@@ -118,7 +119,11 @@ MILLRACE_INLINE std::vector<host_stats> store_hosts::stats() const {
 }
 
 MILLRACE_INLINE host_share::host_share(const coroutine_context& here, const std::string& name, const bounds& b)
-    : bounds_(b),
+    : bounds_([&] {
+        bounds all = b;
+        all.loops = std::max(all.loops, here.runtime().loops());
+        return all;
+      }()),
       name_(name),
       stage_(here.stage()),
       host_(name.empty() || here.runtime().hosts() == nullptr

@@ -55,8 +55,10 @@ MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o) const {
   X509_gmtime_adj(X509_getm_notAfter(x.get()), o.expired ? -day : 365 * day);
   X509_set_pubkey(x.get(), key_.get());
   X509_NAME* name = X509_get_subject_name(x.get());
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("millrace server"), -1,
-                             -1, 0);
+  // Of a name of its own: of two subjects that are alike, OpenSSL finds only the first one among its authorities.
+  const std::string subject = o.certificate_name.empty() ? "millrace server" : o.certificate_name;
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(subject.c_str()), -1, -1,
+                             0);
   X509_set_issuer_name(x.get(), name);
   const std::string names =
       o.certificate_name.empty() ? "DNS:localhost,DNS:*.localhost,IP:127.0.0.1" : "DNS:" + o.certificate_name;
