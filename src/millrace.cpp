@@ -18,6 +18,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/base/error.ipp>
 #include <millrace/base/log.ipp>
 #include <millrace/base/running_crc.ipp>
+#include <millrace/cache/disk_slots.ipp>
 #include <millrace/coro/async_generator.ipp>
 #include <millrace/coro/detail/log.ipp>
 #include <millrace/coro/executor.ipp>
@@ -73,6 +74,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/memory/slab_pool.ipp>
 #include <millrace/order/detail/words.ipp>
 #include <millrace/order/sample_selection.ipp>
+#include <millrace/shards/disk_cache.ipp>
 #include <millrace/shards/fetch.ipp>
 #include <millrace/shards/file_storage.ipp>
 #include <millrace/shards/group_samples.ipp>

@@ -22,7 +22,7 @@ FLOORS = {
     "coro": 1,
     "sync": 2, "loop": 2,
     "flow": 3, "io": 3,
-    "http": 4, "retry": 4, "tar": 4, "device": 4, "testing": 4,
+    "http": 4, "retry": 4, "tar": 4, "device": 4, "testing": 4, "cache": 4,
     "s3": 5, "cuda": 5,
     "shards": 6, "decode": 6, "records": 6, "order": 6,
     "index": 7,

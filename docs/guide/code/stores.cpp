@@ -12,12 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/combine.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/records/lines.hpp>
+#include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/shards.hpp>
@@ -25,6 +27,7 @@
 #include <millrace/shards/storage_set.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;
@@ -57,6 +60,13 @@ class memory_store final : public mill::storage {
 };
 // end storage
 
+// begin cache
+std::shared_ptr<const mill::disk_cache_storage> on_disk(const std::shared_ptr<const mill::storage>& s3,
+                                                        const std::string& folder = "/nvme/mill") {
+  return mill::disk_cache(s3, {.directory = folder, .bytes = 2 * mill::TiB});
+}
+// end cache
+
 // begin source
 mill::async_generator<mill::shard> listed(std::vector<std::string> names) {
   for (std::string& name : names) {
@@ -85,6 +95,11 @@ TEST_CASE("the guide's store is read by fetch", "[guide]") {
                | mill::lines({.batch = 100});
   // end use
   CHECK(texts(std::move(lines)) == std::vector<std::string>{"one", "two", "three"});
+}
+
+TEST_CASE("the guide's cache is a store", "[guide]") {
+  const millrace::test::captured_stderr said(millrace::test::captured_stderr::into::pipe);
+  CHECK(on_disk(mill::files(), "/proc/none/mill")->serves("data/a.tar"));  // off: it is no error
 }
 
 TEST_CASE("the guide's corpora are mixed", "[guide]") {

@@ -105,6 +105,7 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 ///   s3/auth/credentials_provider.hpp    basic_fixed_credentials     get() is virtual, and a coroutine
 ///   train/s3_rank_board.hpp              basic_s3_rank_board         its functions are virtual, and coroutines
 ///   shards/file_storage.hpp             basic_file_storage          read() is virtual, and is a coroutine or names one
+///   shards/disk_cache.hpp               basic_disk_cache_storage    the same
 ///   shards/hedged_storage.hpp           basic_hedged_storage        the same
 ///   shards/http_storage.hpp             basic_http_storage          the same
 ///   shards/resident_storage.hpp         basic_resident_storage      the same

@@ -15,6 +15,8 @@ inline constexpr std::size_t KiB = std::size_t(1) << 10;
 inline constexpr std::size_t MiB = std::size_t(1) << 20;
 /// 1024 MiB, in bytes.
 inline constexpr std::size_t GiB = std::size_t(1) << 30;
+/// 1024 GiB, in bytes.
+inline constexpr std::size_t TiB = std::size_t(1) << 40;
 
 /// "512 B", "16.0 MB", "1.84 GB": decimal units, as disks and networks count.
 std::string format_bytes(double bytes);

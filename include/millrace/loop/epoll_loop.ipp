@@ -115,6 +115,8 @@ MILLRACE_INLINE std::int64_t file_worker::call(const file_request& r) noexcept {
       return ::pread(r.fd, r.data, r.size, offset);
     case file_request::kind::write:
       return ::pwrite(r.fd, r.data, r.size, offset);
+    case file_request::kind::allocate:
+      return ::fallocate(r.fd, 0, offset, static_cast<off_t>(r.size));
     case file_request::kind::close:
       return ::close(r.fd);
     case file_request::kind::sync:

@@ -70,7 +70,7 @@ class file_queue;
 
 /// What a file operation asks of the kernel. Memory, path and descriptor must stay valid until the operation completes.
 struct file_request {
-  enum class kind : std::uint8_t { open, stat, read, write, sync, close };
+  enum class kind : std::uint8_t { open, stat, read, write, sync, allocate, close };
 
   kind what = kind::read;
   int fd = -1;                       ///< all but open
@@ -78,8 +78,8 @@ struct file_request {
   unsigned mode = 0;                 ///< open: as open(2)
   const char* path = nullptr;        ///< open
   void* data = nullptr;              ///< read: filled; write: the source, not changed
-  std::size_t size = 0;              ///< read, write: bytes; the kernel may do less
-  std::uint64_t offset = 0;          ///< read, write: in the file
+  std::size_t size = 0;              ///< read, write: bytes; the kernel may do less. allocate: all of them
+  std::uint64_t offset = 0;          ///< read, write, allocate (fallocate(2), which makes the file longer): in the file
   struct ::statx* status = nullptr;  ///< stat: filled with STATX_BASIC_STATS
 };
 

@@ -119,6 +119,9 @@ MILLRACE_INLINE void prepare(io_uring_sqe* e, const file_request& r) noexcept {
     case file_request::kind::write:
       io_uring_prep_write(e, r.fd, r.data, size, r.offset);
       break;
+    case file_request::kind::allocate:
+      io_uring_prep_fallocate(e, r.fd, 0, static_cast<off_t>(r.offset), static_cast<off_t>(r.size));
+      break;
     case file_request::kind::close:
       io_uring_prep_close(e, r.fd);
       break;

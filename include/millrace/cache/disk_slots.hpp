@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/data/hash128.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
+#include <millrace/loop/event_loop.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
+
+/// \file
+/// Blocks of objects on a local disk, shared by the processes of a host without a daemon. docs/design/cache.md has the
+/// layout of the files and the reasons.
+
+namespace millrace::detail {
+
+/// One version of an object, as blocks are kept of it.
+class cached_version {
+ public:
+  cached_version() = default;
+  cached_version(std::string object, std::string tag) : url(std::move(object)), etag(std::move(tag)) {}
+
+  std::string url;
+  std::string etag;
+  std::string encoding;                ///< its Content-Encoding
+  std::optional<std::uint64_t> total;  ///< its size
+};
+
+/// Slots of a block each in files of one folder, and an index that says which block is in which slot.
+///
+/// The index is a hint. What a slot holds is said by its header: URL, ETag, block, generation, and for each grain of
+/// 4 KiB whether it is there and its CRC-32C; the header has a CRC of its own. read() compares all of it with what was
+/// asked for, so that slots that are torn, damaged, another's or being rewritten are misses. Nothing is evicted: once
+/// all slots are taken, no further block is admitted. A damaged slot and that of another version of the same block are
+/// written anew.
+///
+/// A block is claimed by the process that fetches it; OFD locks make it free when that process ends, however it does.
+///
+/// Concurrency: any threads and processes; a task runs on the event loop that awaits it. Lifetime: what the kernel
+/// still works on when a task is dropped keeps descriptor and memory; the object must outlive the task. Errors: open()
+/// throws io_error, and configuration_error for a network file system; tasks give errno values.
+class disk_slots : public std::enable_shared_from_this<disk_slots> {
+ public:
+  static constexpr std::size_t block_bytes = std::size_t(1) << 20;
+  static constexpr std::size_t grain_bytes = 4096;
+  static constexpr std::size_t grains = block_bytes / grain_bytes;
+  /// What a slot takes of the disk: the block, its header, and its entries of the index.
+  static constexpr std::size_t slot_bytes = block_bytes + 4096 + 128;
+
+  /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. With `wait`, it
+  /// waits up to 2 s while another process opens or grows the same folder; then, or without, that is EAGAIN.
+  static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
+
+  /// Whether the index is still in the folder, and whole. Costs one fstat(2).
+  bool intact() const noexcept;
+  /// Whether the folder has an index: after intact() has said no, that of another process.
+  bool replaced() const noexcept;
+
+  class reading {
+   public:
+    reading() = default;
+    bool hit = false;
+    bytes data;                          ///< what was asked for; less only where the object ends
+    cached_version version;              ///< as it was when it was admitted
+    std::vector<std::uint64_t> damaged;  ///< blocks whose slots hold damaged bytes
+    int error = 0;                       ///< errno of a read that failed
+  };
+
+  /// Bytes [offset, offset + length) of a version, all of them or none.
+  MILLRACE_COROUTINE task<reading> read(cached_version wanted, std::uint64_t offset, std::size_t length,
+                                        slab_pool slabs);
+
+  /// The right to fetch and to write a range of an object: dropping it gives that back.
+  class claim {
+   public:
+    claim() noexcept = default;
+    claim(claim&& other) noexcept : of_(std::move(other.of_)), number_(std::exchange(other.number_, 0)) {}
+    claim& operator=(claim&& other) noexcept {
+      std::swap(of_, other.of_);
+      std::swap(number_, other.number_);
+      return *this;
+    }
+    ~claim() {
+      if (of_ != nullptr) of_->release(number_);
+    }
+    explicit operator bool() const noexcept { return of_ != nullptr; }
+
+   private:
+    friend class disk_slots;
+    claim(std::shared_ptr<disk_slots> of, std::uint64_t number) noexcept : of_(std::move(of)), number_(number) {}
+    std::shared_ptr<disk_slots> of_;
+    std::uint64_t number_ = 0;
+  };
+  /// An empty one if another process has claimed one of the blocks, or this process the same bytes of one.
+  claim try_claim(const std::string& url, std::uint64_t offset, std::uint64_t end);
+
+  /// The error of a write that would have left less of the disk free than it must.
+  static constexpr int keeps_free = -1;
+
+  class admission {
+   public:
+    admission() = default;
+    std::size_t admitted = 0;  ///< blocks of which something was written
+    std::size_t refused = 0;   ///< blocks that got no slot
+    int error = 0;             ///< errno of what failed, or keeps_free
+    const char* what = "";     ///< the operation that failed
+  };
+
+  /// Writes bytes of a version that begin at `offset`, a multiple of grain_bytes; its total must be known. `damaged`:
+  /// blocks of which nothing is to be kept that is there. `data` is written from where it is if its memory is aligned
+  /// to grain_bytes, else from a copy.
+  MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data,
+                                           std::vector<std::uint64_t> damaged);
+
+  /// Forgets what is kept of [offset, end), and what this process is about to write of the same blocks.
+  void forget(const std::string& url, std::uint64_t offset, std::uint64_t end);
+
+  /// Whether all blocks of a version are here and the object as a whole was compared with the store's checksum.
+  bool compared(const cached_version& version);
+  /// Notes that it was, for compared().
+  MILLRACE_COROUTINE task<void> note_compared(cached_version version);
+
+  /// Slots that are taken.
+  std::uint64_t used() const noexcept;
+  std::uint64_t capacity() const noexcept { return capacity_; }
+  /// Slots that there would be by `bytes`: more than capacity() if the index was made for fewer.
+  std::uint64_t wanted_capacity() const noexcept { return wanted_; }
+
+ private:
+  static constexpr std::size_t window = 64;  // entries in which a key may be
+  static constexpr std::uint32_t no_slot = ~std::uint32_t(0);
+  static constexpr std::uint64_t segment_slots = 1024;
+
+  // On disk, in the host's byte order.
+  struct index_head;
+  struct entry {
+    std::uint64_t high = 0;
+    std::uint64_t low = 0;
+    std::uint32_t slot = 0;        // its number and 1; 0: a free entry
+    std::uint32_t generation = 0;  // of the slot's content
+    std::uint32_t filled = 0;      // grains that are there; 0: none
+    std::uint32_t crc = 0;         // of what is before it
+  };
+  struct slot_header;
+
+  struct place {
+    hash128 key;
+    std::uint64_t home = 0;  // the first of its entries
+  };
+  struct found {
+    entry at;
+    std::uint64_t position = 0;
+  };
+  struct block_part {  // what is wanted of one block
+    std::uint64_t block = 0;
+    std::size_t begin = 0;  // in bytes of the block, a multiple of grain_bytes
+    std::size_t end = 0;    // may be ragged at the object's end
+    found index;
+  };
+  struct held {
+    std::uint64_t number;  // of the claim
+    std::uint64_t home;
+    hash128 key;
+    std::size_t begin;
+    std::size_t end;
+    bool writing;
+    bool forgotten;  // what it writes is not to be kept
+  };
+  /// Memory that is aligned for O_DIRECT.
+  struct aligned {
+    writable_bytes memory;
+    std::size_t at = 0;
+    char* data() noexcept { return memory.data() + at; }
+  };
+
+  disk_slots() = default;
+
+  static aligned aligned_bytes(std::size_t size);
+  static aligned aligned_bytes(std::size_t size, slab_pool& slabs);
+  static std::vector<block_part> parts_of(std::uint64_t offset, std::uint64_t end);
+  static bool key_fits(const slot_header& h, const cached_version& v, std::uint64_t block) noexcept;
+  static bool whole(const slot_header& h) noexcept;
+  static void seal(slot_header& h) noexcept;
+
+  void check_file(int fd, const char* name) const;
+  void open_index(std::uint64_t slots);
+  place place_of(const std::string& url, std::uint64_t block) const;
+  place mark_of(const std::string& url) const;
+  std::optional<found> find(const place& p) const;
+  bool put(std::uint64_t position, entry e) const noexcept;
+  bool lock(std::uint64_t byte) const noexcept;
+  void unlock(std::uint64_t byte) const noexcept;
+  void release(std::uint64_t number) noexcept;
+  bool begin_writing(std::uint64_t number);
+  bool try_allocating();
+  void end_allocating() noexcept;
+  /// The descriptor of a segment; null if there is none yet.
+  std::shared_ptr<owned_fd> segment(std::uint64_t number, bool create, int& error);
+  bool room_for(std::uint64_t more) const noexcept;
+
+  MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
+  MILLRACE_COROUTINE task<bool> wait_for_allocating();
+  /// Slots for keys without one: their entries; stops when there is no room.
+  MILLRACE_COROUTINE task<int> take_slots(const std::string& url, std::vector<block_part*>& without);
+  MILLRACE_COROUTINE task<int> grow(std::uint64_t slots);
+
+  std::string directory_;
+  double keep_free_ = 0;
+  std::uint64_t capacity_ = 0;  // slots
+  std::uint64_t wanted_ = 0;
+  std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more
+  owned_fd folder_, index_, locks_;
+  std::shared_ptr<owned_fd> headers_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<owned_fd>> segments_;
+  std::vector<held> held_;
+  std::uint64_t claims_ = 0;
+  bool allocating_ = false;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/cache/disk_slots.ipp>
+#endif

@@ -1,0 +1,825 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/crc.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/cache/disk_slots.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/io/file.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/text/entity_tag.hpp>
+
+namespace millrace::detail {
+
+inline constexpr char cache_magic[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
+inline constexpr std::uint32_t cache_format = 1;
+inline constexpr std::uint64_t cache_page = 4096;  // of headers, and what the index begins with
+inline constexpr std::uint64_t allocation_lock = std::uint64_t(1) << 62;  // claims lock the bytes below
+
+struct disk_slots::index_head {
+  char magic[8];
+  std::uint32_t format;
+  std::uint32_t crc;  // of the others
+  std::uint64_t entries;
+  char unused[40];
+  std::uint64_t next;      // the first slot that is not taken
+  std::uint32_t next_crc;  // of that
+  std::uint32_t unused_too;
+
+  std::uint32_t sum() const noexcept {
+    const std::uint64_t words[] = {format, entries};
+    return crc32c(crc32c(0, magic, sizeof magic), words, sizeof words);
+  }
+};
+
+struct disk_slots::slot_header {
+  char magic[8];
+  std::uint32_t format;
+  std::uint32_t crc;  // of what follows
+  std::uint64_t high, low;
+  std::uint64_t block;
+  std::uint64_t total;  // of the object
+  std::uint32_t generation;
+  std::uint16_t url_size, etag_size, encoding_size, unused;
+  std::uint32_t unused_too;
+  std::uint64_t there[grains / 64];  // a bit for each grain
+  std::uint32_t grain_crc[grains];
+  char text[cache_page - 64 - grains / 8 - 4 * grains];  // URL, ETag, encoding
+
+  bool has(std::size_t grain) const noexcept { return (there[grain / 64] >> (grain % 64) & 1) != 0; }
+  std::string_view url() const noexcept { return {text, url_size}; }
+  std::string_view etag() const noexcept { return {text + url_size, etag_size}; }
+  std::string_view encoding() const noexcept { return {text + url_size + etag_size, encoding_size}; }
+  std::uint32_t filled() const noexcept {
+    int n = 0;
+    for (const std::uint64_t word : there) n += std::popcount(word);
+    return static_cast<std::uint32_t>(n);
+  }
+};
+
+MILLRACE_INLINE bool disk_slots::whole(const slot_header& h) noexcept {
+  static_assert(sizeof(index_head) == 80 && sizeof(entry) == 32 && sizeof(slot_header) == cache_page);
+  return std::memcmp(h.magic, cache_magic, sizeof h.magic) == 0 && h.format == cache_format &&
+         h.crc == crc32c(0, &h.high, sizeof h - offsetof(slot_header, high)) &&
+         std::size_t(h.url_size) + h.etag_size + h.encoding_size <= sizeof h.text;
+}
+
+MILLRACE_INLINE void disk_slots::seal(slot_header& h) noexcept {
+  std::memcpy(h.magic, cache_magic, sizeof h.magic);
+  h.format = cache_format;
+  h.crc = crc32c(0, &h.high, sizeof h - offsetof(slot_header, high));
+}
+
+MILLRACE_INLINE bool disk_slots::key_fits(const slot_header& h, const cached_version& v, std::uint64_t block) noexcept {
+  return h.block == block && h.url() == v.url && same_etag(h.etag(), v.etag) &&
+         (!v.total || *v.total == h.total);
+}
+
+MILLRACE_INLINE void disk_slots::check_file(int fd, const char* name) const {
+  const where at{directory_ + '/' + name, std::nullopt, {}};
+  struct ::stat s {};
+  if (::fstat(fd, &s) != 0) throw io_error::of(errno, "cannot be used for a cache", at);
+  if (!S_ISREG(s.st_mode)) throw io_error(EINVAL, "cannot be used for a cache: it is no regular file", at);
+  if (s.st_uid != ::geteuid()) throw io_error(EPERM, "cannot be used for a cache: it belongs to another user", at);
+}
+
+MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directory, std::uint64_t bytes,
+                                                             double keep_free, bool wait) {
+  const std::shared_ptr<disk_slots> made(new disk_slots);
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+  made->directory_ = std::move(directory);
+  made->keep_free_ = keep_free;
+  const where at{made->directory_, std::nullopt, {}};
+  if (::mkdir(made->directory_.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw io_error::of(errno, "the folder of a cache cannot be made", at);
+  }
+  made->folder_ = owned_fd(::open(made->directory_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct ::stat s {};
+  if (made->folder_.get() < 0 || ::fstat(made->folder_.get(), &s) != 0) {
+    throw io_error::of(errno, "cannot be opened as the folder of a cache", at);
+  }
+  if (s.st_uid != ::geteuid()) throw io_error(EPERM, "the folder of a cache belongs to another user", at);
+  if ((s.st_mode & 022) != 0) {
+    throw io_error(EPERM, "the folder of a cache is one that other users may write to: chmod 700", at);
+  }
+  struct ::statfs fs {};
+  if (::fstatfs(made->folder_.get(), &fs) != 0) throw io_error::of(errno, "cannot read its file system", at);
+  // NFS, SMB (three), FUSE, Ceph, AFS, 9P, Lustre, GPFS, BeeGFS, OCFS2, GFS2, Coda, NetWare, PanFS.
+  for (const std::uint32_t remote :
+       {0x6969u, 0x517bu, 0xff534d42u, 0xfe534d42u, 0x65735546u, 0x00c36400u, 0x5346414fu, 0x01021997u, 0x0bd00bd0u,
+        0x47504653u, 0x19830326u, 0x7461636fu, 0x01161970u, 0x73757245u, 0x564cu, 0xaad7aaeau}) {
+    if (static_cast<std::uint32_t>(fs.f_type) == remote) {
+      throw configuration_error("the folder of a disk cache is on a network file system, or on FUSE", at);
+    }
+  }
+  const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+  made->locks_ = owned_fd(::openat(made->folder_.get(), "locks", flags, 0600));
+  if (made->locks_.get() < 0) throw io_error::of(errno, "the file locks of a cache cannot be opened", at);
+  made->check_file(made->locks_.get(), "locks");
+  // Not F_OFD_SETLKW: this thread may be that of a loop on which the lock's owner runs.
+  for (int tries = wait ? 1000 : 1; !made->lock(allocation_lock); --tries) {
+    const int error = errno;
+    if (tries <= 1 || error != EAGAIN) throw io_error::of(error, "the files of a cache cannot be locked", at);
+    ::poll(nullptr, 0, 2);
+  }
+  made->wanted_ = std::min<std::uint64_t>(bytes / slot_bytes, no_slot - 1);
+  made->open_index(made->wanted_);
+  made->capacity_ = std::min(made->wanted_, made->entries_ / 4 * 3);
+  int error = 0;
+  int fd = ::openat(made->folder_.get(), "headers", flags | O_DIRECT, 0600);
+  if (fd < 0 && errno == EINVAL) fd = ::openat(made->folder_.get(), "headers", flags, 0600);
+  if (fd < 0) error = errno;
+  made->headers_ = std::make_shared<owned_fd>(fd);
+  if (error != 0) throw io_error::of(error, "the file headers of a cache cannot be opened", at);
+  made->check_file(fd, "headers");
+  made->unlock(allocation_lock);
+  return made;
+}
+
+MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
+  const where at{directory_ + "/index", std::nullopt, {}};
+  index_head head{};
+  const auto bytes_of = [](std::uint64_t entries) { return cache_page + (entries + window) * sizeof(entry); };
+  index_ = owned_fd(::openat(folder_.get(), "index", O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (index_.get() < 0 && errno != ENOENT) throw io_error::of(errno, "the index of a cache cannot be opened", at);
+  if (index_.get() >= 0) {
+    check_file(index_.get(), "index");
+    struct ::stat s {};
+    const ::ssize_t got = ::pread(index_.get(), &head, sizeof head, 0);
+    if (got < 0 || ::fstat(index_.get(), &s) != 0) throw io_error::of(errno, "the index of a cache cannot be read", at);
+    const bool ours = got == sizeof head && std::memcmp(head.magic, cache_magic, sizeof head.magic) == 0 &&
+                      head.crc == head.sum();
+    if (ours && head.format != cache_format) {
+      throw io_error(EPROTO, "the folder holds a cache of another format: use another folder, or delete it", at);
+    }
+    entries_ = head.entries;
+    if (ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 &&
+        static_cast<std::uint64_t>(s.st_size) == bytes_of(entries_)) {
+      return;
+    }
+  }
+  // A new one. Processes that still have the former one open find out by intact().
+  entries_ = std::bit_ceil(std::max<std::uint64_t>(2 * slots, 1024));
+  head = index_head{};
+  std::memcpy(head.magic, cache_magic, sizeof head.magic);
+  head.format = cache_format;
+  head.entries = entries_;
+  head.crc = head.sum();
+  head.next_crc = crc32c(0, &head.next, sizeof head.next);
+  ::unlinkat(folder_.get(), "index.new", 0);
+  index_ = owned_fd(::openat(folder_.get(), "index.new", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  // Allocated where the file system can, so that it is now that the disk is full, and not at any entry.
+  const auto size = static_cast<off_t>(bytes_of(entries_));
+  if (index_.get() < 0 ||
+      (::fallocate(index_.get(), 0, 0, size) != 0 && (errno != EOPNOTSUPP || ::ftruncate(index_.get(), size) != 0)) ||
+      ::pwrite(index_.get(), &head, sizeof head, 0) != sizeof head ||
+      ::renameat(folder_.get(), "index.new", folder_.get(), "index") != 0) {
+    throw io_error::of(errno, "the index of a cache cannot be made", at);
+  }
+}
+
+MILLRACE_INLINE bool disk_slots::intact() const noexcept {
+  struct ::stat s {};
+  return ::fstat(index_.get(), &s) == 0 && s.st_nlink > 0 &&
+         static_cast<std::uint64_t>(s.st_size) == cache_page + (entries_ + window) * sizeof(entry);
+}
+
+MILLRACE_INLINE bool disk_slots::replaced() const noexcept {
+  return ::faccessat(AT_FDCWD, (directory_ + "/index").c_str(), F_OK, 0) == 0;
+}
+
+MILLRACE_INLINE disk_slots::place disk_slots::place_of(const std::string& url, std::uint64_t block) const {
+  hasher128 h;
+  h.add(std::string_view(url));
+  h.add(block);
+  place p;
+  p.key = h.value();
+  p.home = p.key.low & (entries_ - 1);
+  return p;
+}
+
+MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& url) const {
+  return place_of(url, ~std::uint64_t(0));  // no object has that block
+}
+
+/// The entry of a key; or, with slot 0, the first that is free for it; nothing where none is.
+MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p) const {
+  entry all[window];
+  const ::ssize_t got = ::pread(index_.get(), all, sizeof all, static_cast<off_t>(cache_page + p.home * sizeof(entry)));
+  std::optional<found> free;
+  for (std::size_t i = 0; i < window && static_cast<::ssize_t>((i + 1) * sizeof(entry)) <= got; ++i) {
+    const bool valid = all[i].slot != 0 && all[i].crc == crc32c(0, &all[i], offsetof(entry, crc));
+    if (valid && all[i].high == p.key.high && all[i].low == p.key.low) return found{all[i], p.home + i};
+    if (!valid && !free) free = found{entry(), p.home + i};
+  }
+  return free;
+}
+
+MILLRACE_INLINE bool disk_slots::put(std::uint64_t position, entry e) const noexcept {
+  e.crc = crc32c(0, &e, offsetof(entry, crc));
+  return ::pwrite(index_.get(), &e, sizeof e, static_cast<off_t>(cache_page + position * sizeof e)) == sizeof e;
+}
+
+MILLRACE_INLINE bool disk_slots::lock(std::uint64_t byte) const noexcept {
+  struct ::flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte);
+  range.l_len = 1;
+  for (;;) {
+    if (::fcntl(locks_.get(), F_OFD_SETLK, &range) == 0) return true;
+    if (errno != EINTR) return false;
+  }
+}
+
+MILLRACE_INLINE void disk_slots::unlock(std::uint64_t byte) const noexcept {
+  struct ::flock range {};
+  range.l_type = F_UNLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte);
+  range.l_len = 1;
+  ::fcntl(locks_.get(), F_OFD_SETLK, &range);
+}
+
+MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::uint64_t offset, std::uint64_t end) {
+  std::vector<block_part> parts;
+  for (std::uint64_t block = offset / block_bytes; block * block_bytes < end; ++block) {
+    const std::uint64_t first = block * block_bytes;
+    block_part p;
+    p.block = block;
+    p.begin = static_cast<std::size_t>(std::max(offset, first) - first);
+    p.end = static_cast<std::size_t>(std::min<std::uint64_t>(end - first, block_bytes));
+    parts.push_back(p);
+  }
+  return parts;
+}
+
+MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& url, std::uint64_t offset,
+                                                        std::uint64_t end) {
+  std::unique_lock guard(mutex_);
+  const std::uint64_t number = ++claims_;
+  for (const block_part& p : parts_of(offset, end)) {
+    const place at = place_of(url, p.block);
+    bool locked = false, overlaps = false;
+    for (const held& h : held_) {
+      if (h.home != at.home) continue;
+      locked = true;
+      overlaps = overlaps || (h.key == at.key && h.begin < p.end && p.begin < h.end);
+    }
+    if (overlaps || (!locked && !lock(at.home))) {
+      guard.unlock();
+      release(number);
+      return claim();
+    }
+    held_.push_back(held{number, at.home, at.key, p.begin, p.end, false, false});
+  }
+  return claim(shared_from_this(), number);
+}
+
+MILLRACE_INLINE void disk_slots::release(std::uint64_t number) noexcept {
+  const std::lock_guard guard(mutex_);
+  for (std::size_t i = 0; i < held_.size();) {
+    if (held_[i].number != number) {
+      ++i;
+      continue;
+    }
+    const std::uint64_t home = held_[i].home;
+    held_[i] = held_.back();
+    held_.pop_back();
+    const auto same = [home](const held& h) { return h.home == home; };
+    if (std::none_of(held_.begin(), held_.end(), same)) unlock(home);
+  }
+}
+
+/// False while another claim of this process writes to one of the blocks.
+MILLRACE_INLINE bool disk_slots::begin_writing(std::uint64_t number) {
+  const std::lock_guard guard(mutex_);
+  for (const held& own : held_) {
+    if (own.number != number) continue;
+    for (const held& h : held_) {
+      if (h.writing && h.number != number && h.key == own.key) return false;
+    }
+  }
+  for (held& own : held_) own.writing = own.writing || own.number == number;
+  return true;
+}
+
+MILLRACE_INLINE bool disk_slots::try_allocating() {
+  const std::lock_guard guard(mutex_);
+  if (allocating_ || !lock(allocation_lock)) return false;
+  allocating_ = true;
+  return true;
+}
+
+MILLRACE_INLINE void disk_slots::end_allocating() noexcept {
+  const std::lock_guard guard(mutex_);
+  unlock(allocation_lock);
+  allocating_ = false;
+}
+
+MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::segment(std::uint64_t number, bool create, int& error) {
+  const std::lock_guard guard(mutex_);
+  if (number < segments_.size() && segments_[number] != nullptr) return segments_[number];
+  char name[32];
+  std::snprintf(name, sizeof name, "segment.%06llu", static_cast<unsigned long long>(number));
+  const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (create ? O_CREAT : 0);
+  int fd = ::openat(folder_.get(), name, flags | O_DIRECT, 0600);
+  if (fd < 0 && errno == EINVAL) fd = ::openat(folder_.get(), name, flags, 0600);
+  if (fd < 0) {
+    error = errno;
+    return nullptr;
+  }
+  auto opened = std::make_shared<owned_fd>(fd);
+  try {
+    check_file(fd, name);
+  } catch (const io_error& e) {
+    error = e.code();
+    return nullptr;
+  }
+  if (segments_.size() <= number) segments_.resize(number + 1);
+  segments_[number] = opened;
+  return opened;
+}
+
+MILLRACE_INLINE bool disk_slots::room_for(std::uint64_t more) const noexcept {
+  struct ::statvfs fs {};
+  if (::fstatvfs(folder_.get(), &fs) != 0) return false;
+  const double unit = static_cast<double>(fs.f_frsize);
+  return static_cast<double>(fs.f_bavail) * unit - static_cast<double>(more) >=
+         keep_free_ * static_cast<double>(fs.f_blocks) * unit;
+}
+
+MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
+  index_head head{};
+  if (::pread(index_.get(), &head, sizeof head, 0) == sizeof head &&
+      head.next_crc == crc32c(0, &head.next, sizeof head.next)) {
+    return head.next;
+  }
+  // It is damaged: after the last slot that an entry names.
+  std::uint64_t next = 0;
+  std::vector<entry> some(2048);
+  for (std::uint64_t i = 0; i < entries_ + window; i += some.size()) {
+    const ::ssize_t got = ::pread(index_.get(), some.data(), some.size() * sizeof(entry),
+                                  static_cast<off_t>(cache_page + i * sizeof(entry)));
+    for (std::size_t k = 0; static_cast<::ssize_t>((k + 1) * sizeof(entry)) <= got; ++k) {
+      const entry& e = some[k];
+      if (e.slot != 0 && e.slot != no_slot && e.crc == crc32c(0, &e, offsetof(entry, crc))) {
+        next = std::max<std::uint64_t>(next, e.slot);
+      }
+    }
+  }
+  return next;
+}
+
+MILLRACE_INLINE void disk_slots::forget(const std::string& url, std::uint64_t offset, std::uint64_t end) {
+  const std::lock_guard guard(mutex_);
+  for (const block_part& p : parts_of(offset, end)) {
+    const place at = place_of(url, p.block);
+    for (held& h : held_) h.forgotten = h.forgotten || h.key == at.key;
+    std::optional<found> there = find(at);
+    if (!there || there->at.slot == 0) continue;
+    ++there->at.generation;
+    there->at.filled = 0;
+    put(there->position, there->at);
+  }
+}
+
+MILLRACE_INLINE bool disk_slots::compared(const cached_version& version) {
+  constexpr std::uint64_t most = 16384;  // blocks that are looked up
+  if (!version.total || *version.total == 0 || *version.total > most * block_bytes) return false;
+  const std::string tag = plain_etag(version.etag);
+  const std::optional<found> mark = find(mark_of(version.url));
+  if (!mark || mark->at.slot != no_slot || mark->at.generation != crc32c(0, tag.data(), tag.size())) return false;
+  for (const block_part& p : parts_of(0, *version.total)) {
+    const std::optional<found> there = find(place_of(version.url, p.block));
+    if (!there || there->at.slot == 0 || there->at.filled < (p.end + grain_bytes - 1) / grain_bytes) return false;
+  }
+  return true;
+}
+
+MILLRACE_INLINE disk_slots::aligned disk_slots::aligned_bytes(std::size_t size) {
+  aligned a;
+  a.memory = writable_bytes::allocate(size + grain_bytes);
+  a.at = (grain_bytes - reinterpret_cast<std::uintptr_t>(a.memory.data()) % grain_bytes) % grain_bytes;
+  return a;
+}
+
+MILLRACE_INLINE disk_slots::aligned disk_slots::aligned_bytes(std::size_t size, slab_pool& slabs) {
+  if (size <= slabs.slab_bytes() && slabs.worth_a_slab(size)) {
+    aligned a;
+    a.memory = slabs.acquire();
+    if (reinterpret_cast<std::uintptr_t>(a.memory.data()) % grain_bytes == 0) return a;
+  }
+  return aligned_bytes(size);
+}
+
+/// Reads or writes all of it: how many bytes that were (fewer: the file ends), or a negative errno value.
+MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, std::shared_ptr<owned_fd> fd,
+                                                                bytes memory) {
+  std::int64_t done = 0;
+  r.fd = fd->get();
+  while (r.size > 0) {
+    file_keep keep(fd);
+    keep.memory = memory;
+    auto job = std::make_unique<file_job>(r, std::move(keep));
+    const std::int64_t result = co_await file_wait(job);
+    if (result == -EINTR || result == -EAGAIN) continue;
+    if (result < 0) co_return result;
+    if (result == 0) break;
+    done += result;
+    r.data = static_cast<char*>(r.data) + result;
+    r.size -= static_cast<std::size_t>(result);
+    r.offset += static_cast<std::uint64_t>(result);
+  }
+  co_return done;
+}
+
+MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_version wanted, std::uint64_t offset,
+                                                                   std::size_t length, slab_pool slabs) {
+  reading out;
+  std::uint64_t end = offset + length;
+  if (!wanted.total) {  // by the header of the first block
+    const std::optional<found> first = find(place_of(wanted.url, offset / block_bytes));
+    if (!first || first->at.slot == 0 || first->at.slot == no_slot || first->at.filled == 0) co_return std::move(out);
+    aligned memory = aligned_bytes(cache_page);
+    file_request r;
+    r.data = memory.data();
+    r.size = cache_page;
+    r.offset = (first->at.slot - 1) * cache_page;
+    const std::int64_t got = co_await transfer(r, headers_, memory.memory.share(0, memory.memory.capacity()));
+    const auto& h = *reinterpret_cast<const slot_header*>(memory.data());
+    if (got != static_cast<std::int64_t>(cache_page) || !whole(h) || !key_fits(h, wanted, offset / block_bytes)) {
+      co_return std::move(out);
+    }
+    wanted.total = h.total;
+  }
+  end = std::min(end, *wanted.total);
+  if (offset >= end) co_return std::move(out);
+  const std::uint64_t begin = offset / grain_bytes * grain_bytes;
+  std::vector<block_part> parts = parts_of(begin, end);
+  for (block_part& p : parts) {
+    const std::optional<found> there = find(place_of(wanted.url, p.block));
+    if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::move(out);
+    p.index = *there;
+  }
+
+  const auto size = static_cast<std::size_t>(end - begin);
+  const std::size_t rounded = (size + grain_bytes - 1) / grain_bytes * grain_bytes;
+  aligned data = aligned_bytes(rounded, slabs);
+  aligned headers = aligned_bytes(parts.size() * cache_page);
+  const bytes data_kept = data.memory.share(0, data.memory.capacity());
+  const bytes headers_kept = headers.memory.share(0, headers.memory.capacity());
+  const coroutine_context here = co_await this_context();
+  // What lies in slots that follow each other is one read.
+  std::vector<spawned<std::int64_t>> jobs;
+  std::vector<std::int64_t> due;
+  for (std::size_t i = 0; i < parts.size();) {
+    const std::uint64_t slot = parts[i].index.at.slot - 1;
+    std::size_t n = 1;
+    while (i + n < parts.size() && parts[i + n].index.at.slot - 1 == slot + n && (slot + n) % segment_slots != 0) ++n;
+    int error = 0;
+    std::shared_ptr<owned_fd> fd = segment(slot / segment_slots, false, error);
+    if (fd == nullptr) {
+      if (error != ENOENT) out.error = error;
+      for (std::size_t k = i; k < i + n; ++k) out.damaged.push_back(parts[k].block);
+      co_return std::move(out);
+    }
+    file_request r;
+    r.data = headers.data() + i * cache_page;
+    r.size = n * cache_page;
+    r.offset = slot * cache_page;
+    due.push_back(static_cast<std::int64_t>(r.size));
+    jobs.emplace_back(here, transfer(r, headers_, headers_kept));
+    const std::size_t to = (parts[i + n - 1].end + grain_bytes - 1) / grain_bytes * grain_bytes;
+    r.data = data.data() + (parts[i].block * block_bytes + parts[i].begin - begin);
+    r.size = (n - 1) * block_bytes + to - parts[i].begin;
+    r.offset = slot % segment_slots * block_bytes + parts[i].begin;
+    due.push_back(static_cast<std::int64_t>(r.size));
+    jobs.emplace_back(here, transfer(r, std::move(fd), data_kept));
+    i += n;
+  }
+  bool complete = true;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const std::int64_t got = co_await jobs[i];
+    if (got < 0) out.error = static_cast<int>(-got);
+    complete = complete && got == due[i];
+  }
+  if (out.error != 0) co_return std::move(out);
+
+  bool all = true;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const block_part& p = parts[i];
+    const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
+    bool right = complete && whole(h);
+    bool theirs = right && h.generation == p.index.at.generation && key_fits(h, wanted, p.block);
+    if (theirs) {
+      const char* const from = data.data() + (p.block * block_bytes - begin);
+      for (std::size_t at = p.begin; at < p.end && right && theirs; at += grain_bytes) {
+        const std::size_t grain = at / grain_bytes;
+        theirs = h.has(grain);
+        const std::size_t n = std::min<std::uint64_t>(grain_bytes, *wanted.total - (p.block * block_bytes + at));
+        right = !theirs || crc32c(0, from + at, std::min(n, grain_bytes)) == h.grain_crc[grain];
+      }
+    }
+    if (right && theirs) continue;
+    all = false;
+    if (!right) out.damaged.push_back(p.block);
+  }
+  if (!all) co_return std::move(out);
+  const auto& h = *reinterpret_cast<const slot_header*>(headers.data());
+  out.version.url = std::move(wanted.url);
+  out.version.etag = std::string(h.etag());
+  out.version.encoding = std::string(h.encoding());
+  out.version.total = h.total;
+  out.data = data.memory.share(data.at + static_cast<std::size_t>(offset - begin),
+                               static_cast<std::size_t>(end - offset));
+  out.hit = true;
+  co_return std::move(out);
+}
+
+MILLRACE_COROUTINE_BODY task<bool> disk_slots::wait_for_allocating() {
+  for (int tries = 0; tries < 2000; ++tries) {
+    if (try_allocating()) co_return true;
+    co_await sleep_for(duration(1'000'000));
+  }
+  co_return false;
+}
+
+MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
+  const std::uint64_t number = (slots - 1) / segment_slots;
+  int error = 0;
+  const std::shared_ptr<owned_fd> fd = segment(number, true, error);
+  if (fd == nullptr) co_return error;
+  const std::uint64_t here = std::min(segment_slots, capacity_ - number * segment_slots);
+  const std::shared_ptr<owned_fd> files[] = {fd, headers_};
+  const std::uint64_t due[] = {here * block_bytes, (number * segment_slots + here) * cache_page};
+  const std::uint64_t least[] = {(slots - number * segment_slots) * block_bytes, slots * cache_page};
+  for (int i = 0; i < 2; ++i) {
+    struct ::stat s {};
+    if (::fstat(files[i]->get(), &s) != 0) co_return errno;
+    const auto there = static_cast<std::uint64_t>(s.st_size);
+    if (there >= least[i]) continue;
+    if (!room_for(due[i] - there)) co_return keeps_free;
+    file_keep keep(files[i]);
+    file_request r;
+    r.what = file_request::kind::allocate;
+    r.fd = files[i]->get();
+    r.offset = there;
+    r.size = static_cast<std::size_t>(due[i] - there);
+    auto job = std::make_unique<file_job>(r, std::move(keep));
+    const std::int64_t result = co_await file_wait(job);
+    // Where the file system cannot, it may be full at any write.
+    const bool cannot = result == -EOPNOTSUPP || result == -EINVAL;
+    if (cannot && ::ftruncate(files[i]->get(), static_cast<off_t>(due[i])) != 0) co_return errno;
+    if (result < 0 && !cannot) co_return static_cast<int>(-result);
+  }
+  co_return 0;
+}
+
+MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url, std::vector<block_part*>& without) {
+  const bool ours = co_await wait_for_allocating();
+  if (!ours) co_return 0;
+  class until_end {
+   public:
+    explicit until_end(disk_slots& s) noexcept : slots_(s) {}
+    until_end(const until_end&) = delete;
+    ~until_end() { slots_.end_allocating(); }
+
+   private:
+    disk_slots& slots_;
+  };
+  const until_end end(*this);
+  std::uint64_t next = used();
+  for (block_part* const p : without) {
+    const std::optional<found> there = find(place_of(url, p->block));  // another key may have come there
+    if (!there) continue;
+    p->index = *there;
+    if (there->at.slot != 0) continue;
+    if (next >= capacity_) break;
+    const int error = co_await grow(next + 1);
+    if (error != 0) co_return error;
+    ++next;
+    // The number first: a process that is killed here leaves a slot unused, and none with two owners.
+    struct {
+      std::uint64_t next;
+      std::uint32_t crc;
+      std::uint32_t unused;
+    } record{next, crc32c(0, &next, sizeof next), 0};
+    const place at = place_of(url, p->block);
+    entry made;
+    made.high = at.key.high;
+    made.low = at.key.low;
+    made.slot = static_cast<std::uint32_t>(next);
+    errno = EIO;
+    if (::pwrite(index_.get(), &record, sizeof record, offsetof(index_head, next)) != sizeof record ||
+        !put(there->position, made)) {
+      co_return errno;
+    }
+    p->index.at = made;
+  }
+  co_return 0;
+}
+
+MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own, cached_version version,
+                                                                      std::uint64_t offset, bytes data,
+                                                                      std::vector<std::uint64_t> damaged) {
+  admission out;
+  const std::uint64_t total = *version.total;
+  std::uint64_t end = std::min(offset + data.size(), total);
+  if (end < total) end = end / grain_bytes * grain_bytes;
+  if (end <= offset) co_return std::move(out);
+  std::vector<block_part> parts = parts_of(offset, end);
+  const std::size_t asked = parts.size();
+  if (version.url.size() + version.etag.size() + version.encoding.size() > sizeof(slot_header::text)) {
+    out.refused = asked;
+    co_return std::move(out);
+  }
+  for (int tries = 0; !begin_writing(own.number_); ++tries) {
+    if (tries == 1000) {
+      out.refused = asked;
+      co_return std::move(out);
+    }
+    co_await sleep_for(duration(1'000'000));
+  }
+  std::vector<block_part*> without;
+  for (block_part& p : parts) {
+    if (const std::optional<found> there = find(place_of(version.url, p.block))) p.index = *there;
+    if (p.index.at.slot == 0) without.push_back(&p);
+  }
+  if (!without.empty()) {
+    out.error = co_await take_slots(version.url, without);
+    out.what = "a segment of the cache cannot be made";
+  }
+  std::erase_if(parts, [](const block_part& p) { return p.index.at.slot == 0; });
+  out.refused = asked - parts.size();
+  if (out.error != 0 || parts.empty()) co_return std::move(out);
+
+  const coroutine_context here = co_await this_context();
+  const std::uint64_t first = offset;
+  aligned headers = aligned_bytes(parts.size() * cache_page);
+  const bytes headers_kept = headers.memory.share(0, headers.memory.capacity());
+  std::memset(headers.data(), 0, parts.size() * cache_page);
+  std::vector<spawned<std::int64_t>> jobs;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const block_part& p = parts[i];
+    if (p.index.at.filled == 0 || std::find(damaged.begin(), damaged.end(), p.block) != damaged.end()) continue;
+    file_request r;
+    r.data = headers.data() + i * cache_page;
+    r.size = cache_page;
+    r.offset = (p.index.at.slot - 1) * cache_page;
+    jobs.emplace_back(here, transfer(r, headers_, headers_kept));
+  }
+  for (spawned<std::int64_t>& j : jobs) {
+    const std::int64_t got = co_await j;
+    if (got >= 0) continue;
+    out.error = static_cast<int>(-got);
+    out.what = "a header of the cache cannot be read";
+  }
+  jobs.clear();
+  if (out.error != 0) co_return std::move(out);
+
+  // From aligned memory, the last grain of the object with zeroes after it.
+  bytes source = data;
+  if (reinterpret_cast<std::uintptr_t>(data.data()) % grain_bytes != 0) {
+    const auto n = static_cast<std::size_t>(end - first);
+    aligned copy = aligned_bytes(n);
+    std::memcpy(copy.data(), data.data(), n);
+    source = copy.memory.share(copy.at, n);
+  }
+  const auto ragged = static_cast<std::size_t>(end % grain_bytes);
+  aligned tail;
+  if (ragged != 0) {
+    tail = aligned_bytes(grain_bytes);
+    std::memset(tail.data(), 0, grain_bytes);
+    std::memcpy(tail.data(), source.data() + (end - ragged - first), ragged);
+  }
+
+  std::vector<bool> writes(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    block_part& p = parts[i];
+    entry& e = p.index.at;
+    auto& h = *reinterpret_cast<slot_header*>(headers.data() + i * cache_page);
+    const bool add = e.filled > 0 && whole(h) && h.generation == e.generation && key_fits(h, version, p.block);
+    if (!add) {
+      std::memset(&h, 0, sizeof h);
+      e.filled = 0;
+      h.generation = ++e.generation;
+      h.high = e.high;
+      h.low = e.low;
+      h.block = p.block;
+      h.total = total;
+      h.url_size = static_cast<std::uint16_t>(version.url.size());
+      h.etag_size = static_cast<std::uint16_t>(version.etag.size());
+      h.encoding_size = static_cast<std::uint16_t>(version.encoding.size());
+      const std::string text = version.url + version.etag + version.encoding;
+      std::memcpy(h.text, text.data(), text.size());
+      put(p.index.position, e);  // a miss, until it is written
+    }
+    for (std::size_t at = p.begin; at < p.end; at += grain_bytes) {
+      const std::size_t grain = at / grain_bytes;
+      writes[i] = writes[i] || !h.has(grain);
+      h.there[grain / 64] |= std::uint64_t(1) << (grain % 64);
+      h.grain_crc[grain] = crc32c(0, source.data() + (p.block * block_bytes + at - first),
+                                  std::min(grain_bytes, p.end - at));
+    }
+    seal(h);
+  }
+  for (int pass = 0; pass < 2 && out.error == 0; ++pass) {  // the data, then the headers
+    for (std::size_t i = 0; i < parts.size();) {
+      if (!writes[i]) {
+        ++i;
+        continue;
+      }
+      const std::uint64_t slot = parts[i].index.at.slot - 1;
+      std::size_t n = 1;
+      while (i + n < parts.size() && writes[i + n] && parts[i + n].block == parts[i].block + n &&
+             parts[i + n].index.at.slot - 1 == slot + n && (slot + n) % segment_slots != 0) {
+        ++n;
+      }
+      file_request r;
+      r.what = file_request::kind::write;
+      if (pass == 1) {
+        r.data = headers.data() + i * cache_page;
+        r.size = n * cache_page;
+        r.offset = slot * cache_page;
+        jobs.emplace_back(here, transfer(r, headers_, headers_kept));
+      } else {
+        std::shared_ptr<owned_fd> fd = segment(slot / segment_slots, false, out.error);
+        if (fd == nullptr) break;
+        const block_part& last = parts[i + n - 1];
+        const std::size_t to = last.end / grain_bytes * grain_bytes;  // the ragged rest apart
+        r.data = const_cast<char*>(source.data()) + (parts[i].block * block_bytes + parts[i].begin - first);
+        r.size = (n - 1) * block_bytes + to - parts[i].begin;
+        r.offset = slot % segment_slots * block_bytes + parts[i].begin;
+        if (r.size > 0) jobs.emplace_back(here, transfer(r, fd, source));
+        if (to != last.end) {
+          r.data = tail.data();
+          r.size = grain_bytes;
+          r.offset = (slot + n - 1) % segment_slots * block_bytes + to;
+          jobs.emplace_back(here, transfer(r, fd, tail.memory.share(0, tail.memory.capacity())));
+        }
+      }
+      i += n;
+    }
+    for (spawned<std::int64_t>& j : jobs) {
+      const std::int64_t got = co_await j;
+      if (got < 0) out.error = static_cast<int>(-got);
+    }
+    jobs.clear();
+  }
+  out.what = "a slot of the cache cannot be written";
+  if (out.error != 0) co_return std::move(out);
+  const std::lock_guard guard(mutex_);
+  for (const held& h : held_) {
+    if (h.number == own.number_ && h.forgotten) co_return std::move(out);
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!writes[i]) continue;
+    entry& e = parts[i].index.at;
+    e.filled = reinterpret_cast<const slot_header*>(headers.data() + i * cache_page)->filled();
+    if (put(parts[i].index.position, e)) ++out.admitted;
+  }
+  co_return std::move(out);
+}
+
+MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version version) {
+  const std::string tag = plain_etag(version.etag);
+  const place at = mark_of(version.url);
+  const bool ours = co_await wait_for_allocating();
+  if (!ours) co_return;
+  if (const std::optional<found> there = find(at)) {
+    entry e;
+    e.high = at.key.high;
+    e.low = at.key.low;
+    e.slot = no_slot;
+    e.generation = crc32c(0, tag.data(), tag.size());
+    e.filled = 0;
+    put(there->position, e);
+  }
+  end_allocating();
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
+#include <millrace/cache/disk_slots.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/shards/storage.hpp>
+
+namespace millrace {
+
+/// See disk_cache().
+struct disk_cache_options {
+  std::string_view directory;  ///< on a local disk; made, with mode 0700, where it is missing. disk_cache() copies it
+  std::uint64_t bytes = 0;     ///< the most that it takes of the disk; must be given
+  double keep_free = 0.05;     ///< share of the file system that it leaves free
+};
+
+/// What a disk cache has done in this process.
+class disk_cache_stats {
+ public:
+  std::uint64_t hits = 0;      ///< reads that came from the disk
+  std::uint64_t misses = 0;    ///< reads that went to the store
+  std::uint64_t hit_bytes = 0;
+  std::uint64_t miss_bytes = 0;
+  std::uint64_t admitted = 0;  ///< blocks of 1 MiB, or parts of them, that were written
+  std::uint64_t refused = 0;   ///< blocks that were not: full, no room on the disk, the disk too slow, no ETag
+  std::uint64_t damaged = 0;   ///< blocks that were not as they had been written, and were read from the store
+};
+
+namespace detail {
+
+/// What the reads and the writes of one disk cache share. Any thread.
+class disk_cache_state {
+ public:
+  disk_cache_state(std::string directory, std::uint64_t bytes, double keep_free) noexcept
+      : directory_(std::move(directory)), bytes_(bytes), keep_free_(keep_free) {}
+
+  /// Opens the folder, as the program makes the cache. Only a network file system is an error.
+  void open_first();
+  /// The slots; null while the cache is off.
+  std::shared_ptr<disk_slots> slots(const executor& ex);
+  /// Whether writes are tried.
+  bool may_write(const executor& ex);
+  /// Off for a minute, or without writes where those alone fail; logs the reason once.
+  void failed(const executor& ex, int error, const std::string& what);
+  /// Logs once that nothing more is admitted.
+  void full(const executor& ex, const disk_slots& s);
+
+  /// Whether `size` more bytes may wait to be written.
+  bool begin_write(std::size_t size) noexcept;
+  void end_write(std::size_t size) noexcept { writing_.fetch_sub(size, std::memory_order_relaxed); }
+
+  /// How long to wait for a part that another process fetches.
+  duration patience() const noexcept;
+  void took(duration d) noexcept;
+
+  disk_cache_stats stats() const noexcept;
+
+  /// The most bytes that wait to be written, in memory.
+  static constexpr std::size_t most_writing = std::size_t(64) << 20;
+
+  std::atomic<std::uint64_t> hits{0}, misses{0}, hit_bytes{0}, miss_bytes{0}, admitted{0}, refused{0}, damaged{0};
+
+ private:
+  void opened(std::shared_ptr<disk_slots> s);
+  void turn_off(const executor* ex, const std::string& line);
+
+  const std::string directory_;
+  const std::uint64_t bytes_;
+  const double keep_free_;
+  std::mutex mutex_;
+  std::shared_ptr<disk_slots> slots_;
+  bool off_ = false;
+  bool read_only_ = false;
+  bool said_full_ = false;
+  time_point again_{};        // when to try again what is off
+  std::string said_;          // why it is off
+  std::atomic<std::size_t> writing_{0};
+  std::atomic<std::int64_t> part_ns_{0};  // how long parts have taken lately
+};
+
+/// Releases what begin_write() has counted.
+class disk_write_share {
+ public:
+  disk_write_share() noexcept = default;
+  disk_write_share(std::shared_ptr<disk_cache_state> state, std::size_t size) noexcept
+      : state_(std::move(state)), size_(size) {}
+  disk_write_share(disk_write_share&&) noexcept = default;
+  disk_write_share& operator=(disk_write_share&&) = delete;
+  ~disk_write_share() {
+    if (state_ != nullptr) state_->end_write(size_);
+  }
+
+ private:
+  std::shared_ptr<disk_cache_state> state_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace detail
+
+/// A store that caches another one on a local disk. See disk_cache().
+template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
+class basic_disk_cache_storage final : public storage {
+ public:
+  basic_disk_cache_storage(std::shared_ptr<const storage> inner, std::shared_ptr<detail::disk_cache_state> state)
+      : inner_(std::move(inner)), state_(std::move(state)) {}
+
+  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
+  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
+  bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
+  std::string host(std::string_view url) const override { return inner_->host(url); }
+  async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
+  /// And what waits to be written.
+  std::size_t keeps() const noexcept override {
+    return detail::sum_of_bounds(inner_->keeps(), detail::disk_cache_state::most_writing);
+  }
+  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                  slab_pool slabs) const override;
+  /// From the store; what is cached of these bytes is forgotten.
+  task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        slab_pool slabs) const override;
+  /// Not asked for again, once all of the object is cached and has been compared.
+  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
+
+  /// Since it was made. Any thread.
+  disk_cache_stats stats() const noexcept { return state_->stats(); }
+
+ private:
+  class comparison;
+  static task<std::unique_ptr<object_check>> check_of(std::shared_ptr<const storage> inner,
+                                                      std::shared_ptr<detail::disk_cache_state> state, shard object,
+                                                      std::string etag);
+  static task<void> admit(std::shared_ptr<detail::disk_cache_state> state, std::shared_ptr<detail::disk_slots> slots,
+                          detail::disk_slots::claim own, detail::disk_write_share share,
+                          detail::cached_version version, std::uint64_t begin, bytes data,
+                          std::vector<std::uint64_t> damaged);
+
+  const std::shared_ptr<const storage> inner_;
+  const std::shared_ptr<detail::disk_cache_state> state_;
+};
+using disk_cache_storage = basic_disk_cache_storage<>;
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+extern template class basic_disk_cache_storage<>;
+#endif
+
+namespace detail {
+
+MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::shared_ptr<const storage> inner,
+                                                                           const disk_cache_options& options);
+
+}  // namespace detail
+
+/// Caches what is read from `store` in a folder on a local disk, for this and for later runs, and for all processes of
+/// the host that name the same folder. `store` is a storage or what as_storage() takes.
+///
+///     const auto store = mill::disk_cache(s3, {.directory = "/nvme/mill", .bytes = 2 * mill::TiB});
+///     auto training = mill::dataset(store, "s3://bucket/train/") ...
+///
+/// It keeps the bytes of the objects as the store sent them: order, states and checks are the same as without it. An
+/// object's version is compared at every read: one with another ETag is another object. What has no strong ETag is not
+/// kept. The first part of an object that is named without its ETag is asked of the store, which says it.
+///
+/// Bound: `bytes` of the disk at most, and `keep_free` of the file system stays free when the files grow. What does not
+/// fit is read from the store in every epoch; nothing is evicted, except an older version of the same block. Up to
+/// 64 MiB in memory wait to be written, which run_options::budget counts; a disk that is slower admits less.
+///
+/// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
+/// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the
+/// loop, without a copy. Dropping a read drops the fetch; writes that have begun end in the background, and
+/// executor::drain() waits for them.
+///
+/// Errors: those of the store; of the cache none. What is torn, damaged or truncated is a miss and read from the store.
+/// A disk that fails, is read-only or gone turns the cache off for a minute, with one line in the log; a full one
+/// writes. configuration_error without .directory or with .bytes for less than one block, and for a folder on a
+/// network file system or FUSE. On a loop without files (virtual time) nothing is cached.
+template <class Store>
+std::shared_ptr<const disk_cache_storage> disk_cache(const Store& store, const disk_cache_options& options) {
+  return detail::disk_cache_of(detail::storage_of(store), options);
+}
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/shards/disk_cache.ipp>
+#endif

@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/root_scope.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/s3/error.hpp>
+#include <millrace/shards/disk_cache.hpp>
+#include <millrace/text/entity_tag.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE void disk_cache_state::opened(std::shared_ptr<disk_slots> s) {
+  if (s->capacity() < s->wanted_capacity()) {
+    const std::string most = format_bytes(static_cast<double>(s->capacity() * disk_slots::slot_bytes));
+    const std::string line = "millrace: disk_cache: the index in " + directory_ +
+                             " was made for a smaller cache: it is " + most + " at most, until the folder is deleted";
+    log_to_process(log_record(log_level::warning, line));
+  }
+  slots_ = std::move(s);
+  off_ = false;
+  read_only_ = false;
+}
+
+MILLRACE_INLINE void disk_cache_state::open_first() {
+  const std::lock_guard lock(mutex_);
+  try {
+    opened(disk_slots::open(directory_, bytes_, keep_free_, true));
+  } catch (const io_error& e) {
+    turn_off(nullptr, e.what());
+  }
+}
+
+MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::string& why) {
+  slots_ = nullptr;
+  off_ = true;
+  again_ = time_point();
+  if (ex != nullptr) again_ = ex->now() + duration(60'000'000'000);
+  if (why == said_) return;
+  said_ = why;
+  const std::string line = "millrace: disk_cache is off, and tried again every minute: " + why;
+  if (ex != nullptr) {
+    log_line(*ex, line);
+  } else {
+    log_to_process(log_record(log_level::warning, line));
+  }
+}
+
+MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const executor& ex) {
+  const std::lock_guard lock(mutex_);
+  if (off_) {
+    if (again_ == time_point()) again_ = ex.now() + duration(60'000'000'000);  // it was off from the beginning
+    if (ex.now() < again_) return nullptr;
+  } else if (slots_->intact()) {
+    return slots_;
+  } else if (!slots_->replaced()) {
+    turn_off(&ex, directory_ + ": the index of the cache is gone");
+    return nullptr;
+  }
+  try {
+    opened(disk_slots::open(directory_, bytes_, keep_free_, false));
+    said_.clear();
+    return slots_;
+  } catch (const error& e) {
+    turn_off(&ex, e.what());
+  }
+  return nullptr;
+}
+
+MILLRACE_INLINE bool disk_cache_state::may_write(const executor& ex) {
+  const std::lock_guard lock(mutex_);
+  return !read_only_ || ex.now() >= again_;
+}
+
+MILLRACE_INLINE void disk_cache_state::failed(const executor& ex, int error, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (off_) return;
+  const bool keeps_free = error == disk_slots::keeps_free;
+  const std::string why = directory_ + ": " + (keeps_free ? "more would leave less of the disk free than .keep_free"
+                                                          : what + ": " + std::strerror(error));
+  if (error != ENOSPC && error != EDQUOT && error != EROFS && !keeps_free) {
+    turn_off(&ex, why);
+    return;
+  }
+  again_ = ex.now() + duration(60'000'000'000);
+  read_only_ = true;
+  if (why == said_) return;
+  said_ = why;
+  log_line(ex, "millrace: disk_cache admits nothing, and tries again every minute: " + why);
+}
+
+MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots& s) {
+  if (s.used() < s.capacity()) return;
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(said_full_, true)) return;
+  log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.capacity() * disk_slots::slot_bytes)) +
+                  " are full: what is beyond is read from the store in every epoch",
+           log_level::info);
+}
+
+MILLRACE_INLINE bool disk_cache_state::begin_write(std::size_t size) noexcept {
+  std::size_t now = writing_.load(std::memory_order_relaxed);
+  do {
+    if (now != 0 && now + size > most_writing) return false;
+  } while (!writing_.compare_exchange_weak(now, now + size, std::memory_order_relaxed));
+  return true;
+}
+
+MILLRACE_INLINE duration disk_cache_state::patience() const noexcept {
+  const std::int64_t part = part_ns_.load(std::memory_order_relaxed);
+  return duration(part == 0 ? 1'000'000'000 : std::clamp<std::int64_t>(2 * part, 50'000'000, 10'000'000'000));
+}
+
+MILLRACE_INLINE void disk_cache_state::took(duration d) noexcept {
+  const std::int64_t before = part_ns_.load(std::memory_order_relaxed);
+  part_ns_.store(before == 0 ? d.count() : before + (d.count() - before) / 8, std::memory_order_relaxed);
+}
+
+MILLRACE_INLINE disk_cache_stats disk_cache_state::stats() const noexcept {
+  disk_cache_stats s;
+  s.hits = hits.load(std::memory_order_relaxed);
+  s.misses = misses.load(std::memory_order_relaxed);
+  s.hit_bytes = hit_bytes.load(std::memory_order_relaxed);
+  s.miss_bytes = miss_bytes.load(std::memory_order_relaxed);
+  s.admitted = admitted.load(std::memory_order_relaxed);
+  s.refused = refused.load(std::memory_order_relaxed);
+  s.damaged = damaged.load(std::memory_order_relaxed);
+  return s;
+}
+
+}  // namespace millrace::detail
+
+namespace millrace {
+
+template <class Unused>
+task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::string etag, std::uint64_t offset,
+                                                           std::size_t length, slab_pool slabs) const {
+  using detail::disk_slots;
+  const coroutine_context here = co_await this_context();
+  executor& ex = here.get_executor();
+  std::shared_ptr<disk_slots> slots;
+  if (ex.as_event_loop() != nullptr && length != 0) slots = state_->slots(ex);
+  if (slots == nullptr) {
+    part plain = co_await inner_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    co_return std::move(plain);
+  }
+  // Whole grains, so that neighbours meet without a gap.
+  constexpr std::uint64_t grain = disk_slots::grain_bytes;
+  const std::uint64_t begin = offset / grain * grain;
+  std::uint64_t end = (offset + length + grain - 1) / grain * grain;
+  if (object.size) end = std::max(std::min(end, *object.size), offset + length);
+
+  detail::cached_version version(object.url, etag.empty() ? object.etag : etag);
+  version.total = object.size;
+  const bool known = detail::is_strong_etag(version.etag);
+  std::vector<std::uint64_t> damaged;
+  disk_slots::claim own;
+  const time_point late = ex.now() + state_->patience();
+  duration pause(500'000);
+  for (bool sure = false; known;) {
+    disk_slots::reading got = co_await slots->read(version, offset, length, slabs);
+    if (got.error != 0) {
+      state_->failed(ex, got.error, "a slot of the cache cannot be read");
+      break;
+    }
+    if (got.hit) {
+      state_->hits.fetch_add(1, std::memory_order_relaxed);
+      state_->hit_bytes.fetch_add(got.data.size(), std::memory_order_relaxed);
+      part p;
+      p.data = std::move(got.data);
+      p.total = got.version.total;
+      p.etag = std::move(got.version.etag);
+      p.encoding = std::move(got.version.encoding);
+      co_return std::move(p);
+    }
+    // What is damaged, or missing, under the claim is so, and not being written.
+    if (own) {
+      damaged = std::move(got.damaged);
+      state_->damaged.fetch_add(damaged.size(), std::memory_order_relaxed);
+      break;
+    }
+    own = slots->try_claim(version.url, begin, end);
+    if (own && !sure && got.damaged.empty()) break;
+    sure = true;
+    if (own) continue;
+    if (ex.now() >= late) break;
+    co_await sleep_for(pause);
+    pause = std::min(2 * pause, duration(8'000'000));
+  }
+  state_->misses.fetch_add(1, std::memory_order_relaxed);
+
+  const auto wider = static_cast<std::size_t>(end - begin);
+  slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
+  const time_point asked = ex.now();
+  part p = co_await inner_->read(std::move(object), std::move(etag), begin, wider, std::move(pool));
+  if (p.rest) co_return std::move(p);  // from its beginning on; the caller decides
+  state_->took(ex.now() - asked);
+  state_->miss_bytes.fetch_add(p.data.size(), std::memory_order_relaxed);
+  version.etag = p.etag;
+  version.encoding = p.encoding;
+  version.total = p.total;
+  const std::uint64_t blocks = (end - 1) / disk_slots::block_bytes - begin / disk_slots::block_bytes + 1;
+  if (!own && !known) own = slots->try_claim(version.url, begin, end);
+  if (own && version.total && detail::is_strong_etag(version.etag) && state_->may_write(ex) &&
+      state_->begin_write(p.data.size())) {
+    detail::disk_write_share share(state_, p.data.size());
+    task<void> admission = admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data,
+                                 std::move(damaged));
+    root_scope::of(ex).adopt(std::move(admission));
+  } else if (own) {
+    state_->refused.fetch_add(blocks, std::memory_order_relaxed);
+  }
+  if (begin != offset || p.data.size() > length) {
+    const std::size_t skipped = std::min(p.data.size(), static_cast<std::size_t>(offset - begin));
+    p.data = p.data.slice(skipped, std::min(length, p.data.size() - skipped));
+    p.crc = running_crc();  // of more than that
+  }
+  co_return std::move(p);
+}
+
+template <class Unused>
+task<void> basic_disk_cache_storage<Unused>::admit(std::shared_ptr<detail::disk_cache_state> state,
+                                                   std::shared_ptr<detail::disk_slots> slots,
+                                                   detail::disk_slots::claim own, detail::disk_write_share /*share*/,
+                                                   detail::cached_version version, std::uint64_t begin, bytes data,
+                                                   std::vector<std::uint64_t> damaged) {
+  executor& ex = co_await this_executor();
+  detail::disk_slots::admission done = co_await slots->write(std::move(own), std::move(version), begin,
+                                                             std::move(data), std::move(damaged));
+  state->admitted.fetch_add(done.admitted, std::memory_order_relaxed);
+  state->refused.fetch_add(done.refused, std::memory_order_relaxed);
+  if (done.error != 0) {
+    state->failed(ex, done.error, done.what);
+  } else if (done.refused != 0) {
+    state->full(ex, *slots);
+  }
+}
+
+template <class Unused>
+task<storage::part> basic_disk_cache_storage<Unused>::read_again(shard object, std::string etag, std::uint64_t offset,
+                                                                 std::size_t length, slab_pool slabs) const {
+  executor& ex = co_await this_executor();
+  if (ex.as_event_loop() != nullptr && length != 0) {
+    if (const std::shared_ptr<detail::disk_slots> slots = state_->slots(ex)) {
+      slots->forget(object.url, offset, offset + length);
+    }
+  }
+  part p = co_await inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  co_return std::move(p);
+}
+
+/// The inner check; notes its result in the cache.
+template <class Unused>
+class basic_disk_cache_storage<Unused>::comparison final : public object_check {
+ public:
+  comparison(std::unique_ptr<object_check> inner, std::shared_ptr<detail::disk_slots> slots,
+             detail::cached_version version)
+      : inner_(std::move(inner)), slots_(std::move(slots)), version_(std::move(version)) {}
+  const std::string& etag() const noexcept override { return inner_->etag(); }
+  void add(const bytes& data, const running_crc& crc) override { inner_->add(data, crc); }
+  std::unique_ptr<object_check> fork() const override {
+    std::unique_ptr<object_check> copy = inner_->fork();
+    if (copy == nullptr) return nullptr;
+    return std::make_unique<comparison>(std::move(copy), slots_, version_);
+  }
+  task<void> compare(std::uint64_t delivered) override {
+    try {
+      co_await inner_->compare(delivered);
+    } catch (const s3::checksum_error&) {
+      if (version_.total) slots_->forget(version_.url, 0, *version_.total);
+      throw;
+    }
+    co_await slots_->note_compared(version_);
+  }
+
+ private:
+  const std::unique_ptr<object_check> inner_;
+  const std::shared_ptr<detail::disk_slots> slots_;
+  const detail::cached_version version_;
+};
+
+template <class Unused>
+task<std::unique_ptr<object_check>> basic_disk_cache_storage<Unused>::check(shard object, std::string etag) const {
+  task<std::unique_ptr<object_check>> asking = inner_->check(object, etag);
+  if (!asking) return asking;  // it never keeps any
+  return check_of(inner_, state_, std::move(object), std::move(etag));
+}
+
+template <class Unused>
+task<std::unique_ptr<object_check>> basic_disk_cache_storage<Unused>::check_of(
+    std::shared_ptr<const storage> inner, std::shared_ptr<detail::disk_cache_state> state, shard object,
+    std::string etag) {
+  executor& ex = co_await this_executor();
+  detail::cached_version version(object.url, etag.empty() ? object.etag : etag);
+  version.total = object.size;
+  std::shared_ptr<detail::disk_slots> slots;
+  if (ex.as_event_loop() != nullptr) slots = state->slots(ex);
+  const bool cached = slots != nullptr && detail::is_strong_etag(version.etag);
+  if (cached && slots->compared(version)) co_return nullptr;
+  task<std::unique_ptr<object_check>> asking = inner->check(std::move(object), std::move(etag));
+  std::unique_ptr<object_check> answer = co_await std::move(asking);
+  if (answer == nullptr && cached) co_await slots->note_compared(version);
+  if (answer != nullptr && cached) {
+    answer = std::make_unique<comparison>(std::move(answer), std::move(slots), std::move(version));
+  }
+  co_return std::move(answer);
+}
+
+#if defined(MILLRACE_SEPARATE_COMPILATION)
+template class basic_disk_cache_storage<>;
+#endif
+
+MILLRACE_COROUTINE_BODY std::shared_ptr<const disk_cache_storage> detail::disk_cache_of(
+    std::shared_ptr<const storage> inner, const disk_cache_options& options) {
+  if (options.directory.empty()) throw configuration_error("disk_cache() needs .directory: a folder on a local disk");
+  if (options.bytes < disk_slots::slot_bytes) {
+    throw configuration_error("disk_cache() needs .bytes: how much of the disk it may take, 2 MiB or more");
+  }
+  if (!(options.keep_free >= 0 && options.keep_free < 1)) {
+    throw configuration_error("disk_cache() needs a .keep_free from 0 to less than 1");
+  }
+  const auto state = std::make_shared<disk_cache_state>(std::string(options.directory), options.bytes,
+                                                        options.keep_free);
+  state->open_first();
+  return std::make_shared<const disk_cache_storage>(std::move(inner), state);
+}
+
+}  // namespace millrace

@@ -1,0 +1,459 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/shards/disk_cache.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/error.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/sync/all_of.hpp>
+#include <millrace/testing/jumping_loop.hpp>
+#include <millrace/testing/virtual_loop.hpp>
+
+#include "tests/shards/cache_support.hpp"
+#include "tests/support/captured_stderr.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using test::memory_store;
+using test::random_text;
+using folder = test::cache_folder;
+
+std::shared_ptr<memory_store> store_of(std::initializer_list<std::size_t> sizes) {
+  auto store = std::make_shared<memory_store>();
+  std::uint64_t n = 0;
+  for (const std::size_t size : sizes) {
+    store->objects["mem:" + std::to_string(n)] = random_text(n + 1, size);
+    ++n;
+  }
+  return store;
+}
+
+std::shared_ptr<const disk_cache_storage> cached(const std::shared_ptr<memory_store>& inner, const folder& in,
+                                                 std::uint64_t slots = 64) {
+  return disk_cache(std::shared_ptr<const storage>(inner),
+                    {.directory = in.path, .bytes = slots * detail::disk_slots::slot_bytes, .keep_free = 0});
+}
+
+class loop_of_test {
+ public:
+  explicit loop_of_test(bool epoll = false) : loop_(make_event_loop({.force_epoll = epoll})) {}
+  operator executor&() { return *loop_; }
+
+ private:
+  std::unique_ptr<event_loop> loop_;
+};
+
+shard named(const memory_store& store, const std::string& url) {
+  return shard(url, store.objects.at(url).size(), store.etag);
+}
+
+/// Reads, waits for what is written in the background, and compares with the store.
+storage::part read(executor& ex, const storage& from, const memory_store& store, const std::string& url,
+                   std::uint64_t offset, std::size_t length, std::size_t slab = 2 * MiB) {
+  storage::part p =
+      block_on(coroutine_context(ex), from.read(named(store, url), std::string(), offset, length, slab_pool(slab)));
+  const std::string_view right = std::string_view(store.objects.at(url)).substr(offset, length);
+  CHECK((p.data.view() == right));
+  return p;
+}
+
+/// All objects by fetch(); whether they are the store's.
+bool fetched(executor& ex, const std::shared_ptr<const storage>& from, const memory_store& store,
+             const fetch_options& o = {}) {
+  std::vector<shard> all;
+  for (const auto& [url, content] : store.objects) all.push_back(named(store, url));
+  std::map<std::string, std::string> came;
+  const auto reading = [](std::vector<shard> names, std::shared_ptr<const storage> store_, fetch_options options,
+                          std::map<std::string, std::string>& to) -> task<void> {
+    auto chunks = from_range(std::move(names)) | fetch(store_, options);
+    while (auto c = co_await chunks.next()) to[c->from->url] += c->data.view();
+  };
+  block_on(coroutine_context(ex), reading(all, from, o, came));
+  return came == store.objects;
+}
+
+}  // namespace
+
+TEST_CASE("what was read once comes from the disk, in this process and in the next", "[disk_cache]") {
+  loop_of_test loop(GENERATE(false, true));
+  const folder in;
+  const auto store = store_of({5 * MiB + 12345, 100, 3 * MiB});
+  store->encoding = "zstd";
+  {
+    const auto cache = cached(store, in);
+    CHECK(fetched(loop, cache, *store));
+    CHECK(cache->stats().hits == 0);
+    CHECK(cache->stats().refused == 0);
+    const std::uint64_t asked = store->reads;
+    CHECK(fetched(loop, cache, *store));
+    CHECK(store->reads == asked);
+    CHECK(cache->stats().misses == asked);
+    CHECK(cache->stats().hit_bytes == cache->stats().miss_bytes);
+  }
+  store->reads = 0;
+  const auto cache = cached(store, in);
+  CHECK(fetched(loop, cache, *store));
+  CHECK(fetched(loop, cache, *store, {.part = 512 * KiB}));  // however it is cut
+  CHECK(store->reads == 0);
+  const storage::part p = read(loop, *cache, *store, "mem:0", 5 * MiB + 1, 20000);
+  CHECK(p.total == 5 * MiB + 12345);
+  CHECK(p.etag == "\"v1\"");
+  CHECK(p.encoding == "zstd");
+  CHECK(store->reads == 0);
+  struct ::stat s {};
+  REQUIRE(::stat((in.path + "/segment.000000").c_str(), &s) == 0);
+  CHECK((s.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("ranges of any offset and length are those of the object", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({4 * MiB + 777});
+  const auto cache = cached(store, in);
+  rng random(7);
+  const std::size_t size = store->objects["mem:0"].size();
+  for (int i = 0; i < 150; ++i) {
+    const std::uint64_t offset = random.below(size);
+    const std::size_t length = 1 + random.below(i % 3 == 0 ? 2 * MiB : 30000);
+    read(loop, *cache, *store, "mem:0", offset, std::min<std::size_t>(length, size - offset));
+  }
+  CHECK(cache->stats().hits > 50);
+  CHECK(cache->stats().damaged == 0);
+  const std::uint64_t asked = store->reads;
+  for (std::uint64_t at = 0; at < size; at += 1000) {
+    read(loop, *cache, *store, "mem:0", at, std::min<std::uint64_t>(1000, size - at));
+  }
+  CHECK(store->reads - asked < 30);  // nearly all of it has been read
+}
+
+TEST_CASE("another version is another object, and takes the slots of the older", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({3 * MiB});
+  const auto cache = cached(store, in, 3);
+  CHECK(fetched(loop, cache, *store));
+  store->etag = "\"v2\"";
+  store->objects["mem:0"] = random_text(99, 3 * MiB);
+  CHECK(fetched(loop, cache, *store));
+  const std::uint64_t asked = store->reads;
+  CHECK(fetched(loop, cache, *store));
+  CHECK(store->reads == asked);
+  CHECK(cache->stats().refused == 0);
+  SECTION("without a strong ETag nothing is kept") {
+    store->etag = GENERATE("", "W/\"v3\"");
+    store->objects["mem:0"] = random_text(100, 3 * MiB);
+    CHECK(fetched(loop, cache, *store));
+    CHECK(fetched(loop, cache, *store));
+    CHECK(cache->stats().refused > 0);
+  }
+}
+
+TEST_CASE("an object named without its ETag is asked for once", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({3 * MiB});
+  const auto cache = cached(store, in);
+  CHECK(fetched(loop, cache, *store));
+  store->reads = 0;
+  const auto reading = [](std::shared_ptr<const storage> from, std::string& to) -> task<void> {
+    std::vector<shard> names{shard("mem:0")};
+    auto chunks = from_range(std::move(names)) | fetch(from);
+    while (auto c = co_await chunks.next()) to += c->data.view();
+  };
+  std::string came;
+  block_on(coroutine_context(loop), reading(cache, came));
+  CHECK((came == store->objects["mem:0"]));
+  CHECK(store->reads == 1);
+}
+
+TEST_CASE("a full cache admits nothing more and keeps what it has", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({8 * MiB});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cached(store, in, 3);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (std::uint64_t at = 0; at < 8; ++at) read(loop, *cache, *store, "mem:0", at * MiB, MiB);
+  }
+  CHECK(cache->stats().hits == 6);
+  CHECK(store->reads == 18);
+  CHECK(cache->stats().admitted == 3);
+  CHECK(cache->stats().refused == 15);
+  const std::string text = said.text();
+  const std::size_t first = text.find("are full: what is beyond is read from the store in every epoch");
+  CHECK(first != std::string::npos);
+  CHECK(text.find("are full", first + 60) == std::string::npos);
+}
+
+TEST_CASE("whatever the disk says, what is delivered is what the store has", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  rng random(GENERATE(1u, 2u, 3u, 4u, 5u, 6u));
+  const auto store = store_of({2 * MiB + 5000, 40000});
+  std::string older;  // an index from before
+  std::uint64_t damaged = 0, hits = 0;
+  for (int round = 0; round < 12; ++round) {
+    const auto cache = cached(store, in, 4);
+    CHECK(fetched(loop, cache, *store, {.part = 1 * MiB}));
+    CHECK(fetched(loop, cache, *store, {.part = 1 * MiB}));
+    damaged += cache->stats().damaged;
+    hits += cache->stats().hits;
+    const std::vector<std::string> names = folder::names();
+    const bool under_it = random.below(2) == 0;  // while the cache is open
+    const auto harm = [&] {
+      const std::string name = in.path + '/' + names[std::vector<std::size_t>{0, 3, 4}[random.below(3)]];
+      struct ::stat s {};
+      if (::stat(name.c_str(), &s) != 0 || s.st_size == 0) return;
+      const auto size = static_cast<std::uint64_t>(s.st_size);
+      std::fstream f(name, std::ios::in | std::ios::out | std::ios::binary);
+      switch (random.below(5)) {
+        case 0:
+          REQUIRE(::truncate(name.c_str(), static_cast<off_t>(random.below(size))) == 0);
+          break;
+        case 1:
+          if (name.find("index") != std::string::npos && !older.empty()) {
+            f.write(older.data(), static_cast<std::streamsize>(older.size()));
+          }
+          break;
+        default:
+          for (std::uint64_t flips = 1 + random.below(200); flips > 0; --flips) {
+            const std::uint64_t bound = random.below(2) == 0 ? size : std::min<std::uint64_t>(size, 8192);
+            const auto at = static_cast<std::streamoff>(random.below(bound));
+            f.seekg(at);
+            const int c = f.get();
+            f.clear();
+            f.seekp(at);
+            f.put(static_cast<char>(c ^ (1 << random.below(8))));
+          }
+      }
+    };
+    std::ifstream index(in.path + "/index", std::ios::binary);
+    if (random.below(3) == 0) older.assign(std::istreambuf_iterator<char>(index), {});
+    harm();
+    if (random.below(3) == 0) {  // and another version
+      store->etag = "\"v" + std::to_string(round) + "\"";
+      store->objects["mem:0"] = random_text(random.next(), 2 * MiB + random.below(9000));
+    }
+    if (under_it) CHECK(fetched(loop, cache, *store, {.part = 1 * MiB}));
+  }
+  CHECK(hits > 10);
+  CHECK(damaged > 0);
+}
+
+TEST_CASE("a slot that was damaged is written anew", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  const auto cache = cached(store, in);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  const std::string name = in.path + (GENERATE(true, false) ? "/segment.000000" : "/headers");
+  {
+    std::fstream f(name, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(1000);
+    f.put('!');
+  }
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 2);
+  CHECK(cache->stats().damaged == 1);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 2);
+}
+
+TEST_CASE("of two that want the same bytes, one fetches", "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  store->pause = 300ms;
+  const auto one = cached(store, in);
+  const auto other = cached(store, in);  // as another process: locks of its own
+  const auto both = [](const storage& a, const storage& b, const memory_store& s) -> task<void> {
+    task<storage::part> first = a.read(named(s, "mem:0"), "", 0, MiB, slab_pool(2 * MiB));
+    task<storage::part> second = b.read(named(s, "mem:0"), "", 0, MiB, slab_pool(2 * MiB));
+    const auto parts = co_await all_of(std::move(first), std::move(second));
+    const std::string& right = s.objects.at("mem:0");
+    const bool same = std::get<0>(parts).data.view() == right && std::get<1>(parts).data.view() == right;
+    CHECK(same);
+  };
+  const storage& second = GENERATE(true, false) ? *other : *one;
+  block_on(loop, both(*one, second, *store));
+  CHECK(store->reads == 1);
+  SECTION("the other does not wait for longer than a part takes") {
+    store->etag = "\"v2\"";
+    const auto own = detail::disk_slots::open(in.path, 64 * MiB, 0, true)->try_claim("mem:0", 0, MiB);
+    REQUIRE(own);
+    const duration before = loop.elapsed();
+    read(loop, *one, *store, "mem:0", 0, MiB);
+    const duration took = loop.elapsed() - before;
+    CHECK(took >= 600ms);
+    CHECK(took < 1000ms);
+    CHECK(store->reads == 2);
+  }
+}
+
+TEST_CASE("a folder that cannot be used turns the cache off for a minute, with one line", "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cached(store, in);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  in.clear();
+  for (int i = 0; i < 3; ++i) read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 4);
+  CHECK(::access(in.path.c_str(), F_OK) != 0);
+  loop.advance(61s);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 5);
+  struct ::stat s {};
+  REQUIRE(::stat(in.path.c_str(), &s) == 0);
+  CHECK((s.st_mode & 0777) == 0700);
+  const std::string text = said.text();
+  INFO(text);
+  const std::size_t line = text.find("disk_cache is off, and tried again every minute: " + in.path);
+  CHECK(line != std::string::npos);
+  CHECK(text.find("disk_cache is off", line + 10) == std::string::npos);
+}
+
+TEST_CASE("links are not followed, and folders of others not used", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in, elsewhere;
+  const auto store = store_of({1 * MiB});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto off = [&](const std::string& path) {
+    const auto cache = disk_cache(std::shared_ptr<const storage>(store), {.directory = path, .bytes = 64 * MiB});
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    return cache->stats().hits == 0;
+  };
+  SECTION("the folder") {
+    const std::string link = in.path + "/locks";  // cleared with it
+    REQUIRE(::symlink(elsewhere.path.c_str(), link.c_str()) == 0);
+    CHECK(off(link));
+  }
+  SECTION("a file") {
+    const std::string name = GENERATE("index", "locks", "headers", "segment.000000");
+    const std::string target = elsewhere.path + "/index";
+    std::ofstream(target) << "precious";
+    REQUIRE(::symlink(target.c_str(), (in.path + '/' + name).c_str()) == 0);
+    CHECK(off(in.path));
+    std::ifstream f(target);
+    std::string content;
+    f >> content;
+    CHECK(content == "precious");
+  }
+  SECTION("one that others may write to") {
+    REQUIRE(::chmod(in.path.c_str(), 0777) == 0);
+    CHECK(off(in.path));
+  }
+  CHECK_THAT(said.text(), Contains("millrace: disk_cache is off, and tried again every minute: "));
+}
+
+TEST_CASE("options that cannot work are errors", "[disk_cache]") {
+  const std::shared_ptr<const storage> store = store_of({1});
+  CHECK_THROWS_WITH(disk_cache(store, {.directory = "", .bytes = MiB * 64}), Contains(".directory"));
+  CHECK_THROWS_WITH(disk_cache(store, {.directory = "/tmp/x", .bytes = MiB}), Contains(".bytes"));
+  CHECK_THROWS_WITH(disk_cache(store, {.directory = "/tmp/x", .bytes = MiB * 64, .keep_free = 1}),
+                    Contains(".keep_free"));
+}
+
+TEST_CASE("what must stay free stays free", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
+                                {.directory = in.path, .bytes = 64 * MiB, .keep_free = 0.9999});
+  for (int i = 0; i < 3; ++i) read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 3);
+  CHECK(cache->stats().admitted == 0);
+  CHECK_THAT(said.text(), Contains("less of the disk free than .keep_free"));
+}
+
+TEST_CASE("the store's checksum is asked for until an object is cached that agrees with it", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({3 * MiB});
+  store->keeps_checksums = true;
+  const auto cache = cached(store, in);
+  SECTION("it agrees") {
+    CHECK(fetched(loop, cache, *store));
+    CHECK(fetched(loop, cache, *store));
+    CHECK(store->checks == 1);
+  }
+  SECTION("it came damaged, and is not kept") {
+    store->damaged_on_the_way = true;
+    CHECK_THROWS_AS(fetched(loop, cache, *store), s3::checksum_error);
+    store->damaged_on_the_way = false;
+    store->reads = 0;
+    CHECK(fetched(loop, cache, *store));
+    CHECK(store->reads > 0);
+    CHECK(store->checks == 2);
+  }
+}
+
+TEST_CASE("a second reading is the store's, and what was cached is forgotten", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  const auto cache = cached(store, in);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  const storage::part p = block_on(
+      coroutine_context(loop), cache->read_again(named(*store, "mem:0"), "", 5, 1000, slab_pool(2 * MiB)));
+  CHECK(p.data.view() == store->objects["mem:0"].substr(5, 1000));
+  CHECK(store->second_readings == 1);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 3);
+}
+
+TEST_CASE("on a loop without files nothing is cached", "[disk_cache]") {
+  testing::virtual_loop loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  const auto cache = cached(store, in);
+  CHECK(fetched(loop, cache, *store));
+  CHECK(cache->stats().hits + cache->stats().misses == 0);
+}
+
+TEST_CASE("a read that is dropped leaves nothing claimed", "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  store->pause = 1s;
+  const auto cache = cached(store, in);
+  {
+    spawned<storage::part> reading(coroutine_context(loop),
+                                   cache->read(named(*store, "mem:0"), "", 0, MiB, slab_pool(2 * MiB)));
+    block_on(loop, [](std::uint64_t& reads) -> task<void> {
+      while (reads == 0) co_await sleep_for(10ms);
+    }(store->reads));
+  }
+  CHECK(detail::disk_slots::open(in.path, 64 * MiB, 0, true)->try_claim("mem:0", 0, MiB));
+}
