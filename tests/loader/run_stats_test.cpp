@@ -63,18 +63,27 @@ run_stats after_all(stream<T> pipeline, const runtime_options& made_of = {}) {
 TEST_CASE("the verdict names the stage that holds the run back") {
   run_stats s = starving();
   s.stages = {stage("fetch", 0.1, 0.7), stage("decode", 0.2, 0.1)};
-  s.stages[0].advice = "raise its .window";
-  CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O: raise its .window");
+  s.stages[0].advice = ".window";
+  CHECK(s.verdict() == "fetch waits for its own I/O, 70% of the time; raise its .window");
+  s.stages[0].advice = "name the objects";
+  CHECK(s.verdict() == "fetch waits for its own I/O, 70% of the time: name the objects");
   s.stages[0].advice = "";
-  CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O");
+  CHECK(s.verdict() == "fetch waits for its own I/O, 70% of the time");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.1, 0.6, 1.9)};
-  CHECK(s.verdict() == "bottleneck: decode (its pool jobs): more cores, or less work per item");
+  CHECK(s.verdict() == "decode: its pool jobs take all that the pool has: more cores, or less work per item");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.2, 0.5, 0.1)};
-  CHECK(s.verdict() == "bottleneck: decode waits for its pool jobs, whose threads get no core or have other jobs");
+  CHECK(s.verdict() == "decode: its pool jobs wait for threads that get no core or have other jobs");
   s.stages = {stage("fetch", 0.1, 0.1), stage("decode", 0.6, 0.1)};
-  CHECK(s.verdict() == "bottleneck: decode");
-  s.stages = {stage("fetch", 0.3, 0), stage("decode", 0.65, 0)};
-  CHECK_THAT(s.verdict(), Contains("the loop thread is full, most of all by decode"));
+  s.stages[1].busy_each = 0.002;
+  CHECK(s.verdict() == "decode runs 2.00 ms an item on the loop's thread, 60% of its time: map_concurrent puts it on "
+                       "the pool");
+  s.stages = {stage("fetch", 0.3, 0.4), stage("decode", 0.65, 0)};
+  CHECK(s.verdict() == "decode runs on the loop's thread, 65% of its time: map_concurrent puts it on the pool");
+  s.stages = {stage("fetch", 0.1, 0.1), stage("untar", 0.6, 0)};
+  s.loops = 1;
+  CHECK(s.verdict() ==
+        "untar runs on the loop's thread, 60% of its time; try runtime_options::loops = 2 (now 1), which take "
+        "transfers off it");
   s.waited = 0.04;
   CHECK_THAT(s.verdict(), Contains("the training thread is the bottleneck"));
 }
@@ -82,27 +91,42 @@ TEST_CASE("the verdict names the stage that holds the run back") {
 TEST_CASE("the verdict says what a stage that reads by ranges has chosen, and what its limit is") {
   run_stats s = starving();
   s.stages = {stage("fetch", 0.1, 0.7), stage("decode", 0.2, 0.1)};
-  s.stages[0].advice = "raise its .window";
   s.stages[0].reads = 64;
   s.stages[0].read_part = 1 * MiB;
-  CHECK(s.verdict() == "bottleneck: fetch waits for its own I/O: 64 requests of up to 1.05 MB at a time");
+  CHECK(s.verdict() == "fetch: waits for 64 requests of up to 1.05 MB at a time");
   s.stages[0].limit = read_limit::memory;
   CHECK(s.verdict() ==
-        "bottleneck: fetch waits for its own I/O: 64 requests of up to 1.05 MB at a time are as many as its memory "
-        "holds: raise its .window");
+        "fetch: 64 requests of up to 1.05 MB at a time are as many as its memory holds; raise its .bytes");
+  s.stages[0].own_bytes = 16 * MiB;
+  s.stages[0].bytes_option = ".window";
+  CHECK(s.verdict() ==
+        "fetch: 64 requests of up to 1.05 MB at a time are as many as its memory holds; try .window = 32 * MiB (now 16 "
+        "* MiB)");
   s.stages[0].limit = read_limit::requests;
   CHECK(s.verdict() ==
-        "bottleneck: fetch waits for its own I/O: 64 requests of up to 1.05 MB at a time are as many as it may "
-        "have, and the store's rate of a connection is the limit: raise its .requests");
+        "fetch: 64 requests of up to 1.05 MB at a time are as many as it may have, and the rate of a connection is the "
+        "limit; raise its .requests");
+  s.stages[0].own_requests = 64;
+  CHECK_THAT(s.verdict(), Contains("the limit; try .requests = 128 (now 64)"));
+  s.stages[0].limit = read_limit::shards;
+  s.stages[0].own_shards = 1;
+  CHECK(s.verdict() == "fetch: 1 object open; try .shards = 0, as many as there are requests for (now 1)");
+  s.requests.part.count = 10;
+  s.requests.part.sum = 3;
+  CHECK_THAT(s.verdict(), Contains("fetch: 1 object open at 300 ms a request; try .shards"));
   s.stages[0].limit = read_limit::link;
+  s.bytes = 160'000'000;
   CHECK(s.verdict() ==
-        "bottleneck: fetch waits for its own I/O: with 64 requests of up to 1.05 MB at a time the link, or what the "
-        "store sends in all, is the limit");
+        "fetch: with 64 requests of up to 1.05 MB at a time the link, or what the store sends in all, is the limit: "
+        "160 MB/s; fewer bytes or a nearer store help, no option does");
   s.stages[0].read_first_byte = 0.0152;
   s.stages[0].read_rate = 30e6;
+  CHECK_THAT(s.verdict(), Contains("at a time (15.2 ms to the first byte, 30.0 MB/s on a connection) the link, "));
+  s.requests.throttles = 4;
+  s.requests.last_throttle = "503 SlowDown";
   CHECK(s.verdict() ==
-        "bottleneck: fetch waits for its own I/O: with 64 requests of up to 1.05 MB at a time (15.2 ms to the first "
-        "byte, 30.0 MB/s on a connection) the link, or what the store sends in all, is the limit");
+        "fetch: the store asked for fewer requests 4 times (10 reads; 503 SlowDown): larger objects and a larger .part "
+        "make fewer, and keys under several prefixes may have more");
   s.waited = 0.01;
   CHECK_THAT(s.verdict(), Contains("the training thread is the bottleneck"));
 }
@@ -111,12 +135,12 @@ TEST_CASE("the verdict names options that the stage has") {
   run_stats s = starving();
   s.stages = {stage("mine", 0.1, 0.7)};
   CHECK(s.verdict() ==
-        "bottleneck: mine waits for its own I/O: let more of it be under way at once, by map_concurrent()");
+        "mine waits for its own I/O, 70% of the time: let more of it be under way at once, by map_concurrent()");
   const auto text = [](int) -> task<int> { co_return 1; };
   const run_stats made = after_all(numbers(20) | named("mine", map(text)) | named("tasks", map_concurrent(text)));
   REQUIRE(made.stages.size() == 3);
   CHECK(made.stages[1].advice == nullptr);
-  CHECK(made.stages[2].advice == std::string("raise its .limit"));
+  CHECK(made.stages[2].advice == std::string(".limit"));
 }
 
 namespace {
@@ -155,23 +179,22 @@ TEST_CASE("what bounds the jobs on a pool is named, with the option that changes
       if (o.threads == 0) with.on = four;
       return after_all(numbers(static_cast<int>(limit) * enough) | map_concurrent(work, with), o).verdict();
     };
-    CHECK(of(1) ==
-          "bottleneck: map_concurrent waits for its pool jobs, of which one is under way at a time, on 4 threads: "
-          "raise its .limit");
-    CHECK_THAT(of(2), Contains("at most 2 are under way at once, on 4 threads: raise its .limit"));
-    CHECK_THAT(of(1, {.threads = 4}), Contains("one is under way at a time, on 4 threads: raise its .limit"));
+    CHECK_THAT(of(1), Contains("map_concurrent: .limit = 1 of 4 pool threads, at ") &&
+                          Contains(" a job; try .limit = 8"));
+    CHECK_THAT(of(2), Contains("map_concurrent: .limit = 2 of 4 pool threads"));
+    CHECK_THAT(of(1, {.threads = 4}), Contains("map_concurrent: .limit = 1 of 4 pool threads"));
   }
   SECTION("that of fill_batches()") {
     const batch_pool memory(batch_layout(4, {{"id", dtype::i64}}));
     const auto fill = [](int i, const batch_row& to) { to.set("id", static_cast<std::int64_t>(work(i))); };
     CHECK_THAT(after_all(numbers(enough) | fill_batches(memory, fill, {.on = four, .limit = 1})).verdict(),
-               Contains("on 4 threads: raise its .limit"));
+               Contains(": .limit = 1 of 4 pool threads"));
   }
   SECTION("its .bytes") {
     const auto make = [](int i) { return heavy(work(i)); };
     CHECK_THAT(
         after_all(numbers(enough) | map_concurrent(make, {.limit = 8, .on = four, .bytes = MiB})).verdict(),
-        Contains("few fit into its bound in bytes: raise its .bytes"));
+        Contains("few fit into its bound in bytes; try .bytes = 2 * MiB (now 1 * MiB)"));
     CHECK_THAT(
         after_all(numbers(4 * enough) | map_concurrent(make, {.limit = 32, .on = four, .bytes = 256 * MiB})).verdict(),
         !Contains(".bytes"));
@@ -182,22 +205,24 @@ TEST_CASE("what bounds the jobs on a pool is named, with the option that changes
     const auto plain = map_concurrent(work, {.limit = 64});
     const std::string of_runtime = after_all(numbers(enough) | plain, {.threads = 1}).verdict();
     if (cores > 1) {
-      CHECK_THAT(given, Contains("the pool's 1 thread is busy and there are") && Contains("larger pool as .on"));
-      CHECK_THAT(of_runtime, Contains("raise runtime_options::threads"));
+      CHECK_THAT(given, Contains("the pool's 1 thread is busy, with ") && Contains("; try .on = a pool of "));
+      CHECK_THAT(of_runtime, Contains("; try runtime_options::threads = ") && Contains("(now 1)"));
     } else {
       CHECK_THAT(given, Contains("more cores"));
       CHECK_THAT(of_runtime, Contains("more cores"));
     }
   }
   SECTION("the machine") {
-    CHECK(after_all(numbers(static_cast<int>(cores) * enough) | map_concurrent(work, {.limit = 256})).verdict() ==
-          "bottleneck: map_concurrent (its pool jobs): more cores, or less work per item");
+    CHECK_THAT(
+        after_all(numbers(static_cast<int>(cores) * enough) | map_concurrent(work, {.limit = 256})).verdict(),
+        Contains("map_concurrent: its pool jobs of ") &&
+            Contains(" take all that the pool has: more cores, or less work per item"));
   }
   SECTION("to_device(), which lays one batch out at a time") {
     const auto rows = [](int i) { return row{i}; };
     CHECK_THAT(after_all(numbers(enough) | map(rows) | batch(2) | to_device(host_device(), {.on = four})).verdict(),
-               Contains("to_device waits for its pool jobs, of which one is under way at a time, on 4 threads: lay the "
-                        "batches out before it, by fill_batches()"));
+               Contains(": at most 1 is under way at once, on 4 threads: lay the batches out before it, by "
+                        "fill_batches()"));
   }
 }
 
@@ -207,22 +232,70 @@ TEST_CASE("the verdict on what a stage waits for names options of that stage", "
     co_return i;
   };
   CHECK_THAT(after_all(numbers(enough) | map_concurrent(wait, {.limit = 1})).verdict(),
-             Contains("map_concurrent waits for its own I/O: raise its .limit"));
+             Contains("map_concurrent waits for its own I/O, ") && Contains("; try .limit = 16 (now 1)"));
   const auto make = [](int i) -> task<heavy> {
     co_await sleep_for(std::chrono::milliseconds(1));
     co_return heavy(i);
   };
   CHECK_THAT(after_all(numbers(enough) | map_concurrent(make, {.limit = 8, .bytes = MiB})).verdict(),
-             Contains("map_concurrent waits for its own I/O: raise its .bytes"));
+             Contains("map_concurrent waits for its own I/O, ") && Contains("; try .bytes = 2 * MiB (now 1 * MiB)"));
   CHECK_THAT(after_all(numbers(enough) | map(wait)).verdict(), Contains("by map_concurrent()"));
 }
 
-TEST_CASE("for a full loop the verdict names the option of the runtime's loops") {
+TEST_CASE("for a full loop the verdict names the stage that fills it most, and where its work can go") {
   run_stats s = starving();
-  s.stages = {stage("fetch", 0.2, 0), stage("map", 0.75, 0)};
+  s.stages = {stage("fetch", 0.2, 0.75), stage("map", 0.75, 0)};
+  CHECK_THAT(s.verdict(), Contains("map runs on the loop's thread") && Contains("map_concurrent"));
+  s.stages = {stage("fetch", 0.75, 0), stage("map", 0.2, 0.75)};
+  CHECK_THAT(s.verdict(), Contains("fetch runs on the loop's thread") && Contains("runtime_options::loops = 2"));
+}
+
+TEST_CASE("the verdict on a training thread that is not kept waiting says what the pipeline could give") {
+  run_stats s = starving();
+  s.waited = 0;
+  s.samples = 32000;
+  s.items = 101;
+  s.steps.count = 100;
+  s.steps.sum = 1;
+  s.stages = {stage("fetch", 0.1, 0), stage("decode", 0.1, 0.1)};
+  s.stages[1].blocked = 0.8;
   CHECK(s.verdict() ==
-        "the loop thread is full, most of all by map: move work to the pool, by map_concurrent(), or where it is "
-        "transfers, to more loops, by runtime_options::loops");
+        "the training thread is the bottleneck: your step takes 10.0 ms, the pipeline could give a batch every 2.00 "
+        "ms");
+  s.stages[1].pool = 3;
+  s.stages[1].pool_threads = 4;
+  CHECK_THAT(s.verdict(), Contains("every 7.50 ms"));
+  s.seconds = 4;
+  s.first_after = 3;
+  s.stages[0].before_first = 2.5;
+  s.stages[0].advice = "name the objects";
+  CHECK_THAT(s.verdict(), Contains("; of 4.00 s, 3.00 s passed before the first batch, 2.50 s of them in fetch: name "
+                                   "the objects"));
+}
+
+TEST_CASE("headroom is how many times as fast the training would be without waiting") {
+  run_stats s = starving();
+  CHECK(s.headroom() == Approx(10));
+  CHECK_THAT(s.table(), Contains("; without waiting 10 times as fast\n"));
+  s.waited = 0;
+  CHECK(s.headroom() == 1);
+  s.waited = 1;
+  CHECK(s.headroom() == 1000);
+}
+
+TEST_CASE("the verdict on slots says what they are taken by") {
+  run_stats s = starving();
+  s.stages = {stage("to_device", 0.1, 0.8, 0.1)};
+  s.stages[0].slots = 3;
+  s.stages[0].pool_threads = 4;
+  s.stages[0].waits_for = slot_limit::consumer;
+  CHECK(s.verdict() ==
+        "to_device: its 3 slots are taken by batches that the program keeps; try .slots = 6 (now 3), or let batches go "
+        "sooner");
+  s.stages[0].waits_for = slot_limit::copy;
+  CHECK_THAT(s.verdict(), Contains("taken by copies under way, so the link to the device is the limit"));
+  s.stages[0].waits_for = slot_limit::device;
+  CHECK_THAT(s.verdict(), Contains("the training step is the bottleneck, on the device: to_device: its 3 slots"));
 }
 
 TEST_CASE("for a busy pool the verdict names the stage that uses it most") {
@@ -233,10 +306,18 @@ TEST_CASE("for a busy pool the verdict names the stage that uses it most") {
     each.pool_cores = 2;
   }
   CHECK(s.verdict() ==
-        "bottleneck: augment waits for its pool jobs: the pool's 2 threads are busy, most of all with those of decode: "
-        "more cores, or less work");
+        "augment: its pool jobs wait: the pool's 2 threads are busy, most of all with those of decode: more cores, or "
+        "less work");
   s.stages[0].pool_given = true;  // another pool
-  CHECK(s.verdict() == "bottleneck: augment waits for its pool jobs, of which few are under way at once");
+  CHECK(s.verdict() == "augment: its pool jobs: few are under way at once, on 2 threads");
+  s.stages[1].jobs_crowded = 0.9;
+  CHECK(s.verdict() ==
+        "augment: its pool jobs wait for a thread: other work, of other runs or of the program, has the pool's 2 "
+        "threads; try .on = a pool of its own, or runtime_options::threads = 4");
+  s.stages[1].jobs_slept = 0.9;
+  CHECK(s.verdict() ==
+        "augment: its pool jobs sleep or wait for 90% of their time, each on one of 2 threads: let the function return "
+        "a task, which waits on the loop without a thread, or raise runtime_options::threads (now 2)");
 }
 
 TEST_CASE("no stage shows what holds the run back: the verdict says so") {

@@ -24,6 +24,7 @@ class known_hosts final : public runtime_parts {
   explicit known_hosts(executor& loop) noexcept : loop_(loop) { loop.set_runtime(*this); }
   executor& next_loop() noexcept override { return loop_; }
   detail::store_hosts* hosts() noexcept override { return &hosts_; }
+  detail::runtime_counts* counts() noexcept override { return &hosts_.counts; }
 
  private:
   executor& loop_;

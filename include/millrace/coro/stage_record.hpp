@@ -53,15 +53,25 @@ class stage_record {
   detail::duration_histogram jobs;  ///< each of its jobs there
   /// The pool on which the stage's jobs run, and how many of them may run at once; 0: not known. Set when it starts.
   counter pool_threads{0}, pool_cores{0}, pool_limit{0};
+  /// Of its jobs: those that found the threads taken by jobs of others when they were submitted; and what those that
+  /// were measured (see pool_state::work()) took, and waited or slept of that.
+  counter crowded_jobs{0}, measured_ns{0}, slept_ns{0};
+  counter jobs_in_pool{0};  ///< now: waiting for a thread, or on one
   std::atomic<bool> pool_given{false};          ///< by an option of the stage; if not, it is the runtime's
   std::atomic<const char*> more_jobs{nullptr};  ///< what lets more of them run at once: a literal, or null
   /// How often a stage that works on several items found no room for one more: by their number, by their bytes.
   counter full_by_number{0}, full_by_bytes{0};
   /// Of a stage that reads by ranges: how many it may have in flight now, and how long one is at most; and how often a
   /// read ended while its consumer waited and no more could be in flight, by what kept it from that.
-  counter reads{0}, read_part{0}, kept_by_memory{0}, kept_by_requests{0}, kept_by_link{0};
+  counter reads{0}, read_part{0}, kept_by_memory{0}, kept_by_requests{0}, kept_by_link{0}, kept_by_shards{0};
   /// Of its store, as measured: time to the first byte, bytes per second of one connection; 0: not known.
   counter read_first_ns{0}, read_rate{0};
+  /// Its bounds, as its options have them: objects open, ranged reads, bytes; 0: none, or not known.
+  counter own_shards{0}, own_requests{0}, own_bytes{0};
+  std::atomic<const char*> bytes_option{nullptr};  ///< the name of the last, a literal: ".window"
+  /// Of to_device(): its slots, and how often it waited for one that held a copy under way, work of the device, or a
+  /// batch that the consumer kept.
+  counter slots{0}, kept_by_copy{0}, kept_by_device{0}, kept_by_consumer{0};
   counter starved_ns{0};  ///< waiting for the stage before it
   counter asked_ns{0};    ///< from being asked to yielding
   counter blocked_ns{0};  ///< from yielding to being asked again
@@ -73,6 +83,21 @@ class stage_record {
   /// The same for a counter of `stage`, `&stage_record::read` say; does nothing if no metrics are kept (null).
   static void add(stage_record* stage, counter stage_record::*which, std::int64_t n) noexcept {
     if (stage != nullptr) add(stage->*which, n);
+  }
+
+  /// What its options say of the reads that it has in flight, for run_stats::verdict(). The first call counts.
+  void reads_within(std::size_t shards, std::size_t requests, std::size_t bytes_then, const char* option) noexcept {
+    if (bytes_option.load(std::memory_order_relaxed) != nullptr) return;
+    own_shards.store(static_cast<std::int64_t>(shards), std::memory_order_relaxed);
+    own_requests.store(static_cast<std::int64_t>(requests), std::memory_order_relaxed);
+    own_bytes.store(static_cast<std::int64_t>(bytes_then), std::memory_order_relaxed);
+    bytes_option.store(option, std::memory_order_relaxed);
+  }
+
+  /// The same of a stage that works on several items at once.
+  void works_within(std::size_t limit, std::size_t bytes_then) noexcept {
+    pool_limit.store(static_cast<std::int64_t>(limit), std::memory_order_relaxed);
+    own_bytes.store(static_cast<std::int64_t>(bytes_then), std::memory_order_relaxed);
   }
 
   // ---- reports of its generators, at time t
@@ -118,8 +143,13 @@ class stage_record {
   class times {
    public:
     std::int64_t busy = 0, pool = 0, starved = 0, asked = 0, blocked = 0;
+    std::int64_t items = 0;  ///< how many it has yielded
   };
   times since_mark() const noexcept;
+  /// Nanoseconds until mark() in which it was asked and did not wait for a stage before it; 0 where it was not called.
+  std::int64_t own_before_mark() const noexcept {
+    return marked_asked_.load(std::memory_order_relaxed) - marked_starved_.load(std::memory_order_relaxed);
+  }
   /// By any thread, one at a time.
   void mark() noexcept;
 
@@ -138,6 +168,7 @@ class stage_record {
   std::int64_t since_ = 0;  // when asked_ became more than 0, or 0 again
   std::int64_t starved_since_ = 0;
   counter marked_busy_{0}, marked_pool_{0}, marked_starved_{0}, marked_asked_{0}, marked_blocked_{0};
+  counter marked_items_{0};
 };
 
 /// The records of one pipeline, in the order in which stages started (sink first). Records live as long as the

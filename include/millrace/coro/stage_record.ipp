@@ -19,6 +19,7 @@ MILLRACE_INLINE stage_record::times stage_record::since_mark() const noexcept {
   t.starved -= marked_starved_.load(std::memory_order_relaxed);
   t.asked -= marked_asked_.load(std::memory_order_relaxed);
   t.blocked -= marked_blocked_.load(std::memory_order_relaxed);
+  t.items -= marked_items_.load(std::memory_order_relaxed);
   return t;
 }
 
@@ -29,6 +30,7 @@ MILLRACE_INLINE void stage_record::mark() noexcept {
   marked_starved_ = t.starved;
   marked_asked_ = t.asked;
   marked_blocked_ = t.blocked;
+  marked_items_ = t.items;
 }
 
 MILLRACE_INLINE stage_record::times stage_record::now() const noexcept {
@@ -38,6 +40,7 @@ MILLRACE_INLINE stage_record::times stage_record::now() const noexcept {
   t.starved = starved_ns.load(std::memory_order_relaxed);
   t.asked = asked_ns.load(std::memory_order_relaxed);
   t.blocked = blocked_ns.load(std::memory_order_relaxed);
+  t.items = items.load(std::memory_order_relaxed);
   return t;
 }
 

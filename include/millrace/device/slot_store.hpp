@@ -45,6 +45,8 @@ class device_slot {
   virtual void allocate(std::size_t size) = 0;
   /// Whether the device is done with the slot. Does not block. Throws what the device reports.
   virtual bool done() const = 0;
+  /// Whether the copy that was enqueued last is done, likewise.
+  virtual bool copied() const = 0;
   /// Drops the host batch, once the device is done. The memory and the events stay for the next one.
   virtual void clear() noexcept = 0;
   /// Makes sure that the copy's event is after every copy that was enqueued. False when the device has failed.

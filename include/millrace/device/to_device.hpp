@@ -222,6 +222,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   if (!pool) pool = cpu_pool::share::of(here.runtime());
   const bool given = with.on != nullptr;
   tell_pool(here, pool, given, 1, "lay the batches out before it, by fill_batches()");
+  if (here.stage() != nullptr) here.stage()->slots.store(static_cast<std::int64_t>(with.slots));
   const std::shared_ptr<slot_cache> cache = slot_store_of(ex).of(on);
   const auto copier = std::make_shared<const D>(on);
   std::vector<std::shared_ptr<device_slot>> slots;
@@ -295,7 +296,7 @@ class to_device_stage : public detail::library_stage {
     stream<device_batch> made =
         stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
                                                                         std::move(pool_), std::move(how_)))
-            .named("to_device", "raise its .slots")
+            .named("to_device", ".slots")
             .bounded(with_.slots, detail::memories_of_slot<Item> * with_.slots * with_.slot_bytes);
     if (kept == 0) return made;
     return std::move(made).bounded("resident images", 0, kept);

@@ -241,6 +241,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
   if constexpr (requires { f.choose_pool(here, options, own_limit); }) {
     f.choose_pool(here, options, own_limit);
   }
+  if (stage_record* const stage = here.stage()) stage->works_within(options.limit, options.bytes);
   failures bad(options.failures, here, "map_concurrent");
   concurrent_calls<U, T, F> calls(here, source, f, options.limit, options.bytes, options.order,
                                   options.failures.then == on_failure::skip);
@@ -322,7 +323,7 @@ class map_concurrent_stage : public detail::library_stage {
  private:
   template <class T, class U>
   stream<U> declare(stream<U> made) const {
-    made = detail::declare_mapped<T, F>(std::move(made).named("map_concurrent", "raise its .limit"),
+    made = detail::declare_mapped<T, F>(std::move(made).named("map_concurrent", ".limit"),
                                         options_.failures.then == on_failure::skip);
     if (options_.order == order::arrival) made = std::move(made).declares(place_effect::reorders);
     return std::move(made).bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));

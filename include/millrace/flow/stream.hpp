@@ -143,8 +143,8 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   explicit operator bool() const noexcept { return static_cast<bool>(generator_); }
 
   /// Gives the last stage a line in the stage table, or renames it. `name` must be a literal or live as long
-  /// as the run, and so must `advice`: what run_stats::verdict() recommends when this stage waits for its own I/O, an
-  /// option of the stage. Empty: nothing helps.
+  /// as the run, and so must `advice`: what run_stats::verdict() recommends when this stage waits for its own I/O. An
+  /// option of the stage, which is to be raised (".limit"), or what to do instead. Empty: nothing helps.
   stream named(const char* name, const char* advice) && {
     stream self = std::move(*this).named(name);
     promise(self).metrics().set_advice(advice);

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <coroutine>
 #include <cstddef>
@@ -39,12 +40,13 @@ class pool_job : public remote_node {
   /// For an owner that is destroyed: a job that waits in the pool is removed and deleted, one that runs is deleted when
   /// its message arrives, and counts in `abandoned` until then; one that is done is deleted now.
   void abandon(const std::shared_ptr<wait_group>& abandoned) noexcept;
-  /// The name of the stage that it is for; a literal.
-  void of_stage(const stage_record* stage) noexcept {
+  /// The stage that it is for, or null. Before start().
+  void of_stage(stage_record* stage) noexcept {
+    record_ = stage;
     if (stage != nullptr) stage_ = stage->name;
   }
-  /// Nanoseconds on the pool's thread. For a job that is done.
-  std::int64_t spent_ns() const noexcept { return spent_ns_; }
+  /// Adds what it took to the record of its stage. For a job that is done.
+  void charge() noexcept;
 
  protected:
   /// The work, on a thread of the pool. Keeps result or exception.
@@ -54,14 +56,23 @@ class pool_job : public remote_node {
   friend class pool_state;
 
   MILLRACE_INLINE void run() noexcept override;
+  /// Its stage has one job fewer in the pool.
+  void leave_stage() noexcept {
+    if (record_ != nullptr) stage_record::add(record_->jobs_in_pool, -1);
+    record_ = nullptr;
+  }
 
   std::shared_ptr<wait_group> abandoned_;  // of one without a waiter
   std::shared_ptr<pool_state> pool_;  // outlives the cpu_pool while jobs may still look into its queue
   executor* executor_ = nullptr;
   ready_node* waiter_ = nullptr;
   bool done_ = false;
+  bool crowded_ = false;  // it found all threads taken by jobs of other stages
   std::int64_t spent_ns_ = 0;
-  const char* stage_ = "";  // for a trace
+  std::int64_t measured_ns_ = 0;  // 0 where it was not measured
+  std::int64_t slept_ns_ = 0;
+  const char* stage_ = "";           // for a trace
+  stage_record* record_ = nullptr;   // the executor's thread's, until it is charged or abandoned
   pool_job* prev_ = nullptr;  // under the pool's mutex; null when not queued
   pool_job* next_ = nullptr;
 };
@@ -100,6 +111,7 @@ class pool_state {
   list_head head_;
   bool stopping_ = false;
   std::uint32_t workers_ = 0;
+  std::atomic<std::int64_t> jobs_{0};  // waiting for a thread or on one
 };
 
 }  // namespace millrace::detail
@@ -261,10 +273,7 @@ class cpu_pool::awaiter {
     }
   }
   typename job<Function>::result_type await_resume() {
-    if (stage_record* const stage = promise_.stage()) {
-      stage_record::add(stage->pool_ns, job_->spent_ns());
-      stage->jobs.add(job_->spent_ns());
-    }
+    job_->charge();
     return job_->take();
   }
 

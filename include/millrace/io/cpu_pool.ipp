@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +34,11 @@ MILLRACE_INLINE bool pool_state::submit(pool_job& job) noexcept {
   {
     std::lock_guard lock(mutex_);
     if (stopping_) return false;
+    const std::int64_t all = jobs_.fetch_add(1, std::memory_order_relaxed);
+    if (job.record_ != nullptr) {
+      job.crowded_ = all - job.record_->jobs_in_pool.load(std::memory_order_relaxed) >= workers_;
+      stage_record::add(job.record_->jobs_in_pool, 1);
+    }
     job.prev_ = head_.prev_;
     job.next_ = &head_;
     head_.prev_->next_ = &job;
@@ -44,6 +52,7 @@ MILLRACE_INLINE bool pool_state::withdraw(pool_job& job) noexcept {
   std::lock_guard lock(mutex_);
   if (job.next_ == nullptr) return false;
   unlink(job);
+  jobs_.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }
 
@@ -55,9 +64,31 @@ MILLRACE_INLINE void pool_state::stop() noexcept {
   changed_.notify_all();
 }
 
+/// What the kernel says of the calling thread.
+struct thread_usage {
+  std::int64_t cpu_ns = 0;
+  long waits = 0;        // it gave its core away, to wait for something
+  long preemptions = 0;  // its core was taken from it
+
+  static thread_usage now() noexcept {
+    ::rusage of = {};
+    ::getrusage(RUSAGE_THREAD, &of);
+    const auto ns = [](const ::timeval& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_usec * 1000; };
+    return {ns(of.ru_utime) + ns(of.ru_stime), of.ru_nvcsw, of.ru_nivcsw};
+  }
+  /// Of `ns` since then: how long it waited. A thread that is preempted does not wait, so one that was preempted more
+  /// often than it waited counts as computing.
+  std::int64_t slept_since(const thread_usage& then, std::int64_t ns) const noexcept {
+    const long waited = waits - then.waits;
+    if (waited == 0 || waited < preemptions - then.preemptions) return 0;
+    return std::max<std::int64_t>(0, ns - (cpu_ns - then.cpu_ns));
+  }
+};
+
 MILLRACE_INLINE void pool_state::work() noexcept {
   std::unique_lock lock(mutex_);
   const std::uint32_t self = ++workers_;
+  std::int64_t measured_at = 0;
   for (;;) {
     while (head_.next_ == &head_ && !stopping_) changed_.wait(lock);
     if (head_.next_ == &head_) return;
@@ -65,12 +96,21 @@ MILLRACE_INLINE void pool_state::work() noexcept {
     unlink(job);
     lock.unlock();
     const std::int64_t begun = monotonic_ns();
+    // Asking the kernel costs half a microsecond: short jobs are measured now and then, long ones always.
+    const bool measured = begun - measured_at >= 1'000'000;
+    const thread_usage before = measured ? thread_usage::now() : thread_usage();
     job.execute();
     const std::int64_t ended = monotonic_ns();
     job.spent_ns_ = ended - begun;
+    if (measured) {
+      job.measured_ns_ = ended - begun;
+      job.slept_ns_ = thread_usage::now().slept_since(before, ended - begun);
+      measured_at = begun;
+    }
     if (tracer* const trace = job.executor_->runtime().trace()) {
       trace->add({.begin = begun, .end = ended, .name = job.stage_, .lane = trace_lane::pool, .key = self});
     }
+    jobs_.fetch_sub(1, std::memory_order_relaxed);
     job.executor_->post_remote(job);  // the job may be gone from here on
     lock.lock();
   }
@@ -93,8 +133,19 @@ MILLRACE_INLINE bool pool_job::start(std::shared_ptr<pool_state> pool, executor&
   return false;
 }
 
+MILLRACE_INLINE void pool_job::charge() noexcept {
+  if (record_ == nullptr) return;
+  stage_record::add(record_->pool_ns, spent_ns_);
+  record_->jobs.add(spent_ns_);
+  stage_record::add(record_->measured_ns, measured_ns_);
+  stage_record::add(record_->slept_ns, slept_ns_);
+  if (crowded_) stage_record::add(record_->crowded_jobs, 1);
+  leave_stage();
+}
+
 MILLRACE_INLINE void pool_job::abandon(const std::shared_ptr<wait_group>& abandoned) noexcept {
   if (executor_ != nullptr && !pool_->process.here()) return;
+  if (executor_ != nullptr) leave_stage();
   if (executor_ != nullptr && !done_) {
     if (!pool_->withdraw(*this)) {
       waiter_ = nullptr;

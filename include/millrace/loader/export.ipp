@@ -64,6 +64,7 @@ MILLRACE_INLINE const char* limit_text(read_limit limit) noexcept {
   return limit == read_limit::memory     ? "memory"
          : limit == read_limit::requests ? "requests"
          : limit == read_limit::link     ? "link"
+         : limit == read_limit::shards   ? "shards"
                                          : "none";
 }
 
@@ -151,6 +152,7 @@ MILLRACE_INLINE std::string stats_json(const run_stats& s) {
   all.integer("next_p99_ns", s.next_p99_ns);
   all.integer("next_max_ns", s.next_max_ns);
   all.text("verdict", s.verdict());
+  all.number("headroom", s.headroom());
   std::string& bounds = all.key("bucket_bounds");
   for (std::size_t i = 0; i < duration_stats::bounds; ++i) {
     bounds += (i == 0 ? "[" : ", ") + detail::number_text(duration_stats::upper[i]);
@@ -187,9 +189,12 @@ MILLRACE_INLINE std::string stats_json(const run_stats& s) {
     o.number("starved", each.starved);
     o.number("waiting", each.waiting);
     o.number("blocked", each.blocked);
+    o.number("before_first", each.before_first);
     o.durations("jobs", each.jobs);
     o.integer("pool_threads", each.pool_threads);
     o.integer("pool_limit", static_cast<std::int64_t>(each.pool_limit));
+    o.number("jobs_slept", each.jobs_slept);
+    o.number("jobs_crowded", each.jobs_crowded);
     o.integer("reads", static_cast<std::int64_t>(each.reads));
     o.integer("read_part", static_cast<std::int64_t>(each.read_part));
     o.text("limit", detail::limit_text(each.limit));

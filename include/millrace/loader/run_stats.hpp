@@ -14,6 +14,14 @@
 
 namespace millrace {
 
+/// What the slots of to_device() are taken by when it waits for one.
+enum class slot_limit : unsigned char {
+  none,      ///< it does not wait
+  copy,      ///< copies that are under way
+  device,    ///< work of the device on earlier batches: the training step runs there
+  consumer,  ///< batches that the program keeps
+};
+
 /// One line of the stage table. Shares are of the time since the training thread took the
 /// first item, and of the run so far before that.
 class stage_stats {
@@ -25,6 +33,7 @@ class stage_stats {
   std::int64_t reread = 0;       ///< parts that it has read again because they had come damaged
   duration_stats jobs;           ///< each of its jobs on a pool that has ended: decoding, unpacking
   double busy = 0;               ///< share of the time that the stage's code was on the loop
+  double busy_each = 0;          ///< seconds that it was on the loop for each of its items
   double pool = 0;               ///< seconds of pool threads per second
   double starved = 0;            ///< share of the time that it waited for a stage before it
   double waiting = 0;            ///< share of the time that it was asked and waited for its own I/O or pool jobs
@@ -41,6 +50,15 @@ class stage_stats {
   double read_first_byte = 0;    ///< seconds to the first byte of one, as measured; 0: not known
   double read_rate = 0;          ///< bytes per second of one connection after that, likewise
   bool bound_by_bytes = false;   ///< it is the bound in bytes, not that in items, that stops it from taking more
+  std::size_t own_shards = 0;    ///< bounds of its options: objects open, 0: as many as there are requests for
+  std::size_t own_requests = 0;  ///< ranged reads in flight; 0: not known, or it reads none
+  std::size_t own_bytes = 0;     ///< bytes, of `bytes_option`; 0: not known
+  const char* bytes_option = nullptr;  ///< ".window", ".bytes"; null: .bytes
+  double jobs_slept = 0;         ///< share of the time of its pool jobs in which they slept or waited on their thread
+  double jobs_crowded = 0;       ///< share of its pool jobs that found the threads taken by jobs of others
+  std::size_t slots = 0;         ///< of to_device(); 0: of another stage
+  slot_limit waits_for = slot_limit::none;  ///< likewise
+  double before_first = 0;       ///< seconds until the first item in which it was asked and waited for no other stage
 };
 
 /// What a runtime has counted of its requests, for all of its runs together, since it was made. Reasons name object,
@@ -112,8 +130,13 @@ class run_stats {
   /// Seconds until the training ends, or the epoch where it is endless, at the rate so far; negative: not known.
   double left() const;
 
-  /// One sentence: what holds the run back, and what to change.
+  /// One sentence: the stage that holds the run back, what it does with its time, and the option to change, with a
+  /// value to try and the one it has: "map_concurrent: .limit = 1 of 8 pool threads; try .limit = 16".
   std::string verdict() const;
+
+  /// How many times as many items the training thread would take with a loader that never keeps it waiting: 1 where it
+  /// does not wait. Of the time since the first item; at most 1,000, for a training thread that does nothing but wait.
+  double headroom() const;
 
  private:
   double per_second(std::int64_t n) const { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
@@ -124,10 +147,17 @@ class run_stats {
   static std::string in_seconds(double s);
   /// The stage that is asked and neither yields nor waits for another one; null: there is none.
   const stage_stats* slowest() const;
-  /// Of a stage that waits for what it reads by ranges.
-  static std::string read_verdict(const stage_stats& slow);
-  /// Of a stage that waits for its pool jobs.
+  /// Seconds that the pipeline's threads need for an item, as far as the run shows it.
+  double pace() const;
+  /// The parts of verdict(): where the training thread does not wait, and of a stage that is busy on the loop's thread,
+  /// waits for what it reads by ranges, for its pool jobs, for slots.
+  std::string step_verdict() const;
+  std::string loop_verdict(const stage_stats& slow) const;
+  std::string read_verdict(const stage_stats& slow) const;
   std::string pool_verdict(const stage_stats& slow) const;
+  static std::string slot_verdict(const stage_stats& slow);
+  /// What the first item waited for, where that was most of the run; else empty.
+  std::string start_verdict() const;
 };
 
 }  // namespace millrace

@@ -15,6 +15,7 @@ enum class read_limit : unsigned char {
   memory,    ///< the bound in bytes
   requests,  ///< the bound of .requests: the store sends what it does on each connection, and more would bring more
   link,      ///< more would bring nothing: the link, or what the store sends in all
+  shards,    ///< the bound of .shards: all objects that may be open are asked for
 };
 
 /// What a runtime has measured of a store's host, and chosen for its readers: all fetch() and epochs(), indexes in the

@@ -23,6 +23,7 @@ MILLRACE_INLINE std::string host_stats::text() const {
   if (rate > 0) line += ", " + bytes(rate) + "/s in all";
   switch (limit) {
     case read_limit::none:
+    case read_limit::shards:  // of a reader
       break;
     case read_limit::memory:
       return line + "; the limit: the memory of its readers";

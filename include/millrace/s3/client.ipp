@@ -64,7 +64,8 @@ MILLRACE_COROUTINE_BODY client client::from_environment(const environment& varia
 }
 
 MILLRACE_COROUTINE_BODY stream<shard> client::list(std::string_view prefix) const {
-  return stream<shard>(list_objects(session_, url::parse(prefix))).named("list", "");
+  return stream<shard>(list_objects(session_, url::parse(prefix)))
+      .named("list", "name the objects, by shards(), or read them by an index");
 }
 
 MILLRACE_COROUTINE_BODY task<object_part> client::get(std::string_view object, std::uint64_t offset, std::size_t length,

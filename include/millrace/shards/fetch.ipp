@@ -131,6 +131,8 @@ class part_scheduler {
 
   /// Objects open at once, at most.
   std::size_t most_open() const noexcept;
+  /// Whether .shards, and nothing else, keeps it from reading more while its consumer waits.
+  bool kept_by_shards() const noexcept;
   /// Whether the run waits for what this stage reads.
   bool is_waited_for() const noexcept;
 
@@ -189,6 +191,9 @@ MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in
       here_(here),
       shares_(here, {.bytes = options.bytes(), .longest = options.part, .requests = options.requests}),
       window_(2 * options.part, options.bytes()) {
+  if (stage_record* const stage = here.stage()) {
+    stage->reads_within(options.shards, options.requests, options.window, ".window");
+  }
   pump_.start(here, *this, in_);
 }
 
@@ -334,6 +339,11 @@ MILLRACE_INLINE bool part_scheduler::is_waited_for() const noexcept {
   return consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
 }
 
+MILLRACE_INLINE bool part_scheduler::kept_by_shards() const noexcept {
+  if (options_.shards == 0 || open_.size() < options_.shards || !consumer_waits_ || pump_.ended()) return false;
+  return std::all_of(open_.begin(), open_.end(), [](const open_object& o) { return o.complete(); });
+}
+
 MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   std::size_t window = window_.bytes();
   if (!open_.empty() && open_.front().share.is_quick()) {
@@ -397,6 +407,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
                                   // A window that does not grow any more would bring nothing by it.
                                   .full_by = window_.bytes() >= options_.bytes() ? &stage_record::kept_by_memory
                                                                                  : &stage_record::kept_by_link});
+    if (kept_by_shards()) stage_record::add(here_.stage(), &stage_record::kept_by_shards, 1);
     if (most_open() > open) changed_.notify();
   }
   learn(o, p, offset);
@@ -469,7 +480,7 @@ MILLRACE_INLINE fetch_stage::fetch_stage(std::shared_ptr<const storage> store, f
 MILLRACE_COROUTINE_BODY stream<chunk> fetch_stage::operator()(async_generator<shard> in) const {
   const std::size_t kept = store_->keeps();
   return stream<chunk>(fetch_chunks(std::move(in), store_, options_, 0))
-      .named("fetch", "raise its .window")
+      .named("fetch", ".window")
       .bounded(options_.shards == 0 ? 2 * options_.requests : options_.shards, sum_of_bounds(options_.bytes(), kept));
 }
 

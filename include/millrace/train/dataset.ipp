@@ -417,7 +417,7 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
   std::shared_ptr<equal_state> equal = begin_equal(options, from);
   stream<Sample> made = stream<Sample>(deal_listed_data<Sample>(std::move(data), kept_epochs_options(options), position,
                                                                 std::move(equal), std::move(agreed)))
-                            .named("epochs", "raise its .bytes");
+                            .named("epochs", ".bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
       .bounded(options.ahead, sum_of_bounds(bytes, store->keeps()))
       .positioned(position)

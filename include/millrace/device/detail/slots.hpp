@@ -127,13 +127,15 @@ class slot_pool final : private remote_node {
   std::optional<std::size_t> try_acquire();
   void collect();
   void look(acquiring& waiter, bool again) noexcept;
+  void note_wait() noexcept;
   void arm(acquiring& waiter);
   void enter(acquiring& waiter) noexcept;
   void leave() noexcept;
   void grow(std::size_t n);
   void give_back(std::shared_ptr<device_slot> s) noexcept;
 
-  executor& executor_;  // until end(), as is the run
+  executor& executor_;  // until end(), as are the run and the stage
+  stage_record* const stage_;
   run_context& run_;
   const std::shared_ptr<const void> device_;
   const std::shared_ptr<slot_cache> cache_;
@@ -205,6 +207,7 @@ class device_slot_on final : public device_slot {
     }
     return !copied_ || on_->query(*copied_);
   }
+  bool copied() const override { return !copied_ || on_->query(*copied_); }
   void clear() noexcept override;
   bool fence() noexcept override {
     return attempt_twice([this] {

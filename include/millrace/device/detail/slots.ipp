@@ -57,6 +57,7 @@ MILLRACE_INLINE slot_pool::slot_pool(const coroutine_context& here, std::shared_
                                      std::vector<std::shared_ptr<device_slot>> slots, std::shared_ptr<slot_cache> cache,
                                      std::size_t slot_bytes, std::size_t memories, duration limit)
     : executor_(here.get_executor()),
+      stage_(here.stage()),
       run_(here.run()),
       device_(std::move(device)),
       cache_(std::move(cache)),
@@ -220,6 +221,24 @@ MILLRACE_INLINE void slot_pool::enter(acquiring& waiter) noexcept {
     released = released_;
   }
   look(waiter, released);
+  if (!waiter.over()) note_wait();
+}
+
+/// In the stage's record: what the slot that will be free first waits for.
+MILLRACE_INLINE void slot_pool::note_wait() noexcept {
+  if (stage_ == nullptr) return;
+  stage_record::counter stage_record::*by = &stage_record::kept_by_consumer;
+  std::optional<std::size_t> first;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!draining_.empty()) first = draining_.front();
+  }
+  try {
+    if (first) by = slots_[*first]->copied() ? &stage_record::kept_by_device : &stage_record::kept_by_copy;
+  } catch (...) {
+    return;  // the next look at the slot throws it
+  }
+  stage_record::add(stage_, by, 1);
 }
 
 MILLRACE_INLINE void slot_pool::leave() noexcept {

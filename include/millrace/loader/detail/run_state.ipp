@@ -142,6 +142,7 @@ MILLRACE_INLINE std::int64_t run_metrics::list(std::vector<stage_stats>& lines,
   s.jobs = r.jobs.stats();
   const stage_record::times t = r.since_mark();
   s.busy = share_of(counted, t.busy);
+  if (t.items > 0) s.busy_each = 1e-9 * static_cast<double>(t.busy) / static_cast<double>(t.items);
   s.pool = counted > 0 ? static_cast<double>(t.pool) / static_cast<double>(counted) : 0;
   s.starved = share_of(counted, t.starved);
   s.blocked = share_of(counted, t.blocked);
@@ -156,12 +157,28 @@ MILLRACE_INLINE std::int64_t run_metrics::list(std::vector<stage_stats>& lines,
   s.read_part = static_cast<std::size_t>(r.read_part);
   s.read_first_byte = 1e-9 * static_cast<double>(r.read_first_ns);
   s.read_rate = static_cast<double>(r.read_rate);
-  const std::int64_t kept = std::max({r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_link.load()});
+  const std::int64_t kept = std::max(
+      {r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_link.load(), r.kept_by_shards.load()});
   if (kept > 0) {
-    s.limit = kept == r.kept_by_link ? read_limit::link
+    s.limit = kept == r.kept_by_link     ? read_limit::link
               : kept == r.kept_by_memory ? read_limit::memory
+              : kept == r.kept_by_shards ? read_limit::shards
                                          : read_limit::requests;
   }
+  s.own_shards = static_cast<std::size_t>(r.own_shards);
+  s.own_requests = static_cast<std::size_t>(r.own_requests);
+  s.own_bytes = static_cast<std::size_t>(r.own_bytes);
+  s.bytes_option = r.bytes_option;
+  if (r.measured_ns > 0) s.jobs_slept = static_cast<double>(r.slept_ns) / static_cast<double>(r.measured_ns);
+  if (s.jobs.count > 0) s.jobs_crowded = static_cast<double>(r.crowded_jobs) / static_cast<double>(s.jobs.count);
+  s.slots = static_cast<std::size_t>(r.slots);
+  const std::int64_t waits = std::max({r.kept_by_copy.load(), r.kept_by_device.load(), r.kept_by_consumer.load()});
+  if (waits > 0) {
+    s.waits_for = waits == r.kept_by_copy     ? slot_limit::copy
+                  : waits == r.kept_by_device ? slot_limit::device
+                                              : slot_limit::consumer;
+  }
+  s.before_first = std::max(0.0, 1e-9 * static_cast<double>(r.own_before_mark()));
   lines.push_back(std::move(s));
   if (records != nullptr) records->push_back(&r);
   if (r.read > 0) return r.read;

@@ -90,7 +90,7 @@ stream<Sample> epochs_of(epochs_source source, std::shared_ptr<agreement> agreed
   // Then it holds nothing; 0 would say that its bound is not known.
   const bool in_memory = source.mix == nullptr && source.sets.front().indexes->in_memory();
   stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source), std::move(agreed)))
-                            .named("epochs", "raise its .bytes");
+                            .named("epochs", ".bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
       .bounded(options.ahead, in_memory ? 1 : sum_of_bounds(options.bytes, kept))
       .positioned(std::move(position))

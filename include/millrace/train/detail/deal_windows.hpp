@@ -75,6 +75,7 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
     log_rank(how.rank, begin.numbers().size(), plan->shards.size());
   }
   failures bad(how.failures, coroutine_context(ex, here.run(), nullptr), "epochs");
+  if (here.stage() != nullptr) here.stage()->reads_within(how.shards, 0, how.bytes, ".bytes");
   window_reader<Sample> reader(std::move(begin), std::move(store), how, position, here);
   const window_order& order = reader.order();
   std::uint64_t given = 0;  // entries of the epoch in this run
@@ -157,7 +158,7 @@ stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<cons
                            equal, std::move(agreed));
   const bool filled = equal != nullptr && !options.uneven;
   if (filled) samples = fill_steps<Sample>(std::move(samples), equal);
-  stream<Sample> made = stream<Sample>(std::move(samples)).named("epochs", "raise its .bytes or .shards");
+  stream<Sample> made = stream<Sample>(std::move(samples)).named("epochs", ".bytes or .shards");
   made = declare_source(std::move(made), options, equal != nullptr);
   if (filled) made = std::move(made).declares(place_effect::evens, options.batch).batches_of(options.batch);
   return std::move(made)

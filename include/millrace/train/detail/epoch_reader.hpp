@@ -77,6 +77,7 @@ class epoch_reader {
       piece_samples_.push_back(samples_of_piece(d));
       any_in_memory_ = any_in_memory_ || source_.sets[d].indexes->in_memory();
     }
+    if (here.stage() != nullptr) here.stage()->reads_within(0, options_.requests, options_.bytes, ".bytes");
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
     first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
