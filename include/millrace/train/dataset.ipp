@@ -654,6 +654,7 @@ MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_o
       }
       s.holes.clear();
       s.other_holes = 0;
+      s.contents = 0;  // which each rank may have computed by itself
       common.add(std::string_view(s.text()));
     } else {
       const window_state s = window_state::parse(text);
