@@ -100,7 +100,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/epochs_position.ipp>
 #include <millrace/train/detail/epochs_source.ipp>
 #include <millrace/train/detail/held_samples.ipp>
-#include <millrace/train/detail/late_position.ipp>
 #include <millrace/train/detail/listed_index.ipp>
 #include <millrace/train/detail/mix_text.ipp>
 #include <millrace/train/detail/reading_estimate.ipp>
