@@ -44,6 +44,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/index/detail/indexed_object.ipp>
 #include <millrace/index/detail/line_index.ipp>
 #include <millrace/index/detail/object_index.ipp>
+#include <millrace/index/detail/text_frames.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
 #include <millrace/index/shard_index.ipp>
 #include <millrace/io/cpu_pool.ipp>
@@ -101,7 +102,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/epochs_position.ipp>
 #include <millrace/train/detail/epochs_source.ipp>
 #include <millrace/train/detail/held_samples.ipp>
-#include <millrace/train/detail/late_position.ipp>
 #include <millrace/train/detail/listed_index.ipp>
 #include <millrace/train/detail/mix_text.ipp>
 #include <millrace/train/detail/reading_estimate.ipp>

@@ -351,16 +351,15 @@ TEST_CASE("what is no plain text, and a line that is too long, is refused by nam
   };
   CHECK_THAT(refusal("short\n" + std::string(101, 'x')), Contains("mem:x at byte 6: line 1 is longer than 100 bytes"));
   CHECK(refusal("short\n" + std::string(100, 'x') + "\nshort") == "no error");
-  CHECK_THAT(refusal("\x1f\x8b\x08" + std::string(600, '\0')), Contains("this is gzip data, of which no line can be"));
-  CHECK_THAT(refusal("\x28\xb5\x2f\xfd" + std::string(600, 'x')), Contains("this is zstd data"));
+  CHECK_THAT(refusal("BZh91AY&SY" + std::string(600, '\0')), Contains("this is bzip2 data, of which no line can be"));
   const test::tar_dataset tars({3}, 10);
   CHECK_THAT(refusal(tars.store->objects.begin()->second), Contains("this is a tar archive and no text"));
   // A dataset says which file it is.
   test::temporary_folder at;
-  const std::shared_ptr<const storage> store = store_of({{"a.txt", "a\n"}, {"b.gz", "\x1f\x8b\x08" + long_line}});
+  const std::shared_ptr<const storage> store = store_of({{"a.txt", "a\n"}, {"b.bz2", "BZh91AY&SY" + long_line}});
   const dataset packed(store, "mem:d/", {.index = at.file("i"), .format = sample_format::lines});
   CHECK_THAT(failure_of([&] { taken_by(epochs(packed, small), 3); }),
-             Contains("mem:d/b.gz at byte 0: this is gzip data"));
+             Contains("mem:d/b.bz2 at byte 0: this is bzip2 data"));
   const auto tar_options = dataset_options{.index = at.file("j")};
   const dataset text_as_tar(std::shared_ptr<const storage>(store_of({{"a.jsonl", "{}\n" + long_line}})), "mem:d/",
                             tar_options);
@@ -586,7 +585,7 @@ TEST_CASE("indexes of lines and of objects are written and read; whatever is wro
       wrong[i] = static_cast<char>(wrong[i] ^ 1);
       CHECK(refused(wrong) != "no error");
     }
-    CHECK_THAT(refused(forged(text, 8, 3)), Contains("has version 3; this program reads versions 1 and 2"));
+    CHECK_THAT(refused(forged(text, 8, 4)), Contains("has version 4; this program reads versions 1 to 3"));
     CHECK_THAT(refused(forged(text, 13, 0)), Contains("a format that version 2 does not know"));
     CHECK_THAT(refused(forged(text, 13, 9)), Contains("a format that version 2 does not know"));
     CHECK(refused(forged(text, 12, 0x10)) != "no error");

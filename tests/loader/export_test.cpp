@@ -209,6 +209,30 @@ TEST_CASE("the text of Prometheus is what its format allows, and has the figures
   CHECK_NOTHROW(exposition(prometheus_text(run_stats())));
 }
 
+TEST_CASE("the place in the training is in both texts, and left out of the metrics where it is not known") {
+  run_stats s;
+  s.seconds = 101;
+  s.first_after = 1;
+  s.items = 51;
+  s.place = {.epoch = 2, .epochs = 4, .batch = 10, .batches = 20};
+  s.placed = 50;
+  REQUIRE(s.left() == Approx(60));  // 30 of 80 are left, and 50 took 100 s
+  const exposition e(prometheus_text(s));
+  CHECK(e.samples.at("millrace_training_epoch") == 2);
+  CHECK(e.samples.at("millrace_training_epochs") == 4);
+  CHECK(e.samples.at("millrace_training_batch") == 10);
+  CHECK(e.samples.at("millrace_training_batches") == 20);
+  CHECK(e.samples.at("millrace_training_left_seconds") == Approx(60));
+  CHECK_THAT(stats_json(s), Contains("\"place\": {\"epoch\": 2, \"epochs\": 4, \"batch\": 10, \"batches\": 20}, "
+                                     "\"placed\": 50, \"left\": 60,"));
+  s.place.epochs = 0;  // endless
+  CHECK(exposition(prometheus_text(s)).samples.at("millrace_training_left_seconds") == Approx(20));
+  const exposition none(prometheus_text(run_stats()));
+  CHECK(total(none, "millrace_training_batches") == 0);
+  for (const auto& [name, value] : none.samples) CHECK(name.rfind("millrace_training_", 0) == std::string::npos);
+  CHECK_THAT(stats_json(run_stats()), Contains("\"left\": -1,"));
+}
+
 TEST_CASE("buckets hold what is at most their bound") {
   detail::duration_histogram h;
   for (const std::int64_t ns : {0LL, 100'000LL, 100'001LL, 60'000'000'000LL, 60'000'000'001LL, -5LL}) h.add(ns);

@@ -231,7 +231,8 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples, 6 B in samples");
   require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples");  // the index is no text
   server.put("corpus", "text/b.jsonl.gz", std::string("\x1f\x8b\x08 and so on, to more bytes than a few"));
-  require_said(run(index + " --format lines s3://corpus/text/"), 1, "b.jsonl.gz at byte 0: this is gzip data");
+  require_said(run(index + " --format lines s3://corpus/text/"), 1,
+               "b.jsonl.gz at byte 0: the frame of gzip that begins here is damaged");
   server.put("corpus", "images/cat/1.jpg", std::string("cat"));
   server.put("corpus", "images/dog/1.jpg", std::string("dog"));
   server.put("corpus", "images/README", std::string("these are images"));

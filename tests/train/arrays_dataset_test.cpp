@@ -27,12 +27,14 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 
 #include "tests/train/epochs_data.hpp"
 #include "tests/io/temporary_folder.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/failure_of.hpp"
 
@@ -371,6 +373,78 @@ TEST_CASE("arrays: a state is refused where names, types, shapes or the number o
              Contains("its index (digest) was"));
   CHECK_THAT(resumed(arrays({{"x", array(std::vector<std::int32_t>(60), {20, 3})}, {"y", array(labels(20), {20})}})),
              Contains("its index (digest) was"));
+}
+
+TEST_CASE("arrays: contents that are others than the state's are in the log, and the training goes on in its order") {
+  const taken first = taken_of(dataset(in_memory(20)), small, {}, 2);
+  CHECK_THAT(first.state, Contains(",\"contents\":"));
+  const auto resumed = [&](const arrays& now, const std::string& state) {
+    test::captured_stderr log(test::captured_stderr::into::pipe);
+    const taken rest = taken_of(dataset(now), small, state);
+    return std::pair<std::string, std::size_t>(log.text(), rest.rows.size());
+  };
+  const auto same = resumed(in_memory(20), first.state);
+  CHECK_THAT(same.first, !Contains("the arrays do not contain"));
+  const auto other =
+      resumed(arrays({{"x", array(std::vector<float>(60), {20, 3})}, {"y", array(labels(20), {20})}}), first.state);
+  CHECK_THAT(other.first, Contains("epochs: the arrays do not contain what they did when the state was written"));
+  CHECK(other.second == same.second);
+  // A state of before does not say what they contained.
+  std::string before = epoch_state::parse(first.state).text();
+  epoch_state without = epoch_state::parse(before);
+  without.contents = 0;
+  before = without.text();
+  CHECK_THAT(before, !Contains("contents"));
+  CHECK_THAT(resumed(in_memory(20), before).first, !Contains("the arrays do not contain"));
+}
+
+TEST_CASE("arrays: other contents at the ends and between them give another number") {
+  const auto of = [](std::vector<std::uint8_t> x) {
+    const auto rows = static_cast<std::int64_t>(x.size());
+    return arrays({{"x", array(std::move(x), {rows})}}).contents();
+  };
+  std::set<std::uint64_t> seen;
+  for (const std::size_t size : {std::size_t(1), std::size_t(70'000), std::size_t(196'608), std::size_t(1'000'000)}) {
+    std::vector<std::uint8_t> x(size, 7);
+    CHECK(of(x) == of(x));
+    CHECK(seen.insert(of(x)).second);
+    for (const std::size_t at : {std::size_t(0), size / 2 - (size > 300'000 ? size / 2 - 65'536 : 0), size - 1}) {
+      std::vector<std::uint8_t> y = x;
+      y[at] = 8;
+      CHECK(of(y) != of(x));
+    }
+  }
+  // Of a mapped file they are the same.
+  test::temporary_folder at;
+  std::ofstream(at.file("x"), std::ios::binary) << std::string(300'000, '\7');
+  const std::uint64_t mapped = arrays({{"x", map_raw(at.file("x"), dtype::u8, {300'000})}}).contents();
+  CHECK(mapped == of(std::vector<std::uint8_t>(300'000, 7)));
+}
+
+TEST_CASE("arrays: a .npy of a store is read into memory, and one that is damaged is an error with its URL") {
+  const auto store = std::make_shared<test::dataset_store>(1);
+  test::temporary_folder at;
+  std::string npy("\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (700000, 4), }", 74);
+  npy.resize(127, ' ');
+  npy += '\n';
+  std::vector<float> elements(2'800'000);
+  std::iota(elements.begin(), elements.end(), 0.0F);
+  npy.append(reinterpret_cast<const char*>(elements.data()), 4 * elements.size());
+  store->objects["mem:x.npy"] = npy;
+  store->objects["mem:cut.npy"] = npy.substr(0, npy.size() - 1);
+  const std::shared_ptr<const storage> from = store;
+  testing::virtual_loop loop;
+  const array x = block_on(loop, read_npy(from, "mem:x.npy"));
+  CHECK(x.dims() == shape{700'000, 4});
+  CHECK(std::equal(elements.begin(), elements.end(), x.values<float>().begin(), x.values<float>().end()));
+  CHECK(store->requests > 1);
+  const dataset data(arrays({{"x", x}}));
+  CHECK(data.samples() == 700'000U);
+  const auto refusal = [&](const char* url) {
+    return failure_of([&] { static_cast<void>(block_on(loop, read_npy(from, url))); });
+  };
+  CHECK_THAT(refusal("mem:cut.npy"), Contains("mem:cut.npy") && Contains("has 11200000 bytes"));
+  CHECK_THAT(refusal("s3://b/x.npy"), Contains("s3://b/x.npy") && Contains("the store does not serve this URL"));
 }
 
 TEST_CASE("arrays: what cannot be a dataset is refused by name") {

@@ -144,6 +144,10 @@ class arrays {
   const array* find(std::string_view name) const noexcept;
   /// Whether one of them is in a mapped file.
   bool mapped() const noexcept;
+  /// A number that is another one, all but surely, where some of what the arrays contain is another: of each the first
+  /// and the last 64 KiB, and 4 KiB at sixteen places between. Never 0. What cannot be read of a mapped one is
+  /// left out: that is an error of its rows.
+  std::uint64_t contents() const;
   /// Reads the pages of rows that are in mapped files, where they are not in memory. `stretches`: the first row and the
   /// one after the last, of each stretch of neighbours. io_error, which names the file, where that fails.
   void read_in(const std::vector<std::uint64_t>& stretches) const;

@@ -21,7 +21,10 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/loop/detail/descriptors.hpp>
 
@@ -379,6 +382,36 @@ MILLRACE_INLINE const array* arrays::find(std::string_view name) const noexcept 
 
 MILLRACE_INLINE bool arrays::mapped() const noexcept {
   return std::any_of(all_.begin(), all_.end(), [](const named_array& one) { return one.value.file_ != nullptr; });
+}
+
+MILLRACE_INLINE std::uint64_t arrays::contents() const {
+  constexpr std::size_t ends = 64 * KiB;
+  constexpr std::size_t block = 4 * KiB;
+  constexpr std::size_t blocks = 16;
+  hasher128 all;
+  for (const named_array& one : all_) {
+    const array& a = one.value;
+    const auto add = [&](std::size_t at, std::size_t size) {
+      if (size == 0) return;
+      try {
+        if (a.file_ != nullptr) a.file_->read_in(a.data_.data() + at, size);
+      } catch (const io_error&) {  // which is an error of the rows there
+        all.add(std::uint64_t{0});
+        return;
+      }
+      all.add(std::uint64_t{crc32c(0, a.data_.data() + at, size)});
+    };
+    const std::size_t size = a.data_.size();
+    all.add(std::uint64_t{size});
+    if (size <= 2 * ends + blocks * block) {
+      add(0, size);
+      continue;
+    }
+    add(0, ends);
+    for (std::size_t i = 0; i < blocks; ++i) add(ends + (size - 2 * ends - block) / blocks * i, block);
+    add(size - ends, ends);
+  }
+  return all.value().low | 1U;
 }
 
 MILLRACE_INLINE void arrays::read_in(const std::vector<std::uint64_t>& stretches) const {

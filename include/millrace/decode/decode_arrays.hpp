@@ -5,20 +5,40 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/coro/task.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/decode/npz.hpp>
 #include <millrace/device/collate.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/shards/sample.hpp>
+#include <millrace/shards/storage.hpp>
 
 namespace millrace {
+
+namespace detail {
+MILLRACE_COROUTINE task<array> read_npy_of(std::shared_ptr<const storage> store, std::string url);
+}
+
+/// The array of a .npy object of a store, in memory, for a dataset of `arrays`:
+///
+///     mill::array x = block_on(*mill::make_event_loop(), mill::read_npy(s3, "s3://corpus/x.npy"));
+///
+/// `store` is as in fetch(), which reads it by parts, several at a time. Takes the memory of the array and that of
+/// fetch(). Dropping the task ends the transfers. Errors: those of fetch(), configuration_error for a URL that the
+/// store does not serve, and decode_error, with the URL, as parse_npy().
+template <class Store>
+task<array> read_npy(const Store& store, std::string url) {
+  return detail::read_npy_of(detail::storage_of(store), std::move(url));
+}
 
 /// A sample whose arrays are read: what decode_arrays() makes. Batches of them have a field for each array, under its
 /// name, "label" (i64) where there is a field "cls", keys, and tags<origin>(). Arrays that have one name have one type

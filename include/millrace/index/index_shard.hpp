@@ -17,12 +17,14 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/coro/run_context.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/line_index.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/index/shard_index.hpp>
+#include <millrace/io/cpu_pool.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/storage.hpp>
@@ -94,8 +96,9 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
 ///
 /// What is unusual about the archive's end, but no error, is logged, as by untar(). Errors: those of the
 /// store; archive_error, as of untar_plain() and group_samples(), for what cannot be read or grouped, and for
-/// compressed archives, decode_error, as of lines(), for what is no text, for compressed text and for a line that is
-/// too long, and s3::checksum_error, when it was read twice, and they say whether it was the same;
+/// compressed archives, decode_error, as of lines(), for what is no text, for compressed text that cannot be read by
+/// frames (sample_format::lines) and for a line that is too long, and s3::checksum_error, when it was read twice, and
+/// they say whether it was the same;
 /// changed_error where the size is not the one that was listed.
 template <class Storage = storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,
@@ -116,6 +119,17 @@ class index_reading {
   std::string outcome;       // two readings that failed alike have the same
   shard object;              // with what the store has said of it
 };
+
+/// `pool` may be empty. A template, so that it is not emitted where it is not used.
+template <class Builder>
+task<void> add_lines(std::shared_ptr<Builder> builder, bytes piece, const cpu_pool::share& pool) {
+  if (!pool) {
+    builder->add(piece.view());
+    co_return;
+  }
+  auto job = [to = std::move(builder), text = std::move(piece)] { to->add(text.view()); };
+  co_await pool.run(std::move(job));
+}
 
 template <class Storage>
 task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard object, std::string name,
@@ -154,23 +168,24 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
     all.add(piece.data(), piece.size());
   };
   came(head);
-  executor& ex = co_await this_executor();
+  const coroutine_context here = co_await this_context();
+  executor& ex = here.get_executor();
   try {
     if (lines) {
-      line_index_builder builder(std::move(name), source.object(), head.view().substr(0, tar::detect_bytes),
-                                 options.max_line);
+      const auto builder = std::make_shared<line_index_builder>(
+          std::move(name), source.object(), head.view().substr(0, tar::detect_bytes), options.max_line);
       std::uint64_t fed = head.size();
-      builder.add(head.view());
-      head = bytes();
+      const cpu_pool::share pool = builder->packed() ? cpu_pool::share::of(here.runtime()) : cpu_pool::share();
+      co_await add_lines(builder, std::move(head), pool);
       while (!source.ended(fed)) {
-        const bytes more = co_await source.read(fed, options.part);
+        bytes more = co_await source.read(fed, options.part);
         fed += more.size();
         came(more);
-        builder.add(more.view());
+        co_await add_lines(builder, std::move(more), pool);
       }
       if (check != nullptr) co_await check->compare(0);
       const std::uint64_t size = source.size();
-      out.index = builder.finish(size, source.object().etag);
+      out.index = builder->finish(size, source.object().etag);
       out.verified = check != nullptr || !verify;
       out.object = source.object();
       co_return std::move(out);

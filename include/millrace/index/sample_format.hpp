@@ -8,9 +8,10 @@ namespace millrace {
 enum class sample_format : unsigned char {
   /// Shards are plain tars. Files of one key are a sample, as in WebDataset (sample_name).
   tar,
-  /// Shards are text files, not compressed (JSONL, CSV): each line is a sample of one field, "line", whose key is the
-  /// file's name, `#` and the line's number from 0. Lines are those of lines(): LF or CR LF ends them and is no part of
-  /// them, the last one needs none, and empty lines are samples.
+  /// Shards are text files (JSONL, CSV), plain or compressed by frames of zstd or members of gzip with at most 16 MiB
+  /// of text each: each line is a sample of one field, "line", whose key is the file's name, `#` and the line's number
+  /// from 0. Lines are those of lines(): LF or CR LF ends them and is no part of them, the last one needs none, and
+  /// empty lines are samples.
   lines,
   /// Objects are the samples. Those of one key are one (`a/1.jpg`, `a/1.json`: key "a/1", fields "jpg" and "json"), by
   /// the rule of sample_name. Those without a dot in their names are left out, and so are hidden ones, whose names

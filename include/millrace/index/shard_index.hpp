@@ -16,6 +16,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/little_endian.hpp>
+#include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/sample_format.hpp>
 
 namespace millrace {
@@ -52,7 +53,8 @@ class object_index_builder;
 ///   are those of group_samples(), in its order. An index_builder makes one. 16 bytes a sample and 16 a field in the
 ///   file, 24 and 24 in memory where it is made, and the texts.
 /// - A text file: of each line its place, length and checksum. 16 bytes a line in the file and in memory where it is
-///   made. index_shard() makes one.
+///   made. index_shard() makes one. Where it is compressed, places and lengths are those of its text, and there are 16
+///   bytes for each frame, or for neighbouring ones with less than 256 KiB of text, in the file and in memory.
 /// - Objects that are samples: of each its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
 ///   in memory, and the path and the ETag (16 bytes where it is an MD5). A dataset makes one of a listing.
 ///
@@ -68,17 +70,19 @@ class object_index_builder;
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///
 ///     byte  0   8 bytes  "mrindex" and a line feed
-///           8   4        version: 1, of a tar; 2, of the others
+///           8   4        version: 1, of a tar; 3, of compressed text; 2, of the others
 ///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of lines and objects: keys
 ///                        are known), bit 2 samples' offsets are those of their headers (else of their first body less
-///                        512), bits 8 to 15, in version 2, the sample_format; the others 0
+///                        512), bits 8 to 15, in versions 2 and 3, the sample_format; the others 0
 ///          16   8        length of this index in bytes, all of it
 ///          24   8        length of the object
 ///          32   8        S: samples
 ///          40   8        F: fields of all samples
 ///          48   4        bytes of the name; 52: of the ETag; 56: X, how many extensions; 60: bytes of their part
 ///          64            the name; the ETag as the store sends it; each extension: 2 bytes length, and its bytes;
-///                        zeros up to a multiple of 16
+///                        zeros up to a multiple of 16. In version 3 there are X frames, or groups of them, in
+///                        the extensions' place, and one more for their end: 8 bytes where it begins in the
+///                        object, 8 where its text begins
 ///             of a tar:
 ///               16 S     each sample: 8 bytes hash of the key (0: unknown); 6 bytes offset of its first header / 512;
 ///                        2 bytes number of fields
@@ -132,6 +136,10 @@ class shard_index {
     if (format_ == sample_format::tar) return rows_.fields.size();
     return is_lines() ? rows_.lines.size() : is_arrays() ? array_rows_ * rows_.fields.size() : objects_.size();
   }
+  /// Of compressed text: the frames that have bytes [begin, end) of the text, where end is not 0.
+  detail::frame_range frames_of(std::uint64_t begin, std::uint64_t end) const noexcept;
+  /// Whether it is of compressed text: then offsets are those of the text.
+  bool is_packed() const noexcept { return !frames_.empty(); }
   /// Of all samples, each from its first header to its last byte.
   std::uint64_t sample_bytes() const noexcept;
   /// Whether field::crc is known: not where only headers were read, nor in foreign indexes.
@@ -247,6 +255,7 @@ class shard_index {
   static constexpr std::string_view line_field = "line";
 
   bool is_lines() const noexcept { return format_ == sample_format::lines; }
+  std::uint64_t text_size() const noexcept { return is_packed() ? frames_.back() : object_size_; }
   bool is_arrays() const noexcept { return format_ == sample_format::arrays; }
   std::uint64_t array_row_bytes() const noexcept {
     return rows_.fields.empty() ? 0 : rows_.fields.back().offset + rows_.fields.back().size;
@@ -304,7 +313,7 @@ class shard_index {
   std::size_t extension_bytes() const noexcept {
     std::size_t bytes = 0;
     for (const std::string& e : extensions_) bytes += 2 + e.size();
-    return bytes;
+    return bytes + 8 * frames_.size();
   }
   std::size_t rows_begin() const noexcept {
     return head_bytes + (name_.size() + etag_.size() + extension_bytes() + 15) / 16 * 16;
@@ -323,6 +332,7 @@ class shard_index {
   std::uint64_t object_size_ = 0;
   std::uint32_t flags_ = 0;
   std::vector<std::string> extensions_;
+  std::vector<std::uint64_t> frames_;  // of compressed text, as in the file
   sample_format format_ = sample_format::tar;
   table rows_;                           // of a tar or a text file; of arrays the fields of the first row
   std::shared_ptr<const paged> paged_;   // or this

@@ -163,6 +163,24 @@ MILLRACE_INLINE shard_index::object shard_index::object_at(std::size_t sample, s
   return out;
 }
 
+MILLRACE_INLINE detail::frame_range shard_index::frames_of(std::uint64_t begin, std::uint64_t end) const noexcept {
+  const auto frames = frames_.size() / 2;
+  const auto behind = [&](std::uint64_t text) {  // the first frame that begins after it
+    std::size_t low = 1;
+    for (std::size_t high = frames - 1; low < high;) {
+      const std::size_t middle = (low + high) / 2;
+      if (frames_[2 * middle + 1] > text) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  };
+  const std::size_t first = behind(begin) - 1;
+  return {frames_[2 * first], frames_[2 * behind(end - 1)], frames_[2 * first + 1]};
+}
+
 MILLRACE_INLINE std::string shard_index::key(std::size_t sample) const {
   if (format_ == sample_format::tar) return {};
   if (is_lines()) return name_ + '#' + std::to_string(sample);
@@ -203,8 +221,8 @@ MILLRACE_INLINE bool shard_index::is_like(const shard_index& other) const {
   if (is_arrays() || other.is_arrays()) return arrays_ == other.arrays_;
   if (paged_ != nullptr || other.paged_ != nullptr) return text() == other.text();
   return name_ == other.name_ && etag_ == other.etag_ && object_size_ == other.object_size_ && flags_ == other.flags_ &&
-         extensions_ == other.extensions_ && format_ == other.format_ && rows_ == other.rows_ &&
-         firsts_ == other.firsts_ && objects_ == other.objects_ && paths_ == other.paths_;
+         extensions_ == other.extensions_ && frames_ == other.frames_ && format_ == other.format_ &&
+         rows_ == other.rows_ && firsts_ == other.firsts_ && objects_ == other.objects_ && paths_ == other.paths_;
 }
 
 MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
@@ -228,6 +246,7 @@ MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
   }
   if (format_ == sample_format::tar) return h.value();
   h.add(static_cast<std::uint64_t>(format_));
+  for (const std::uint64_t place : frames_) h.add(place);
   for (const line_row& l : rows_.lines) {
     h.add(l.offset);
     h.add(std::uint64_t{l.crc} << 32 | l.size);
@@ -255,7 +274,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
   }
   out.reserve(start + static_cast<std::size_t>(length));
   out += magic;
-  detail::append_le(out, format_ == sample_format::tar ? 1 : 2, 4);
+  detail::append_le(out, format_ == sample_format::tar ? 1 : is_packed() ? 3 : 2, 4);
   detail::append_le(out, flags_ | static_cast<std::uint32_t>(format_) << 8, 4);
   detail::append_le(out, length, 8);
   detail::append_le(out, object_size_, 8);
@@ -263,7 +282,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
   detail::append_le(out, fields(), 8);
   detail::append_le(out, name_.size(), 4);
   detail::append_le(out, etag_.size(), 4);
-  detail::append_le(out, extensions_.size(), 4);
+  detail::append_le(out, is_packed() ? frames_.size() / 2 - 1 : extensions_.size(), 4);
   detail::append_le(out, extension_bytes(), 4);
   out += name_;
   out += etag_;
@@ -271,6 +290,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
     detail::append_le(out, e.size(), 2);
     out += e;
   }
+  for (const std::uint64_t place : frames_) detail::append_le(out, place, 8);
   out.resize(start + front, '\0');
   const std::vector<sample_row>& samples = rows_.samples;
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -371,8 +391,8 @@ class shard_index::parser {
   void check_kind() const {
     if (text_.substr(0, 8) != magic) fail(0, "not an index: it does not begin with \"mrindex\"");
     const std::uint64_t version = number(8, 4);
-    if (version != 1 && version != 2) {
-      fail(8, "the index has version " + std::to_string(version) + "; this program reads versions 1 and 2");
+    if (version < 1 || version > 3) {
+      fail(8, "the index has version " + std::to_string(version) + "; this program reads versions 1 to 3");
     }
   }
   /// What follows is as write() wrote it, or forged.
@@ -381,12 +401,16 @@ class shard_index::parser {
     const std::uint64_t length = number(16, 8);
     out.flags_ = static_cast<std::uint32_t>(number(12, 4));
     const std::uint64_t format = version == 1 ? 0 : number(13, 1);
-    if (version == 2) out.flags_ &= ~0xff00U;
+    if (version != 1) out.flags_ &= ~0xff00U;
     if ((out.flags_ & ~all_flags) != 0) {
       fail(12, "the index has flags that version " + std::to_string(version) + " does not know");
     }
     if (version == 2 && (format == 0 || format > static_cast<std::uint64_t>(sample_format::folders))) {
       fail(13, "the index is of a format that version 2 does not know");
+    }
+    packed_ = version == 3;
+    if (packed_ && format != static_cast<std::uint64_t>(sample_format::lines)) {
+      fail(13, "the index is of a format that version 3 does not know");
     }
     out.format_ = static_cast<sample_format>(format);
     out.object_size_ = number(24, 8);
@@ -415,7 +439,8 @@ class shard_index::parser {
     out.name_ = take(number(48, 4));
     out.etag_ = take(number(52, 4));
     const std::size_t end = at + static_cast<std::size_t>(number(60, 4));
-    for (std::uint64_t i = number(56, 4); i > 0; --i) {
+    if (packed_) frames(out, at, end);
+    for (std::uint64_t i = packed_ ? 0 : number(56, 4); i > 0; --i) {
       if (end - at < 2 || end - at - 2 < number(at, 2)) fail(at, "an extension reaches beyond its part of the index");
       at += 2;
       out.extensions_.push_back(take(number(at - 2, 2)));
@@ -423,6 +448,21 @@ class shard_index::parser {
     if (at != end) fail(at, "there is something after the extensions");
     for (; at < rows_; ++at) {
       if (text_[at] != '\0') fail(at, "there is something after the texts");
+    }
+  }
+  void frames(shard_index& out, std::size_t& at, std::size_t end) const {
+    if (number(56, 4) != (end - at) / 16 - 1 || (end - at) % 16 != 0) {
+      fail(56, "the number of frames contradicts the bytes of their part");
+    }
+    out.frames_.reserve((end - at) / 8);
+    for (; at < end; at += 16) {
+      const std::uint64_t place = number(at, 8);
+      const std::uint64_t text = number(at + 8, 8);
+      if (out.frames_.empty() ? text != 0 : text <= out.frames_.back()) fail(at + 8, "the text of a frame is empty");
+      if (!out.frames_.empty() && place <= *(out.frames_.end() - 2)) fail(at, "a frame is empty");
+      if (place > out.object_size_) fail(at, "a frame reaches beyond the object's end");
+      out.frames_.push_back(place);
+      out.frames_.push_back(text);
     }
   }
   /// `count` rows of samples that have so many fields.
@@ -479,8 +519,8 @@ class shard_index::parser {
       const std::uint64_t size = number(at + 6, 6);
       row.crc = static_cast<std::uint32_t>(number(at + 12, 4));
       if (row.offset < least) fail(at, "a line begins before the one before it ends");
-      if (row.offset > of.object_size_ || size > of.object_size_ - row.offset) {
-        fail(at + 6, "a line reaches beyond the object's end");
+      if (row.offset > of.text_size() || size > of.text_size() - row.offset) {
+        fail(at + 6, std::string("a line reaches beyond the ") + (of.is_packed() ? "text's" : "object's") + " end");
       }
       if (size > UINT32_MAX) fail(at + 6, "a line has 4 GiB or more");
       row.size = static_cast<std::uint32_t>(size);
@@ -536,6 +576,7 @@ class shard_index::parser {
   std::size_t fields_at_ = SIZE_MAX;  // from here on `apart_` is added to places
   std::uint64_t apart_ = 0;
   std::size_t rows_ = 0;
+  bool packed_ = false;
   std::uint64_t next_field_ = 0;
 };
 
@@ -842,6 +883,7 @@ class detail::index_file_reader {
     const bool alike = index.name() == front.name() && index.etag() == front.etag() &&
                        index.object_size() == front.object_size() && index.format() == front.format() &&
                        index.flags_ == front.flags_ && index.extensions_ == front.extensions_ &&
+                       index.frames_ == front.frames_ &&
                        is.samples == said.samples && is.fields == said.fields &&
                        is.sample_bytes == said.sample_bytes && is.digest == said.digest && is.sums == said.sums &&
                        is.firsts == said.firsts;

@@ -151,6 +151,16 @@ MILLRACE_INLINE std::string stats_json(const run_stats& s) {
   all.integer("next_p50_ns", s.next_p50_ns);
   all.integer("next_p99_ns", s.next_p99_ns);
   all.integer("next_max_ns", s.next_max_ns);
+  {
+    detail::json_object p(all.key("place"));
+    p.integer("epoch", static_cast<std::int64_t>(s.place.epoch));
+    p.integer("epochs", static_cast<std::int64_t>(s.place.epochs));
+    p.integer("batch", static_cast<std::int64_t>(s.place.batch));
+    p.integer("batches", static_cast<std::int64_t>(s.place.batches));
+    p.end();
+  }
+  all.integer("placed", static_cast<std::int64_t>(s.placed));
+  all.number("left", s.left());
   all.text("verdict", s.verdict());
   all.number("headroom", s.headroom());
   std::string& bounds = all.key("bucket_bounds");
@@ -254,6 +264,21 @@ MILLRACE_INLINE std::string prometheus_text(const run_stats& s, const std::vecto
   one("millrace_run_samples_total", "counter", "Samples in them.", static_cast<double>(s.samples));
   one("millrace_run_io_bytes_total", "counter", "Bytes that came into the pipeline.", static_cast<double>(s.bytes));
   one("millrace_run_wait_ratio", "gauge", "Share of the time since the first item that the training waited.", s.waited);
+  const auto known = [&w](const char* name, const char* help, double v, bool is) {
+    w.family(name, "gauge", help);
+    if (is) w.sample(v);
+  };
+  const bool counted = s.place.batches > 0;
+  known("millrace_training_epoch", "Epoch of the latest item, from 0.", static_cast<double>(s.place.epoch),
+        s.items > 0);
+  known("millrace_training_epochs", "Epochs of the training.", static_cast<double>(s.place.epochs),
+        s.place.epochs > 0);
+  known("millrace_training_batch", "Batches of the epoch that were taken.", static_cast<double>(s.place.batch),
+        counted);
+  known("millrace_training_batches", "Batches of an epoch.", static_cast<double>(s.place.batches), counted);
+  const double left = s.left();
+  known("millrace_training_left_seconds", "Until the training's end, or the epoch's where it is endless.", left,
+        left >= 0);
   durations("millrace_run_step_duration_seconds", "Steps of the training thread.", s.steps);
   durations("millrace_run_wait_duration_seconds", "Waits of the training thread for an item.", s.waits);
   durations("millrace_request_duration_seconds", "Requests, with the wait for a connection.", s.requests.request);

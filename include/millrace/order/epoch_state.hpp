@@ -48,6 +48,9 @@ class epoch_state {
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
   hash128 index;  ///< index_set::digest()
+  /// Of arrays: what tells their contents (arrays::contents()). A training goes on with others, and the log says so.
+  /// Left out of the text where there are none.
+  std::uint64_t contents = 0;
   /// Of a mix of data sets: what makes it, in words of its own. Left out of the text where there is one data set.
   std::string mix;
   /// Batches that were taken of the window of bucket_by_length() that begins here, or tokens of the documents that
@@ -108,7 +111,8 @@ inline std::string epoch_state::unchecked_text() const {
   };
   return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
          member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
-         index.text() + '"' + (mix.empty() ? std::string() : ",\"mix\":\"" + mix + '"') +
+         index.text() + '"' + (contents == 0 ? std::string() : member("contents", contents)) +
+         (mix.empty() ? std::string() : ",\"mix\":\"" + mix + '"') +
          (taken == 0 && world_size == 0 ? std::string() : member("taken", taken) + member("window", window)) +
          (world_size == 0 ? std::string() : member("rank", rank) + member("world_size", world_size)) +
          holes_text() + '}';
@@ -164,6 +168,7 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   const std::optional<hash128> index = hash128::parse(json->find("index").value_or(std::string_view()));
   if (!index) fail("the state has no digest \"index\"");
   out.index = *index;
+  if (json->find("contents")) out.contents = number("contents");
   out.mix = json->find("mix").value_or(std::string_view());
   if (out.mix.find_first_of("\"\\") != std::string::npos) fail("\"mix\" of the state is not valid");
   if (json->find("taken")) {

@@ -60,6 +60,9 @@ class range_reader {
     return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
   }
 
+  /// Where read() without a pool puts a range that takes slab_for() of so many bytes.
+  slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
+
   /// The error about a range of which too little came.
   static io_error short_read(std::uint64_t came, std::uint64_t due, where at);
 
@@ -87,8 +90,6 @@ class range_reader {
  private:
   /// The answer must be of the object's version and size, and as long as was asked for.
   static void check(shard& object, const storage::part& p, std::uint64_t offset, std::size_t length);
-
-  slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
 
   std::shared_ptr<const storage> store_;
   bool summed_ = false;

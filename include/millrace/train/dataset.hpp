@@ -104,8 +104,8 @@ class dataset {
   ///
   /// Sample i has a field for each array: the bytes of row i, which are not copied and keep the arrays' memory alive.
   /// Its key is the row's number. decode_arrays() gives the fields type and shape. It is a dataset with an index, known
-  /// at once; a state is refused where names, types, shapes or the number of rows are others. What the rows contain is
-  /// not compared, so it may be computed anew.
+  /// at once; a state is refused where names, types, shapes or the number of rows are others. The rows may contain
+  /// something else (arrays::contents()): the log says so, and the training goes on in the same order.
   ///
   /// Of arrays in memory nothing is read: .slice is 1, so the order is a full shuffle, and they count for no bound in
   /// bytes. Where an array is mapped, the rows of a slice are read in on the runtime's pool, ahead of the consumer and

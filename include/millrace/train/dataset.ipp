@@ -34,9 +34,9 @@
 #include <millrace/train/detail/agreement.hpp>
 #include <millrace/train/detail/deal_epochs.hpp>
 #include <millrace/train/detail/deal_windows.hpp>
+#include <millrace/train/detail/epochs_position.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
-#include <millrace/train/detail/late_position.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 #include <millrace/train/detail/window_state.hpp>
 #include <millrace/train/epoch_plan.hpp>
@@ -338,7 +338,7 @@ MILLRACE_INLINE hash128 digest_of(const std::vector<std::shared_ptr<const index_
 /// Samples by indexes that are read or made first, and compared with what is listed.
 template <class Sample>
 async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, kept_epochs_options options,
-                                         std::shared_ptr<late_position> position, std::shared_ptr<equal_state> equal,
+                                         std::shared_ptr<epochs_position> position, std::shared_ptr<equal_state> equal,
                                          std::shared_ptr<agreement> agreed) {
   const epochs_request training = options.get();
   std::vector<std::shared_ptr<const index_set>> indexes;
@@ -391,7 +391,7 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
   }
   epochs_source source = std::move(*known);
   fill_later(source, equal.get());
-  position->become(std::make_shared<const epochs_position>(source));
+  position->become(source);
   async_generator<Sample> samples = deal_epochs<Sample>(std::move(source));
   while (std::optional<Sample> s = co_await samples.next()) co_yield give(*s);
 }
@@ -405,12 +405,12 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
   if (!options.resume.empty()) from = epoch_state::parse(options.resume);
   const bool mixed = data->of == dataset_state::source::mix;
   const std::shared_ptr<const storage> store = mixed ? data->store_of_mix() : data->store;
-  auto position = std::make_shared<late_position>(options, mixed);
+  auto position = std::make_shared<epochs_position>(options, mixed);
   std::size_t bytes = options.bytes;
   if (const auto known = dataset_state::all_known(data)) {  // by a file or a run before: what is promised can be said
     const epochs_source source = data->source_of(*known, options, {});
     bytes = source.options.bytes;
-    position->become(std::make_shared<const epochs_position>(source));
+    position->become(source);
   } else if (bytes == 0) {
     bytes = most_bytes(!mixed && options.tracks == 0 && options.resume.empty());
   }
@@ -654,6 +654,7 @@ MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_o
       }
       s.holes.clear();
       s.other_holes = 0;
+      s.contents = 0;  // which each rank may have computed by itself
       common.add(std::string_view(s.text()));
     } else {
       const window_state s = window_state::parse(text);

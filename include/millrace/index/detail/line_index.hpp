@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,22 +12,31 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/shard_index.hpp>
 
 namespace millrace::detail {
 
 /// Makes the index of a text file from its bytes. It finds the lines that lines() makes of them, and refuses what that
-/// refuses.
+/// refuses, and compressed text of which no part can be unpacked alone.
 class line_index_builder {
  public:
-  /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are no plain text.
-  line_index_builder(std::string name, shard object, std::string_view head, std::size_t longest);
+  /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are neither plain
+  /// text nor what is compressed by frames.
+  /// Neighbouring frames with fewer than `least_frame` bytes of text are one entry of the index.
+  line_index_builder(std::string name, shard object, std::string_view head, std::size_t longest,
+                     std::uint64_t least_frame = least_frame_text);
 
-  /// The next bytes. Throws decode_error for a line that is longer than `longest`.
+  /// Whether add() unpacks, which is work for a pool.
+  bool packed() const noexcept { return unpacker_ != nullptr; }
+  /// The next bytes. Throws decode_error for a line that is longer than `longest` and for a frame with too much text,
+  /// archive_error for one that is damaged.
   void add(std::string_view piece);
   shard_index finish(std::uint64_t size, std::string etag);
 
  private:
+  void unpack(std::string_view piece);
+  void add_text(std::string_view piece);
   void take(std::string_view part);
   void close();
 
@@ -38,6 +48,13 @@ class line_index_builder {
   std::uint64_t size_ = 0;   // of the line so far
   std::uint32_t crc_ = 0;
   bool cr_ = false;  // then a CR came, which may be of its end
+  // Of compressed text:
+  std::uint64_t least_frame_;
+  tar::format kind_ = tar::format::unknown;
+  std::unique_ptr<frame_unpacker> unpacker_;
+  std::uint64_t packed_at_ = 0;   // of the object
+  std::uint64_t frame_ = 0;       // where the frame begins
+  std::uint64_t frame_text_ = 0;  // and where its text does
 };
 
 }  // namespace millrace::detail

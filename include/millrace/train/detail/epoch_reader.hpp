@@ -19,10 +19,12 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/flow/failure_policy.hpp>
+#include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
@@ -147,8 +149,12 @@ class epoch_reader {
     alone.begin = objects ? r.begin : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
     alone.end = objects ? r.end : rows_of_taken().end(static_cast<std::size_t>(place.ordinal));
     bytes first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
-    second_reading again =
-        co_await reader_.read_again(object_of(place.shard), alone.begin, std::move(first), text_of(failure_));
+    second_reading again;
+    if (source_.index(place.shard).is_packed()) {
+      again = co_await unpack_again(alone, std::move(first), text_of(failure_));
+    } else {
+      again = co_await reader_.read_again(object_of(place.shard), alone.begin, std::move(first), text_of(failure_));
+    }
     Sample s;
     s.mark = taken_.mark;
     if (again.differs()) {
@@ -470,12 +476,13 @@ class epoch_reader {
     const time_point asked = here_.get_executor().now();
     try {
       shard object = object_of(r);
+      const frame_range asked_for = range_in_object(r);
       if (const std::size_t largest = here_.run().budget().largest_item(); r.length() > largest) {
         throw archive_error(run_budget::too_large("the sample's", r.length(), largest),
                             where{object.shown(), r.begin, {}});
       }
       try {
-        storage::part p = co_await reader_.read(object, r.begin, r.length());
+        storage::part p = co_await reader_.read(object, asked_for.begin, asked_for.length());
         const time_point now = here_.get_executor().now();
         turn.finished(now, {.bytes = p.data.size(),
                             .first = p.first_byte,
@@ -484,20 +491,89 @@ class epoch_reader {
                             .waits = consumer_waits_,
                             .full = full(),
                             .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
-        if (p.rest) throw no_ranges(object, r.begin);
-        if (!of_objects(source_.index(r.shard).format())) note_version(r.shard, object.etag, r.begin);
-        r.data = std::move(p.data);
+        if (p.rest) throw no_ranges(object, asked_for.begin);
+        if (!of_objects(source_.index(r.shard).format())) note_version(r.shard, object.etag, asked_for.begin);
+        if (source_.index(r.shard).is_packed()) {
+          turn.end();
+          start();  // the next ones do not wait for the pool
+          r.data = co_await unpacked_or_again(object, r, asked_for, std::move(p.data));
+        } else {
+          r.data = std::move(p.data);
+        }
       } catch (const changed_error& e) {
         throw stale_index_error("the index \"" + source_.index(r.shard).name() +
                                     "\" is of another version of this " +
                                     (of_objects(source_.index(r.shard).format()) ? "object: " : "shard: ") +
                                     e.reason(),
-                                where{object.shown(), r.begin, {}});
+                                where{object.shown(), asked_for.begin, {}});
       }
     } catch (...) {
       r.error = std::current_exception();
     }
     came(r, turn, way);
+  }
+
+  /// Where a range lies in the object: of compressed text, the frames that it is in.
+  frame_range range_in_object(const slice_piece::range& r) const {
+    const shard_index& index = source_.index(r.shard);
+    if (index.is_packed()) return index.frames_of(r.begin, r.end);
+    return {r.begin, r.end, 0};
+  }
+  /// The text of a range, from its frames, by the pool.
+  task<bytes> unpacked(shard object, std::uint64_t begin, std::uint64_t end, frame_range frames, bytes packed) {
+    const auto length = static_cast<std::size_t>(end - begin);
+    slab_pool slabs = reader_.pool_of(here_.runtime(), range_reader::slab_for(length));
+    auto job = [of = std::move(object), begin, end, frames, data = std::move(packed),
+                into = slabs.worth_a_slab(length) ? slabs.acquire() : writable_bytes::allocate(length)]() mutable {
+      return unpack_frames(of, frames, data, begin, end, std::move(into));
+    };
+    if (!pool_) co_return job();
+    bytes text = co_await pool_.run(std::move(job));
+    co_return std::move(text);
+  }
+  /// The same; frames that are damaged are read once more.
+  task<bytes> unpacked_or_again(shard object, const slice_piece::range& r, frame_range frames, bytes packed) {
+    const std::uint64_t begin = r.begin;
+    const std::uint64_t end = r.end;
+    std::exception_ptr damaged;
+    try {
+      bytes text = co_await unpacked(object, begin, end, frames, packed);
+      co_return std::move(text);
+    } catch (const archive_error&) {
+      damaged = std::current_exception();
+    }
+    second_reading again = co_await reader_.read_again(object, frames.begin, std::move(packed), text_of(damaged));
+    if (!again.differs()) {
+      add_note(damaged, again.note);
+      std::rethrow_exception(damaged);
+    }
+    try {
+      bytes text = co_await unpacked(std::move(object), begin, end, frames, std::move(again.data));
+      co_return std::move(text);
+    } catch (archive_error& e) {
+      e.add_note(again.note);
+      throw;
+    }
+  }
+  /// As range_reader::read_again(), of compressed text: `first` is what a part of it was unpacked to.
+  task<second_reading> unpack_again(slice_piece::range& part, bytes first, std::string why) {
+    second_reading result;
+    shard object = object_of(part.shard);
+    if (!reader_.store().over_network(object.url)) co_return std::move(result);
+    log_second_reading(here_, why);
+    const frame_range frames = range_in_object(part);
+    try {
+      storage::part p = co_await reader_.read(object, frames.begin, frames.length(), std::nullopt,
+                                              range_reader::connection::fresh);
+      if (p.rest) throw no_ranges(object, frames.begin);
+      bytes text = co_await unpacked(std::move(object), part.begin, part.end, frames, std::move(p.data));
+      result.alike = text.view() == first.view();
+      result.note = read_twice(result.alike);
+      if (!result.alike) result.data = std::move(text);
+    } catch (const error& e) {
+      result.note = std::string("reading it once more failed: ") + e.what();
+    }
+    co_return std::move(result);
   }
 
   static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
@@ -589,7 +665,7 @@ class epoch_reader {
     for (std::size_t i = 0; i < fields; ++i) {
       const shard_index::field f = rows.field_at(number, i);
       bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
-      if (options_.verify && index.has_checksums()) verify(s, f, body);
+      if (options_.verify && index.has_checksums()) verify(s, f, body, index.is_packed());
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }
@@ -645,12 +721,13 @@ class epoch_reader {
     }
     return key;
   }
-  static void verify(const Sample& s, const shard_index::field& f, const bytes& body) {
+  static void verify(const Sample& s, const shard_index::field& f, const bytes& body, bool packed) {
     const std::uint32_t is = body.crc32c();
     if (is == f.crc) return;
     char text[64];
     std::snprintf(text, sizeof text, "%08x and not %08x", is, f.crc);
-    throw archive_error("the CRC32C of field \"" + std::string(f.extension) + "\" is " + text + " as in the index",
+    throw archive_error("the CRC32C of field \"" + std::string(f.extension) + "\" is " + text + " as in the index" +
+                            (packed ? ", at this byte of the unpacked text" : ""),
                         where{s.from.from->shown(), f.offset, s.key});
   }
 

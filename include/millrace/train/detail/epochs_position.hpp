@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,14 +13,23 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
+#include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 
 namespace millrace::detail {
 
-/// The state of a training that epochs() feeds.
+/// The state of a training with an index. Where that is not known before the stream runs, it is until then the state
+/// of the beginning.
 class epochs_position final : public stream_position {
  public:
-  explicit epochs_position(const epochs_source& source);
+  explicit epochs_position(const epochs_source& source)
+      : beginning_(source.begin.text()), batch_(source.walk.batch), world_(source.walk.world) {
+    become(source);
+  }
+  /// Without an index as yet. Of a mix, the text of the beginning is empty.
+  epochs_position(const epochs_request& options, bool of_mix);
+  /// The index is known. The stream's loop calls it.
+  void become(const epochs_source& source);
 
   MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
   MILLRACE_INLINE void check_window(std::uint32_t window) const override;
@@ -29,16 +39,23 @@ class epochs_position final : public stream_position {
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;
 
  private:
-  std::shared_ptr<const index_set> indexes_;
-  std::shared_ptr<const dataset_mix> mix_;  // in place of it
-  epochs_request options_;  // without the texts
-  std::string chosen_;      // of these, by epochs()
-  epoch_state begin_;
-  std::uint64_t end_;  // of an epoch
-  std::uint64_t batch_;
-  std::uint64_t world_;
-  bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
-  std::shared_ptr<epoch_losses> losses_;
+  struct training {
+    std::shared_ptr<const index_set> indexes;
+    std::shared_ptr<const dataset_mix> mix;  // in place of it
+    epochs_request options;                  // without the texts
+    std::string chosen;                      // of these, by epochs()
+    epoch_state begin;
+    std::uint64_t end;        // of an epoch
+    bool ranks_end_together;  // an epoch has not ended before all ranks say so: see equal_batches
+    std::shared_ptr<epoch_losses> losses;
+  };
+  std::shared_ptr<const training> known() const;
+
+  std::string beginning_;
+  const std::uint64_t batch_;
+  const std::uint64_t world_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const training> known_;  // null: the index is not known
 };
 
 }  // namespace millrace::detail

@@ -78,6 +78,7 @@ class epochs_source {
   epoch_walk::plan walk;
   epochs_request options;  // without the texts; what was left to epochs() is chosen
   std::string chosen;      // a sentence about that; empty where nothing was
+  bool other_contents = false;  // the arrays of the state contained something else
   epoch_state begin;
   std::shared_ptr<epoch_losses> losses = std::make_shared<epoch_losses>();
 
@@ -86,6 +87,7 @@ class epochs_source {
   void begin_with(const epochs_request& how);
   void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed);
   void finish(std::uint64_t samples, std::string_view resume);
+  std::uint64_t contents() const;
   void resume_at(const epoch_state& saved, std::uint64_t samples);
 };
 

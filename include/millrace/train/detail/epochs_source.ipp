@@ -182,6 +182,7 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
 
 /// `samples`: of an epoch.
 MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_view resume) {
+  begin.contents = contents();
   walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
   if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
   walk.begin_epoch = begin.epoch;
@@ -195,10 +196,26 @@ MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_vi
   }
 }
 
+/// Of all arrays; 0 where there are none.
+MILLRACE_INLINE std::uint64_t epochs_source::contents() const {
+  hasher128 all;
+  bool any = false;
+  for (const dataset& d : sets) {
+    if (d.indexes->format() != sample_format::arrays) continue;
+    all.add((*d.indexes)[0].row_arrays()->contents());
+    any = true;
+  }
+  return any ? all.value().low | 1U : 0;
+}
+
 MILLRACE_INLINE std::string epochs_source::shown(std::uint64_t shard) const { return detail::shown_url(url(shard)); }
 
 MILLRACE_INLINE std::string epochs_source::advice() const {
   std::string lines;
+  if (other_contents) {
+    lines = "the arrays do not contain what they did when the state was written; names, types and shapes are the same, "
+            "so the training goes on in the same order, with what they contain now";
+  }
   for (std::size_t d = 0; d < sets.size(); ++d) {
     if (sets[d].indexes->in_memory()) continue;
     const order_options& order = walk.sets[d].order;
@@ -234,6 +251,7 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uin
     throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
                               " of an epoch of " + std::to_string(samples));
   }
+  other_contents = saved.contents != 0 && begin.contents != 0 && saved.contents != begin.contents;
   begin.epoch = saved.epoch;
   begin.position = saved.position;
   begin.taken = saved.taken;

@@ -26,10 +26,13 @@ inline std::uint64_t samples_of_piece(std::uint64_t bytes, std::uint64_t tracks,
   return std::clamp<std::uint64_t>(bytes / 2 / (tracks / world + 1) / mean, 1, slice);
 }
 
-/// The memory that a slice of `slice` samples takes, by the mean sample.
+/// The memory that a slice of `slice` samples takes, by the mean sample. Of compressed text the frames count, too, as
+/// if they were as long.
 inline std::uint64_t slab_of_slice(const index_set& indexes, std::uint64_t slice) noexcept {
   const std::uint64_t mean = indexes.sample_bytes() / std::max<std::uint64_t>(indexes.samples(), 1) + 1;
-  return range_reader::slab_for(static_cast<std::size_t>(mean * std::min(slice, indexes.samples())));
+  const auto bytes = static_cast<std::size_t>(mean * std::min(slice, indexes.samples()));
+  const bool packed = std::any_of(indexes.begin(), indexes.end(), [](const shard_index& i) { return i.is_packed(); });
+  return (packed ? 2 : 1) * range_reader::slab_for(bytes);
 }
 
 /// Samples of a track that follow each other and lie in one slice, and the requests that read them.
@@ -50,7 +53,7 @@ class slice_piece {
     // Of objects, that of field `field` of sample `ordinal`, from its beginning to its end:
     std::uint64_t ordinal = 0;
     std::size_t field = 0;
-    std::uint64_t begin = 0;  // bytes of the object
+    std::uint64_t begin = 0;  // bytes of the object, or of its text where that is compressed
     std::uint64_t end = 0;
     bool cut = false;  // more of the piece would have been in it if it could be longer
     bool done = false;
@@ -135,6 +138,8 @@ class slice_piece {
       const std::size_t slab = range_reader::slab_for(r.length());
       // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
       reserved_ += r.length() <= slab / 8 || !r.rows.empty() ? r.length() : slab;
+      const shard_index& index = indexes[static_cast<std::size_t>(r.shard)];
+      if (index.is_packed() && !r.done) reserved_ += range_reader::slab_for(index.frames_of(r.begin, r.end).length());
     }
   }
   slice_piece(const slice_piece&) = delete;

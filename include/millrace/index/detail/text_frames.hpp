@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/tar/format.hpp>
+
+namespace millrace::detail {
+
+/// The most text of a frame whose lines can be indexed: reading one line unpacks its frame.
+inline constexpr std::uint64_t most_frame_text = 16 * MiB;
+/// Neighbouring frames with less text are one entry of an index.
+inline constexpr std::uint64_t least_frame_text = 256 * KiB;
+
+/// Unpacks text that is compressed by frames: frames of zstd, those that are skipped too, or members of gzip. By the
+/// libraries of the component tar.
+class frame_unpacker {
+ public:
+  /// Throws configuration_error, which names `object`, where the component tar is not compiled in.
+  frame_unpacker(tar::format kind, const shard& object);
+  frame_unpacker(const frame_unpacker&) = delete;
+  frame_unpacker& operator=(const frame_unpacker&) = delete;
+  ~frame_unpacker();
+
+  /// Takes bytes from the front of `in`, and returns the text that came of them, valid until the next call. To be
+  /// called while there is something in `in`, or more().
+  std::string_view next(std::string_view& in);
+  /// Whether there may be text of bytes that were taken.
+  bool more() const noexcept;
+  /// Whether a frame has just ended, or none has begun.
+  bool between_frames() const noexcept;
+  /// What is wrong with the data, after next(); empty: nothing.
+  const std::string& wrong() const noexcept;
+
+ private:
+  struct work;
+  std::unique_ptr<work> work_;
+};
+
+/// Where frames of an object lie, in it and in its text.
+struct frame_range {
+  std::uint64_t begin = 0;  // bytes of the object
+  std::uint64_t end = 0;
+  std::uint64_t text = 0;  // where their text begins
+
+  std::size_t length() const noexcept { return static_cast<std::size_t>(end - begin); }
+};
+
+/// Bytes [begin, end) of the text of `object`, from `packed`, which holds the frames that they are in. `into` has room
+/// for them. Throws archive_error, which names the frames' place, where these are damaged or have less text.
+bytes unpack_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t begin,
+                    std::uint64_t end, writable_bytes into);
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/index/detail/text_frames.ipp>
+#endif

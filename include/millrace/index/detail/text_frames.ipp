@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/index/detail/text_frames.hpp>
+#include <millrace/tar/entry.hpp>
+#if defined(MILLRACE_WITH_TAR)
+#include <millrace/tar/detail/unpacker.hpp>
+#include <millrace/tar/detail/window.hpp>
+#endif
+
+namespace millrace::detail {
+
+#if defined(MILLRACE_WITH_TAR)
+
+struct frame_unpacker::work {
+  explicit work(tar::format kind)
+      : windows(kind, tar::archive_options(), nullptr), decoder(tar::detail::make_stream_decoder(kind, windows)) {}
+
+  tar::detail::window_claim windows;
+  std::unique_ptr<tar::detail::stream_decoder> decoder;
+  std::unique_ptr<char[]> text{new char[size]};
+  bool between = true;
+  bool full = false;     // the last step has filled `text`
+  bool padding = false;  // zeros follow the last frame, as tapes and some stores add them
+  std::string wrong;
+  static constexpr std::size_t size = 64 * KiB;
+};
+
+MILLRACE_INLINE frame_unpacker::frame_unpacker(tar::format kind, const shard&) : work_(new work(kind)) {}
+
+MILLRACE_INLINE std::string_view frame_unpacker::next(std::string_view& in) {
+  work& w = *work_;
+  if (w.between && !in.empty() && (w.padding || !w.decoder->begins(in.front()))) {
+    w.padding = true;
+    const std::size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
+    in.remove_prefix(zeros);
+    if (!in.empty()) w.wrong = "what follows a frame is none";
+    return {};
+  }
+  std::span<char> room(w.text.get(), work::size);
+  if (const char* const reason = w.decoder->step(in, room)) w.wrong = reason;
+  w.between = w.decoder->complete();
+  w.full = room.empty() && !w.between;
+  return std::string_view(w.text.get(), work::size - room.size());
+}
+
+MILLRACE_INLINE bool frame_unpacker::more() const noexcept { return work_->full; }
+MILLRACE_INLINE bool frame_unpacker::between_frames() const noexcept { return work_->between; }
+MILLRACE_INLINE const std::string& frame_unpacker::wrong() const noexcept { return work_->wrong; }
+
+#else
+
+struct frame_unpacker::work {
+  std::string wrong;
+};
+
+MILLRACE_INLINE frame_unpacker::frame_unpacker(tar::format kind, const shard& object) {
+  throw configuration_error(std::string("text in frames of ") + tar::format_name(kind) +
+                                " needs the component tar, which this program is compiled without",
+                            where{object.shown(), 0, {}});
+}
+MILLRACE_INLINE std::string_view frame_unpacker::next(std::string_view&) { return {}; }
+MILLRACE_INLINE bool frame_unpacker::more() const noexcept { return false; }
+MILLRACE_INLINE bool frame_unpacker::between_frames() const noexcept { return true; }
+MILLRACE_INLINE const std::string& frame_unpacker::wrong() const noexcept { return work_->wrong; }
+
+#endif
+
+MILLRACE_INLINE frame_unpacker::~frame_unpacker() = default;
+
+MILLRACE_INLINE bytes unpack_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t begin,
+                                    std::uint64_t end, writable_bytes into) {
+  std::string_view in = packed.view();
+  const tar::format kind = !in.empty() && in.front() == '\x1f' ? tar::format::gzip : tar::format::zstd;
+  frame_unpacker unpacker(kind, object);
+  std::uint64_t at = frames.text;
+  while (at < end && (!in.empty() || unpacker.more())) {
+    const std::string_view text = unpacker.next(in);
+    if (!unpacker.wrong().empty()) {
+      throw archive_error(std::string("the frames of ") + tar::format_name(kind) + " that begin here are damaged: " +
+                              unpacker.wrong() + ", after byte " + std::to_string(at + text.size()) + " of the text",
+                          where{object.shown(), frames.begin, {}});
+    }
+    const std::uint64_t from = std::max(at, begin);
+    const std::uint64_t to = std::min(at + text.size(), end);
+    if (from < to) {
+      std::memcpy(into.data() + (from - begin), text.data() + (from - at), static_cast<std::size_t>(to - from));
+    }
+    at += text.size();
+  }
+  if (at < end) {
+    throw archive_error(std::string("the frames of ") + tar::format_name(kind) +
+                            " that begin here end after byte " + std::to_string(at) +
+                            " of the text, before the line's end",
+                        where{object.shown(), frames.begin, {}});
+  }
+  return into.share(0, static_cast<std::size_t>(end - begin));
+}
+
+}  // namespace millrace::detail
