@@ -428,9 +428,9 @@ class authorities {
   std::filesystem::path path_;
 };
 
-using transport = std::shared_ptr<const http::transport_options>;
+using shared_options = std::shared_ptr<const http::transport_options>;
 
-task<void> read_range(std::string url, std::size_t length, transport transport) {
+task<void> read_range(std::string url, std::size_t length, shared_options transport) {
   http::request r(std::move(url));
   r.range = http::byte_range(0, length - 1);
   const http::response a = co_await http::send(std::move(r), std::move(transport), 2 * MiB);
@@ -438,7 +438,7 @@ task<void> read_range(std::string url, std::size_t length, transport transport) 
 }
 
 /// Reads eight ranges at a time, so often.
-task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, int times, transport transport) {
+task<void> read_ranges(event_loop& loop, std::string url, std::size_t length, int times, shared_options transport) {
   for (int i = 0; i < times; ++i) {
     std::vector<spawned<void>> reading;
     for (int n = 0; n < 8; ++n) reading.emplace_back(loop, read_range(url, length, transport));
