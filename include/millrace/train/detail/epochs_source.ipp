@@ -17,6 +17,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/data/hash128.hpp>
+#include <millrace/decode/array.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
 #include <millrace/train/equal_batches.hpp>
