@@ -205,7 +205,7 @@ class device_slot_on final : public device_slot {
     for (const user& u : users_) {
       if (u.active && !on_->query(u.done)) return false;
     }
-    return !copied_ || on_->query(*copied_);
+    return copied();
   }
   bool copied() const override { return !copied_ || on_->query(*copied_); }
   void clear() noexcept override;
