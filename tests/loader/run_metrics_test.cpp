@@ -139,7 +139,8 @@ TEST_CASE("the table has a column for each figure, and the training thread's fig
           Contains("fetch left out 3 of 403 items that failed\n") &&
           Contains("training thread: 30 batches, 7.68k samples (3.07k/s), 2.00 MB/s in 2.50 s, the first after "
                    "0.50 s\n"
-                   "next item: p50 1.50 ms, p99 20.25 ms, max 300.00 ms; waited 25.0% of 2.00 s\n"));
+                   "next item: p50 1.50 ms, p99 20.25 ms, max 300.00 ms; waited 25.0% of 2.00 s; without "
+                   "waiting 1.3 times as fast\n"));
   s.stages[0].name = "map_concurrent #12";
   CHECK_THAT(s.table(), Contains("stage                  items ") && Contains("map_concurrent #12       400 "));
 }
