@@ -12,21 +12,51 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/data/shard.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/decode/npz.hpp>
 #include <millrace/device/collate.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/flow/stream.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
 
 namespace detail {
-MILLRACE_COROUTINE task<array> read_npy_of(std::shared_ptr<const storage> store, std::string url);
+
+/// `Storage` is storage: a template is not emitted where it is not used.
+template <class Storage>
+task<array> read_npy_of(std::shared_ptr<const Storage> store, std::string url) {
+  const where at{shard(url).shown(), std::nullopt, {}};
+  if (!store->serves(url)) throw configuration_error("read_npy: the store does not serve this URL", at);
+  std::vector<shard> one;
+  one.emplace_back(std::move(url));
+  stream<chunk> pieces = from_range(std::move(one)) | fetch(std::move(store));
+  writable_bytes memory;
+  std::size_t filled = 0;
+  while (std::optional<chunk> piece = co_await pieces.next()) {
+    const std::string_view part = piece->data.view();
+    if (filled + part.size() > memory.capacity()) {
+      const auto size = static_cast<std::size_t>(piece->from->size.value_or(2 * memory.capacity()));
+      writable_bytes larger = writable_bytes::allocate(std::max(size, filled + part.size()));
+      std::copy(memory.data(), memory.data() + filled, larger.data());
+      memory = std::move(larger);
+    }
+    std::copy(part.begin(), part.end(), memory.data() + filled);
+    filled += part.size();
+  }
+  co_return parse_npy(memory ? memory.share(0, filled) : bytes(), at);
 }
+
+}  // namespace detail
 
 /// The array of a .npy object of a store, in memory, for a dataset of `arrays`:
 ///

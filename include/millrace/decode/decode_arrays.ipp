@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,35 +15,8 @@
 #include <millrace/decode/decode_arrays.hpp>
 #include <millrace/decode/npz.hpp>
 #include <millrace/decode/parse_label.hpp>
-#include <millrace/flow/pipe.hpp>
-#include <millrace/flow/sources.hpp>
-#include <millrace/flow/stream.hpp>
-#include <millrace/memory/bytes.hpp>
-#include <millrace/shards/fetch.hpp>
 
 namespace millrace {
-
-MILLRACE_COROUTINE_BODY task<array> detail::read_npy_of(std::shared_ptr<const storage> store, std::string url) {
-  const where at{shard(url).shown(), std::nullopt, {}};
-  if (!store->serves(url)) throw configuration_error("read_npy: the store does not serve this URL", at);
-  std::vector<shard> one;
-  one.emplace_back(std::move(url));
-  stream<chunk> pieces = from_range(std::move(one)) | fetch(store);
-  writable_bytes memory;
-  std::size_t filled = 0;
-  while (std::optional<chunk> piece = co_await pieces.next()) {
-    const std::string_view part = piece->data.view();
-    if (filled + part.size() > memory.capacity()) {
-      const auto size = static_cast<std::size_t>(piece->from->size.value_or(2 * memory.capacity()));
-      writable_bytes larger = writable_bytes::allocate(std::max(size, filled + part.size()));
-      std::copy(memory.data(), memory.data() + filled, larger.data());
-      memory = std::move(larger);
-    }
-    std::copy(part.begin(), part.end(), memory.data() + filled);
-    filled += part.size();
-  }
-  co_return parse_npy(memory ? memory.share(0, filled) : bytes(), at);
-}
 
 MILLRACE_INLINE const array& array_sample::operator[](std::string_view name) const {
   std::string has;
