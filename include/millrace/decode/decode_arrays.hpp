@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -32,12 +33,13 @@ namespace millrace {
 
 namespace detail {
 
-/// `Storage` is storage: a template is not emitted where it is not used.
+/// `Storage` is storage. A template, in which all that names a coroutine depends on it: so it is not emitted where it
+/// is not used.
 template <class Storage>
 task<array> read_npy_of(std::shared_ptr<const Storage> store, std::string url) {
   const where at{shard(url).shown(), std::nullopt, {}};
   if (!store->serves(url)) throw configuration_error("read_npy: the store does not serve this URL", at);
-  std::vector<shard> one;
+  std::vector<std::enable_if_t<sizeof(Storage) != 0, shard>> one;
   one.emplace_back(std::move(url));
   stream<chunk> pieces = from_range(std::move(one)) | fetch(std::move(store));
   writable_bytes memory;
