@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/shards/disk_cache.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/crc.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/loader/runtime.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
+
+#include "tests/io/temporary_folder.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
+
+using namespace millrace;
+
+namespace {
+
+s3::client client_of(const s3_server::background& server) {
+  const std::string endpoint = server.endpoint();
+  s3::config_options how;
+  how.endpoint = endpoint;
+  how.region = "us-east-1";
+  return s3::client(s3::config(how), s3::credentials("test-key", "test-secret"));
+}
+
+/// Three shards of 40 samples each, some of which have several blocks of a cache.
+void fill(s3_server::background& server) {
+  for (int n = 0; n < 3; ++n) {
+    std::string tar;
+    tar::writer w(tar);
+    for (int i = 0; i < 40; ++i) {
+      w.add(std::to_string(n) + "/" + std::to_string(i) + ".bin",
+            std::string(1000 + 70'000 * static_cast<std::size_t>(i % 3), static_cast<char>('a' + i % 26)));
+    }
+    w.finish();
+    server.put("b", "train/" + std::to_string(n) + ".tar", tar);
+  }
+}
+
+/// What a training sees: places, keys and checksums, in order.
+std::vector<std::string> trained(const dataset& data, const std::string& state = {}) {
+  runtime rt;
+  std::vector<std::string> seen;
+  auto run = rt.run(epochs(data, {.seed = 3, .epochs = 2, .batch = 8}, state) | batch());
+  for (const std::vector<sample>& b : run) {
+    for (const sample& s : b) {
+      std::uint32_t crc = 0;
+      for (const field& f : s.fields) crc = crc32c(crc, f.data.data(), f.data.size());
+      seen.push_back(std::to_string(s.mark.epoch) + " " + std::to_string(s.mark.position) + " " + s.key + " " +
+                     std::to_string(crc));
+    }
+  }
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("epochs() through a disk cache gives what the store gives, and reads the store once") {
+  s3_server::background server;
+  fill(server);
+  const test::temporary_folder folder;
+  const std::string cached = folder.path() + "/cache";
+  for (const bool with_index : {true, false}) {
+    INFO((with_index ? "with an index" : "without an index"));
+    const std::string index = with_index ? folder.path() + "/train.index" : std::string();
+    const auto data_of = [&](const auto& store) { return dataset(store, "s3://b/train/", {.index = index}); };
+    const std::vector<std::string> wanted = trained(data_of(s3::as_storage(client_of(server))));
+    REQUIRE(wanted.size() == 2 * 3 * 40);
+    const auto through_cache = [&] {
+      const auto cache = disk_cache(s3::as_storage(client_of(server)), {.directory = cached, .bytes = 64 * MiB});
+      const std::vector<std::string> seen = trained(data_of(cache));
+      CHECK(seen == wanted);
+      CHECK(cache->stats().damaged == 0);
+      return cache->stats();
+    };
+    disk_cache_stats last = through_cache();
+    for (int runs = 1; last.misses != 0 && runs < 10; ++runs) last = through_cache();  // a run's end drops its writes
+    CHECK(last.hits > 0);
+    CHECK(last.misses == 0);
+  }
+}
