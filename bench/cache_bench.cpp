@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A disk cache: a warm epoch by fetch(disk_cache()) beside bare O_DIRECT reads of the same file in parts of 8 MiB,
+// eight at a time, by io_uring; and a cold epoch beside fetch() without a cache, in turns. Server in a process of its
+// own on core 0, client on core 1.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/cache_bench.cpp -o cache_bench -lcurl -luring -larchive
+//   -lssl -lcrypto -lexpat
+//
+//   cache_bench [folder, default .] [MiB of data, default 512]
+//
+// The folder is on the disk that is measured; what the program makes in it, it deletes.
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/shards/disk_cache.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+#include "bench/common/contender.hpp"
+#include "bench/common/measure.hpp"
+#include "bench/common/served.hpp"
+
+namespace {
+
+namespace mill = millrace;
+
+constexpr std::size_t part_bytes = 8 * mill::MiB;
+constexpr std::size_t shard_bytes = 64 * mill::MiB;
+
+/// Reads `size` bytes of a file past the page cache, eight parts at a time.
+std::uint64_t bare_reads(const std::string& path, std::uint64_t size) {
+  constexpr unsigned depth = 8;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  io_uring ring;
+  if (fd < 0 || io_uring_queue_init(depth, &ring, 0) != 0) throw std::runtime_error("cannot read " + path);
+  static mill::slab_pool pool(part_bytes);
+  std::vector<mill::writable_bytes> memory;
+  for (unsigned i = 0; i < depth; ++i) memory.push_back(pool.acquire());
+  std::uint64_t asked = 0, came = 0;
+  const auto ask = [&](std::uint64_t slab) {
+    io_uring_sqe* const e = io_uring_get_sqe(&ring);
+    io_uring_prep_read(e, fd, memory[slab].data(), part_bytes, asked);
+    io_uring_sqe_set_data64(e, slab);
+    asked += part_bytes;
+  };
+  for (unsigned i = 0; i < depth && asked < size; ++i) ask(i);
+  while (came < size) {
+    io_uring_submit_and_wait(&ring, 1);
+    io_uring_cqe* c = nullptr;
+    while (io_uring_peek_cqe(&ring, &c) == 0) {
+      if (c->res != static_cast<int>(part_bytes)) throw std::runtime_error("a short read of " + path);
+      came += part_bytes;
+      const std::uint64_t slab = io_uring_cqe_get_data64(c);
+      io_uring_cqe_seen(&ring, c);
+      if (asked < size) ask(slab);
+    }
+  }
+  io_uring_queue_exit(&ring);
+  ::close(fd);
+  return came;
+}
+
+std::uint64_t read_all(mill::executor& loop, const std::shared_ptr<const mill::storage>& store, std::size_t shards,
+                       const std::string& etag) {
+  std::vector<mill::shard> known;
+  for (std::size_t i = 0; i < shards; ++i) {
+    known.emplace_back("s3://b/" + std::to_string(i), std::uint64_t(shard_bytes), etag);
+  }
+  auto chunks = mill::from_range(std::move(known)) |
+                mill::fetch(store, {.shards = 8, .window = part_bytes, .part = part_bytes});
+  const auto drain = [](mill::stream<mill::chunk> items) -> mill::task<std::uint64_t> {
+    std::uint64_t total = 0;
+    while (std::optional<mill::chunk> c = co_await items.next()) total += c->data.size();
+    co_return total;
+  };
+  return mill::block_on(mill::coroutine_context(loop), drain(std::move(chunks)));
+}
+
+void remove_cache(const std::string& folder) {
+  for (const char* name : {"/index", "/locks", "/headers", "/segment.000000", "/segment.000001"}) {
+    ::unlink((folder + name).c_str());
+  }
+  ::rmdir(folder.c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string where_to = argc > 1 ? argv[1] : ".";
+  const std::string warm_folder = where_to + "/millrace-warm";
+  const std::string cold_folder = where_to + "/millrace-cold";
+  const std::size_t shards = static_cast<std::size_t>(argc > 2 ? std::atoi(argv[2]) : 512) * mill::MiB / shard_bytes;
+  bench::print_machine();
+  const std::string content = bench::noise(shard_bytes, 1);
+  const bench::served server(false, [&](mill::s3_server::background& s) {
+    for (std::size_t i = 0; i < shards; ++i) s.put("b", std::to_string(i), content);
+  });
+  bench::pin(1);
+  const std::shared_ptr<const mill::storage> s3 = mill::detail::storage_of(server.client());
+  const auto loop = mill::make_event_loop();
+  std::string etag;
+  {
+    mill::task<mill::storage::part> first =
+        s3->read(mill::shard("s3://b/0"), std::string(), 0, 1000, mill::slab_pool(part_bytes));
+    etag = mill::block_on(mill::coroutine_context(*loop), std::move(first)).etag;
+  }
+  const auto cache_in = [&](const std::string& folder) {
+    return mill::disk_cache(s3, {.directory = folder, .bytes = mill::GiB, .keep_free = 0});
+  };
+  remove_cache(warm_folder);
+  const auto warm = cache_in(warm_folder);
+  read_all(*loop, warm, shards, etag);
+  const std::uint64_t size = shards * shard_bytes;
+  bench::contender bare("bare O_DIRECT reads, 8 at a time",
+                        [&] { return bare_reads(warm_folder + "/segment.000000", size); });
+  bench::contender cached("fetch(disk_cache), warm", [&] { return read_all(*loop, warm, shards, etag); });
+  bench::contender without("fetch without a cache", [&] { return read_all(*loop, s3, shards, etag); });
+  std::uint64_t refused = 0;
+  bench::contender cold("fetch(disk_cache), cold", [&] {
+    remove_cache(cold_folder);
+    const auto cache = cache_in(cold_folder);
+    const std::uint64_t bytes = read_all(*loop, cache, shards, etag);
+    refused += cache->stats().refused;
+    return bytes;
+  });
+  bench::take_turns({&bare, &cached});
+  bench::take_turns({&without, &cold});
+  bench::print_table({&bare, &cached, &without, &cold});
+  bench::goal_at_least("GB/s, warm / bare", bench::ratio(cached.gb_per_second, bare.gb_per_second), 0.95);
+  bench::goal_at_most("CPU s/GB, warm", cached.cpu_per_gb.median(), 0.12, "s");
+  bench::goal_at_most("time, cold / without", bench::ratio(without.gb_per_second, cold.gb_per_second), 1.05);
+  bench::goal_at_most("CPU s/GB, cold / without", bench::ratio(cold.cpu_per_gb, without.cpu_per_gb), 1.05);
+  const mill::disk_cache_stats s = warm->stats();
+  std::printf("  warm: %llu hits, %llu misses after the first epoch's; cold: %llu blocks refused\n",
+              static_cast<unsigned long long>(s.hits), static_cast<unsigned long long>(s.misses),
+              static_cast<unsigned long long>(refused));
+  remove_cache(warm_folder);
+  remove_cache(cold_folder);
+}
