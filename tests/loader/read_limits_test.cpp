@@ -55,7 +55,7 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
   CHECK(few.read_part >= 1 * MiB);
   CHECK(few.limit == read_limit::requests);
   CHECK_THAT(verdict, Contains("3 requests of up to ") && Contains("; try .requests = 64 (now 3)"));
-  const stage_stats narrow = of_fetch(s3, rt, {.shards = 1, .window = 4 * MiB, .part = 1 * MiB}, verdict);
+  const stage_stats narrow = of_fetch(s3, rt, {.shards = 2, .window = 4 * MiB, .part = 1 * MiB}, verdict);
   CHECK(narrow.reads <= 4);
   CHECK(narrow.read_part == 1 * MiB);
   CHECK(narrow.limit == read_limit::memory);
