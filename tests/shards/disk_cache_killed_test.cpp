@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <millrace/base/log.hpp>
 #include <millrace/base/rng.hpp>
@@ -83,7 +84,16 @@ void kill_processes(std::uint64_t kills, std::uint64_t seed) {
   rng random(seed);
   int progress[2];
   REQUIRE(::pipe(progress) == 0);
-  pid_t running[processes];
+  class all_of {  // killed where a check fails, too: they hold the test's output open
+   public:
+    ~all_of() {
+      for (const pid_t p : running) {
+        if (p > 0 && ::kill(p, SIGKILL) == 0) ::waitpid(p, nullptr, 0);
+      }
+    }
+    pid_t running[processes] = {};
+  } all;
+  pid_t(&running)[processes] = all.running;
   std::uint64_t next = seed * 100'000;
   for (pid_t& p : running) p = start(in.path, ++next, 1'000'000, progress[1]);
   for (std::uint64_t i = 0; i < kills; ++i) {
@@ -91,14 +101,14 @@ void kill_processes(std::uint64_t kills, std::uint64_t seed) {
     for (std::uint64_t reads = random.below(20); reads > 0; --reads) REQUIRE(::read(progress[0], done, 1) == 1);
     pid_t& p = running[random.below(processes)];
     ::kill(p, SIGKILL);
-    const int status = status_of(p);
+    const int status = status_of(std::exchange(p, 0));
     INFO("kill " << i << " of seed " << seed << ", status " << status);
     REQUIRE(WIFSIGNALED(status));  // else it had ended with a wrong byte (1) or an error (2)
     p = start(in.path, ++next, 1'000'000, progress[1]);
   }
-  for (const pid_t p : running) {
+  for (pid_t& p : running) {
     ::kill(p, SIGKILL);
-    CHECK(WIFSIGNALED(status_of(p)));
+    CHECK(WIFSIGNALED(status_of(std::exchange(p, 0))));
   }
   ::close(progress[0]);
   ::close(progress[1]);
