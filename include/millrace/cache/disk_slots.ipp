@@ -539,9 +539,9 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
       for (std::size_t at = p.begin; at < p.end && right && theirs; at += grain_bytes) {
         const std::size_t grain = at / grain_bytes;
         theirs = h.has(grain);
-        const std::uint64_t place = p.block * block_bytes + at;
-        const std::size_t n = std::min<std::uint64_t>(grain_bytes, *wanted.total - place);
-        right = !theirs || crc32c(0, data.data() + (place - begin), std::min(n, grain_bytes)) == h.grain_crc[grain];
+        const std::uint64_t from = p.block * block_bytes + at;
+        const std::size_t n = std::min<std::uint64_t>(grain_bytes, *wanted.total - from);
+        right = !theirs || crc32c(0, data.data() + (from - begin), std::min(n, grain_bytes)) == h.grain_crc[grain];
       }
     }
     if (right && theirs) continue;
