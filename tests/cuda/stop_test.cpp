@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -77,8 +78,8 @@ stream<numbered> numbers(const std::string& state) {
       .positioned(std::make_shared<const next_number>(from));
 }
 
-/// Seconds: a copy here does not end, and the stop takes much less where others keep the cores busy.
-constexpr double soon = 10;
+/// Seconds in which a stop has come; with a sanitizer, where others keep the cores busy, more.
+constexpr double soon = MILLRACE_ASAN || MILLRACE_TSAN ? 10 : 1;
 
 double seconds(std::int64_t since) { return static_cast<double>(monotonic_ns() - since) * 1e-9; }
 

@@ -96,8 +96,8 @@ class seconds_since {
   const std::int64_t begun_ = monotonic_ns();
 };
 
-/// Seconds: far below what a stop would wait for here, far above what it takes where others keep the cores busy.
-constexpr double soon = 10;
+/// Seconds in which a stop has come; with a sanitizer, where others keep the cores busy, more.
+constexpr double soon = MILLRACE_ASAN || MILLRACE_TSAN ? 10 : 1;
 
 /// A minute at most: what is checked afterwards fails then.
 template <class Done>

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
@@ -80,8 +81,8 @@ class corpus {
   std::vector<std::string> names_;
 };
 
-/// Seconds: far below what a stop would wait for here, far above what it takes where others keep the cores busy.
-constexpr double soon = 10;
+/// Seconds in which a stop has come; with a sanitizer, where others keep the cores busy, more.
+constexpr double soon = MILLRACE_ASAN || MILLRACE_TSAN ? 10 : 1;
 
 double seconds(std::int64_t since) { return static_cast<double>(monotonic_ns() - since) * 1e-9; }
 

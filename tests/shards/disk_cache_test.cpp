@@ -168,8 +168,12 @@ TEST_CASE("another version is another object, and takes the slots of the older",
   SECTION("without a strong ETag nothing is kept") {
     store->etag = GENERATE("", "W/\"v3\"");
     store->objects["mem:0"] = random_text(100, 3 * MiB);
+    test::captured_stderr said(test::captured_stderr::into::pipe);
     CHECK(fetched(loop, cache, *store));
     CHECK(fetched(loop, cache, *store));
+    const std::string text = said.text();
+    CHECK_THAT(text, Catch::Matchers::Contains("no strong ETag") && Catch::Matchers::Contains("the first is mem:0"));
+    CHECK(std::count(text.begin(), text.end(), '\n') == 1);
     CHECK(cache->stats().refused > 0);
   }
 }
@@ -382,6 +386,22 @@ TEST_CASE("options that cannot work are errors", "[disk_cache]") {
   CHECK_THROWS_WITH(disk_cache(store, {.directory = "/tmp/x", .bytes = MiB}), Contains(".bytes"));
   CHECK_THROWS_WITH(disk_cache(store, {.directory = "/tmp/x", .bytes = MiB * 64, .keep_free = 1}),
                     Contains(".keep_free"));
+}
+
+TEST_CASE("what a slow disk does not take is said once", "[disk_cache]") {
+  loop_of_test loop;
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  detail::disk_cache_state state("/nvme/mill", 1 * GiB, 0);
+  CHECK(state.begin_write(detail::disk_cache_state::most_writing));
+  CHECK_FALSE(state.begin_write(1));
+  state.slow(loop);
+  state.slow(loop);
+  state.end_write(detail::disk_cache_state::most_writing);
+  CHECK(state.begin_write(1));
+  state.end_write(1);
+  const std::string text = said.text();
+  CHECK_THAT(text, Catch::Matchers::Contains("/nvme/mill is slower than the store"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
 }
 
 TEST_CASE("what must stay free stays free", "[disk_cache]") {

@@ -57,6 +57,9 @@ class disk_cache_state {
   void failed(const executor& ex, int error, const std::string& what);
   /// Logs once that nothing more is admitted.
   void full(const executor& ex, const disk_slots& s);
+  /// Log once that objects are not kept: there is no strong ETag of them; the disk is too slow.
+  void unversioned(const executor& ex, const shard& object);
+  void slow(const executor& ex);
 
   /// Whether `size` more bytes may wait to be written.
   bool begin_write(std::size_t size) noexcept;
@@ -85,6 +88,8 @@ class disk_cache_state {
   bool off_ = false;
   bool read_only_ = false;
   bool said_full_ = false;
+  bool said_unversioned_ = false;
+  bool said_slow_ = false;
   time_point again_{};        // when to try again what is off
   std::string said_;          // why it is off
   std::atomic<std::size_t> writing_{0};
@@ -175,7 +180,8 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 ///
 /// Bound: `bytes` of the disk at most, and `keep_free` of the file system stays free when the files grow. What does not
 /// fit is read from the store in every epoch; nothing is evicted, except an older version of the same block. Up to
-/// 64 MiB in memory wait to be written, which run_options::budget counts; a disk that is slower admits less.
+/// 64 MiB in memory wait to be written, which run_options::budget counts; a disk that is slower admits less. One log
+/// line says that, and one that objects have no strong ETag.
 ///
 /// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
 /// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the

@@ -114,6 +114,20 @@ MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots
            log_level::info);
 }
 
+MILLRACE_INLINE void disk_cache_state::unversioned(const executor& ex, const shard& object) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(said_unversioned_, true)) return;
+  log_line(ex, "millrace: disk_cache: objects of which the store gives no strong ETag, or no size, are not kept: the "
+               "first is " + object.shown());
+}
+
+MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(said_slow_, true)) return;
+  log_line(ex, "millrace: disk_cache: " + directory_ + " is slower than the store: what comes while " +
+                   format_bytes(static_cast<double>(most_writing)) + " wait to be written is not kept");
+}
+
 MILLRACE_INLINE bool disk_cache_state::begin_write(std::size_t size) noexcept {
   std::size_t now = writing_.load(std::memory_order_relaxed);
   do {
@@ -217,13 +231,16 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
   version.total = p.total;
   const std::uint64_t blocks = (end - 1) / disk_slots::block_bytes - begin / disk_slots::block_bytes + 1;
   if (!own && !known) own = slots->try_claim(version.url, begin, end);
-  if (own && version.total && detail::is_strong_etag(version.etag) && state_->may_write(ex) &&
-      state_->begin_write(p.data.size())) {
+  const bool versioned = version.total && detail::is_strong_etag(version.etag);
+  if (!versioned) state_->unversioned(ex, shard(version.url));
+  const bool may = own && versioned && state_->may_write(ex);
+  if (may && state_->begin_write(p.data.size())) {
     detail::disk_write_share share(state_, p.data.size());
     task<void> admission = admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data,
                                  std::move(damaged));
     root_scope::of(ex).adopt(std::move(admission));
   } else if (own) {
+    if (may) state_->slow(ex);
     state_->refused.fetch_add(blocks, std::memory_order_relaxed);
   }
   if (begin != offset || p.data.size() > length) {
