@@ -250,15 +250,15 @@ TEST_CASE("the dictionary of every block of xz is judged, of every stream", "[wi
   const std::string first = some_text(3000, 'a');
   const std::string second = some_text(4000, 'b');
   const char small = 0;   // 4 KiB
-  const char large = 30;  // 128 MiB
-  const std::string refusal = "dictionary of 134217728 bytes";
+  const char large = 24;  // 16 MiB
+  const std::string refusal = "dictionary of 16777216 bytes";
   for (const bool sizes : {false, true}) {
     for (const std::size_t piece : {std::size_t(1), std::size_t(7), std::size_t(1000), std::size_t(MiB)}) {
       INFO("with sizes: " << sizes << ", pieces of " << piece);
       const std::string plain = xz_stream({{first, small}, {second, small}}, sizes);
       CHECK((lines_of(plain, MiB, piece) == first + second));
       const std::string block = xz_stream({{first, small}, {second, large}}, sizes);
-      CHECK((lines_of(block, 128 * MiB, piece) == first + second));
+      CHECK((lines_of(block, 16 * MiB, piece) == first + second));
       CHECK_THAT(lines_of(block, MiB, piece).substr(0, 200),
                  Contains(refusal) && Contains("max_window_bytes (1048576)"));
       const std::string streams = plain + std::string(8, '\0') + block;
@@ -270,6 +270,6 @@ TEST_CASE("the dictionary of every block of xz is judged, of every stream", "[wi
   const std::string real = test::compress("xz", first + second);
   const std::string two = real + xz_stream({{second, large}}, true);
   CHECK((lines_of(two, 0) == first + second + second));
-  CHECK_THAT(lines_of(two, 64 * MiB).substr(0, 200), Contains(refusal));
-  CHECK_THAT(lines_of(real + real + two, 64 * MiB, 100).substr(0, 200), Contains(refusal));
+  CHECK_THAT(lines_of(two, 8 * MiB).substr(0, 200), Contains(refusal));
+  CHECK_THAT(lines_of(real + real + two, 8 * MiB, 100).substr(0, 200), Contains(refusal));
 }
