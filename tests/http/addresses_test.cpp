@@ -126,6 +126,29 @@ TEST_CASE("an address so slow that others have many rounds meanwhile is passed o
   CHECK(r.known.slow(number(1), r.now));
 }
 
+TEST_CASE("the only address that was seen is logged when another one of the same server answers") {
+  const std::string said = "millrace: store: its address 192.0.2.1:443 could not be connected to: passed over for 60 "
+                           "s, unless all others fail";
+  addresses known;
+  time_point now(1h);
+  CHECK(known.reached("store", number(2), now).empty());
+  CHECK(known.failed("store", number(1), now, true).empty());
+  CHECK(known.reached("another", number(2), now).empty());
+  CHECK(known.passed_over() == 0);
+  CHECK(known.reached("store", number(2), now += 30s) == said);
+  CHECK(known.reached("store", number(2), now).empty());
+  CHECK(known.passed_over() == 1);
+
+  // Its one address, which answers again: nothing was passed over.
+  CHECK(known.failed("single", number(3), now, true).empty());
+  CHECK(known.reached("single", number(3), now).empty());
+  CHECK(known.reached("single", number(4), now).empty());
+  // Too long ago.
+  CHECK(known.failed("late", number(5), now, true).empty());
+  CHECK(known.reached("late", number(6), now += 61s).empty());
+  CHECK(known.passed_over() == 1);
+}
+
 TEST_CASE("what cannot be connected to is logged once in ten minutes, and sixteen addresses at most") {
   addresses known;
   time_point now(1h);

@@ -487,6 +487,7 @@ TEST_CASE("an address whose requests are much slower than the others' is passed 
 
 TEST_CASE("an address that leaves TLS handshakes without an answer costs time once, not each connection") {
   const auto loop = make_event_loop();
+  logged_lines logged(*loop);
   const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1, encrypted(host));
   const auto silent =
       server_at("127.0.0.2", live->port(), 0ms, 0, 1,
@@ -509,6 +510,9 @@ TEST_CASE("an address that leaves TLS handshakes without an answer costs time on
   connects().take(2);
   for (int i = 0; i < 20; ++i) block_on(*loop, read_range(url_of(live->port(), true), 1000, with));
   CHECK(connects().take(2) == 0);
+  // The other one is known to be there only now.
+  CHECK(logged.all.size() == 1);
+  CHECK(logged.with("its address 127.0.0.2:" + std::to_string(live->port()) + " could not be connected to") == 1);
 }
 
 TEST_CASE("a run's stats count the addresses that the loops of its runtime pass over") {

@@ -475,6 +475,13 @@ MILLRACE_INLINE void transfer::not_connected(const socket_address& a, bool only_
   }
 }
 
+MILLRACE_INLINE void transfer::reached_address() noexcept {
+  try {
+    log(engine_.addresses().reached(unconditional_hosts::host_of(request_.url), address_, engine_.loop().now()));
+  } catch (...) {  // no memory: it is not told
+  }
+}
+
 MILLRACE_INLINE void transfer::measure() noexcept {
   if (!address_ || stood_still_ || !request_.range || parser_.head().status != 206) return;
   curl_off_t sent = 0, first = 0, total = 0;  // microseconds
@@ -542,6 +549,7 @@ MILLRACE_INLINE int transfer::on_sending(void* self, char* ip, char*, int port, 
     t.leaves_ = true;
     return CURL_PREREQFUNC_ABORT;
   }
+  t.reached_address();
   t.moved(step::connected);
   t.sent_ns_ = monotonic_ns();
   t.own_port_ = static_cast<std::uint32_t>(own_port);

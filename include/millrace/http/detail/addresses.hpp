@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -53,9 +54,12 @@ class addresses {
   addresses& operator=(const addresses&) = delete;
 
   /// `a`, of the server `host`, could not be connected to. `only_one`: the name is not seen to have another, so it is
-  /// neither counted nor logged. Returns the line to log, empty if there is none: an address has one in ten minutes,
-  /// all together have sixteen.
+  /// counted and logged by reached() only. Returns the line to log, empty if there is none: an address has one in ten
+  /// minutes, all together have sixteen.
   std::string failed(std::string_view host, const socket_address& a, time_point now, bool only_one = false);
+  /// A request to `host` is sent to `a`: so it has an address beside those that failed() was told of as its only one.
+  /// Returns as failed() does, for one of them.
+  std::string reached(std::string_view host, const socket_address& a, time_point now);
   /// A ranged read of `bytes` bytes from `a` has ended: the first byte came `first` after the request, the last one
   /// `body` after that. Returns as failed() does.
   std::string took(std::string_view host, const socket_address& a, time_point now, duration first, duration body,
@@ -76,6 +80,7 @@ class addresses {
     socket_address address;
     time_point until{};
     time_point logged{};
+    std::string untold = {};  // the server of which it seemed to be the only one
     bool slow = false;
   };
   /// What the reads from one address took, in a round: sums of logarithms.
@@ -103,9 +108,9 @@ class addresses {
   };
 
   const one* find(const socket_address& a, time_point now) const noexcept;
-  /// `why`: empty if it is neither counted nor logged.
   std::string pass_over(std::string_view host, const socket_address& a, time_point now, const std::string& why,
-                        bool slow);
+                        bool slow, bool tell = true);
+  std::string told(one& place, std::string_view host, time_point now, const std::string& why);
   server& server_of(std::string_view host, time_point now);
   /// Ends the round, if it has come to enough reads. At most one address begins to be passed over.
   std::string judge(server& s, time_point now);
@@ -116,7 +121,8 @@ class addresses {
   one all_[16];
   std::int64_t passed_over_ = 0;
   time_point lines_since_{};
-  unsigned lines_ = 0;  // since then
+  unsigned lines_ = 0;                 // since then
+  std::atomic<bool> any_untold_ = false;  // may be true when there is none
   server servers_[most_servers];
 };
 

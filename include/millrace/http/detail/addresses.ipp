@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +20,8 @@
 #include <millrace/http/detail/addresses.hpp>
 
 namespace millrace::http::detail {
+
+inline constexpr const char* not_connected = "could not be connected to";
 
 // Not by <cmath>, whose special functions are a twentieth of what the compiler takes for millrace.hpp.
 inline double log(double x) noexcept { return __builtin_log(x); }
@@ -86,7 +89,7 @@ MILLRACE_INLINE void addresses::needed(const socket_address& a) noexcept {
 }
 
 MILLRACE_INLINE std::string addresses::pass_over(std::string_view host, const socket_address& a, time_point now,
-                                                 const std::string& why, bool slow) {
+                                                 const std::string& why, bool slow, bool tell) {
   one* place = &all_[0];
   for (one& each : all_) {
     if (each.address == a) {
@@ -100,7 +103,15 @@ MILLRACE_INLINE std::string addresses::pass_over(std::string_view host, const so
   place->address = a;
   place->until = now + pause;
   place->slow = slow;
-  if (!begins || why.empty()) return {};
+  if (begins) place->untold.clear();
+  if (begins && !tell) {
+    place->untold = host;
+    any_untold_.store(true, std::memory_order_relaxed);
+  }
+  return begins && tell ? told(*place, host, now, why) : std::string();
+}
+
+MILLRACE_INLINE std::string addresses::told(one& place, std::string_view host, time_point now, const std::string& why) {
   ++passed_over_;
   constexpr duration rest = 10 * pause;
   constexpr unsigned most_lines = 16;
@@ -108,10 +119,10 @@ MILLRACE_INLINE std::string addresses::pass_over(std::string_view host, const so
     lines_since_ = now;
     lines_ = 0;
   }
-  if (lines_ == most_lines || (place->logged != time_point() && now - place->logged < rest)) return {};
-  place->logged = now;
+  if (lines_ == most_lines || (place.logged != time_point() && now - place.logged < rest)) return {};
+  place.logged = now;
   ++lines_;
-  return "millrace: " + std::string(host) + ": its address " + a.text() + ' ' + why + ": passed over for " +
+  return "millrace: " + std::string(host) + ": its address " + place.address.text() + ' ' + why + ": passed over for " +
          std::to_string(pause / duration(1'000'000'000)) + " s, unless all others fail" +
          (lines_ == most_lines ? "; more addresses in the next ten minutes are only counted" : "");
 }
@@ -119,7 +130,27 @@ MILLRACE_INLINE std::string addresses::pass_over(std::string_view host, const so
 MILLRACE_INLINE std::string addresses::failed(std::string_view host, const socket_address& a, time_point now,
                                               bool only_one) {
   const std::lock_guard lock(mutex_);
-  return pass_over(host, a, now, only_one ? "" : "could not be connected to", false);
+  return pass_over(host, a, now, not_connected, false, !only_one);
+}
+
+MILLRACE_INLINE std::string addresses::reached(std::string_view host, const socket_address& a, time_point now) {
+  if (!any_untold_.load(std::memory_order_relaxed)) return {};
+  const std::lock_guard lock(mutex_);
+  std::string line;
+  bool more = false;
+  for (one& each : all_) {
+    if (each.untold.empty()) continue;
+    if (now >= each.until || each.address == a) {  // it is reached
+      each.untold.clear();
+    } else if (each.untold == host && line.empty()) {
+      each.untold.clear();
+      line = told(each, host, now, not_connected);
+    } else {
+      more = true;
+    }
+  }
+  any_untold_.store(more, std::memory_order_relaxed);
+  return line;
 }
 
 MILLRACE_INLINE addresses::server& addresses::server_of(std::string_view host, time_point now) {
