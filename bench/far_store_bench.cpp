@@ -34,6 +34,7 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
@@ -157,8 +158,8 @@ void measure(const place& at, int rounds, const char* python) {
   const auto of_chunk = [](const mill::chunk& c) { return static_cast<double>(c.data.size()); };
   const auto of_sample = [](const mill::sample& s) { return static_cast<double>(s.fields[0].data.size()); };
   constexpr std::uint64_t sample_bytes = std::uint64_t(shards) * members * small_bytes;
-  bench::figure later, early, all, objects, stages, epochs, chunk, get;
-  bench::figure crt, connector, obstore, litdata;  // peers
+  bench::figure later, early, all, objects, named, stages, epochs, chunk, get;
+  bench::figure crt, connector, obstore, listed_obstore, litdata;  // peers
   for (int i = 0; i < rounds; ++i) {
     get.add(one_get(s3));
     std::vector<mill::shard> known;
@@ -169,6 +170,8 @@ void measure(const place& at, int rounds, const char* python) {
     later.add(raw.later);
     all.add(raw.all);
     objects.add(read(s3.list("s3://b/small/") | mill::fetch(s3), of_chunk, smalls * small_bytes).all / small_bytes);
+    const std::string names = "s3://b/small/{0.." + std::to_string(smalls - 1) + "}";
+    named.add(read(mill::shards(names) | mill::fetch(s3), of_chunk, smalls * small_bytes).all / small_bytes);
     stages.add(
         read(s3.list("s3://b/tars/") | mill::fetch(s3) | mill::untar() | mill::group_samples(), of_sample, sample_bytes)
             .all);
@@ -180,6 +183,7 @@ void measure(const place& at, int rounds, const char* python) {
     crt.add(peer(python, server, "awscrt", "raw", raws, raw_bytes));
     connector.add(peer(python, server, "s3torchconnector", "raw", raws, raw_bytes));
     obstore.add(peer(python, server, "obstore", "small", smalls, small_bytes) / small_bytes);
+    listed_obstore.add(peer(python, server, "obstore-list", "small", smalls, small_bytes) / small_bytes);
     if (i == 0) peer(python, server, "litdata", "litdata", shards * members, small_bytes);  // makes its chunks
     litdata.add(peer(python, server, "litdata", "litdata", shards * members, small_bytes));
   }
@@ -195,16 +199,19 @@ void measure(const place& at, int rounds, const char* python) {
   print("fetch: from then on", later, 1e6, "MB/s");
   print("fetch: all of it", all, 1e6, "MB/s");
   print("list | fetch, objects of 100 KB", objects, 1, "objects/s");
+  print("shards | fetch, the same by their names", named, 1, "objects/s");
   print("list | fetch | untar | group_samples", stages, 1e6, "MB/s");
   print("epochs(), with an index", epochs, 1e6, "MB/s");
   if (python != nullptr) {
     print("awscrt, 4 objects at once", crt, 1e6, "MB/s");
     print("s3torchconnector, 4 threads", connector, 1e6, "MB/s");
-    print("obstore, 64 objects of 100 KB at once", obstore, 1, "objects/s");
+    print("obstore, 64 of them at once, listed before", listed_obstore, 1, "objects/s");
+    print("obstore, 64 of them at once, by their names", obstore, 1, "objects/s");
     print("litdata, samples of 100 KB", litdata, 1e6, "MB/s");
     bench::goal_at_least("fetch / awscrt", bench::ratio(all, crt), 1.5);
     bench::goal_at_least("fetch / s3torchconnector", bench::ratio(all, connector), 1.5);
-    bench::goal_at_least("objects/s, list | fetch / obstore", bench::ratio(objects, obstore), 1);
+    bench::goal_at_least("objects/s, list | fetch / obstore that lists", bench::ratio(objects, listed_obstore), 1);
+    bench::goal_at_least("objects/s, shards | fetch / obstore by names", bench::ratio(named, obstore), 1);
     bench::goal_at_least("samples, epochs() / litdata", bench::ratio(epochs, litdata), 1.7);
   }
   bench::goal_at_least("fetch after a second / min(link, 64 connections)", later.median() / bound, 0.9);

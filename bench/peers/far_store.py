@@ -6,7 +6,7 @@
     far_store.py ENDPOINT PEER PREFIX COUNT SIZE     prints seconds and bytes
 
 Objects are s3://b/PREFIX/0 to COUNT - 1, of SIZE bytes each. Peers: awscrt (4 objects at once, given as far as the
-interface asks for a number), s3torchconnector (4 threads), obstore (64 at once), boto3 (32 threads), litdata (COUNT
+interface asks for a number), s3torchconnector (4 threads), obstore (64 at once; obstore-list: of what it lists), boto3 (32 threads), litdata (COUNT
 samples of SIZE bytes, shuffled, in batches of 100; its first call makes its chunks of them and uploads these). They come
 from PyPI:
 
@@ -72,7 +72,7 @@ def s3torchconnector(endpoint, prefix, count):
     return time.monotonic() - begin, total
 
 
-def obstore(endpoint, prefix, count):
+def obstore(endpoint, prefix, count, listed=False):
     import obstore as library
     from obstore.store import S3Store
 
@@ -86,7 +86,10 @@ def obstore(endpoint, prefix, count):
             async with room:
                 return len(await (await library.get_async(store, key)).bytes_async())
 
-        return sum(await asyncio.gather(*[one(key) for key in keys(prefix, count)]))
+        names = keys(prefix, count)
+        if listed:
+            names = [each["path"] for page in library.list(store, prefix=prefix) for each in page]
+        return sum(await asyncio.gather(*[one(name) for name in names]))
 
     begin = time.monotonic()
     total = asyncio.run(read_all())
@@ -142,7 +145,8 @@ def litdata(endpoint, prefix, count, size):
 
 def main():
     endpoint, peer, prefix, count, size = sys.argv[1:]
-    peers = {"awscrt": awscrt, "s3torchconnector": s3torchconnector, "obstore": obstore, "boto3": boto3,
+    peers = {"awscrt": awscrt, "s3torchconnector": s3torchconnector, "obstore": obstore,
+             "obstore-list": functools.partial(obstore, listed=True), "boto3": boto3,
              "litdata": functools.partial(litdata, size=int(size))}
     seconds, total = peers[peer](endpoint, prefix, int(count))
     if total != int(count) * int(size):
