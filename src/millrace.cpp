@@ -162,6 +162,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/decode_arrays.ipp>
 #include <millrace/decode/npz.ipp>
 #include <millrace/records/lines.ipp>
+#include <millrace/records/mx_record.ipp>
 #include <millrace/records/pack.ipp>
 #include <millrace/records/tf_example.ipp>
 #include <millrace/records/tokens.ipp>

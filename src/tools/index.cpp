@@ -208,9 +208,9 @@ int main(int count, char** texts) {
   given
       .add_option("--format", format,
                   "What the samples are: members of tars, lines of text\n"
-                  "files, records of TFRecord files, objects, objects in\n"
-                  "folders that are classes, or whole folders")
-      ->check(CLI::IsMember({"tar", "lines", "tfrecord", "objects", "classes", "folders"}))
+                  "files, records of TFRecord or RecordIO files, objects,\n"
+                  "objects in folders that are classes, or whole folders")
+      ->check(CLI::IsMember({"tar", "lines", "tfrecord", "recordio", "objects", "classes", "folders"}))
       ->capture_default_str()
       ->type_name("FORMAT");
   CLI::Option* const all =

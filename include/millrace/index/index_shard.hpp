@@ -53,7 +53,7 @@ struct index_shard_options {
   bool verify = true;
   /// Say in the log what is odd about an archive's end but no error, as untar() does.
   bool report = true;
-  /// tar, lines or tfrecord. Lines and records are read as a stream, whatever .way says.
+  /// tar, lines, tfrecord or recordio. Lines and records are read as a stream, whatever .way says.
   sample_format format = sample_format::tar;
   std::size_t max_line = 16 * MiB;  ///< of text; a longer line is a decode_error
 };
@@ -81,7 +81,7 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
   return {hops, std::min(bytes, hops * options.hop)};
 }
 
-/// Makes the index of a plain tar shard, a text file or a TFRecord file that lies in a store, which calls it `name`.
+/// Makes the index of a plain tar shard, a text file or one of records that lies in a store, which calls it `name`.
 /// The object must stay the version that was read first, and be that of `object`'s ETag and size where these are known.
 ///
 /// What has come over a network (storage::over_network()) may have been damaged there, and an index of damaged bytes

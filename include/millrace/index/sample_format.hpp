@@ -31,6 +31,10 @@ enum class sample_format : unsigned char {
   /// number from 0. Every CRC32C of a file is compared when its index is made, and the records' again when they are
   /// read. For tf.Example: records/tf_example.hpp.
   tfrecord,
+  /// Shards are RecordIO files, as MXNet writes them (`.rec`; its `.idx` is not needed): as tfrecord, but without
+  /// checksums of their own. Records of several parts are joined when they are read. For MXNet's header and labels:
+  /// records/mx_record.hpp.
+  recordio,
 };
 
 /// Whether objects are samples, or parts of them, and no shards.
@@ -40,7 +44,7 @@ constexpr bool of_objects(sample_format f) noexcept {
 
 /// Whether shards are files of records of one field each.
 constexpr bool of_records(sample_format f) noexcept {
-  return f == sample_format::lines || f == sample_format::tfrecord;
+  return f == sample_format::lines || f == sample_format::tfrecord || f == sample_format::recordio;
 }
 
 /// As messages name it.
@@ -53,6 +57,7 @@ constexpr const char* format_name(sample_format f) noexcept {
     case sample_format::folders: return "folders";
     case sample_format::arrays: return "arrays";
     case sample_format::tfrecord: return "tfrecord";
+    case sample_format::recordio: return "recordio";
   }
   return "";
 }

@@ -92,7 +92,8 @@ class object_index_builder;
 ///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
 ///             of lines and records (F = S):
 ///               16 S     each line: 6 bytes its offset; 6 bytes its length without the line end; 4 bytes its CRC32C.
-///                        Of a record those of its data
+///                        Of a TFRecord those of its data, of RecordIO those of all of its parts with their heads, but
+///                        not of what pads the last one
 ///             of objects:
 ///               2 S      each sample: number of its objects
 ///               8 F      each object: 5 bytes its length; 3 bytes number of its extension
@@ -193,8 +194,8 @@ class shard_index {
   /// The sample's key; of a tar empty, as it is only known by its hash. Of a line or record: the name, `#` and its
   /// number. Of a row of arrays: its number.
   std::string key(std::size_t sample) const;
-  /// Of the sample's first header, of the line, or of the record's data. Of objects: 0. Of a row of arrays: the bytes
-  /// of those before it.
+  /// Of the sample's first header, of the line, of a TFRecord's data, or of a record's first part. Of objects: 0. Of a
+  /// row of arrays: the bytes of those before it.
   std::uint64_t offset(std::size_t sample) const {
     if (is_arrays()) return sample * array_row_bytes();
     return of_objects(format_) ? 0 : rows_of(sample).offset(sample);
@@ -258,6 +259,7 @@ class shard_index {
   static constexpr std::size_t packed_etag = 255;
   static constexpr std::size_t tfrecord_head = 12;  // bytes before a record's data
   static constexpr std::size_t tfrecord_tail = 4;   // and after them
+  static constexpr std::size_t recordio_head = 8;   // of each part; it is in the record's row
 
   bool has_records() const noexcept { return of_records(format_); }
   /// Empty: samples are no records.

@@ -337,6 +337,7 @@ class shard_index::parser {
         break;
       case sample_format::lines:
       case sample_format::tfrecord:
+      case sample_format::recordio:
         records(out, out.rows_, number(32, 8));
         break;
       default:
@@ -407,7 +408,7 @@ class shard_index::parser {
       fail(12, "the index has flags that version " + std::to_string(version) + " does not know");
     }
     if (version == 2 && (format == 0 || format == static_cast<std::uint64_t>(sample_format::arrays) ||
-                         format > static_cast<std::uint64_t>(sample_format::tfrecord))) {
+                         format > static_cast<std::uint64_t>(sample_format::recordio))) {
       fail(13, "the index is of a format that version 2 does not know");
     }
     packed_ = version == 3;
@@ -515,10 +516,11 @@ class shard_index::parser {
   void records(const shard_index& of, table& into, std::uint64_t count) {
     const bool lines = of.format_ == sample_format::lines;
     const std::string what = lines ? "a line" : "a record";
-    const std::uint64_t end = of.text_size() - (lines ? 0 : tfrecord_tail);
-    if (!lines && of.text_size() < tfrecord_tail && count > 0) fail(24, "the object is too short for its records");
+    const bool framed = of.format_ == sample_format::tfrecord;  // by what the rows have not
+    const std::uint64_t end = of.text_size() - (framed ? tfrecord_tail : 0);
+    if (framed && of.text_size() < tfrecord_tail && count > 0) fail(24, "the object is too short for its records");
     into.records.reserve(static_cast<std::size_t>(count));
-    std::uint64_t least = lines ? 0 : tfrecord_head;  // where the next one begins at the earliest
+    std::uint64_t least = framed ? tfrecord_head : 0;  // where the next one begins at the earliest
     for (std::size_t at = rows_; into.records.size() < count; at += 16) {
       record_row row;
       row.offset = number(at, 6);
@@ -529,8 +531,9 @@ class shard_index::parser {
         fail(at + 6, what + " reaches beyond the " + (of.is_packed() ? "text's" : "object's") + " end");
       }
       if (size > UINT32_MAX) fail(at + 6, what + " has 4 GiB or more");
+      if (of.format_ == sample_format::recordio && size < recordio_head) fail(at + 6, "a record has no head");
       row.size = static_cast<std::uint32_t>(size);
-      least = row.offset + size + (lines ? 1 : tfrecord_tail + tfrecord_head);
+      least = row.offset + size + (lines ? 1 : framed ? tfrecord_tail + tfrecord_head : 0);
       into.records.push_back(row);
     }
   }

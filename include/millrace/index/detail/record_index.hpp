@@ -10,11 +10,13 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/sample_format.hpp>
 #include <millrace/index/shard_index.hpp>
+#include <millrace/memory/bytes.hpp>
 
 namespace millrace::detail {
 
@@ -24,7 +26,7 @@ namespace millrace::detail {
 class record_index_builder {
  public:
   /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are neither of that
-  /// format, which is lines or tfrecord, nor what is compressed by frames. `longest`: of lines, in bytes.
+  /// format, which is lines, tfrecord or recordio, nor what is compressed by frames. `longest`: of lines, in bytes.
   /// Neighbouring frames with fewer than `least_frame` bytes of text are one entry of the index.
   record_index_builder(std::string name, shard object, std::string_view head, std::size_t longest,
                        sample_format format = sample_format::lines, std::uint64_t least_frame = least_frame_text);
@@ -43,6 +45,9 @@ class record_index_builder {
   void add_tfrecords(std::string_view piece);
   void begin_tfrecord();
   void end_tfrecord();
+  void add_recordio(std::string_view piece);
+  void begin_part();
+  void add_records(std::string_view piece);
   void close(std::uint64_t offset);
   std::string numbered() const;
 
@@ -59,6 +64,10 @@ class record_index_builder {
   std::size_t word_bytes_ = 0;
   bool in_head_ = true;
   std::uint64_t left_ = 0;
+  // Of RecordIO, the part: what pads it, and whether another one of the record follows.
+  std::size_t padding_ = 0;
+  bool more_parts_ = false;
+  bool in_record_ = false;
   // Of compressed text:
   std::uint64_t least_frame_;
   tar::format kind_ = tar::format::unknown;
@@ -67,6 +76,10 @@ class record_index_builder {
   std::uint64_t frame_ = 0;       // where the frame begins
   std::uint64_t frame_text_ = 0;  // and where its text does
 };
+
+/// The data of a record of RecordIO, whose parts are `parts`, with their heads: a slice of it, or what several parts
+/// are joined to. Throws archive_error for what is no such record.
+bytes recordio_data(const bytes& parts, const where& at);
 
 }  // namespace millrace::detail
 

@@ -31,10 +31,16 @@ MILLRACE_INLINE bool begins_tfrecord(std::string_view head) noexcept {
   return head.size() >= 12 && read_le(head, 8, 4) == masked(crc32c(0, head.data(), 8));
 }
 
-/// How TFRecords that begin like this are compressed; format::unknown: not at all. A plain file may begin like gzip, by
-/// the length of its first record: so the checksum of that decides.
-MILLRACE_INLINE tar::format tfrecord_format(std::string_view head, const shard& of) {
-  if (begins_tfrecord(head)) return tar::format::unknown;
+/// What each part of a record of RecordIO begins with.
+inline constexpr std::uint32_t recordio_magic = 0xced7230aU;
+
+/// How records that begin like this are compressed; format::unknown: not at all. A plain TFRecord file may begin like
+/// gzip, by the length of its first record: so the checksum of that decides.
+MILLRACE_INLINE tar::format records_format(std::string_view head, sample_format format, const shard& of) {
+  const bool tfrecords = format == sample_format::tfrecord;
+  if (tfrecords ? begins_tfrecord(head) : head.size() >= 4 && read_le(head, 0, 4) == recordio_magic) {
+    return tar::format::unknown;
+  }
   const tar::format kind = tar::detect(head);
   if (kind == tar::format::unknown && head.size() >= 2 && head[0] == '\x78' &&
       (0x7800U + static_cast<unsigned char>(head[1])) % 31 == 0) {
@@ -42,7 +48,8 @@ MILLRACE_INLINE tar::format tfrecord_format(std::string_view head, const shard& 
                        where{of.shown(), 0, {}});
   }
   if (kind == tar::format::tar || kind == tar::format::zip || kind == tar::format::seven_zip) {
-    throw decode_error(std::string("this is a ") + tar::format_name(kind) + " archive and no TFRecord file",
+    throw decode_error(std::string("this is a ") + tar::format_name(kind) + " archive and no " +
+                           (tfrecords ? "TFRecord file" : "RecordIO file"),
                        where{of.shown(), 0, {}});
   }
   return kind;
@@ -55,7 +62,7 @@ MILLRACE_INLINE record_index_builder::record_index_builder(std::string name, sha
       longest_(longest < UINT32_MAX ? longest : UINT32_MAX - 1),
       least_frame_(least_frame) {
   const bool lines = format == sample_format::lines;
-  const tar::format kind = lines ? text_format(head, object_) : tfrecord_format(head, object_);
+  const tar::format kind = lines ? text_format(head, object_) : records_format(head, format, object_);
   if (kind == tar::format::gzip || kind == tar::format::zstd) {
     unpacker_ = std::make_unique<frame_unpacker>(kind, object_);
     kind_ = kind;
@@ -74,7 +81,15 @@ MILLRACE_INLINE record_index_builder::record_index_builder(std::string name, sha
 
 MILLRACE_INLINE void record_index_builder::add(std::string_view piece) {
   if (packed()) return unpack(piece);
-  index_.format_ == sample_format::lines ? add_text(piece) : add_tfrecords(piece);
+  add_records(piece);
+}
+
+MILLRACE_INLINE void record_index_builder::add_records(std::string_view piece) {
+  switch (index_.format_) {
+    case sample_format::tfrecord: return add_tfrecords(piece);
+    case sample_format::recordio: return add_recordio(piece);
+    default: add_text(piece);
+  }
 }
 
 MILLRACE_INLINE void record_index_builder::unpack(std::string_view piece) {
@@ -89,7 +104,7 @@ MILLRACE_INLINE void record_index_builder::unpack(std::string_view piece) {
                               ", after byte " + std::to_string(at_ + text.size()) + " of the text",
                           where{object_.shown(), frame_, {}});
     }
-    lines ? add_text(text) : add_tfrecords(text);
+    add_records(text);
     if (at_ - frame_text_ > most_frame_text) {
       std::string reason = "this frame of " + kind;
       if (lines) {
@@ -210,6 +225,88 @@ MILLRACE_INLINE void record_index_builder::end_tfrecord() {
   begin_ += bytes;
 }
 
+MILLRACE_INLINE void record_index_builder::add_recordio(std::string_view piece) {
+  while (!piece.empty()) {
+    std::size_t taken = 0;
+    if (left_ > 0) {
+      taken = static_cast<std::size_t>(std::min<std::uint64_t>(left_, piece.size()));
+      left_ -= taken;
+    } else if (padding_ > 0) {
+      taken = std::min(padding_, piece.size());
+      padding_ -= taken;
+    } else {
+      if (word_bytes_ == 0 && !more_parts_) begin_ = at_;
+      taken = std::min(shard_index::recordio_head - word_bytes_, piece.size());
+      std::memcpy(word_ + word_bytes_, piece.data(), taken);
+      word_bytes_ += taken;
+    }
+    if (in_record_ || word_bytes_ > 0) {
+      crc_ = crc32c(crc_, piece.data(), taken);
+      size_ += taken;
+    }
+    at_ += taken;
+    piece.remove_prefix(taken);
+    if (word_bytes_ == shard_index::recordio_head) begin_part();
+    if (in_record_ && left_ == 0 && !more_parts_) {
+      in_record_ = false;
+      close(begin_);
+    }
+  }
+}
+
+/// Its head has come.
+MILLRACE_INLINE void record_index_builder::begin_part() {
+  const std::string_view head(word_, shard_index::recordio_head);
+  const where at{object_.shown(), packed() ? frame_ : begin_, {}};
+  if (read_le(head, 0, 4) != recordio_magic) {
+    throw archive_error(numbered() + " is damaged: a part of it does not begin with the bytes 0a 23 d7 ce" +
+                            (begin_ == 0 ? ", or this is no RecordIO file" : ""),
+                        at);
+  }
+  const std::uint64_t word = read_le(head, 4, 4);
+  const std::uint64_t kind = word >> 29;  // 0: a whole record; 1, 2, 3: its first part, one between, its last part
+  if (kind > 3 || (kind >= 2) != more_parts_) {
+    const char* const reason = more_parts_ ? " ends before its last part" : " begins with a part of another one";
+    throw archive_error(numbered() + reason, at);
+  }
+  word_bytes_ = 0;
+  in_record_ = true;
+  more_parts_ = kind == 1 || kind == 2;
+  left_ = word & 0x1fffffffU;
+  padding_ = static_cast<std::size_t>(-left_ % 4);
+  const std::uint64_t end = at_ + left_ + padding_;
+  if (!packed() && object_.size && end > *object_.size) {
+    throw archive_error(numbered() + " has a part that ends at byte " + std::to_string(end) +
+                            ", by its length, and the object ends at byte " + std::to_string(*object_.size),
+                        at);
+  }
+  if (size_ + left_ + padding_ > UINT32_MAX) {
+    throw decode_error(numbered() + " has 4 GiB or more: an index has shorter records", at);
+  }
+}
+
+MILLRACE_INLINE bytes recordio_data(const bytes& parts, const where& at) {
+  const std::string_view all = parts.view();
+  std::string joined;
+  for (std::size_t next = 0;;) {
+    constexpr std::size_t head = 8;
+    const bool whole = all.size() - next >= head && read_le(all, next, 4) == recordio_magic;
+    const std::uint64_t word = whole ? read_le(all, next + 4, 4) : 0;
+    const auto size = static_cast<std::size_t>(word & 0x1fffffffU);
+    if (!whole || size > all.size() - next - head) {
+      throw archive_error("a part of the record is not where the index says", at);
+    }
+    next += head;
+    const bool last = next + size == all.size();
+    if (next == head && last) return parts.slice(head, size);
+    joined += all.substr(next, size);
+    if (last) return bytes::copy(joined);
+    // The bytes of the beginning of a part, which the data have here, too.
+    for (std::uint32_t magic = recordio_magic, k = 0; k < 4; ++k, magic >>= 8) joined += static_cast<char>(magic & 255);
+    next = std::min(next + size + static_cast<std::size_t>(-size % 4), all.size());
+  }
+}
+
 MILLRACE_INLINE void record_index_builder::close(std::uint64_t offset) {
   shard_index::record_row row;
   row.offset = offset;
@@ -228,7 +325,10 @@ MILLRACE_INLINE shard_index record_index_builder::finish(std::uint64_t size, std
   }
   if (packed() && at_ != index_.frames_.back()) index_.frames_.insert(index_.frames_.end(), {frame_, at_});
   const bool lines = index_.format_ == sample_format::lines;
-  if (!lines && at_ != begin_) {
+  const bool cut = index_.format_ == sample_format::tfrecord
+                       ? at_ != begin_
+                       : left_ > 0 || padding_ > 0 || more_parts_ || word_bytes_ > 0;
+  if (!lines && cut) {
     throw archive_error("the object ends in the middle of " + numbered() + ": " + std::to_string(at_ - begin_) +
                             " bytes of it are there",
                         where{object_.shown(), packed() ? frame_ : begin_, {}});
