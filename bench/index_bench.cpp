@@ -21,7 +21,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/index/detail/line_index.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/train/dataset.hpp>
@@ -54,7 +54,7 @@ std::string name_of(std::uint64_t number) { return std::to_string(100000 + numbe
 std::string text_of_shard(bool lines) {
   std::string text;
   if (lines) {
-    detail::line_index_builder builder(name_of(0), shard("mem:x"), {}, 1000);
+    detail::record_index_builder builder(name_of(0), shard("mem:x"), {}, 1000);
     std::string content;
     for (std::uint64_t i = 0; i < of_shard; ++i) content += std::string(detail::mix64(i) % 400, 'x') + '\n';
     builder.add(content);

@@ -42,8 +42,8 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/http/detail/addresses.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>
-#include <millrace/index/detail/line_index.ipp>
 #include <millrace/index/detail/object_index.ipp>
+#include <millrace/index/detail/record_index.ipp>
 #include <millrace/index/detail/text_frames.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
 #include <millrace/index/shard_index.ipp>
@@ -162,7 +162,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/decode_arrays.ipp>
 #include <millrace/decode/npz.ipp>
 #include <millrace/records/lines.ipp>
+#include <millrace/records/mx_record.ipp>
 #include <millrace/records/pack.ipp>
+#include <millrace/records/tf_example.ipp>
 #include <millrace/records/tokens.ipp>
 #include <millrace/shards/detail/unpack_ahead.ipp>
 #include <millrace/shards/untar.ipp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// millrace-index: the index of tar shards, text files or objects. docs/guide/tools.md describes it.
+// millrace-index: the index of tar shards, files of lines or records, or objects. docs/guide/tools.md describes it.
 
 #include <cstdio>
 #include <map>
@@ -194,8 +194,9 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
 
 int main(int count, char** texts) {
   tools::command_line given("millrace-index",
-                            "Indexes the tar shards, text files or objects under a prefix or in a folder, so that a\n"
-                            "training knows its order beforehand and reads any sample by one request.");
+                            "Indexes the tar shards, files of lines or records, or objects under a prefix or in a\n"
+                            "folder, so that a training knows its order beforehand and reads any sample by one\n"
+                            "request.");
   std::string prefix, out, format = "tar";
   bool stream = false, headers = false;
   std::size_t limit = 16;
@@ -207,9 +208,9 @@ int main(int count, char** texts) {
   given
       .add_option("--format", format,
                   "What the samples are: members of tars, lines of text\n"
-                  "files, objects, objects in folders that are classes, or\n"
-                  "whole folders")
-      ->check(CLI::IsMember({"tar", "lines", "objects", "classes", "folders"}))
+                  "files, records of TFRecord or RecordIO files, objects,\n"
+                  "objects in folders that are classes, or whole folders")
+      ->check(CLI::IsMember({"tar", "lines", "tfrecord", "recordio", "objects", "classes", "folders"}))
       ->capture_default_str()
       ->type_name("FORMAT");
   CLI::Option* const all =

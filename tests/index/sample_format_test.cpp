@@ -23,7 +23,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/detail/line_index.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_set.hpp>
@@ -207,7 +207,7 @@ const std::map<std::string, std::string> some_files{
 
 shard_index index_of_lines(const std::string& text, const std::vector<std::size_t>& cuts = {},
                            std::size_t longest = 16 * MiB) {
-  detail::line_index_builder builder("x", shard("mem:x"), std::string_view(text).substr(0, 512), longest);
+  detail::record_index_builder builder("x", shard("mem:x"), std::string_view(text).substr(0, 512), longest);
   std::size_t at = 0;
   for (const std::size_t cut : cuts) {
     builder.add(std::string_view(text).substr(at, cut - at));

@@ -22,7 +22,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/detail/line_index.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/index/index_shard.hpp>
@@ -232,7 +232,7 @@ std::string file_of_before(const std::vector<shard_index>& indexes) {
 /// Of a tar of samples of one to four fields, or of a text file.
 shard_index drawn_index(rng& random, const std::string& name, std::size_t samples, bool lines) {
   if (lines) {
-    detail::line_index_builder builder(name, shard("mem:" + name), {}, 1000);
+    detail::record_index_builder builder(name, shard("mem:" + name), {}, 1000);
     std::string text;
     for (std::size_t i = 0; i < samples; ++i) {
       text += std::string(static_cast<std::size_t>(random.below(5)), 'x') + '\n';

@@ -112,7 +112,8 @@ void check_options(const std::string& index, const std::string& verify, const st
   require_said(run(index + " x y"), 2, "not expected: y");
   require_said(run(index + " x --bogus"), 2, "not expected: --bogus");
   require_said(run(index + " x --stream --headers"), 2, "excludes");
-  require_said(run(index + " x --format pages"), 2, "--format: pages not in {tar,lines,objects,classes,folders}");
+  require_said(run(index + " x --format pages"), 2,
+               "--format: pages not in {tar,lines,tfrecord,recordio,objects,classes,folders}");
   require_said(run(index + " x --shards 0"), 2, "--shards: '0' is no whole number above 0");
   require_said(run(index + " x --out"), 2, "--out");
   require_said(run(verify + " x"), 2, "FINGERPRINTS is required");
@@ -233,6 +234,14 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   server.put("corpus", "text/b.jsonl.gz", std::string("\x1f\x8b\x08 and so on, to more bytes than a few"));
   require_said(run(index + " --format lines s3://corpus/text/"), 1,
                "b.jsonl.gz at byte 0: the frame of gzip that begins here is damaged");
+  // A TFRecord file of the records "abc" and "".
+  server.put("corpus", "records/a.tfrecord",
+             std::string("\x03\0\0\0\0\0\0\0" "\xb0\x99\x49\x0e" "abc" "\x6e\x57\xf1\x21"
+                         "\0\0\0\0\0\0\0\0" "\x29\x03\x98\x07" "\xd8\xea\x82\xa2",
+                         35));
+  require_said(run(index + " --format tfrecord s3://corpus/records/"), 0, "1 shard, 2 samples, 3 B in samples");
+  require_said(run(index + " --format tfrecord s3://corpus/text/a"), 1,
+               "a.jsonl at byte 0: the object ends in the middle of record 0");
   server.put("corpus", "images/cat/1.jpg", std::string("cat"));
   server.put("corpus", "images/dog/1.jpg", std::string("dog"));
   server.put("corpus", "images/README", std::string("these are images"));

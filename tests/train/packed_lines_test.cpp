@@ -22,12 +22,11 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/index/detail/line_index.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/runtime.hpp>
-#include <millrace/order/sample_order.hpp>
 #include <millrace/train/dataset.hpp>
 
 #include "tests/io/temporary_folder.hpp"
@@ -36,10 +35,15 @@
 #include "tests/support/damaging_storage.hpp"
 #include "tests/support/failure_of.hpp"
 #include "tests/train/epochs_data.hpp"
+#include "tests/train/record_epochs.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
 using test::failure_of;
+using test::part_of_training;
+using test::seen_samples;
+using test::store_of;
+using test::trained;
 
 namespace {
 
@@ -120,68 +124,17 @@ std::vector<std::string> lines_of(const std::string& text) {
   return all;
 }
 
-using seen_samples = std::map<std::uint64_t, std::string>;  // by epoch * 2^32 + position
-
-/// The lines of files, in the order of their names, as the canonical order has them.
+/// The lines of files, as the canonical order has them.
 seen_samples model_of(const std::map<std::string, std::string>& files, const epochs_options& o, std::uint64_t slice) {
-  std::vector<std::vector<std::string>> shards;
-  std::vector<std::uint64_t> counts;
-  for (const auto& [name, text] : files) {
-    shards.push_back(lines_of(text));
-    counts.push_back(shards.back().size());
-    for (std::size_t i = 0; i < shards.back().size(); ++i) {
-      shards.back()[i] = name + '#' + std::to_string(i) + '|' + shards.back()[i];
-    }
-  }
-  seen_samples all;
-  for (std::uint64_t e = 0; e < o.epochs; ++e) {
-    const sample_order places(std::make_shared<const shard_counts>(counts), o.seed, e,
-                              {.tracks = o.tracks, .slice = slice});
-    for (std::uint64_t g = 0; g < places.size(); ++g) {
-      const sample_place p = places.at(g);
-      all[e << 32 | g] = shards[static_cast<std::size_t>(p.shard)][static_cast<std::size_t>(p.ordinal)];
-    }
-  }
-  return all;
-}
-
-struct part_of_training {
-  seen_samples samples;
-  std::size_t steps = 0;
-  std::string state;
-};
-
-part_of_training trained(runtime& rt, const dataset& data, const epochs_options& o, std::string saved = {},
-                         std::size_t most = SIZE_MAX) {
-  part_of_training out;
-  auto run = rt.run(epochs(data, o, std::move(saved)));
-  if (most == 0) {
-    out.state = run.state();
-    return out;
-  }
-  std::size_t n = 0;
-  for (const sample& s : run) {
-    if (s.weight() != 0) {
-      out.samples[s.mark.epoch << 32 | s.mark.position] = s.key + '|' + std::string(s["line"].view());
-    }
-    if (++n % o.batch != 0) continue;
-    ++out.steps;
-    out.state = run.state();
-    if (out.steps == most) break;
-  }
-  return out;
-}
-
-std::shared_ptr<test::dataset_store> store_of(const std::map<std::string, std::string>& objects) {
-  const auto store = std::make_shared<test::dataset_store>(1);
-  for (const auto& [name, content] : objects) store->objects["mem:d/" + name] = content;
-  return store;
+  test::record_files lines;
+  for (const auto& [name, text] : files) lines[name] = lines_of(text);
+  return test::model_of(lines, o, slice);
 }
 
 /// An index whose entries are single frames, however short.
 shard_index index_by_frames(const std::string& name, const std::string& object, std::uint64_t least = 1) {
-  detail::line_index_builder builder(name, shard("mem:d/" + name), std::string_view(object).substr(0, 512), 16 * MiB,
-                                     least);
+  detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(object).substr(0, 512), 16 * MiB,
+                                       sample_format::lines, least);
   for (std::size_t at = 0; at < object.size(); at += 1000) builder.add(std::string_view(object).substr(at, 1000));
   return builder.finish(object.size(), "\"v1\"");
 }
@@ -260,25 +213,7 @@ TEST_CASE("lines of compressed files, plain ones beside them, on one to three ra
   o.tracks = 4;
   const seen_samples wanted = model_of(texts, o, 4);
   runtime rt;
-  for (std::uint32_t world = 1; world <= 3; ++world) {
-    seen_samples all;
-    std::size_t steps = 0;
-    for (std::uint32_t r = 0; r < world; ++r) {
-      o.rank = {.index = r, .world_size = world};
-      const part_of_training whole = trained(rt, data, o);
-      if (r == 0) steps = whole.steps;
-      CHECK(whole.steps == steps);
-      all.insert(whole.samples.begin(), whole.samples.end());
-      for (std::size_t stop = 1; stop < steps; ++stop) {
-        const part_of_training first = trained(rt, data, o, {}, stop);
-        part_of_training joined = trained(rt, data, o, first.state);
-        CHECK(joined.samples.size() + first.samples.size() == whole.samples.size());
-        joined.samples.insert(first.samples.begin(), first.samples.end());
-        if (joined.samples != whole.samples) FAIL("other samples after a resume at step " << stop);
-      }
-    }
-    CHECK(all == wanted);
-  }
+  test::check_trainings(rt, data, o, wanted);
 }
 
 TEST_CASE("drawn texts, frames, ranks and bounds: every compressed line comes once an epoch, in the model's order") {
@@ -304,24 +239,7 @@ TEST_CASE("drawn texts, frames, ranks and bounds: every compressed line comes on
     o.part = 1 + random.below(60);
     o.gap = random.below(4);
     o.bytes = 1 + random.below(4000);
-    seen_samples all;
-    std::string state;
-    for (bool more = true; more;) {  // each time on other ranks
-      const auto world = static_cast<std::uint32_t>(1 + random.below(3));
-      const std::size_t most = 1 + random.below(40);
-      std::string next;
-      for (std::uint32_t r = 0; r < world; ++r) {
-        epochs_options mine = o;
-        mine.rank = {.index = r, .world_size = world};
-        const part_of_training part = trained(rt, data, mine, state, most);
-        for (const auto& [place, s] : part.samples) CHECK(all.emplace(place, s).second);
-        if (r == 0) next = part.state;
-        CHECK(part.state == next);
-        more = part.steps == most;
-      }
-      if (!next.empty()) state = next;
-    }
-    CHECK(all == model_of(texts, o, slice));
+    test::check_drawn_training(rt, random, data, o, model_of(texts, o, slice));
   }
 }
 

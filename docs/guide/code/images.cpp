@@ -11,10 +11,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <millrace/base/crc.hpp>
 #include <millrace/decode/decode_images.hpp>
+#include <millrace/records/tf_example.hpp>
 #include <millrace/train.hpp>
 
+#include "examples/common/encode_jpeg.hpp"
 #include "examples/common/painted_shards.hpp"
 #include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
@@ -86,6 +90,17 @@ auto training_on(const mill::dataset& photos, mill::rank mine, std::string saved
 }
 // end ranks
 
+// begin tfrecord
+auto training_on_records(const std::string& folder, mill::rank mine, std::string saved) {
+  const mill::dataset records(mill::files(), folder + "/imagenet-train",  // all files whose names begin so
+                              {.index = folder + "/train.index", .format = mill::sample_format::tfrecord});
+  return mill::epochs(records, {.seed = 7, .epochs = 2, .batch = 4, .rank = mine}, std::move(saved)) |
+         mill::map(mill::tf_fields({"image/encoded", "image/class/label"})) |
+         mill::decode_images({.height = 32, .width = 32, .field = "image/encoded", .label = "image/class/label"}) |
+         mill::batch();
+}
+// end tfrecord
+
 /// The pixels of each image in each epoch, and how often it came.
 using seen_images = std::map<std::pair<std::uint64_t, std::string>, std::pair<std::string, int>>;
 
@@ -106,6 +121,31 @@ std::string take(mill::runtime& rt, const mill::dataset& photos, mill::rank mine
     }
   }
   return run.state();
+}
+
+// What writes TFRecords.
+
+std::string part(int number, const std::string& data) {
+  std::string out(1, static_cast<char>(number << 3 | 2));
+  std::size_t size = data.size();
+  for (; size > 127; size /= 128) out += static_cast<char>(size % 128 + 128);
+  return out + static_cast<char>(size) + data;
+}
+std::string feature(const std::string& name, int kind, const std::string& value) {
+  return part(1, part(1, name) + part(2, part(kind, part(1, value))));
+}
+void append_record(std::string& file, const std::string& record) {
+  const auto append = [&file](std::uint64_t value, int size) {
+    for (; size > 0; --size, value >>= 8) file += static_cast<char>(value & 255);
+  };
+  const auto append_checksum = [&](const char* data, std::size_t size) {
+    const std::uint32_t crc = mill::crc32c(0, data, size);
+    append(static_cast<std::uint32_t>((crc >> 15 | crc << 17) + 0xa282ead8U), 4);
+  };
+  append(record.size(), 8);
+  append_checksum(file.data() + file.size() - 8, 8);
+  file += record;
+  append_checksum(record.data(), record.size());
 }
 
 }  // namespace
@@ -152,4 +192,37 @@ TEST_CASE("the guide's images on 4 ranks, killed and resumed on 3, are those of 
   CHECK(!lost.empty());
   for (std::uint32_t r = 0; r < 3; ++r) take(rt, photos, {.index = r, .world_size = 3}, saved, 1000, got);
   CHECK(got == whole);  // each once an epoch, with the same crops and flips
+}
+
+TEST_CASE("the guide's training on TFRecords sees every image and its label", "[guide]") {
+  mill::test::temporary_folder at;
+  mill::rng random(1);
+  std::vector<int> labels;
+  for (int n = 0; n < 3; ++n) {
+    std::string file;
+    for (int i = 0; i < 7; ++i) {
+      labels.push_back(static_cast<int>(random.below(examples::classes)));
+      const examples::picture p = examples::paint(labels.back(), random);
+      const std::string jpeg = examples::encode_jpeg(p.pixels, p.width, p.height);
+      const std::string label(1, static_cast<char>(labels.back()));
+      append_record(file, part(1, feature("image/encoded", 1, jpeg) + feature("image/format", 1, "JPEG") +
+                                      feature("image/class/label", 3, label)));
+    }
+    std::ofstream(at.file("imagenet-train-0000" + std::to_string(n) + "-of-00003"), std::ios::binary) << file;
+  }
+  std::ofstream(at.file("dataset_info.json")) << "{}";
+  mill::runtime rt;
+  std::map<std::string, int> seen;
+  auto run = rt.run(training_on_records(at.path(), {}, {}));
+  for (const mill::host_batch& b : run) {
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      if (b.weights()[i] == 0) continue;
+      const std::string& key = b.keys()[i];  // "imagenet-train-00001-of-00003#4"
+      const int number = 7 * (key[19] - '0') + (key.back() - '0');
+      CHECK(b.field("label").values<std::int64_t>()[i] == labels.at(static_cast<std::size_t>(number)));
+      ++seen[key];
+    }
+  }
+  CHECK(seen.size() == 21);
+  for (const auto& [key, times] : seen) CHECK(times == 2);
 }

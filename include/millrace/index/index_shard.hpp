@@ -21,7 +21,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
-#include <millrace/index/detail/line_index.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
@@ -53,9 +53,9 @@ struct index_shard_options {
   bool verify = true;
   /// Say in the log what is odd about an archive's end but no error, as untar() does.
   bool report = true;
-  /// tar or lines. Lines are read as a stream, whatever .way says.
+  /// tar, lines, tfrecord or recordio. Lines and records are read as a stream, whatever .way says.
   sample_format format = sample_format::tar;
-  std::size_t max_line = 16 * MiB;  ///< a longer line is a decode_error
+  std::size_t max_line = 16 * MiB;  ///< of text; a longer line is a decode_error
 };
 
 /// What reading costs.
@@ -81,25 +81,24 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
   return {hops, std::min(bytes, hops * options.hop)};
 }
 
-/// Makes the index of a plain tar shard or a text file that lies in a store, which calls it `name`. The object must
-/// stay the version that was read first, and be that of `object`'s ETag and size where these are known.
+/// Makes the index of a plain tar shard, a text file or one of records that lies in a store, which calls it `name`.
+/// The object must stay the version that was read first, and be that of `object`'s ETag and size where these are known.
 ///
 /// What has come over a network (storage::over_network()) may have been damaged there, and an index of damaged bytes
 /// would refuse the right ones for ever. So the index is of verified bytes: where all of the shard is read and the
 /// store keeps a checksum of it, that is compared, which costs a HEAD, or two. Where there is none, and where only
 /// headers are read, the shard is read a second time, over another connection, and both indexes must be the same: twice
 /// the bytes, once in the life of a data set. Where two readings do not agree a third one decides. With .verify = false
-/// it is read once.
+/// it is read once. A TFRecord file is read once, too, as it has checksums of every byte.
 ///
 /// Bounds: one request at a time, the memory of a part and of a member that straddles two, and three indexes. Dropping
 /// the task ends the transfer. A store that does not serve ranges is read as a stream.
 ///
-/// What is unusual about the archive's end, but no error, is logged, as by untar(). Errors: those of the
-/// store; archive_error, as of untar_plain() and group_samples(), for what cannot be read or grouped, and for
-/// compressed archives, decode_error, as of lines(), for what is no text, for compressed text that cannot be read by
-/// frames (sample_format::lines) and for a line that is too long, and s3::checksum_error, when it was read twice, and
-/// they say whether it was the same;
-/// changed_error where the size is not the one that was listed.
+/// What is unusual about the archive's end, but no error, is logged, as by untar(). Errors: those of the store;
+/// archive_error, as of untar_plain() and group_samples(), for what cannot be read or grouped, for compressed archives,
+/// and for records that are damaged or cut; decode_error, as of lines(), for what is no text, for compressed text and
+/// records that cannot be read by frames (sample_format) and for a line that is too long; s3::checksum_error, when it
+/// was read twice, and they say whether it was the same; changed_error where the size is not the one that was listed.
 template <class Storage = storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,
                               index_shard_options options = {});
@@ -122,7 +121,7 @@ class index_reading {
 
 /// `pool` may be empty. A template, so that it is not emitted where it is not used.
 template <class Builder>
-task<void> add_lines(std::shared_ptr<Builder> builder, bytes piece, const cpu_pool::share& pool) {
+task<void> add_records(std::shared_ptr<Builder> builder, bytes piece, const cpu_pool::share& pool) {
   if (!pool) {
     builder->add(piece.view());
     co_return;
@@ -135,27 +134,28 @@ template <class Storage>
 task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard object, std::string name,
                                    index_shard_options options, bool again) {
   index_reading out;
-  const bool lines = options.format == sample_format::lines;
+  const bool records = of_records(options.format);
+  const bool checked = options.format == sample_format::tfrecord;  // by what is in it
   const bool verify = options.verify && from->over_network(object.url);
-  const std::size_t probe = lines || options.way == index_way::stream ? options.part
+  const std::size_t probe = records || options.way == index_way::stream ? options.part
                             : options.way == index_way::headers ? options.hop
                                                                 : std::min<std::size_t>(options.part, MiB);
   indexed_object source(from, std::move(object), options.part, again);
   bytes head = co_await source.read(0, probe);
-  if (!lines && (head.size() >= tar::detect_bytes || source.ended(head.size()))) {
+  if (!records && (head.size() >= tar::detect_bytes || source.ended(head.size()))) {
     require_plain_tar(source.object(), head.view());
   }
   running_crc all(crc_kind::crc32c);
   std::unique_ptr<object_check> check;
-  bool headers = !lines && options.way == index_way::headers;
-  if (!lines && options.way == index_way::cheaper && source.total() && *source.total() > head.size()) {
+  bool headers = !records && options.way == index_way::headers;
+  if (!records && options.way == index_way::cheaper && source.total() && *source.total() > head.size()) {
     const std::uint64_t mean = mean_member_of(source.object(), head);
     const std::uint64_t left = *source.total() - head.size();
     headers = mean != 0 && cost_of_headers(left, mean, options).total(options.request_cost) <
                                cost_of_stream(left, options).total(options.request_cost);
   }
   if (source.sequential() || !source.total()) headers = false;
-  if (verify && !headers) {
+  if (verify && !headers && !checked) {
     task<std::unique_ptr<object_check>> asking = from->check(source.object(), source.object().etag);
     if (asking) check = co_await std::move(asking);
     const bool other =
@@ -171,22 +171,23 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
   try {
-    if (lines) {
-      const auto builder = std::make_shared<line_index_builder>(
-          std::move(name), source.object(), head.view().substr(0, tar::detect_bytes), options.max_line);
+    if (records) {
+      const auto builder = std::make_shared<record_index_builder>(
+          std::move(name), source.object(), head.view().substr(0, tar::detect_bytes), options.max_line,
+          options.format);
       std::uint64_t fed = head.size();
       const cpu_pool::share pool = builder->packed() ? cpu_pool::share::of(here.runtime()) : cpu_pool::share();
-      co_await add_lines(builder, std::move(head), pool);
+      co_await add_records(builder, std::move(head), pool);
       while (!source.ended(fed)) {
         bytes more = co_await source.read(fed, options.part);
         fed += more.size();
         came(more);
-        co_await add_lines(builder, std::move(more), pool);
+        co_await add_records(builder, std::move(more), pool);
       }
       if (check != nullptr) co_await check->compare(0);
       const std::uint64_t size = source.size();
       out.index = builder->finish(size, source.object().etag);
-      out.verified = check != nullptr || !verify;
+      out.verified = check != nullptr || checked || !verify;
       out.object = source.object();
       co_return std::move(out);
     }

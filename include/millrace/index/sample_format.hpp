@@ -26,11 +26,25 @@ enum class sample_format : unsigned char {
   /// Rows of arrays in memory or in mapped files are the samples: those of a dataset of `arrays`, which needs no option
   /// for it. No file of an index is of this format.
   arrays,
+  /// Shards are TFRecord files, plain, or compressed by members of gzip or frames of zstd with at most 16 MiB of
+  /// records each: each record is a sample of one field, "record", whose key is the file's name, `#` and the record's
+  /// number from 0. Every CRC32C of a file is compared when its index is made, and the records' again when they are
+  /// read. For tf.Example: records/tf_example.hpp.
+  tfrecord,
+  /// Shards are RecordIO files, as MXNet writes them (`.rec`; its `.idx` is not needed): as tfrecord, but without
+  /// checksums of their own. Records of several parts are joined when they are read. For MXNet's header and labels:
+  /// records/mx_record.hpp.
+  recordio,
 };
 
 /// Whether objects are samples, or parts of them, and no shards.
 constexpr bool of_objects(sample_format f) noexcept {
   return f >= sample_format::objects && f <= sample_format::folders;
+}
+
+/// Whether shards are files of records of one field each.
+constexpr bool of_records(sample_format f) noexcept {
+  return f == sample_format::lines || f == sample_format::tfrecord || f == sample_format::recordio;
 }
 
 /// As messages name it.
@@ -42,6 +56,8 @@ constexpr const char* format_name(sample_format f) noexcept {
     case sample_format::classes: return "classes";
     case sample_format::folders: return "folders";
     case sample_format::arrays: return "arrays";
+    case sample_format::tfrecord: return "tfrecord";
+    case sample_format::recordio: return "recordio";
   }
   return "";
 }

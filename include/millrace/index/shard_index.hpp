@@ -42,7 +42,7 @@ namespace detail {
 class array_index;
 class index_bytes;
 class index_file_reader;
-class line_index_builder;
+class record_index_builder;
 class object_index_builder;
 }  // namespace detail
 
@@ -52,17 +52,18 @@ class object_index_builder;
 ///   and checksum. With it a sample is read by one ranged GET, and verified before it is delivered. Samples and fields
 ///   are those of group_samples(), in its order. An index_builder makes one. 16 bytes a sample and 16 a field in the
 ///   file, 24 and 24 in memory where it is made, and the texts.
-/// - A text file: of each line its place, length and checksum. 16 bytes a line in the file and in memory where it is
-///   made. index_shard() makes one. Where it is compressed, places and lengths are those of its text, and there are 16
-///   bytes for each frame, or for neighbouring ones with less than 256 KiB of text, in the file and in memory.
+/// - A text file or one of records: of each line or record its place, length and checksum. 16 bytes a line in the file
+///   and in memory where it is made. index_shard() makes one. Where it is compressed, places and lengths are those of
+///   what it is unpacked to, its text, and there are 16 bytes for each frame, or for neighbouring ones with less than
+///   256 KiB of text, in the file and in memory.
 /// - Objects that are samples: of each its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
 ///   in memory, and the path and the ETag (16 bytes where it is an MD5). A dataset makes one of a listing.
 ///
 /// - Rows of arrays: how many there are, and where the arrays are. A dataset makes one; it has no file.
 ///
-/// What it says of a tar or a text file is of one version of the object: check() compares.
+/// What it says of a tar, a text file or one of records is of one version of the object: check() compares.
 ///
-/// Of open_indexes(), the rows of a tar or a text file stay in the file, and in memory there are 12 bytes for 256
+/// Of open_indexes(), the rows of all but objects and arrays stay in the file, and in memory there are 12 bytes for 256
 /// samples. What asks for a row then reads those of its 256 samples, checks their CRC32C and throws an index_error that
 /// names file, shard and byte where it is wrong, or an io_error. All const functions may be called by several threads
 /// at once.
@@ -70,9 +71,10 @@ class object_index_builder;
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///
 ///     byte  0   8 bytes  "mrindex" and a line feed
-///           8   4        version: 1, of a tar; 3, of compressed text; 2, of the others
-///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of lines and objects: keys
-///                        are known), bit 2 samples' offsets are those of their headers (else of their first body less
+///           8   4        version: 1, of a tar; 3, of compressed text or records; 2, of the
+///                        others
+///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of all but tars: keys are
+///                        known), bit 2 samples' offsets are those of their headers (else of their first body less
 ///                        512), bits 8 to 15, in versions 2 and 3, the sample_format; the others 0
 ///          16   8        length of this index in bytes, all of it
 ///          24   8        length of the object
@@ -88,8 +90,10 @@ class object_index_builder;
 ///                        2 bytes number of fields
 ///               16 F     each field, sample by sample: 4 bytes (offset of its body - offset of the sample) / 512;
 ///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
-///             of lines (F = S):
-///               16 S     each line: 6 bytes its offset; 6 bytes its length without the line end; 4 bytes its CRC32C
+///             of lines and records (F = S):
+///               16 S     each line: 6 bytes its offset; 6 bytes its length without the line end; 4 bytes its CRC32C.
+///                        Of a TFRecord those of its data, of RecordIO those of all of its parts with their heads, but
+///                        not of what pads the last one
 ///             of objects:
 ///               2 S      each sample: number of its objects
 ///               8 F      each object: 5 bytes its length; 3 bytes number of its extension
@@ -129,12 +133,12 @@ class shard_index {
   std::size_t samples() const noexcept {
     if (paged_ != nullptr) return paged_->samples;
     if (format_ == sample_format::tar) return rows_.samples.size();
-    return is_lines() ? rows_.lines.size() : is_arrays() ? array_rows_ : firsts_.size();
+    return has_records() ? rows_.records.size() : is_arrays() ? array_rows_ : firsts_.size();
   }
   std::size_t fields() const noexcept {
     if (paged_ != nullptr) return paged_->fields;
     if (format_ == sample_format::tar) return rows_.fields.size();
-    return is_lines() ? rows_.lines.size() : is_arrays() ? array_rows_ * rows_.fields.size() : objects_.size();
+    return has_records() ? rows_.records.size() : is_arrays() ? array_rows_ * rows_.fields.size() : objects_.size();
   }
   /// Of compressed text: the frames that have bytes [begin, end) of the text, where end is not 0.
   detail::frame_range frames_of(std::uint64_t begin, std::uint64_t end) const noexcept;
@@ -149,8 +153,8 @@ class shard_index {
   /// Whether offset() is a place where a tar::reader may begin: not in DALI's indexes.
   bool has_headers() const noexcept { return (flags_ & with_headers) != 0; }
 
-  /// The rows of some neighbouring samples of a tar or a text file, kept in memory as long as this lives. The index
-  /// must outlive it and stay where it is. A sample is named by its number in the shard.
+  /// The rows of some neighbouring samples, of all but objects and arrays, kept in memory as long as this lives. The
+  /// index must outlive it and stay where it is. A sample is named by its number in the shard.
   class rows {
    public:
     rows() = default;
@@ -174,7 +178,7 @@ class shard_index {
     const std::string* extensions_ = nullptr;
     std::size_t first_ = 0;
     std::size_t count_ = 0;
-    bool lines_ = false;
+    std::string_view record_;  // what the field of a line or record is called; empty: of a tar
   };
   /// Those that `sample`, which must be below samples(), is among: faster than the functions below for several of them.
   /// Of objects and of arrays: none.
@@ -187,10 +191,11 @@ class shard_index {
   std::uint64_t key_hash(std::size_t sample) const {
     return format_ == sample_format::tar ? rows_of(sample).key_hash(sample) : millrace::key_hash(key(sample));
   }
-  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line: the name, `#` and its number. Of a
-  /// row of arrays: its number.
+  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line or record: the name, `#` and its
+  /// number. Of a row of arrays: its number.
   std::string key(std::size_t sample) const;
-  /// Of the sample's first header, or of the line. Of objects: 0. Of a row of arrays: the bytes of those before it.
+  /// Of the sample's first header, of the line, of a TFRecord's data, or of a record's first part. Of objects: 0. Of a
+  /// row of arrays: the bytes of those before it.
   std::uint64_t offset(std::size_t sample) const {
     if (is_arrays()) return sample * array_row_bytes();
     return of_objects(format_) ? 0 : rows_of(sample).offset(sample);
@@ -224,7 +229,7 @@ class shard_index {
   /// How many bytes write() appends.
   std::uint64_t file_bytes() const noexcept {
     if (of_objects(format_)) return rows_begin() + 2 * firsts_.size() + 8 * objects_.size() + paths_.size() + 4;
-    return rows_begin() + 16 * (samples() + (is_lines() ? 0 : fields())) + 4;
+    return rows_begin() + 16 * (samples() + (has_records() ? 0 : fields())) + 4;
   }
   std::string text() const {
     std::string out;
@@ -243,7 +248,7 @@ class shard_index {
   friend class index_file_head;
   friend detail::array_index;
   friend detail::index_file_reader;
-  friend detail::line_index_builder;
+  friend detail::record_index_builder;
   friend detail::object_index_builder;
   static constexpr std::uint32_t with_checksums = 1;
   static constexpr std::uint32_t with_keys = 2;
@@ -252,9 +257,15 @@ class shard_index {
   static constexpr std::size_t head_bytes = 64;
   static constexpr std::string_view magic = "mrindex\n";
   static constexpr std::size_t packed_etag = 255;
-  static constexpr std::string_view line_field = "line";
+  static constexpr std::size_t tfrecord_head = 12;  // bytes before a record's data
+  static constexpr std::size_t tfrecord_tail = 4;   // and after them
+  static constexpr std::size_t recordio_head = 8;   // of each part; it is in the record's row
 
-  bool is_lines() const noexcept { return format_ == sample_format::lines; }
+  bool has_records() const noexcept { return of_records(format_); }
+  /// Empty: samples are no records.
+  std::string_view record_field() const noexcept {
+    return format_ == sample_format::lines ? "line" : has_records() ? "record" : std::string_view();
+  }
   std::uint64_t text_size() const noexcept { return is_packed() ? frames_.back() : object_size_; }
   bool is_arrays() const noexcept { return format_ == sample_format::arrays; }
   std::uint64_t array_row_bytes() const noexcept {
@@ -274,16 +285,16 @@ class shard_index {
     std::uint32_t extension = 0;
     friend bool operator==(const field_row&, const field_row&) = default;
   };
-  struct line_row {
+  struct record_row {
     std::uint64_t offset = 0;
     std::uint32_t size = 0;
     std::uint32_t crc = 0;
-    friend bool operator==(const line_row&, const line_row&) = default;
+    friend bool operator==(const record_row&, const record_row&) = default;
   };
   struct table {
     std::vector<sample_row> samples;  // of a tar
     std::vector<field_row> fields;
-    std::vector<line_row> lines;  // of lines
+    std::vector<record_row> records;  // of lines and records
     friend bool operator==(const table&, const table&) = default;
   };
   // Of an index whose rows stay in its file: blocks of so many samples are read by need.
@@ -324,7 +335,7 @@ class shard_index {
   /// In an index_file_head.
   std::uint64_t entry_bytes() const noexcept {
     const std::uint64_t blocks = of_objects(format_) ? 0 : (samples() + block_samples - 1) / block_samples;
-    return 32 + rows_begin() + blocks * (is_lines() ? 4 : 12);
+    return 32 + rows_begin() + blocks * (has_records() ? 4 : 12);
   }
 
   std::string name_;
@@ -334,7 +345,7 @@ class shard_index {
   std::vector<std::string> extensions_;
   std::vector<std::uint64_t> frames_;  // of compressed text, as in the file
   sample_format format_ = sample_format::tar;
-  table rows_;                           // of a tar or a text file; of arrays the fields of the first row
+  table rows_;                           // of all but objects; of arrays the fields of the first one
   std::shared_ptr<const paged> paged_;   // or this
   std::vector<std::uint32_t> firsts_;    // of objects: each sample's first one
   std::vector<object_row> objects_;
@@ -362,7 +373,7 @@ class shard_index {
 ///                                   its own bytes up to its rows
 ///                                   of each B samples of a tar: 8 bytes number of their first field; 4 bytes CRC32C
 ///                                   of their rows, and on over those of their fields
-///                                   of each B lines: 4 bytes CRC32C of their rows
+///                                   of each B lines or records: 4 bytes CRC32C of their rows
 ///
 /// Version 1, which is read, too, has bytes 0 to 31 alone.
 class index_file_head {
@@ -445,31 +456,31 @@ std::vector<shard_index> open_index_text(std::shared_ptr<const std::string> text
 
 inline std::uint64_t shard_index::rows::offset(std::size_t sample) const noexcept {
   const std::size_t row = sample - first_;
-  return lines_ ? table_->lines[row].offset : table_->samples[row].offset;
+  return !record_.empty() ? table_->records[row].offset : table_->samples[row].offset;
 }
 
 inline std::uint64_t shard_index::rows::end(std::size_t sample) const noexcept {
   const std::size_t row = sample - first_;
-  if (lines_) return table_->lines[row].offset + table_->lines[row].size;
+  if (!record_.empty()) return table_->records[row].offset + table_->records[row].size;
   const field_row& last = table_->fields[static_cast<std::size_t>(first_field_behind(row) - 1)];
   return last.offset + last.size;
 }
 
 inline std::size_t shard_index::rows::field_count(std::size_t sample) const noexcept {
   const std::size_t row = sample - first_;
-  if (lines_) return 1;
+  if (!record_.empty()) return 1;
   return static_cast<std::size_t>(first_field_behind(row) - table_->samples[row].first_field);
 }
 
 inline shard_index::field shard_index::rows::field_at(std::size_t sample, std::size_t i) const noexcept {
   const std::size_t row = sample - first_;
   field out;
-  if (lines_) {
-    const line_row& line = table_->lines[row];
-    out.extension = line_field;
-    out.offset = line.offset;
-    out.size = line.size;
-    out.crc = line.crc;
+  if (!record_.empty()) {
+    const record_row& record = table_->records[row];
+    out.extension = record_;
+    out.offset = record.offset;
+    out.size = record.size;
+    out.crc = record.crc;
     return out;
   }
   const field_row& its = table_->fields[static_cast<std::size_t>(table_->samples[row].first_field) + i];
@@ -485,8 +496,8 @@ inline shard_index::rows shard_index::rows_of(std::size_t sample) const {
   rows all;
   all.table_ = &rows_;
   all.extensions_ = extensions_.data();
-  all.count_ = is_lines() ? rows_.lines.size() : rows_.samples.size();
-  all.lines_ = is_lines();
+  all.count_ = has_records() ? rows_.records.size() : rows_.samples.size();
+  all.record_ = record_field();
   return all;
 }
 

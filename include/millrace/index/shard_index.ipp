@@ -183,7 +183,7 @@ MILLRACE_INLINE detail::frame_range shard_index::frames_of(std::uint64_t begin, 
 
 MILLRACE_INLINE std::string shard_index::key(std::size_t sample) const {
   if (format_ == sample_format::tar) return {};
-  if (is_lines()) return name_ + '#' + std::to_string(sample);
+  if (has_records()) return name_ + '#' + std::to_string(sample);
   if (is_arrays()) return std::to_string(sample);
   const std::string_view path = object_at(sample, 0).path;
   // The object's name is its key, a dot or a slash, and what its field is called.
@@ -247,7 +247,7 @@ MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
   if (format_ == sample_format::tar) return h.value();
   h.add(static_cast<std::uint64_t>(format_));
   for (const std::uint64_t place : frames_) h.add(place);
-  for (const line_row& l : rows_.lines) {
+  for (const record_row& l : rows_.records) {
     h.add(l.offset);
     h.add(std::uint64_t{l.crc} << 32 | l.size);
   }
@@ -307,7 +307,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
       detail::append_le(out, f.extension, 3);
     }
   }
-  for (const line_row& l : rows_.lines) {
+  for (const record_row& l : rows_.records) {
     detail::append_le(out, l.offset, 6);
     detail::append_le(out, l.size, 6);
     detail::append_le(out, l.crc, 4);
@@ -336,7 +336,9 @@ class shard_index::parser {
         fields(out, out.rows_);
         break;
       case sample_format::lines:
-        lines(out, out.rows_, number(32, 8));
+      case sample_format::tfrecord:
+      case sample_format::recordio:
+        records(out, out.rows_, number(32, 8));
         break;
       default:
         objects(out);
@@ -363,7 +365,7 @@ class shard_index::parser {
   void block(const shard_index& of, std::size_t count, std::uint64_t fields_of_it, std::uint64_t apart, table& into) {
     fields_at_ = 16 * count;
     apart_ = apart;
-    if (of.is_lines()) return lines(of, into, count);
+    if (of.has_records()) return records(of, into, count);
     samples(of, into, count, fields_of_it);
     fields(of, into);
   }
@@ -405,11 +407,12 @@ class shard_index::parser {
     if ((out.flags_ & ~all_flags) != 0) {
       fail(12, "the index has flags that version " + std::to_string(version) + " does not know");
     }
-    if (version == 2 && (format == 0 || format > static_cast<std::uint64_t>(sample_format::folders))) {
+    if (version == 2 && (format == 0 || format == static_cast<std::uint64_t>(sample_format::arrays) ||
+                         format > static_cast<std::uint64_t>(sample_format::recordio))) {
       fail(13, "the index is of a format that version 2 does not know");
     }
     packed_ = version == 3;
-    if (packed_ && format != static_cast<std::uint64_t>(sample_format::lines)) {
+    if (packed_ && !of_records(static_cast<sample_format>(format))) {
       fail(13, "the index is of a format that version 3 does not know");
     }
     out.format_ = static_cast<sample_format>(format);
@@ -422,7 +425,7 @@ class shard_index::parser {
     bool fits = samples <= most && fields <= most;
     if (out.format_ == sample_format::tar) {
       fits = fits && rows_ + 16 * (samples + fields) + 4 == length;
-    } else if (out.format_ == sample_format::lines) {
+    } else if (out.has_records()) {
       fits = fits && samples == fields && rows_ + 16 * samples + 4 == length;
     } else {
       fits = fits && samples <= UINT32_MAX && fields <= UINT32_MAX && rows_ + 2 * samples + 8 * fields + 4 <= length;
@@ -510,22 +513,28 @@ class shard_index::parser {
     }
   }
 
-  void lines(const shard_index& of, table& into, std::uint64_t count) {
-    into.lines.reserve(static_cast<std::size_t>(count));
-    std::uint64_t least = 0;  // where the next line begins at the earliest
-    for (std::size_t at = rows_; into.lines.size() < count; at += 16) {
-      line_row row;
+  void records(const shard_index& of, table& into, std::uint64_t count) {
+    const bool lines = of.format_ == sample_format::lines;
+    const std::string what = lines ? "a line" : "a record";
+    const bool framed = of.format_ == sample_format::tfrecord;  // by what the rows have not
+    const std::uint64_t end = of.text_size() - (framed ? tfrecord_tail : 0);
+    if (framed && of.text_size() < tfrecord_tail && count > 0) fail(24, "the object is too short for its records");
+    into.records.reserve(static_cast<std::size_t>(count));
+    std::uint64_t least = framed ? tfrecord_head : 0;  // where the next one begins at the earliest
+    for (std::size_t at = rows_; into.records.size() < count; at += 16) {
+      record_row row;
       row.offset = number(at, 6);
       const std::uint64_t size = number(at + 6, 6);
       row.crc = static_cast<std::uint32_t>(number(at + 12, 4));
-      if (row.offset < least) fail(at, "a line begins before the one before it ends");
-      if (row.offset > of.text_size() || size > of.text_size() - row.offset) {
-        fail(at + 6, std::string("a line reaches beyond the ") + (of.is_packed() ? "text's" : "object's") + " end");
+      if (row.offset < least) fail(at, what + " begins before the one before it ends");
+      if (row.offset > end || size > end - row.offset) {
+        fail(at + 6, what + " reaches beyond the " + (of.is_packed() ? "text's" : "object's") + " end");
       }
-      if (size > UINT32_MAX) fail(at + 6, "a line has 4 GiB or more");
+      if (size > UINT32_MAX) fail(at + 6, what + " has 4 GiB or more");
+      if (of.format_ == sample_format::recordio && size < recordio_head) fail(at + 6, "a record has no head");
       row.size = static_cast<std::uint32_t>(size);
-      least = row.offset + size + 1;
-      into.lines.push_back(row);
+      least = row.offset + size + (lines ? 1 : framed ? tfrecord_tail + tfrecord_head : 0);
+      into.records.push_back(row);
     }
   }
   void objects(shard_index& out) {
@@ -595,7 +604,7 @@ MILLRACE_INLINE shard_index::rows shard_index::block_of(std::size_t sample) cons
   out.first_ = number * all.block;
   out.count_ = static_cast<std::size_t>(std::min<std::uint64_t>(all.block, all.samples - out.first_));
   out.extensions_ = extensions_.data();
-  out.lines_ = is_lines();
+  out.record_ = record_field();
   const std::uint64_t begin = all.at + rows_begin();
   const std::uint64_t at = begin + 16 * out.first_;
   out.held_ = std::static_pointer_cast<const table>(all.from->recent(at));
@@ -604,7 +613,7 @@ MILLRACE_INLINE shard_index::rows shard_index::block_of(std::size_t sample) cons
     all.from->read(at, 16 * out.count_, text);
     std::uint64_t count = 0;  // of fields
     std::uint64_t fields_at = 0;
-    if (!out.lines_) {
+    if (!has_records()) {
       const std::uint64_t first = all.firsts[number];
       count = (number + 1 < all.firsts.size() ? all.firsts[number + 1] : all.fields) - first;
       fields_at = begin + 16 * all.samples + 16 * first;
@@ -618,7 +627,7 @@ MILLRACE_INLINE shard_index::rows shard_index::block_of(std::size_t sample) cons
     }
     auto made = std::make_shared<table>();
     parser p(text, all.from->name(), at);
-    p.block(*this, out.count_, count, out.lines_ ? 0 : fields_at - (at + 16 * out.count_), *made);
+    p.block(*this, out.count_, count, has_records() ? 0 : fields_at - (at + 16 * out.count_), *made);
     out.held_ = std::move(made);
     all.from->keep(at, out.held_);
   }
@@ -630,8 +639,8 @@ MILLRACE_INLINE shard_index::rows shard_index::rows::only(std::size_t sample) co
   if (held_ == nullptr) return *this;
   const std::size_t row = sample - first_;
   auto one = std::make_shared<table>();
-  if (lines_) {
-    one->lines.push_back(table_->lines[row]);
+  if (!record_.empty()) {
+    one->records.push_back(table_->records[row]);
   } else {
     one->samples.push_back(table_->samples[row]);
     one->samples.front().first_field = 0;
@@ -654,7 +663,7 @@ MILLRACE_INLINE void shard_index::ask_for(std::size_t first, std::size_t count) 
   const auto last = std::min<std::uint64_t>(end * all.block, all.samples);
   const std::uint64_t begin = all.at + rows_begin();
   all.from->will_need(begin + 16 * block * all.block, 16 * (last - block * all.block));
-  if (is_lines()) return;
+  if (has_records()) return;
   const std::uint64_t last_field = end < all.firsts.size() ? all.firsts[end] : all.fields;
   all.from->will_need(begin + 16 * (all.samples + all.firsts[block]), 16 * (last_field - all.firsts[block]));
 }
@@ -718,7 +727,7 @@ MILLRACE_INLINE void index_file_head::check(std::string_view text, const std::st
   }
 }
 
-/// Reads the indexes of a file one after the other, and either all of their rows or none of a tar or a text file.
+/// Reads the indexes of a file one after the other, and either all of their rows or none, but for objects.
 class detail::index_file_reader {
  public:
   index_file_reader(std::shared_ptr<const index_bytes> from, bool by_need)
@@ -737,7 +746,7 @@ class detail::index_file_reader {
     for (std::uint64_t s = 0; s < out.samples; s += block) {
       const std::uint64_t end = std::min<std::uint64_t>(s + block, out.samples);
       std::uint32_t crc = crc32c(0, text.data() + rows + 16 * s, static_cast<std::size_t>(16 * (end - s)));
-      if (!index.is_lines()) {
+      if (!index.has_records()) {
         std::uint64_t fields = 0;
         for (std::uint64_t i = s; i < end; ++i) {
           fields += read_le(text, static_cast<std::size_t>(rows + 16 * i + 14), 2);
@@ -863,12 +872,12 @@ class detail::index_file_reader {
   static void sums(shard_index::paged& its, const shard_index& index, std::string_view head, std::size_t& entry,
                    const Fail& fail) {
     const std::uint64_t blocks = (its.samples + its.block - 1) / its.block;
-    const std::size_t each = index.is_lines() ? 4 : 12;
+    const std::size_t each = index.has_records() ? 4 : 12;
     if (blocks > (head.size() - entry) / each) fail("the head of the file is cut");
     its.sums.reserve(static_cast<std::size_t>(blocks));
-    if (!index.is_lines()) its.firsts.reserve(static_cast<std::size_t>(blocks));
+    if (!index.has_records()) its.firsts.reserve(static_cast<std::size_t>(blocks));
     for (std::uint64_t b = 0; b < blocks; ++b, entry += each) {
-      if (!index.is_lines()) {
+      if (!index.has_records()) {
         const std::uint64_t first = read_le(head, entry, 8);
         if (first > its.fields || first < (b == 0 ? 0 : its.firsts.back())) fail("fields of an index overlap");
         its.firsts.push_back(first);

@@ -34,8 +34,8 @@ struct dataset_options {
   /// Whether the first run makes the file `index` if it does not exist. If not, that is an error; an object of a store
   /// is never made (millrace-index writes it).
   bool make_index = true;
-  /// What the samples are in the store. All but tar need an index, and all but tar and lines are folders, whose prefix
-  /// ends in a slash.
+  /// What the samples are in the store. All but tar need an index; of objects, classes and folders the prefix is
+  /// a folder, which ends in a slash.
   sample_format format = sample_format::tar;
   /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
   /// to the last slash.

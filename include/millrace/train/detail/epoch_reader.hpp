@@ -24,6 +24,7 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/flow/failure_policy.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
@@ -666,6 +667,7 @@ class epoch_reader {
       const shard_index::field f = rows.field_at(number, i);
       bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
       if (options_.verify && index.has_checksums()) verify(s, f, body, index.is_packed());
+      if (index.format() == sample_format::recordio) body = recordio_data(body, s.from.at(s.key));
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }

@@ -69,7 +69,8 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
     co_return std::move(made);
   } catch (archive_error& e) {
     if (format == sample_format::tar && e.reason().compare(0, 17, "not a tar archive") == 0) {
-      e.add_note("of other data than tars, dataset_options::format is lines, objects, classes or folders");
+      e.add_note("of other data than tars, dataset_options::format is lines, tfrecord, recordio, objects, classes or "
+                 "folders");
     }
     throw;
   }

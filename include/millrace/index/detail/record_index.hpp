@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/index/detail/text_frames.hpp>
+#include <millrace/index/sample_format.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/memory/bytes.hpp>
+
+namespace millrace::detail {
+
+/// Makes the index of a text file, or of one of records, from its bytes. Of text it finds the lines that lines() makes
+/// of it, and refuses what that refuses; of TFRecords it compares every checksum. Compressed data of which no part can
+/// be unpacked alone is refused. What a compressed object is unpacked to is called its text, whatever it is.
+class record_index_builder {
+ public:
+  /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are neither of that
+  /// format, which is lines, tfrecord or recordio, nor what is compressed by frames. `longest`: of lines, in bytes.
+  /// Neighbouring frames with fewer than `least_frame` bytes of text are one entry of the index.
+  record_index_builder(std::string name, shard object, std::string_view head, std::size_t longest,
+                       sample_format format = sample_format::lines, std::uint64_t least_frame = least_frame_text);
+
+  /// Whether add() unpacks, which is work for a pool.
+  bool packed() const noexcept { return unpacker_ != nullptr; }
+  /// The next bytes. Throws decode_error for a line that is longer than `longest`, a record of 4 GiB and a frame with
+  /// too much text, archive_error for frames and records that are damaged.
+  void add(std::string_view piece);
+  shard_index finish(std::uint64_t size, std::string etag);
+
+ private:
+  void unpack(std::string_view piece);
+  void add_text(std::string_view piece);
+  void take(std::string_view part);
+  void add_tfrecords(std::string_view piece);
+  void begin_tfrecord();
+  void end_tfrecord();
+  void add_recordio(std::string_view piece);
+  void begin_part();
+  void add_records(std::string_view piece);
+  void close(std::uint64_t offset);
+  std::string numbered() const;
+
+  shard_index index_;
+  shard object_;
+  std::size_t longest_;
+  std::uint64_t at_ = 0;     // of the next byte
+  std::uint64_t begin_ = 0;  // of the line, or of the record's head
+  std::uint64_t size_ = 0;   // of the line or record so far
+  std::uint32_t crc_ = 0;
+  bool cr_ = false;  // then a CR came, which may be of its end
+  // Of TFRecords: what has come of the head or of the checksum at the end, and what is missing of the data.
+  char word_[12] = {};
+  std::size_t word_bytes_ = 0;
+  bool in_head_ = true;
+  std::uint64_t left_ = 0;
+  // Of RecordIO, the part: what pads it, and whether another one of the record follows.
+  std::size_t padding_ = 0;
+  bool more_parts_ = false;
+  bool in_record_ = false;
+  // Of compressed text:
+  std::uint64_t least_frame_;
+  tar::format kind_ = tar::format::unknown;
+  std::unique_ptr<frame_unpacker> unpacker_;
+  std::uint64_t packed_at_ = 0;   // of the object
+  std::uint64_t frame_ = 0;       // where the frame begins
+  std::uint64_t frame_text_ = 0;  // and where its text does
+};
+
+/// The data of a record of RecordIO, whose parts are `parts`, with their heads: a slice of it, or what several parts
+/// are joined to. Throws archive_error for what is no such record.
+bytes recordio_data(const bytes& parts, const where& at);
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/index/detail/record_index.ipp>
+#endif
