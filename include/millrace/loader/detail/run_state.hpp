@@ -173,8 +173,7 @@ class run_metrics {
   std::atomic<std::uint64_t> epoch_{0}, epochs_{0}, batch_{0}, batches_{0}, placed_{0};
 };
 
-/// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
-/// table at the end. And run_options::report.
+/// Progress: a timer of the loop that logs a line, and the stage table at the end. And run_options::report.
 class progress_line final : private timer_node {
  public:
   /// `rank`: the index of the process whose run it is. `options` and `metrics` must outlive it.
@@ -184,14 +183,15 @@ class progress_line final : private timer_node {
  private:
   MILLRACE_INLINE void fire() noexcept override;
   static constexpr duration between_reports = std::chrono::seconds(1);
-  duration between_lines() const noexcept;
+  /// The first lines come soon, the later ones seldom: they are lines like those of the program, and stay.
+  static constexpr duration first_line = std::chrono::seconds(1), between_lines = std::chrono::seconds(30);
   void arm();
-  void write(bool last) noexcept;
+  void write() noexcept;
 
   executor& executor_;
   const run_metrics& metrics_;
   const run_options& options_;
-  const bool terminal_;
+  const time_point began_;
   bool shown_ = false;
   time_point line_due_{}, report_due_{};
 };
