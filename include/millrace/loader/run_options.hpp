@@ -15,6 +15,7 @@ namespace millrace {
 
 class run_stats;
 class skipped_item;
+struct profiler_ranges;
 
 /// Whether run() logs its progress: a line after 1, 2, 4, 8, 16 and 32 seconds and then every 30, and at the end one
 /// with the stage table.
@@ -133,6 +134,9 @@ struct runtime_options {
   /// Called, instead of the log of the process (set_log()), with each line that loops and stages of this runtime log.
   log_function log = nullptr;
   void* log_context = nullptr;
+  /// Called as jobs, copies and training steps begin and end: `&mill::cuda::nvtx_ranges`, of cuda/nvtx.hpp, for the
+  /// profilers of NVIDIA, or functions of the program's for another one. Must outlive the runtime. See profiler_ranges.
+  const profiler_ranges* ranges = nullptr;
 };
 
 }  // namespace millrace

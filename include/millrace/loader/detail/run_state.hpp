@@ -125,13 +125,12 @@ class run_metrics {
     loops_by_cores_ = loops_by_cores;
   }
 
-  /// The training thread asks for the next item.
+  /// The training thread asks for the next item: when.
+  std::int64_t asks() noexcept;
   void step_ended(std::int64_t asked) noexcept;
-  /// Reports the training thread's steps and waits to `events`, in a lane of this number. Before the run begins.
-  void trace_to(tracer* events, std::uint32_t run) noexcept {
-    trace_ = events;
-    run_ = run;
-  }
+  /// Reports the training thread's steps and waits to `events`, in a lane of this number, and to `ranges`; null: not.
+  /// Before the run begins, and on the training thread when it has ended.
+  void trace_to(tracer* events, std::uint32_t run, const profiler_ranges* ranges) noexcept;
 
   run_stats snapshot(std::int64_t now = monotonic_ns()) const;
   /// The name of that stage in snapshot().
@@ -160,8 +159,13 @@ class run_metrics {
   bool loops_by_cores_ = false;
   latency_histogram waits_;
   duration_histogram steps_, wait_times_;
+  /// The training thread's range ends, and one of that name begins; null: none.
+  void range(const char* name) noexcept;
+
   tracer* trace_ = nullptr;
   std::uint32_t run_ = 0;
+  const profiler_ranges* ranges_ = nullptr;
+  bool in_range_ = false;
   std::int64_t got_ns_ = 0;  // the training thread's: when it got the latest item
   std::atomic<std::int64_t> began_{0};
   std::atomic<std::int64_t> ended_{0};

@@ -20,8 +20,28 @@
 
 namespace millrace::detail {
 
+MILLRACE_INLINE void run_metrics::trace_to(tracer* events, std::uint32_t run, const profiler_ranges* ranges) noexcept {
+  range(nullptr);
+  trace_ = events;
+  run_ = run;
+  ranges_ = ranges;
+}
+
+MILLRACE_INLINE void run_metrics::range(const char* name) noexcept {
+  if (ranges_ == nullptr) return;
+  if (in_range_) ranges_->pop();
+  in_range_ = name != nullptr;
+  if (in_range_) ranges_->push(name);
+}
+
+MILLRACE_INLINE std::int64_t run_metrics::asks() noexcept {
+  range(first_ == 0 ? "first item" : "wait");
+  return monotonic_ns();
+}
+
 MILLRACE_INLINE void run_metrics::got_none(std::int64_t asked, std::int64_t now) noexcept {
   step_ended(asked);
+  range(nullptr);
   if (trace_ != nullptr) trace_->add({.begin = asked, .end = now, .name = "end", .key = run_});
   if (first_ != 0) stage_record::add(waited_, now - asked);
 }
@@ -34,6 +54,7 @@ MILLRACE_INLINE void run_metrics::step_ended(std::int64_t asked) noexcept {
 
 MILLRACE_INLINE void run_metrics::got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
   step_ended(asked);
+  range("step");
   got_ns_ = now;
   if (trace_ != nullptr) {
     trace_->add({.begin = asked, .end = now, .name = first_ == 0 ? "first item" : "wait", .key = run_});
