@@ -59,10 +59,13 @@ build() {
       fi
       decoders=(-ljpeg -lzimg "$library")
     fi
-    "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 -DMILLRACE_WITH_JPEG -isystem "$nvjpeg/include" "$test" \
+    "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 -DMILLRACE_WITH_JPEG \
+      -DMILLRACE_TEST_NVTX_COUNTER='"./nvtx_counter.so"' -isystem "$nvjpeg/include" "$test" \
       -o "$work/$(basename "$test").o"
     tests+=("$work/$(basename "$test").o")
   done
+  beside g++ -std=c++20 -O2 -static-libstdc++ -static-libgcc -fPIC -shared -isystem "$cuda/include" \
+    "$source/tests/cuda/nvtx_counter.cpp" -o "$to/nvtx_counter.so"
   "${kernels[@]}" -std=c++20 "$source/tests/cuda/kernels.cu" -o "$work/kernels.o"
   "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/normalise.cu" -o "$work/normalise.o"
   "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/pipeline.cu" -o "$work/pipeline.o"

@@ -10,8 +10,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <millrace/base/clock.hpp>
@@ -93,6 +96,32 @@ for name, value in expected.items():
 
 std::string number(double v) { return std::to_string(v); }
 
+/// Ranges that were pushed, by name; those of a thread that were not, or not in their order, popped.
+struct told_ranges {
+  std::mutex mutex;
+  std::map<std::string, int> pushed;
+  std::map<std::thread::id, std::vector<std::string>> open;
+  int popped_too_often = 0;
+};
+told_ranges told;
+
+const profiler_ranges telling = {
+    [](const char* name) noexcept {
+      const std::lock_guard lock(told.mutex);
+      ++told.pushed[name];
+      told.open[std::this_thread::get_id()].push_back(name);
+    },
+    []() noexcept {
+      const std::lock_guard lock(told.mutex);
+      std::vector<std::string>& mine = told.open[std::this_thread::get_id()];
+      if (mine.empty()) {
+        ++told.popped_too_often;
+      } else {
+        mine.pop_back();
+      }
+    },
+};
+
 }  // namespace
 
 TEST_CASE("a trace is what its format allows, and its lanes add up to stats()") {
@@ -129,6 +158,43 @@ TEST_CASE("a trace is what its format allows, and its lanes add up to stats()") 
                               " part=" + number(s.requests.part.sum) + " request=" + number(s.requests.request.sum);
   INFO(command);
   CHECK(std::system(command.c_str()) == 0);
+}
+
+TEST_CASE("a profiler hears of jobs, copies and steps as they begin and end, on the threads that do them") {
+  told.pushed.clear();
+  told.open.clear();
+  const std::thread::id training = std::this_thread::get_id();
+  {
+    runtime rt({.threads = 2, .ranges = &telling});
+    const auto rows = [] {
+      return shards("train-{0..7}.tar") | map_concurrent([](const shard& s) { return row(float(s.url.size())); }) |
+             batch(2) | to_device(host_device());
+    };
+    const auto open_now = [&training] {
+      const std::lock_guard lock(told.mutex);
+      return told.open[training];
+    };
+    {
+      auto run = rt.run(rows());
+      CHECK(open_now().empty());
+      for (int i = 0; i < 4; ++i) {
+        CHECK(run.next());
+        CHECK(open_now() == std::vector<std::string>{"step"});
+      }
+      CHECK_FALSE(run.next());
+      CHECK(open_now().empty());
+    }
+    std::string all;
+    for (const auto& [name, times] : told.pushed) all += std::to_string(times) + ' ' + name + ", ";
+    CHECK(all == "4 copy, 1 first item, 8 map_concurrent, 4 step, 4 to_device, 4 wait, ");
+    {
+      auto run = rt.run(rows());  // dropped in a step
+      CHECK(run.next());
+    }
+    CHECK(open_now().empty());
+  }
+  for (const auto& [thread, left] : told.open) CHECK(left.empty());
+  CHECK(told.popped_too_often == 0);
 }
 
 TEST_CASE("a ring keeps the latest events, and says how many it dropped") {

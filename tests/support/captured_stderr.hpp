@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -31,7 +32,8 @@ class captured_stderr {
     return usable;
   }
 
-  explicit captured_stderr(into what) {
+  /// `columns`: of the terminal; 0: it does not say.
+  explicit captured_stderr(into what, unsigned short columns = 0) {
     int write_end = -1;
     if (what == into::terminal) {
       read_end_ = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -51,6 +53,7 @@ class captured_stderr {
     saved_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     ::dup2(write_end, STDERR_FILENO);
     ::close(write_end);
+    if (columns > 0) resize(columns);
     reader_ = std::thread([this] {
       char buffer[4096];
       for (;;) {
@@ -64,7 +67,17 @@ class captured_stderr {
   captured_stderr& operator=(const captured_stderr&) = delete;
   ~captured_stderr() { end(); }
 
-  /// Ends the capture and tells what was written, without the carriage returns of a terminal.
+  /// Changes the width of the terminal.
+  static void resize(unsigned short columns) {
+    const ::winsize size = {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    if (::ioctl(STDERR_FILENO, TIOCSWINSZ, &size) != 0) throw std::runtime_error("the terminal keeps its size");
+  }
+  /// Ends the capture and tells what the terminal got.
+  const std::string& raw() {
+    end();
+    return text_;
+  }
+  /// The same, without carriage returns.
   std::string text() {
     end();
     std::string plain;

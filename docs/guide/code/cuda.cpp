@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The code of docs/guide/gpu.md that needs the CUDA Toolkit.
+// The code of docs/guide/gpu.md that needs the CUDA Toolkit, and that of docs/guide/watching.md.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,11 @@
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/millrace_cuda.hpp>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <millrace/cuda/nvtx.hpp>
+#endif
 
 #include "tests/fake_cuda/fake_cuda.hpp"
 #include "tests/support/catch.hpp"
@@ -39,6 +43,17 @@ void train(mill::stream<std::int64_t> numbers) {
 }
 // end train
 
+#if __has_include(<nvtx3/nvToolsExt.h>)
+// begin nvtx
+std::int64_t train_profiled(mill::stream<std::int64_t> numbers) {
+  mill::runtime rt({.ranges = &mill::cuda::nvtx_ranges});
+  std::int64_t sum = 0;
+  for (std::int64_t n : rt.run(std::move(numbers))) sum += n;
+  return sum;
+}
+// end nvtx
+#endif
+
 }  // namespace
 
 TEST_CASE("the guide's loop on CUDA waits and releases", "[guide]") {
@@ -49,3 +64,9 @@ TEST_CASE("the guide's loop on CUDA waits and releases", "[guide]") {
   CHECK(mill::fake_cuda::violations().empty());
   mill::fake_cuda::reset();
 }
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+TEST_CASE("the guide's loop with ranges in NVTX runs without a profiler", "[guide]") {
+  CHECK(train_profiled(mill::iota(std::int64_t(10))) == 45);
+}
+#endif

@@ -11,13 +11,13 @@
 ///
 ///     mill::set_log([](void*, const mill::log_record& r) { my_log(to_text(r.level), r.text); });
 ///
-/// runtime_options::log is one for the lines of that runtime alone. Not in the log: exceptions, the progress line on a
-/// terminal, and the sentence with which a broken invariant aborts.
+/// runtime_options::log is one for the lines of that runtime alone. Not in the log: exceptions, and the sentence with
+/// which a broken invariant aborts.
 
 namespace millrace {
 
 enum class log_level : unsigned char {
-  info,     ///< what was chosen or done: placement, loops, ranks, progress where standard error is no terminal
+  info,     ///< what was chosen or done: placement, loops, ranks, progress
   warning,  ///< something is lost, refused, guessed or slower than it could be; the run goes on
   error,    ///< something has failed that the program sees as an exception, or nowhere else
 };
@@ -58,8 +58,9 @@ class log_record {
 /// A sink. Called on any thread, for one record at a time; it must not throw, log, or wait for a run.
 using log_function = void (*)(void* context, const log_record& record);
 
-/// Replaces the sink of the process; null: the default, which writes the text to standard error. Any thread; when it
-/// returns the former sink is not called any more. `context` must live until then, or until the program ends.
+/// Replaces the sink of the process; null: the default, which writes the text to standard error, on a terminal in a row
+/// of its own. Any thread; when it returns the former sink is not called any more. `context` must live until then, or
+/// until the program ends.
 void set_log(log_function sink, void* context = nullptr) noexcept;
 
 namespace detail {

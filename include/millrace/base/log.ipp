@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <mutex>
@@ -26,7 +29,12 @@ MILLRACE_INLINE void log_to_process(const log_record& record) noexcept {
     const std::lock_guard lock(log_of_process.mutex);
     if (const log_function sink = log_of_process.sink) return sink(log_of_process.context, record);
   }
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(record.text.size()), record.text.data());
+  // On a terminal the program may have written a part of a line: as many blanks as a row has end in the next row then,
+  // and in this one where it is empty. One call of write(2), so that nothing comes between.
+  ::winsize of = {};
+  const bool sized = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &of) == 0 && of.ws_col > 0;
+  std::fprintf(stderr, "%*s%s%.*s\n", sized ? of.ws_col : 0, "", sized ? "\r" : "",
+               static_cast<int>(record.text.size()), record.text.data());
 }
 
 }  // namespace millrace::detail

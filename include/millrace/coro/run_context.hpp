@@ -33,6 +33,7 @@ namespace detail {
 class addresses;
 }
 }  // namespace http
+struct profiler_ranges;
 namespace detail {
 class runtime_counts;
 class tracer;
@@ -201,6 +202,8 @@ class runtime_parts {
   virtual detail::runtime_counts* counts() noexcept { return nullptr; }
   /// Where to report what takes time, while a run is traced; else null.
   virtual detail::tracer* trace() noexcept { return nullptr; }
+  /// Those of runtime_options; null: none.
+  virtual const profiler_ranges* ranges() const noexcept { return nullptr; }
   /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.
   virtual bool follows_devices() const noexcept { return false; }
   /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved

@@ -8,7 +8,37 @@
 #include <mutex>
 #include <vector>
 
+namespace millrace {
+
+/// Functions of a profiler, for runtime_options::ranges: called as work begins and ends, on the thread that does it.
+/// Ranges are jobs of a pool, by the name of their stage, copies to a device ("copy"), and on the training thread
+/// "first item", "wait" and "step" in turn. Each push() has a pop() on the same thread, as long as one thread uses the
+/// run until it is dropped. Locks of the library may be held during the calls.
+struct profiler_ranges {
+  void (*push)(const char* name) noexcept;  ///< `name` lives as long as the runtime
+  void (*pop)() noexcept;
+};
+
+}  // namespace millrace
+
 namespace millrace::detail {
+
+/// A range for as long as it lives.
+class pushed_range {
+ public:
+  /// `to`: null: no range.
+  pushed_range(const profiler_ranges* to, const char* name) noexcept : to_(to) {
+    if (to_ != nullptr) to_->push(name);
+  }
+  pushed_range(const pushed_range&) = delete;
+  pushed_range& operator=(const pushed_range&) = delete;
+  ~pushed_range() {
+    if (to_ != nullptr) to_->pop();
+  }
+
+ private:
+  const profiler_ranges* const to_;
+};
 
 /// Where an event of a trace is drawn.
 enum class trace_lane : unsigned char {

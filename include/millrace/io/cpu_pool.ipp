@@ -95,6 +95,8 @@ MILLRACE_INLINE void pool_state::work() noexcept {
     pool_job& job = *head_.next_;
     unlink(job);
     lock.unlock();
+    const profiler_ranges* const ranges = job.executor_->runtime().ranges();
+    if (ranges != nullptr) ranges->push(job.stage_);
     const std::int64_t begun = monotonic_ns();
     // Asking the kernel costs half a microsecond: short jobs are measured now and then, long ones always.
     const bool measured = begun - measured_at >= 1'000'000;
@@ -107,6 +109,7 @@ MILLRACE_INLINE void pool_state::work() noexcept {
       job.slept_ns_ = thread_usage::now().slept_since(before, ended - begun);
       measured_at = begun;
     }
+    if (ranges != nullptr) ranges->pop();
     if (tracer* const trace = job.executor_->runtime().trace()) {
       trace->add({.begin = begun, .end = ended, .name = job.stage_, .lane = trace_lane::pool, .key = self});
     }

@@ -124,7 +124,7 @@ class pipeline_run {
     state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
     if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
     state_->trace.begin(core_->all_traces(), options.trace, shown);
-    state_->metrics.trace_to(state_->trace.events(), state_->trace.number());
+    state_->metrics.trace_to(state_->trace.events(), state_->trace.number(), core_->options().ranges);
     state_->metrics.begin();
     loop_ = core_->assign_loop();
     shared::start(state_, core_->loop(loop_));
@@ -278,7 +278,7 @@ class pipeline_run {
     state_->stops.poll(core_->loop(loop_));
     vote();
     if (position_ != nullptr) position_->passed(mark_);
-    const std::int64_t asked = monotonic_ns();
+    const std::int64_t asked = state_->metrics.asks();
     state_->context.set_consumer_waits_since(asked);
     std::optional<T> item;
     try {
@@ -340,7 +340,7 @@ class pipeline_run {
     ended_ = true;
     if (core_ == nullptr) return;
     state_->wait();
-    state_->metrics.trace_to(nullptr, 0);
+    state_->metrics.trace_to(nullptr, 0, nullptr);
     state_->trace.end(*core_);
     state_->stops.release();
     core_->release_loop(loop_);

@@ -15,12 +15,14 @@ namespace millrace {
 
 class run_stats;
 class skipped_item;
+struct profiler_ranges;
 
-/// Whether run() shows a progress line on standard error.
+/// Whether run() logs its progress: a line after 1, 2, 4, 8, 16 and 32 seconds and then every 30, and at the end one
+/// with the stage table.
 enum class progress {
   automatic,  ///< when standard error is a terminal and the rank is 0
   off,
-  on,  ///< always; if standard error is not a terminal, one line of the log every ten seconds
+  on,  ///< always
 };
 
 /// Signals that ask a run to stop: `{SIGTERM, SIGUSR1}`, see run_options::stop_on.
@@ -61,7 +63,7 @@ struct run_options {
   /// line (max_line), a recording, an unpacked .npz.
   std::size_t budget = 0;
   progress show = progress::automatic;
-  /// The rank that the progress line is for; by default the runtime's, else that of split_by_rank(), else 0.
+  /// The rank whose progress it is; by default the runtime's, else that of split_by_rank(), else 0.
   std::optional<millrace::rank> rank = {};
   /// Called for every item that a failure_policy leaves out (on_failure::skip), with its shard, byte, key and the
   /// reason: complete, where the log has one line a second. On the thread of the run's loop, in the order in which each
@@ -71,7 +73,7 @@ struct run_options {
   void (*skipped)(void* context, const skipped_item& item) = nullptr;
   void* skipped_context = nullptr;
 
-  /// Called every second, and when the run has ended, with what the progress line shows, on every rank: for a line or a
+  /// Called every second, and when the run has ended, with what a line of progress says, on every rank: for a line or a
   /// bar of the program's own. On the thread of the run's loop, which waits for it; it must not throw. `report_context`
   /// must outlive the run. See run_stats.
   void (*report)(void* context, const run_stats& so_far) = nullptr;
@@ -132,6 +134,9 @@ struct runtime_options {
   /// Called, instead of the log of the process (set_log()), with each line that loops and stages of this runtime log.
   log_function log = nullptr;
   void* log_context = nullptr;
+  /// Called as jobs, copies and training steps begin and end: `&mill::cuda::nvtx_ranges`, of cuda/nvtx.hpp, for the
+  /// profilers of NVIDIA, or functions of the program's for another one. Must outlive the runtime. See profiler_ranges.
+  const profiler_ranges* ranges = nullptr;
 };
 
 }  // namespace millrace

@@ -117,11 +117,11 @@ class run_stats {
   /// The table that is shown at the end of a run, including verdict().
   std::string table() const;
 
-  /// What the training thread took and what was read for it, as in the progress line:
+  /// What the training thread took and what was read for it, as in a line of progress:
   /// "480 batches, 30.7k samples (2.56k/s), 120.00 MB/s".
   std::string rates() const;
 
-  /// What the progress line says, without the time: place, rates(), what share of the time the training thread waited,
+  /// What a line of progress says, without the time: place, rates(), what share of the time the training thread waited,
   /// for which stage, and how long it will take:
   /// "epoch 3 of 90, batch 480 of 5004: 8.12k batches, 2.08M samples (2.56k/s), 280.00 MB/s, waited 7.1% for fetch,
   /// 48 h left".

@@ -130,7 +130,10 @@ MILLRACE_INLINE device_slot& slot_pool::fill(std::size_t i, host_batch batch) {
   }
   const std::int64_t begun = monotonic_ns();
   const std::size_t bytes = batch.bytes();
-  s->fill(std::move(batch));
+  {
+    const pushed_range range(executor_.runtime().ranges(), "copy");
+    s->fill(std::move(batch));
+  }
   if (tracer* const trace = executor_.runtime().trace()) {
     trace->add({.begin = begun,
                 .end = monotonic_ns(),

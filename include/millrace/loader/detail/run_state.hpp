@@ -125,13 +125,12 @@ class run_metrics {
     loops_by_cores_ = loops_by_cores;
   }
 
-  /// The training thread asks for the next item.
+  /// The training thread asks for the next item: when.
+  std::int64_t asks() noexcept;
   void step_ended(std::int64_t asked) noexcept;
-  /// Reports the training thread's steps and waits to `events`, in a lane of this number. Before the run begins.
-  void trace_to(tracer* events, std::uint32_t run) noexcept {
-    trace_ = events;
-    run_ = run;
-  }
+  /// Reports the training thread's steps and waits to `events`, in a lane of this number, and to `ranges`; null: not.
+  /// Before the run begins, and on the training thread when it has ended.
+  void trace_to(tracer* events, std::uint32_t run, const profiler_ranges* ranges) noexcept;
 
   run_stats snapshot(std::int64_t now = monotonic_ns()) const;
   /// The name of that stage in snapshot().
@@ -160,8 +159,13 @@ class run_metrics {
   bool loops_by_cores_ = false;
   latency_histogram waits_;
   duration_histogram steps_, wait_times_;
+  /// The training thread's range ends, and one of that name begins; null: none.
+  void range(const char* name) noexcept;
+
   tracer* trace_ = nullptr;
   std::uint32_t run_ = 0;
+  const profiler_ranges* ranges_ = nullptr;
+  bool in_range_ = false;
   std::int64_t got_ns_ = 0;  // the training thread's: when it got the latest item
   std::atomic<std::int64_t> began_{0};
   std::atomic<std::int64_t> ended_{0};
@@ -173,8 +177,7 @@ class run_metrics {
   std::atomic<std::uint64_t> epoch_{0}, epochs_{0}, batch_{0}, batches_{0}, placed_{0};
 };
 
-/// The progress line: a timer of the loop that writes one line to standard error, in place on a terminal; the stage
-/// table at the end. And run_options::report.
+/// Progress: a timer of the loop that logs a line, and the stage table at the end. And run_options::report.
 class progress_line final : private timer_node {
  public:
   /// `rank`: the index of the process whose run it is. `options` and `metrics` must outlive it.
@@ -184,14 +187,15 @@ class progress_line final : private timer_node {
  private:
   MILLRACE_INLINE void fire() noexcept override;
   static constexpr duration between_reports = std::chrono::seconds(1);
-  duration between_lines() const noexcept;
+  /// The first lines come soon, the later ones seldom: they are lines like those of the program, and stay.
+  static constexpr duration first_line = std::chrono::seconds(1), between_lines = std::chrono::seconds(30);
   void arm();
-  void write(bool last) noexcept;
+  void write() noexcept;
 
   executor& executor_;
   const run_metrics& metrics_;
   const run_options& options_;
-  const bool terminal_;
+  const time_point began_;
   bool shown_ = false;
   time_point line_due_{}, report_due_{};
 };

@@ -2,13 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +20,28 @@
 
 namespace millrace::detail {
 
+MILLRACE_INLINE void run_metrics::trace_to(tracer* events, std::uint32_t run, const profiler_ranges* ranges) noexcept {
+  range(nullptr);
+  trace_ = events;
+  run_ = run;
+  ranges_ = ranges;
+}
+
+MILLRACE_INLINE void run_metrics::range(const char* name) noexcept {
+  if (ranges_ == nullptr) return;
+  if (in_range_) ranges_->pop();
+  in_range_ = name != nullptr;
+  if (in_range_) ranges_->push(name);
+}
+
+MILLRACE_INLINE std::int64_t run_metrics::asks() noexcept {
+  range(first_ == 0 ? "first item" : "wait");
+  return monotonic_ns();
+}
+
 MILLRACE_INLINE void run_metrics::got_none(std::int64_t asked, std::int64_t now) noexcept {
   step_ended(asked);
+  range(nullptr);
   if (trace_ != nullptr) trace_->add({.begin = asked, .end = now, .name = "end", .key = run_});
   if (first_ != 0) stage_record::add(waited_, now - asked);
 }
@@ -36,6 +54,7 @@ MILLRACE_INLINE void run_metrics::step_ended(std::int64_t asked) noexcept {
 
 MILLRACE_INLINE void run_metrics::got_item(std::int64_t asked, std::int64_t now, std::int64_t samples) noexcept {
   step_ended(asked);
+  range("step");
   got_ns_ = now;
   if (trace_ != nullptr) {
     trace_->add({.begin = asked, .end = now, .name = first_ == 0 ? "first item" : "wait", .key = run_});
@@ -195,11 +214,11 @@ MILLRACE_INLINE std::string run_metrics::number_of(const std::vector<stage_stats
 
 MILLRACE_INLINE progress_line::progress_line(executor& ex, const run_metrics& metrics, const run_options& options,
                                              std::uint32_t rank)
-    : executor_(ex), metrics_(metrics), options_(options), terminal_(::isatty(STDERR_FILENO) == 1) {
-  shown_ = options.show == progress::on || (options.show == progress::automatic && terminal_ && rank == 0);
-  const time_point now = ex.now();
-  line_due_ = shown_ ? now + between_lines() : time_point::max();
-  report_due_ = options.report != nullptr ? now + between_reports : time_point::max();
+    : executor_(ex), metrics_(metrics), options_(options), began_(ex.now()) {
+  shown_ = options.show == progress::on ||
+           (options.show == progress::automatic && rank == 0 && ::isatty(STDERR_FILENO) == 1);
+  line_due_ = shown_ ? began_ + first_line : time_point::max();
+  report_due_ = options.report != nullptr ? began_ + between_reports : time_point::max();
   arm();
 }
 
@@ -207,21 +226,17 @@ MILLRACE_INLINE progress_line::~progress_line() {
   if (armed()) executor_.remove_timer(*this);
   if (options_.report != nullptr) options_.report(options_.report_context, metrics_.snapshot());
   if (!shown_) return;
-  write(true);
+  write();
   std::string table = metrics_.snapshot().table();
-  if (terminal_) {
-    std::fputs(table.c_str(), stderr);
-  } else {
-    table.pop_back();  // its last line's end
-    log_line(executor_, table, log_level::info);
-  }
+  table.pop_back();  // its last line's end
+  log_line(executor_, table, log_level::info);
 }
 
 MILLRACE_INLINE void progress_line::fire() noexcept {
   const time_point now = executor_.now();
   if (now >= line_due_) {
-    write(false);
-    line_due_ = now + between_lines();
+    write();
+    line_due_ = now + std::clamp(now - began_, first_line, between_lines);
   }
   if (now >= report_due_) {
     options_.report(options_.report_context, metrics_.snapshot());
@@ -230,25 +245,14 @@ MILLRACE_INLINE void progress_line::fire() noexcept {
   arm();
 }
 
-MILLRACE_INLINE duration progress_line::between_lines() const noexcept {
-  return terminal_ ? duration(std::chrono::milliseconds(200)) : duration(std::chrono::seconds(10));
-}
-
 MILLRACE_INLINE void progress_line::arm() {
   const time_point due = std::min(line_due_, report_due_);
   if (due != time_point::max()) executor_.add_timer(*this, due);
 }
 
-MILLRACE_INLINE void progress_line::write(bool last) noexcept {
+MILLRACE_INLINE void progress_line::write() noexcept {
   const run_stats s = metrics_.snapshot();
-  std::string line = std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress();
-  if (!terminal_) return log_line(executor_, line, log_level::info);
-  ::winsize of = {};  // a line that is wrapped would not be replaced
-  if (!last && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &of) == 0 && of.ws_col > 1 && line.size() >= of.ws_col) {
-    line.resize(of.ws_col - 1U);
-  }
-  // The cursor stays at the line's beginning: what the program writes replaces it.
-  std::fprintf(stderr, "\x1b[K%s%s", line.c_str(), last ? "\n" : "\r");
+  log_line(executor_, std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress(), log_level::info);
 }
 
 }  // namespace millrace::detail

@@ -75,7 +75,8 @@ class runtime_core final : public runtime_parts {
   store_hosts* hosts() noexcept override { return hosts_.get(); }
   MILLRACE_INLINE runtime_counts* counts() noexcept override;
   MILLRACE_INLINE tracer* trace() noexcept override;
-  /// The same, whether or not a run is traced.
+  const profiler_ranges* ranges() const noexcept override { return options_.ranges; }
+  /// trace(), whether or not a run is traced.
   tracer& all_traces() noexcept;
   MILLRACE_INLINE void log(const log_record& record) noexcept override;
 
