@@ -47,6 +47,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/index/detail/text_frames.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
 #include <millrace/index/shard_index.ipp>
+#include <millrace/index/write_shards.ipp>
 #include <millrace/io/cpu_pool.ipp>
 #include <millrace/io/detail/cpu_limits.ipp>
 #include <millrace/io/detail/numa.ipp>

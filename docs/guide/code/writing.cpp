@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <span>
 #include <string>
@@ -16,9 +17,13 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/index/write_shards.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
@@ -57,6 +62,17 @@ mill::async_generator<mill::bytes> archive_of(int samples) {
 }
 // end stream
 
+// begin samples
+mill::async_generator<mill::sample> photos(int count) {
+  for (int i = 0; i < count; ++i) {
+    mill::sample s("photo/" + std::to_string(i), mill::origin());
+    s.fields.emplace_back("jpg", mill::bytes::copy(std::string(20000, 'x')));
+    s.fields.emplace_back("cls", mill::bytes::copy(std::to_string(i % 10)));
+    co_yield mill::give(s);
+  }
+}
+// end samples
+
 }  // namespace
 
 TEST_CASE("the guide's shards are stored", "[guide]") {
@@ -85,6 +101,42 @@ TEST_CASE("the guide's shards are stored", "[guide]") {
   CHECK(size == memory.size());
   CHECK(std::count(weights.begin(), weights.end(), 0.5f) == 3 * 1024 * 1024);
   CHECK(block_on(*loop, s3.head("s3://corpus/train-000.tar")).size == shard_of(0, 100).size());
+}
+
+TEST_CASE("the guide's samples are written to shards", "[guide]") {
+  mill::s3_server::background server;
+  mill::s3::config_options o;
+  const std::string endpoint = server.endpoint();
+  o.endpoint = endpoint;
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
+  server.objects().create_bucket("corpus");
+  std::uint64_t samples = 0;
+  // begin write_shards
+  mill::runtime rt;
+  auto written =
+      mill::stream(photos(1000)) | mill::write_shards(s3, "s3://corpus/train-{}.tar", {.bytes = 8 * mill::MiB});
+  auto run = rt.run(std::move(written));
+  for (const mill::written_shard& shard : run) {
+    std::cout << shard.url << ": " << shard.samples << " samples, " << shard.bytes << " bytes\n";
+    samples += shard.samples;
+  }
+  // end write_shards
+  CHECK(samples == 1000);
+  // begin written
+  const mill::dataset train(s3, "s3://corpus/train-", {.index = "s3://corpus/train.millrace.index"});
+  // end written
+  auto again = rt.run(mill::epochs(train, {.seed = 1, .epochs = 1, .batch = 10}));
+  std::uint64_t read = 0;
+  for (const mill::sample& s : again) read += s.weight() != 0 ? 1 : 0;
+  CHECK(read == 1000);
+  // begin go_on
+  mill::write_shards_options how;
+  how.bytes = 8 * mill::MiB;
+  how.go_on = true;
+  auto rest = rt.run(mill::stream(photos(1200)) | mill::write_shards(s3, "s3://corpus/train-{}.tar", how));
+  // end go_on
+  for (const mill::written_shard& shard : rest) samples += shard.samples;
+  CHECK(samples == 1200);
 }
 
 TEST_CASE("the guide's archive goes to a file in pieces", "[guide]") {

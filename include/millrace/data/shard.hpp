@@ -48,10 +48,24 @@ class shard {
 namespace detail {
 
 /// Whether a listing of `wanted` (a prefix or a pattern) leaves out `name`, a key or a path: an index that
-/// millrace-index has written among the shards, or has not finished. An index that is named in full is not left out.
+/// millrace-index has written among the shards, or has not finished, or what write_shards() writes beside them, which
+/// ends in ".millrace.index" or ".millrace.json". One that is named in full is not left out.
 inline bool is_index_beside(std::string_view wanted, std::string_view name) noexcept {
   const std::string_view last = name.substr(name.rfind('/') + 1);
-  return (last == "millrace.index" || last == "millrace.index.part") && name != wanted;
+  for (const std::string_view kind : {"millrace.index", "millrace.json", "millrace.index.part"}) {
+    if (last.size() < kind.size() || last.substr(last.size() - kind.size()) != kind) continue;
+    const bool part_of_it = last.size() == kind.size() || last[last.size() - kind.size() - 1] == '.';
+    return part_of_it && name != wanted;
+  }
+  return false;
+}
+
+/// What the log says was left out: the name, or the pattern of all that are beside the shards of a folder.
+inline std::string shown_beside(std::string_view name) {
+  const std::size_t last = name.rfind('/') + 1;
+  const std::size_t kind = name.find("millrace.", last);
+  if (kind == last) return std::string(name);
+  return std::string(name.substr(0, last)) + "*." + std::string(name.substr(kind));
 }
 
 }  // namespace detail

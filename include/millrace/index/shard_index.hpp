@@ -382,11 +382,13 @@ class index_file_head {
   /// Of a range of shard_index, each of which is then given to add(), in this order.
   template <class Indexes>
   explicit index_file_head(const Indexes& indexes) {
-    for (const shard_index& index : indexes) {
-      ++count_;
-      length_ += index.file_bytes();
-      entries_bytes_ += index.entry_bytes();
-    }
+    for (const shard_index& index : indexes) expect(index);
+  }
+  /// One more than the constructor was given.
+  void expect(const shard_index& index) {
+    ++count_;
+    length_ += index.file_bytes();
+    entries_bytes_ += index.entry_bytes();
   }
   /// `text`: what the index writes.
   void add(const shard_index& index, std::string_view text);

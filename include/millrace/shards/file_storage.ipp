@@ -70,8 +70,9 @@ MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> files(file_storage_option
 }
 
 MILLRACE_INLINE void detail::log_left_out(executor& ex, const std::string& index) {
-  const std::string line = "millrace: the listing leaves out an index: " + index;
-  if (first_time(line)) log_line(ex, line, log_level::info, {{"shard", index}});
+  const std::string name = shown_beside(index);
+  const std::string line = "millrace: the listing leaves out an index: " + name;
+  if (first_time(line)) log_line(ex, line, log_level::info, {{"shard", name}});
 }
 
 MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pattern) {

@@ -390,7 +390,7 @@ MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<cons
     for (listed_object& o : page) {
       if (o.size == 0 && o.key.back() == '/') continue;
       if (millrace::detail::is_index_beside(prefix.key(), o.key)) {
-        const std::string name = url(prefix.bucket(), std::move(o.key)).to_string();
+        const std::string name = millrace::detail::shown_beside(url(prefix.bucket(), std::move(o.key)).to_string());
         const std::string line = "millrace: the listing leaves out an index: " + name;
         if (millrace::detail::first_time(line)) {
           millrace::detail::log_line(here.get_executor(), line, log_level::info, {{"shard", name}});

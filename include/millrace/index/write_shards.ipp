@@ -1,0 +1,729 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/run_context.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/data/hash128.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/index/detail/indexed_object.hpp>
+#include <millrace/index/index_builder.hpp>
+#include <millrace/index/index_shard.hpp>
+#include <millrace/index/write_shards.hpp>
+#include <millrace/io/file.hpp>
+#include <millrace/memory/slab_pool.hpp>
+#include <millrace/s3/error.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/sync/channel.hpp>
+#include <millrace/sync/event.hpp>
+#include <millrace/tar/writer.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE shard_names::shard_names(std::string pattern) : pattern_(std::move(pattern)) {
+  const std::size_t hole = pattern_.find("{}");
+  const std::size_t last = pattern_.rfind('/');
+  const bool once = hole != std::string::npos && pattern_.find("{}", hole + 2) == std::string::npos;
+  if (!once || (last != std::string::npos && last > hole)) {
+    throw configuration_error("write_shards: the name of a shard has {} once, for its number, after the last slash",
+                              where{shown_url(pattern_), std::nullopt, {}});
+  }
+  hole_ = hole;
+}
+
+MILLRACE_INLINE std::string shard_names::url(std::uint64_t number) const {
+  std::string digits = std::to_string(number);
+  if (digits.size() < 6) digits.insert(0, 6 - digits.size(), '0');
+  return pattern_.substr(0, hole_) + digits + pattern_.substr(hole_ + 2);
+}
+
+MILLRACE_INLINE std::optional<std::uint64_t> shard_names::number(std::string_view url) const {
+  const std::size_t around = pattern_.size() - 2;
+  if (url.size() < around + 6 || url.size() > around + 19) return std::nullopt;
+  std::uint64_t number = 0;
+  for (const char c : url.substr(hole_, url.size() - around)) {
+    if (c < '0' || c > '9') return std::nullopt;
+    number = number * 10 + static_cast<std::uint64_t>(c - '0');
+  }
+  if (this->url(number) != url) return std::nullopt;
+  return number;
+}
+
+MILLRACE_INLINE std::string shard_names::beside(std::string_view name) const {
+  std::string out = prefix();
+  while (!out.empty() && (out.back() == '-' || out.back() == '_' || out.back() == '.')) out.pop_back();
+  if (!out.empty() && out.back() != '/') out += '.';
+  return out.append(name);
+}
+
+MILLRACE_INLINE void shard_target::check(const shard_names& names) const {
+  const std::string& name = names.pattern();
+  const bool of_store = name.find("://") != std::string::npos;
+  const auto refuse = [&](const char* reason) {
+    throw configuration_error(std::string("write_shards: ") + reason, where{shown_url(name), std::nullopt, {}});
+  };
+  if (to_ == nullptr && of_store) refuse("files() writes paths; what writes to S3 is an s3::client");
+  if (to_ != nullptr && !from_->serves(name)) refuse("an s3::client writes URLs that begin with s3://");
+  if (to_ == nullptr && from_->over_network(name)) refuse("only an s3::client and files() can write");
+}
+
+MILLRACE_INLINE void check_writing(const write_shards_options& how) {
+  how.rank.check();
+  if (how.bytes == 0 || how.part == 0 || how.part > 5 * GiB || how.parts == 0) {
+    throw configuration_error("write_shards: .bytes, .part and .parts are 1 or more, and a part has 5 GiB at most");
+  }
+}
+
+/// Parts that hold a whole shard: 10,000 are the most.
+MILLRACE_INLINE std::size_t part_of(const write_shards_options& how) noexcept {
+  return std::max<std::size_t>(how.part, static_cast<std::size_t>(how.bytes / 9000));
+}
+
+MILLRACE_INLINE std::size_t writing_bytes(const write_shards_options& how) noexcept {
+  return part_of(how) * 2 * (how.parts + 2);
+}
+
+MILLRACE_INLINE bool shard_target::is_there(const error& e) noexcept {
+  if (const auto* refused = dynamic_cast<const s3::error*>(&e)) return refused->status() == 412;
+  const auto* of_file = dynamic_cast<const io_error*>(&e);
+  return of_file != nullptr && of_file->code() == EEXIST;
+}
+
+/// A file that is being written under another name, which it loses when it is complete. Dropped before, it is removed.
+class file_aside {
+ public:
+  /// Of an earlier writer of the same file, what is left is removed: if it still writes, it will fail.
+  explicit file_aside(std::string path) : path_(std::move(path)) {
+    const std::size_t name = path_.rfind('/') + 1;
+    folder_ = name == 0 ? std::string(".") : path_.substr(0, name);
+    const std::string begin = '.' + path_.substr(name) + '.';
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+      const std::string other = at->path().filename().string();
+      const bool part = other.size() > begin.size() + 5 && other.compare(other.size() - 5, 5, ".part") == 0;
+      if (part && other.compare(0, begin.size(), begin) == 0) ::unlink((folder_ + '/' + other).c_str());
+    }
+    const std::uint64_t salt = mix64(reinterpret_cast<std::uintptr_t>(this));
+    aside_ = path_.substr(0, name) + begin + std::to_string(::getpid()) + '-' + std::to_string(salt) + ".part";
+  }
+  file_aside(const file_aside&) = delete;
+  file_aside& operator=(const file_aside&) = delete;
+  ~file_aside() {
+    if (!aside_.empty()) ::unlink(aside_.c_str());
+  }
+
+  const std::string& aside() const noexcept { return aside_; }
+  /// After the file is written and synchronised.
+  void publish(bool only_new) {
+    const where at{path_, std::nullopt, {}};
+    if (only_new) {
+      // A link is made only where nothing has the name; a file system without links has renaming alone.
+      const bool linked = ::link(aside_.c_str(), path_.c_str()) == 0;
+      if (!linked && errno != EPERM && errno != ENOTSUP && errno != ENOSYS) {
+        throw io_error::of(errno, "the file cannot be given its name", at);
+      }
+      struct ::stat found {};
+      if (!linked && ::lstat(path_.c_str(), &found) == 0) {
+        throw io_error::of(EEXIST, "the file cannot be given its name", at);
+      }
+      if (linked) ::unlink(aside_.c_str());
+      if (!linked) rename(at);
+    } else {
+      rename(at);
+    }
+    aside_.clear();
+    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool kept = folder >= 0 && ::fsync(folder) == 0;
+    const int why = errno;
+    if (folder >= 0) ::close(folder);
+    // Some file systems do not synchronise folders.
+    if (!kept && why != EINVAL && why != ENOTSUP) throw io_error::of(why, "the folder cannot be synchronised", at);
+  }
+
+ private:
+  void rename(const where& at) {
+    if (::rename(aside_.c_str(), path_.c_str()) != 0) {
+      throw io_error::of(errno, "the file cannot be given its name", at);
+    }
+  }
+
+  std::string path_;
+  std::string folder_;
+  std::string aside_;
+};
+
+MILLRACE_COROUTINE task<std::string> put_file(std::string path, async_generator<bytes> content, bool only_new) {
+  file_aside to(path);
+  file_options how;
+  how.write = how.create = how.truncate = true;
+  file out = co_await file::open(to.aside(), how);
+  std::uint64_t at = 0;
+  while (std::optional<bytes> piece = co_await content.next()) {
+    const std::size_t size = piece->size();
+    co_await out.write_at(std::move(*piece), at);
+    at += size;
+  }
+  co_await out.sync();
+  co_await out.close();
+  to.publish(only_new);
+  co_return std::string();
+}
+
+MILLRACE_COROUTINE task<std::string> put_to_store(std::shared_ptr<const s3::client> to, std::string url,
+                                                  async_generator<bytes> content, s3::put_options how) {
+  stream<bytes> pieces(std::move(content));
+  const s3::object_info stored = co_await to->put(url, std::move(pieces), how);
+  co_return stored.etag;
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> shard_target::put(std::string url, async_generator<bytes> content,
+                                                            bool only_new, const write_shards_options& how) const {
+  if (to_ == nullptr) return put_file(std::move(url), std::move(content), only_new);
+  s3::put_options o;
+  o.part = part_of(how);
+  o.parts = how.parts;
+  o.window = o.part * o.parts;
+  o.only_new = only_new;
+  return put_to_store(to_, std::move(url), std::move(content), o);
+}
+
+MILLRACE_COROUTINE task<std::vector<shard>> list_files(shard_names names) {
+  const std::string folder = names.folder();
+  std::vector<shard> found;
+  for (const std::string& name : names_in(folder)) {
+    std::string path = folder + name;
+    struct ::stat of {};
+    if (!names.number(path) || ::stat(path.c_str(), &of) != 0) continue;
+    found.emplace_back(std::move(path), static_cast<std::uint64_t>(of.st_size));
+  }
+  co_return std::move(found);
+}
+
+MILLRACE_COROUTINE task<std::vector<shard>> list_objects_of(std::shared_ptr<const storage> from, shard_names names) {
+  std::vector<shard> found;
+  bool any = false;
+  async_generator<shard> all = from->list(names.prefix());
+  try {
+    while (std::optional<shard> s = co_await all.next()) {
+      any = true;
+      if (names.number(s->url)) found.push_back(std::move(*s));
+    }
+  } catch (const configuration_error&) {
+    if (any) throw;  // a listing of nothing is an error elsewhere
+  }
+  co_return std::move(found);
+}
+
+MILLRACE_COROUTINE_BODY task<std::vector<shard>> shard_target::list(shard_names names) const {
+  std::vector<shard> found;
+  if (to_ == nullptr) {
+    found = co_await list_files(names);
+  } else {
+    found = co_await list_objects_of(from_, names);
+  }
+  const auto number = [&](const shard& s) { return *names.number(s.url); };
+  std::sort(found.begin(), found.end(), [&](const shard& a, const shard& b) { return number(a) < number(b); });
+  co_return std::move(found);
+}
+
+MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<const storage> from, std::string url,
+                                                               bool again) {
+  std::string text;
+  try {
+    indexed_object source(std::move(from), shard(url), 8 * MiB, again);
+    while (!source.ended(text.size())) {
+      const bytes more = co_await source.read(text.size(), 8 * MiB);
+      text += more.view();
+    }
+  } catch (const s3::error& e) {
+    if (e.status() != 404 || e.code() == "NoSuchBucket") throw;
+    co_return std::nullopt;
+  } catch (const io_error& e) {
+    if (e.code() != ENOENT) throw;
+    co_return std::nullopt;
+  }
+  co_return std::optional<std::string>(std::move(text));
+}
+
+MILLRACE_COROUTINE_BODY task<std::optional<std::string>> shard_target::read(std::string url) const {
+  return read_small(from_, std::move(url), false);
+}
+
+MILLRACE_COROUTINE async_generator<bytes> text_in_parts(std::string text) {
+  for (std::size_t at = 0; at < text.size() || at == 0; at += MiB) {
+    bytes piece = bytes::copy(std::string_view(text).substr(at, MiB));
+    co_yield give(piece);
+  }
+}
+
+/// The index of a shard that is there: from its own file beside it, or by reading the shard, which then has one.
+MILLRACE_COROUTINE task<shard_index> index_of_written(shard_target to, shard_names names, shard s,
+                                                      write_shards_options how) {
+  const std::string beside = shard_names::index_of(s.url);
+  std::string reason = "has no index beside it";
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::optional<std::string> text = co_await read_small(to.from(), beside, attempt > 0);
+    if (!text) break;
+    try {
+      std::string_view rest = *text;
+      shard_index index = shard_index::read(rest, shown_url(beside));
+      index.check(s);
+      if (rest.empty() && index.format() == sample_format::tar) co_return std::move(index);
+      reason = "has something else than its index beside it";
+    } catch (const index_error& e) {
+      reason = std::string("has an index that is not its own, or is damaged: ") + e.what();
+    }
+  }
+  log_line(co_await this_executor(), "millrace: write_shards: " + s.shown() + ' ' + reason + ": the shard is read");
+  index_shard_options by_reading;
+  by_reading.way = index_way::stream;
+  const std::string url = s.url;
+  std::string name = url.substr(names.folder().size());
+  shard_index index = co_await index_shard(to.from(), std::move(s), std::move(name), by_reading);
+  async_generator<bytes> text = text_in_parts(index.text());
+  co_await to.put(beside, std::move(text), false, how);
+  co_return std::move(index);
+}
+
+/// The shard that is being made, and its bytes on their way.
+class shard_in_making {
+ public:
+  /// Of tar::writer.
+  struct sink {
+    shard_in_making* to;
+    void operator()(std::string_view piece) const { to->append(piece); }
+  };
+
+  shard_in_making(const shard_names& names, std::uint64_t its_number, slab_pool memory, std::shared_ptr<event> other)
+      : number(its_number),
+        url(names.url(its_number)),
+        index(url.substr(names.folder().size()), url, index_builder::checksums::crc32c),
+        before(std::move(other)),
+        archive(sink{this}),
+        slabs_(std::move(memory)) {}
+
+  const std::uint64_t number;
+  const std::string url;
+  index_builder index;
+  channel<bytes> parts{1};
+  bool ended = false;                                   // all parts have been taken
+  const std::shared_ptr<event> before;                  // set when the shard before it is complete; may be null
+  const std::shared_ptr<event> stored = std::make_shared<event>();
+  tar::writer<sink> archive;
+  std::vector<bytes> full;  // parts that have not been sent
+
+  void append(std::string_view piece) {
+    while (!piece.empty()) {
+      if (!slab_) slab_ = slabs_.acquire();
+      const std::size_t n = std::min(piece.size(), slab_.capacity() - filled_);
+      std::memcpy(slab_.data() + filled_, piece.data(), n);
+      filled_ += n;
+      piece.remove_prefix(n);
+      if (filled_ == slab_.capacity()) cut();
+    }
+  }
+  void cut() {
+    if (filled_ == 0) return;
+    full.push_back(slab_.share(0, filled_));
+    slab_ = writable_bytes();
+    filled_ = 0;
+  }
+
+ private:
+  slab_pool slabs_;
+  writable_bytes slab_;
+  std::size_t filled_ = 0;
+};
+
+/// Ends when the shard before it is complete: so no shard is without those before it, whenever the program is killed.
+MILLRACE_COROUTINE async_generator<bytes> parts_of(std::shared_ptr<shard_in_making> made) {
+  for (;;) {
+    std::optional<bytes> part = co_await made->parts.receive();
+    if (!part) break;
+    co_yield give(*part);
+  }
+  made->ended = true;
+  if (made->before != nullptr) co_await made->before->wait();
+}
+
+/// Stores a shard, then its index.
+MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names names,
+                                                   std::shared_ptr<shard_in_making> made, write_shards_options how) {
+  written_shard out;
+  out.number = made->number;
+  out.url = made->url;
+  std::exception_ptr refused;
+  try {
+    async_generator<bytes> content = parts_of(made);
+    out.etag = co_await to.put(made->url, std::move(content), true, how);
+  } catch (const error& e) {
+    made->parts.close();
+    if (!made->ended || !shard_target::is_there(e)) throw;
+    refused = std::current_exception();
+  } catch (...) {
+    made->parts.close();
+    throw;
+  }
+  out.samples = made->index.samples();
+  out.bytes = made->archive.bytes_written();
+  std::optional<shard_index> there;
+  if (refused != nullptr) {
+    // It was not there before. An attempt of ours may have got through, and its answer been lost: then the object has
+    // what was sent.
+    std::vector<shard> all = co_await to.list(names);
+    std::erase_if(all, [&](const shard& s) { return s.url != out.url || s.size != out.bytes; });
+    if (all.empty()) std::rethrow_exception(refused);
+    index_shard_options by_reading;
+    by_reading.way = index_way::stream;
+    std::string name = out.url.substr(names.folder().size());
+    there = co_await index_shard(to.from(), std::move(all.front()), std::move(name), by_reading);
+    out.etag = there->etag();
+  }
+  const shard_index index = made->index.finish(out.bytes, out.etag);
+  if (there && !(*there == index)) std::rethrow_exception(refused);
+  async_generator<bytes> text = text_in_parts(index.text());
+  co_await to.put(shard_names::index_of(out.url), std::move(text), false, how);
+  made->stored->set();
+  co_return std::move(out);
+}
+
+/// Throws archive_error unless reading gives the sample's names back as they are.
+MILLRACE_INLINE void check_sample(const sample& s, std::string_view key_before, const shard_names& names,
+                                  std::uint64_t number) {
+  const auto refuse = [&](const std::string& reason, const std::string& name) {
+    throw archive_error(reason, where{shown_url(names.url(number)), std::nullopt, name});
+  };
+  if (s.key.empty()) refuse("a sample without a key cannot be written", s.key);
+  if (s.fields.empty()) refuse("a sample without fields cannot be written", s.key);
+  if (s.key == key_before) {
+    refuse("the sample before it has the same key: they would be read as one", s.key);
+  }
+  if (s.key.front() == '/' || ('/' + s.key + '/').find("/../") != std::string::npos) {
+    refuse("a key that begins with a slash or has a \"..\" would be unpacked elsewhere", s.key);
+  }
+  for (const field& f : s.fields) {
+    const std::string name = s.key + '.' + f.extension;
+    if (name.size() > 4096) {
+      refuse("the name has " + std::to_string(name.size()) + " bytes, and 4096 are the most", s.key);
+    }
+    for (const char c : name) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("a name with a control character", name);
+    }
+    const sample_name read = sample_name::parse(name);
+    if (!read.is_sample() || read.key() != s.key) {
+      refuse("the key would not be read back: in WebDataset's names it ends at the first dot after the last slash, and "
+             "a folder that begins and ends with \"__\" has no samples", name);
+    }
+    if (read.lower_extension() != f.extension || f.extension.empty()) {
+      refuse("the extension would not be read back: it has no capital letters and is not empty", name);
+    }
+  }
+}
+
+/// At most so many bytes of the archive.
+MILLRACE_INLINE std::uint64_t archive_bytes(const sample& s) noexcept {
+  std::uint64_t all = 0;
+  for (const field& f : s.fields) {
+    const std::size_t name = s.key.size() + 1 + f.extension.size();
+    all += 512 + f.data.size() + tar::detail::padding(f.data.size());
+    if (name > 100 || f.data.size() >> 33 != 0) all += 512 + name + 64 + tar::detail::padding(name + 64);
+  }
+  return all;
+}
+
+MILLRACE_COROUTINE task<std::optional<sample>> next_sample(async_generator<sample>& in) {
+  for (;;) {
+    std::optional<sample> s = co_await in.next();
+    if (!s || s->weight() != 0) co_return std::move(s);
+  }
+}
+
+/// Of the shards that are there, those of this writer, without a gap.
+MILLRACE_INLINE std::vector<shard> own_shards(std::vector<shard> all, const shard_names& names,
+                                              const write_shards_options& how, std::uint32_t writer) {
+  std::uint64_t next = how.first + writer;
+  std::vector<shard> own;
+  for (shard& s : all) {
+    const std::uint64_t number = *names.number(s.url);
+    if (number < how.first || (number - how.first) % how.rank.world_size != writer) continue;
+    if (number != next) {
+      throw configuration_error("write_shards: the shard " + names.url(next) + " is not there, and this one is",
+                                where{s.shown(), std::nullopt, {}});
+    }
+    own.push_back(std::move(s));
+    next += how.rank.world_size;
+  }
+  return own;
+}
+
+[[noreturn]] MILLRACE_INLINE void refuse_overwriting(const std::string& url) {
+  throw configuration_error(
+      "write_shards: it is there, and nothing is overwritten: .go_on continues after what is there",
+      where{shown_url(url), std::nullopt, {}});
+}
+
+MILLRACE_COROUTINE task<void> refuse_if_there(shard_target to, std::string url) {
+  const std::optional<std::string> text = co_await to.read(url);
+  if (text) refuse_overwriting(url);
+}
+
+MILLRACE_COROUTINE task<void> refuse_what_is_there(shard_target to, shard_names names, write_shards_options how) {
+  const std::vector<shard> all = co_await to.list(names);
+  for (const shard& s : all) {
+    const std::uint64_t number = *names.number(s.url);
+    const bool own = number >= how.first && (number - how.first) % how.rank.world_size == how.rank.index;
+    if (own) refuse_overwriting(s.url);
+  }
+  co_await refuse_if_there(to, names.beside("millrace.json"));
+}
+
+/// Drops the samples of a shard from the input, the last of whose keys is then `key`.
+MILLRACE_COROUTINE task<void> drop_samples(async_generator<sample>& in, const shard_index& index, std::string url,
+                                           std::string& key) {
+  for (std::size_t i = 0; i < index.samples(); ++i) {
+    std::optional<sample> s = co_await next_sample(in);
+    if (!s) {
+      throw configuration_error("write_shards: the input ends within the samples of a shard that is there: it is not "
+                                "the input of before",
+                                where{shown_url(url), std::nullopt, {}});
+    }
+    if (key_hash(s->key) != index.key_hash(i)) {
+      throw configuration_error("write_shards: sample " + std::to_string(i) + " of this shard, which is there, has "
+                                "another key: it is not the input of before",
+                                where{shown_url(url), index.offset(i), s->key});
+    }
+    key = std::move(s->key);
+  }
+}
+
+MILLRACE_COROUTINE_BODY async_generator<written_shard> write_samples(async_generator<sample> in, shard_target to,
+                                                                     shard_names names, write_shards_options how) {
+  const coroutine_context here = co_await this_context();
+  std::uint64_t number = how.first + how.rank.index;
+  std::string key;  // of the last sample
+  std::uint64_t samples = 0;
+  if (how.go_on) {
+    std::vector<shard> all = co_await to.list(names);
+    const std::vector<shard> own = own_shards(std::move(all), names, how, how.rank.index);
+    for (const shard& s : own) {
+      const shard_index index = co_await index_of_written(to, names, s, how);
+      co_await drop_samples(in, index, s.url, key);
+      samples += index.samples();
+      number += how.rank.world_size;
+    }
+    log_line(here.get_executor(),
+             "millrace: write_shards: goes on at " + shown_url(names.url(number)) + ", after " +
+                 std::to_string(own.size()) + " shards with " + std::to_string(samples) + " samples",
+             log_level::info);
+  } else {
+    co_await refuse_what_is_there(to, names, how);
+  }
+
+  const slab_pool slabs = here.runtime().slabs(part_of(how));
+  std::shared_ptr<shard_in_making> open;
+  std::shared_ptr<event> stored;  // of the shard before
+  spawned<written_shard> storing;
+  spawned<written_shard> storing_before;
+  tar::entry entry;
+  for (bool more = true; more;) {
+    std::optional<sample> s = co_await next_sample(in);
+    more = s.has_value();
+    if (s) check_sample(*s, key, names, open != nullptr ? open->number : number);
+    const bool full =
+        open != nullptr && s && (open->archive.bytes_written() + archive_bytes(*s) + 1024 > how.bytes ||
+                                 (how.samples != 0 && open->index.samples() >= how.samples));
+    if (open != nullptr && (full || !more)) {
+      open->archive.finish();
+      open->cut();
+      for (bytes& part : open->full) {
+        const bool sent = co_await open->parts.send(std::move(part));
+        if (!sent) break;  // its task has failed
+      }
+      open->parts.close();
+      open.reset();
+      if (storing_before) {
+        written_shard done = co_await storing_before;
+        storing_before = spawned<written_shard>();
+        co_yield give(done);
+      }
+      storing_before = std::move(storing);
+    } else if (storing_before.done()) {
+      written_shard done = storing_before.take();
+      storing_before = spawned<written_shard>();
+      co_yield give(done);
+    }
+    if (!more) break;
+    if (open == nullptr) {
+      open = std::make_shared<shard_in_making>(names, number, slabs, std::move(stored));
+      stored = open->stored;
+      number += how.rank.world_size;
+      task<written_shard> work = store_shard(to, names, open, how);
+      storing = spawned<written_shard>(here, std::move(work));
+    }
+    for (const field& f : s->fields) {
+      entry.name = s->key + '.' + f.extension;
+      entry.body = f.data;
+      entry.size = f.data.size();
+      entry.header_offset = open->archive.bytes_written();
+      open->archive.begin(entry.name, entry.size);
+      entry.data_offset = open->archive.bytes_written();
+      open->index.add(entry);
+      for (std::size_t at = 0; at <= f.data.size(); at += slabs.slab_bytes()) {
+        open->archive.write(f.data.view().substr(at, slabs.slab_bytes()));
+        for (bytes& part : open->full) {
+          const bool sent = co_await open->parts.send(std::move(part));
+          if (sent) continue;
+          co_await storing;  // throws why
+          misused("write_shards: a shard ended before its bytes");
+        }
+        open->full.clear();
+      }
+      open->archive.end();
+    }
+    ++samples;
+    key = std::move(s->key);
+  }
+  entry = tar::entry();
+  if (storing_before) {
+    written_shard done = co_await storing_before;
+    co_yield give(done);
+  }
+  if (how.rank.world_size > 1) co_return;
+  if (samples == 0) {
+    throw configuration_error("write_shards: the input has no samples",
+                              where{shown_url(names.pattern()), std::nullopt, {}});
+  }
+  co_await finish_written(to, names, how);
+}
+
+/// A sum over samples: it does not depend on their order, nor on how they are cut into shards.
+class samples_sum {
+ public:
+  void add(const shard_index& index) {
+    for (std::size_t i = 0; i < index.samples(); ++i) {
+      hasher128 one;
+      const shard_index::rows rows = index.rows_of(i);
+      one.add(rows.key_hash(i));
+      for (std::size_t k = 0; k < rows.field_count(i); ++k) {
+        const shard_index::field f = rows.field_at(i, k);
+        one.add(f.extension);
+        one.add(f.size);
+        one.add(f.crc);
+      }
+      const hash128 value = one.value();
+      sum_.low += value.low;
+      sum_.high += value.high + (sum_.low < value.low ? 1 : 0);
+    }
+  }
+  std::string text() const { return sum_.text(); }
+
+ private:
+  hash128 sum_;
+};
+
+MILLRACE_INLINE void append_json_text(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) {
+      out += c;
+    } else {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
+      out += code;
+    }
+  }
+  out += '"';
+}
+
+/// The indexes of shards, in their order, a few of them read ahead.
+MILLRACE_COROUTINE async_generator<shard_index> indexes_of(shard_target to, shard_names names, std::vector<shard> all,
+                                                           write_shards_options how) {
+  auto read = [&](shard s) { return index_of_written(to, names, std::move(s), how); };
+  stream<shard_index> indexes = from_range(std::move(all)) | map_concurrent(read, {.limit = 8});
+  while (std::optional<shard_index> index = co_await indexes.next()) co_yield give(*index);
+}
+
+MILLRACE_COROUTINE async_generator<bytes> index_in_parts(std::string head, async_generator<shard_index> indexes,
+                                                         std::uint64_t length, std::string url) {
+  bytes front = bytes::copy(head);
+  co_yield give(front);
+  std::uint64_t came = 0;
+  while (std::optional<shard_index> index = co_await indexes.next()) {
+    bytes text = bytes::copy(index->text());
+    came += text.size();
+    co_yield give(text);
+  }
+  if (came == length) co_return;
+  throw index_error("the indexes of the shards have changed", where{shown_url(url), std::nullopt, {}});
+}
+
+MILLRACE_COROUTINE_BODY task<void> finish_written(shard_target to, shard_names names, write_shards_options how) {
+  std::vector<shard> all = co_await to.list(names);
+  if (all.empty()) {
+    throw configuration_error("write_shards: no shard has this name",
+                              where{shown_url(names.pattern()), std::nullopt, {}});
+  }
+  for (std::uint32_t writer = 0; writer < how.rank.world_size; ++writer) own_shards(all, names, how, writer);
+  const std::string manifest_url = names.beside("millrace.json");
+  if (!how.go_on) co_await refuse_if_there(to, manifest_url);
+
+  index_file_head head;
+  samples_sum fingerprint;
+  std::string shards;
+  std::uint64_t samples = 0, size = 0;
+  async_generator<shard_index> first = indexes_of(to, names, all, how);
+  while (std::optional<shard_index> index = co_await first.next()) {
+    head.expect(*index);
+    head.add(*index, index->text());
+    fingerprint.add(*index);
+    shards += shards.empty() ? "\n    {\"name\": " : ",\n    {\"name\": ";
+    append_json_text(shards, index->name());
+    shards += ", \"samples\": " + std::to_string(index->samples()) + ", \"bytes\": " +
+              std::to_string(index->object_size()) + ", \"etag\": ";
+    append_json_text(shards, index->etag());
+    shards += '}';
+    samples += index->samples();
+    size += index->object_size();
+  }
+  const std::string index_url = names.beside("millrace.index");
+  const std::uint64_t length = head.length();
+  async_generator<shard_index> second = indexes_of(to, names, std::move(all), how);
+  async_generator<bytes> content = index_in_parts(head.text(), std::move(second), length, index_url);
+  co_await to.put(index_url, std::move(content), false, how);
+
+  std::string manifest = "{\n  \"version\": 1,\n  \"index\": ";
+  append_json_text(manifest, std::string_view(index_url).substr(names.folder().size()));
+  manifest += ",\n  \"samples\": " + std::to_string(samples) + ",\n  \"bytes\": " + std::to_string(size) +
+              ",\n  \"fingerprint\": \"" + fingerprint.text() + "\",\n  \"shards\": [" + shards + "\n  ]\n}\n";
+  async_generator<bytes> text = text_in_parts(std::move(manifest));
+  co_await to.put(manifest_url, std::move(text), false, how);
+}
+
+}  // namespace millrace::detail
