@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -105,8 +107,8 @@ class cache_folder {
   cache_folder(const cache_folder&) = delete;
   ~cache_folder() { clear(); }
   void clear() const {
-    for (const std::string& name : names()) ::unlink((path + '/' + name).c_str());
-    ::rmdir(path.c_str());
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
   }
   static std::vector<std::string> names() {
     return {"index", "index.new", "locks", "headers", "segment.000000", "segment.000001"};

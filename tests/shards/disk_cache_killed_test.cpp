@@ -29,29 +29,35 @@ using namespace millrace;
 namespace {
 
 constexpr std::size_t object_bytes = MiB + 300'000;
-constexpr std::uint64_t objects = 3, versions = 2;
+constexpr std::uint64_t sets = 2, objects = 3, versions = 2;
+
+std::string url_of(std::uint64_t set, std::uint64_t object) {
+  return "mem:" + std::to_string(set) + '/' + std::to_string(object);
+}
 
 std::shared_ptr<test::memory_store> store_of(std::uint64_t version) {
   auto store = std::make_shared<test::memory_store>();
   store->etag = "\"v" + std::to_string(version) + "\"";
-  for (std::uint64_t i = 0; i < objects; ++i) {
-    store->objects["mem:" + std::to_string(i)] = test::random_text(100 * version + i + 1, object_bytes);
+  for (std::uint64_t i = 0; i < sets * objects; ++i) {
+    store->objects[url_of(i % sets, i / sets)] = test::random_text(100 * version + i + 1, object_bytes);
   }
   return store;
 }
 
-/// Reads ranges until it is killed or has read `reads`. The exit status: 0, or 1 where bytes came that the store does
-/// not have, 2 for an error, 3 where nothing came from the disk. Each read is a byte in `progress`.
+/// Reads ranges of one data set, which may take the place of another in the cache, until it is killed or has read
+/// `reads`. The exit status: 0; 1 where bytes came that the store does not have, 2 for an error, 3 where nothing came
+/// from the disk. Each read is a byte in `progress`.
 int child(const std::string& folder, std::uint64_t seed, std::uint64_t reads, int progress) {
   set_log([](void*, const log_record&) {});
   try {
     rng random(seed);
     const auto store = store_of(random.below(versions));
+    const std::uint64_t set = random.below(sets);
     const auto cache = disk_cache(std::shared_ptr<const storage>(store),
                                   {.directory = folder, .bytes = 3 * detail::disk_slots::slot_bytes, .keep_free = 0});
     const auto loop = make_event_loop();
     for (std::uint64_t i = 0; i < reads; ++i) {
-      const std::string url = "mem:" + std::to_string(random.below(objects));
+      const std::string url = url_of(set, random.below(objects));
       const std::uint64_t offset = random.below(2) == 0 ? random.below(object_bytes) : 0;
       const std::size_t length = 1 + random.below(object_bytes - offset);
       const storage::part p = block_on(
@@ -116,8 +122,8 @@ void kill_processes(std::uint64_t kills, std::uint64_t seed) {
   // What is left of it serves the next process, and every claim is free.
   CHECK(status_of(start(in.path, ++next, 30, -1)) == 0);
   const auto slots = detail::disk_slots::open(in.path, 64 * MiB, 0, true);
-  for (std::uint64_t i = 0; i < objects; ++i) {
-    CHECK(slots->try_claim("mem:" + std::to_string(i), 0, object_bytes));
+  for (std::uint64_t i = 0; i < sets * objects; ++i) {
+    CHECK(slots->try_claim(url_of(i % sets, i / sets), 0, object_bytes));
   }
 }
 

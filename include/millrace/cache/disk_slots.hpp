@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/task.hpp>
@@ -39,15 +40,33 @@ class cached_version {
   std::optional<std::uint64_t> total;  ///< its size
 };
 
+/// Folders of URLs, as a guess at which objects belong together.
+class url_folders {
+ public:
+  /// Up to and with the last '/', or the ':' of a URL without one.
+  static std::string_view folder_of(std::string_view url) noexcept;
+  /// Adds a prefix. Where there are more than 16, the deepest are joined in the folder that they are in.
+  void add(std::string_view prefix);
+  /// The prefix that a URL begins with; null if there is none.
+  const std::string* find(std::string_view url) const noexcept;
+
+ private:
+  std::vector<std::string> prefixes_;
+};
+
 /// Slots of a block each in files of one folder, and an index that says which block is in which slot.
 ///
 /// The index is a hint. What a slot holds is said by its header: URL, ETag, block, generation, and for each grain of
 /// 4 KiB whether it is there and its CRC-32C; the header has a CRC of its own. read() compares all of it with what was
-/// asked for, so that slots that are torn, damaged, another's or being rewritten are misses. Nothing is evicted: once
-/// all slots are taken, no further block is admitted. A damaged slot and that of another version of the same block are
-/// written anew.
+/// asked for, so that slots that are torn, damaged, another's or being rewritten are misses. A damaged slot and that of
+/// another version of the same block are written anew.
 ///
-/// A block is claimed by the process that fetches it; OFD locks make it free when that process ends, however it does.
+/// Once all slots are taken, a block is admitted only where a segment can be given away: one that no process uses, and
+/// that holds nothing of the folders (in URLs) that this one reads. Of several, the one unused for longest. All that it
+/// held are misses from then on. A process uses a segment from the first block of it that it looks up to its end.
+///
+/// A block is claimed by the process that fetches it, and a segment locked by those that use it; OFD locks make both
+/// free when that process ends, however it does.
 ///
 /// Concurrency: any threads and processes; a task runs on the event loop that awaits it. Lifetime: what the kernel
 /// still works on when a task is dropped keeps descriptor and memory; the object must outlive the task. Errors: open()
@@ -63,6 +82,11 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. With `wait`, it
   /// waits up to 2 s while another process opens or grows the same folder; then, or without, that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
+
+  /// Whether a file system, by statfs::f_type, is one of a network, or FUSE.
+  static bool is_remote(std::uint32_t file_system) noexcept;
+  /// Keeps what is under a prefix of URLs from being given away, as what is read is.
+  void protect(std::string_view prefix);
 
   /// Whether the index is still in the folder, and whole. Costs one fstat(2).
   bool intact() const noexcept;
@@ -115,6 +139,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     admission() = default;
     std::size_t admitted = 0;  ///< blocks of which something was written
     std::size_t refused = 0;   ///< blocks that got no slot
+    std::size_t given = 0;     ///< segments of older data whose slots are given to new
     int error = 0;             ///< errno of what failed, or keeps_free
     const char* what = "";     ///< the operation that failed
   };
@@ -142,16 +167,18 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
  private:
   static constexpr std::size_t window = 64;  // entries in which a key may be
   static constexpr std::uint32_t no_slot = ~std::uint32_t(0);
-  static constexpr std::uint64_t segment_slots = 1024;
+  static constexpr std::uint64_t most_segment_slots = 1024;
 
   // On disk, in the host's byte order.
   struct index_head;
+  struct cursor;
   struct entry {
     std::uint64_t high = 0;
     std::uint64_t low = 0;
     std::uint32_t slot = 0;        // its number and 1; 0: a free entry
     std::uint32_t generation = 0;  // of the slot's content
-    std::uint32_t filled = 0;      // grains that are there; 0: none
+    std::uint16_t filled = 0;      // grains that are there; 0: none
+    std::uint16_t epoch = 0;       // of the segment: of another one, the entry is void
     std::uint32_t crc = 0;         // of what is before it
   };
   struct slot_header;
@@ -179,6 +206,12 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     bool writing;
     bool forgotten;  // what it writes is not to be kept
   };
+  /// A segment that this process uses: its lock is that of the descriptor.
+  struct used_segment {
+    std::shared_ptr<owned_fd> fd;
+    std::uint16_t epoch = 0;  // how often it has been given away
+    std::int64_t touched = 0;
+  };
   /// Memory that is aligned for O_DIRECT.
   struct aligned {
     writable_bytes memory;
@@ -199,7 +232,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   void open_index(std::uint64_t slots);
   place place_of(const std::string& url, std::uint64_t block) const;
   place mark_of(const std::string& url) const;
-  std::optional<found> find(const place& p) const;
+  std::optional<found> find(const place& p, bool to_insert = false) const;
   bool put(std::uint64_t position, entry e) const noexcept;
   bool lock(std::uint64_t byte) const noexcept;
   void unlock(std::uint64_t byte) const noexcept;
@@ -207,25 +240,41 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   bool begin_writing(std::uint64_t number);
   bool try_allocating();
   void end_allocating() noexcept;
-  /// The descriptor of a segment; null if there is none yet.
+  owned_fd open_segment(std::uint64_t number, bool create, int& error) const;
+  /// The descriptor of a segment, which this process uses from now on. Null if there is none yet, and with error 0 if
+  /// it is being given away.
   std::shared_ptr<owned_fd> segment(std::uint64_t number, bool create, int& error);
+  /// That of an entry; null with error 0 if it has been given away.
+  std::shared_ptr<owned_fd> segment_of(const entry& e, int& error);
+  std::uint16_t epoch_of(std::uint64_t segment) const noexcept;
+  std::uint16_t read_epoch(std::uint64_t segment) const noexcept;
+  cursor read_cursor() const;
+  bool put(cursor c) const noexcept;
   bool room_for(std::uint64_t more) const noexcept;
 
   MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
   MILLRACE_COROUTINE task<bool> wait_for_allocating();
   /// Slots for keys without one: their entries; stops when there is no room.
-  MILLRACE_COROUTINE task<int> take_slots(const std::string& url, std::vector<block_part*>& without);
+  MILLRACE_COROUTINE task<int> take_slots(const std::string& url, std::vector<block_part*>& without,
+                                          std::size_t& given);
   MILLRACE_COROUTINE task<int> grow(std::uint64_t slots);
+  /// Gives a segment away, where one may be: its slots are those between `c.again` and `c.again_end` then.
+  MILLRACE_COROUTINE task<int> give_segment(cursor& c);
 
   std::string directory_;
   double keep_free_ = 0;
   std::uint64_t capacity_ = 0;  // slots
   std::uint64_t wanted_ = 0;
   std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more
+  std::uint64_t entries_at_ = 0;  // where they begin in the file
+  std::uint64_t segment_slots_ = 0;
   owned_fd folder_, index_, locks_;
   std::shared_ptr<owned_fd> headers_;
+  mutable std::mutex use_mutex_;  // of the next two; taken after mutex_
+  std::vector<used_segment> segments_;
+  url_folders folders_;           // that this process reads
+  time_point look_again_{};       // for a segment that may be given away
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<owned_fd>> segments_;
   std::vector<held> held_;
   std::uint64_t claims_ = 0;
   bool allocating_ = false;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,22 +36,73 @@
 namespace millrace::detail {
 
 inline constexpr char cache_magic[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
-inline constexpr std::uint32_t cache_format = 1;
+inline constexpr std::uint32_t cache_format = 2;
 inline constexpr std::uint64_t cache_page = 4096;  // of headers, and what the index begins with
 inline constexpr std::uint64_t allocation_lock = std::uint64_t(1) << 62;  // claims lock the bytes below
+inline constexpr std::uint64_t segment_lock = std::uint64_t(1) << 62;     // of a segment's file
+
+/// Locks a byte of a file for its descriptor, or unlocks it. False if another one has it, or for another reason.
+MILLRACE_INLINE bool set_file_lock(int fd, short type, std::uint64_t byte) noexcept {
+  struct ::flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte);
+  range.l_len = 1;
+  for (;;) {
+    if (::fcntl(fd, F_OFD_SETLK, &range) == 0) return true;
+    if (errno != EINTR) return false;
+  }
+}
+
+MILLRACE_INLINE std::string_view url_folders::folder_of(std::string_view url) noexcept {
+  const std::size_t slash = url.rfind('/');
+  const std::size_t at = slash == std::string_view::npos ? url.rfind(':') : slash;
+  return at == std::string_view::npos ? std::string_view() : url.substr(0, at + 1);
+}
+
+MILLRACE_INLINE const std::string* url_folders::find(std::string_view url) const noexcept {
+  for (const std::string& p : prefixes_) {
+    if (url.substr(0, p.size()) == p) return &p;
+  }
+  return nullptr;
+}
+
+MILLRACE_INLINE void url_folders::add(std::string_view prefix) {
+  constexpr std::size_t most = 16;
+  std::string added(prefix);
+  while (find(added) == nullptr) {
+    std::erase_if(prefixes_, [&](const std::string& p) { return p.compare(0, added.size(), added) == 0; });
+    prefixes_.push_back(std::move(added));
+    if (prefixes_.size() <= most) return;
+    const auto deepest = std::max_element(prefixes_.begin(), prefixes_.end(), [](const auto& a, const auto& b) {
+      return std::count(a.begin(), a.end(), '/') < std::count(b.begin(), b.end(), '/');
+    });
+    const std::string_view inner = *deepest;
+    added = inner.empty() ? std::string() : std::string(folder_of(inner.substr(0, inner.size() - 1)));
+    prefixes_.erase(deepest);
+  }
+}
+
+struct disk_slots::cursor {
+  std::uint64_t next = 0;                    // the first slot that has never been taken
+  std::uint64_t again = 0, again_end = 0;    // slots of a segment that was given away: those that are free
+  std::uint32_t crc = 0;                     // of what is before it
+  std::uint32_t unused = 0;
+
+  std::uint32_t sum() const noexcept { return crc32c(0, this, offsetof(cursor, crc)); }
+};
 
 struct disk_slots::index_head {
   char magic[8];
   std::uint32_t format;
   std::uint32_t crc;  // of the others
   std::uint64_t entries;
-  char unused[40];
-  std::uint64_t next;      // the first slot that is not taken
-  std::uint32_t next_crc;  // of that
-  std::uint32_t unused_too;
+  std::uint64_t segment_slots;
+  char unused[32];
+  cursor slots;
 
   std::uint32_t sum() const noexcept {
-    const std::uint64_t words[] = {format, entries};
+    const std::uint64_t words[] = {format, entries, segment_slots};
     return crc32c(crc32c(0, magic, sizeof magic), words, sizeof words);
   }
 };
@@ -81,7 +133,7 @@ struct disk_slots::slot_header {
 };
 
 MILLRACE_INLINE bool disk_slots::whole(const slot_header& h) noexcept {
-  static_assert(sizeof(index_head) == 80 && sizeof(entry) == 32 && sizeof(slot_header) == cache_page);
+  static_assert(sizeof(index_head) == 96 && sizeof(entry) == 32 && sizeof(slot_header) == cache_page);
   return std::memcmp(h.magic, cache_magic, sizeof h.magic) == 0 && h.format == cache_format &&
          h.crc == crc32c(0, &h.high, sizeof h - offsetof(slot_header, high)) &&
          std::size_t(h.url_size) + h.etag_size + h.encoding_size <= sizeof h.text;
@@ -106,6 +158,16 @@ MILLRACE_INLINE void disk_slots::check_file(int fd, const char* name) const {
   if (s.st_uid != ::geteuid()) throw io_error(EPERM, "cannot be used for a cache: it belongs to another user", at);
 }
 
+MILLRACE_INLINE bool disk_slots::is_remote(std::uint32_t file_system) noexcept {
+  // NFS, SMB (three), FUSE, Ceph, AFS, 9P, Lustre, GPFS, BeeGFS, OCFS2, GFS2, Coda, NetWare, PanFS.
+  for (const std::uint32_t remote :
+       {0x6969u, 0x517bu, 0xff534d42u, 0xfe534d42u, 0x65735546u, 0x00c36400u, 0x5346414fu, 0x01021997u, 0x0bd00bd0u,
+        0x47504653u, 0x19830326u, 0x7461636fu, 0x01161970u, 0x73757245u, 0x564cu, 0xaad7aaeau}) {
+    if (file_system == remote) return true;
+  }
+  return false;
+}
+
 MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directory, std::uint64_t bytes,
                                                              double keep_free, bool wait) {
   const std::shared_ptr<disk_slots> made(new disk_slots);
@@ -127,13 +189,8 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   }
   struct ::statfs fs {};
   if (::fstatfs(made->folder_.get(), &fs) != 0) throw io_error::of(errno, "cannot read its file system", at);
-  // NFS, SMB (three), FUSE, Ceph, AFS, 9P, Lustre, GPFS, BeeGFS, OCFS2, GFS2, Coda, NetWare, PanFS.
-  for (const std::uint32_t remote :
-       {0x6969u, 0x517bu, 0xff534d42u, 0xfe534d42u, 0x65735546u, 0x00c36400u, 0x5346414fu, 0x01021997u, 0x0bd00bd0u,
-        0x47504653u, 0x19830326u, 0x7461636fu, 0x01161970u, 0x73757245u, 0x564cu, 0xaad7aaeau}) {
-    if (static_cast<std::uint32_t>(fs.f_type) == remote) {
-      throw configuration_error("the folder of a disk cache is on a network file system, or on FUSE", at);
-    }
+  if (is_remote(static_cast<std::uint32_t>(fs.f_type))) {
+    throw configuration_error("the folder of a disk cache is on a network file system, or on FUSE", at);
   }
   const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   made->locks_ = owned_fd(::openat(made->folder_.get(), "locks", flags, 0600));
@@ -162,7 +219,11 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
 MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   const where at{directory_ + "/index", std::nullopt, {}};
   index_head head{};
-  const auto bytes_of = [](std::uint64_t entries) { return cache_page + (entries + window) * sizeof(entry); };
+  const auto begin_entries = [this] {  // after an epoch of four bytes for each segment
+    const std::uint64_t segments = entries_ / 4 * 3 / segment_slots_ + 1;
+    entries_at_ = cache_page + (4 * segments + cache_page - 1) / cache_page * cache_page;
+    return entries_at_ + (entries_ + window) * sizeof(entry);
+  };
   index_ = owned_fd(::openat(folder_.get(), "index", O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (index_.get() < 0 && errno != ENOENT) throw io_error::of(errno, "the index of a cache cannot be opened", at);
   if (index_.get() >= 0) {
@@ -176,23 +237,27 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
       throw io_error(EPROTO, "the folder holds a cache of another format: use another folder, or delete it", at);
     }
     entries_ = head.entries;
-    if (ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 &&
-        static_cast<std::uint64_t>(s.st_size) == bytes_of(entries_)) {
+    segment_slots_ = head.segment_slots;
+    if (ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 && segment_slots_ != 0 &&
+        segment_slots_ <= most_segment_slots && static_cast<std::uint64_t>(s.st_size) == begin_entries()) {
       return;
     }
   }
   // A new one. Processes that still have the former one open find out by intact().
   entries_ = std::bit_ceil(std::max<std::uint64_t>(2 * slots, 1024));
+  // A small cache, too, has several segments to give away.
+  segment_slots_ = std::clamp<std::uint64_t>(std::bit_floor(slots / 16), 1, most_segment_slots);
   head = index_head{};
   std::memcpy(head.magic, cache_magic, sizeof head.magic);
   head.format = cache_format;
   head.entries = entries_;
+  head.segment_slots = segment_slots_;
   head.crc = head.sum();
-  head.next_crc = crc32c(0, &head.next, sizeof head.next);
+  head.slots.crc = head.slots.sum();
   ::unlinkat(folder_.get(), "index.new", 0);
   index_ = owned_fd(::openat(folder_.get(), "index.new", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   // Allocated where the file system can, so that it is now that the disk is full, and not at any entry.
-  const auto size = static_cast<off_t>(bytes_of(entries_));
+  const auto size = static_cast<off_t>(begin_entries());
   if (index_.get() < 0 ||
       (::fallocate(index_.get(), 0, 0, size) != 0 && (errno != EOPNOTSUPP || ::ftruncate(index_.get(), size) != 0)) ||
       ::pwrite(index_.get(), &head, sizeof head, 0) != sizeof head ||
@@ -204,7 +269,7 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
 MILLRACE_INLINE bool disk_slots::intact() const noexcept {
   struct ::stat s {};
   return ::fstat(index_.get(), &s) == 0 && s.st_nlink > 0 &&
-         static_cast<std::uint64_t>(s.st_size) == cache_page + (entries_ + window) * sizeof(entry);
+         static_cast<std::uint64_t>(s.st_size) == entries_at_ + (entries_ + window) * sizeof(entry);
 }
 
 MILLRACE_INLINE bool disk_slots::replaced() const noexcept {
@@ -225,43 +290,44 @@ MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& url) co
   return place_of(url, ~std::uint64_t(0));  // no object has that block
 }
 
-/// The entry of a key; or, with slot 0, the first that is free for it; nothing where none is.
-MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p) const {
+/// The entry of a key; or, with slot 0, the first that is free for it; nothing where none is. `to_insert`, under the
+/// lock of allocation: one that is void, or a mark, is free where no other is.
+MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p, bool to_insert) const {
   entry all[window];
-  const ::ssize_t got = ::pread(index_.get(), all, sizeof all, static_cast<off_t>(cache_page + p.home * sizeof(entry)));
+  const auto from = static_cast<off_t>(entries_at_ + p.home * sizeof(entry));
+  const ::ssize_t got = ::pread(index_.get(), all, sizeof all, from);
+  const std::size_t n = got > 0 ? static_cast<std::size_t>(got) / sizeof(entry) : 0;
+  const auto current = [this](const entry& e) {
+    return e.slot == no_slot || e.epoch == epoch_of((e.slot - 1) / segment_slots_);
+  };
   std::optional<found> free;
-  for (std::size_t i = 0; i < window && static_cast<::ssize_t>((i + 1) * sizeof(entry)) <= got; ++i) {
-    const bool valid = all[i].slot != 0 && all[i].crc == crc32c(0, &all[i], offsetof(entry, crc));
-    if (valid && all[i].high == p.key.high && all[i].low == p.key.low) return found{all[i], p.home + i};
+  for (std::size_t i = 0; i < n; ++i) {
+    bool valid = all[i].slot != 0 && (all[i].slot <= entries_ || all[i].slot == no_slot) &&
+                 all[i].crc == crc32c(0, &all[i], offsetof(entry, crc));
+    if (valid && all[i].high == p.key.high && all[i].low == p.key.low) {
+      if (current(all[i])) return found{all[i], p.home + i};
+      valid = false;  // the key's own, before others
+      free.reset();
+    }
     if (!valid && !free) free = found{entry(), p.home + i};
+  }
+  for (std::size_t i = 0; to_insert && !free && i < n; ++i) {
+    if (all[i].slot == no_slot || !current(all[i])) free = found{entry(), p.home + i};
   }
   return free;
 }
 
 MILLRACE_INLINE bool disk_slots::put(std::uint64_t position, entry e) const noexcept {
   e.crc = crc32c(0, &e, offsetof(entry, crc));
-  return ::pwrite(index_.get(), &e, sizeof e, static_cast<off_t>(cache_page + position * sizeof e)) == sizeof e;
+  return ::pwrite(index_.get(), &e, sizeof e, static_cast<off_t>(entries_at_ + position * sizeof e)) == sizeof e;
 }
 
 MILLRACE_INLINE bool disk_slots::lock(std::uint64_t byte) const noexcept {
-  struct ::flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(byte);
-  range.l_len = 1;
-  for (;;) {
-    if (::fcntl(locks_.get(), F_OFD_SETLK, &range) == 0) return true;
-    if (errno != EINTR) return false;
-  }
+  return set_file_lock(locks_.get(), F_WRLCK, byte);
 }
 
 MILLRACE_INLINE void disk_slots::unlock(std::uint64_t byte) const noexcept {
-  struct ::flock range {};
-  range.l_type = F_UNLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(byte);
-  range.l_len = 1;
-  ::fcntl(locks_.get(), F_OFD_SETLK, &range);
+  set_file_lock(locks_.get(), F_UNLCK, byte);
 }
 
 MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::uint64_t offset, std::uint64_t end) {
@@ -340,28 +406,69 @@ MILLRACE_INLINE void disk_slots::end_allocating() noexcept {
   allocating_ = false;
 }
 
-MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::segment(std::uint64_t number, bool create, int& error) {
-  const std::lock_guard guard(mutex_);
-  if (number < segments_.size() && segments_[number] != nullptr) return segments_[number];
+MILLRACE_INLINE owned_fd disk_slots::open_segment(std::uint64_t number, bool create, int& error) const {
   char name[32];
   std::snprintf(name, sizeof name, "segment.%06llu", static_cast<unsigned long long>(number));
   const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (create ? O_CREAT : 0);
   int fd = ::openat(folder_.get(), name, flags | O_DIRECT, 0600);
   if (fd < 0 && errno == EINVAL) fd = ::openat(folder_.get(), name, flags, 0600);
-  if (fd < 0) {
-    error = errno;
-    return nullptr;
-  }
-  auto opened = std::make_shared<owned_fd>(fd);
+  if (fd < 0) error = errno;
+  owned_fd opened(fd);
+  if (fd < 0) return opened;
   try {
     check_file(fd, name);
   } catch (const io_error& e) {
     error = e.code();
-    return nullptr;
+    return owned_fd();
   }
-  if (segments_.size() <= number) segments_.resize(number + 1);
-  segments_[number] = opened;
   return opened;
+}
+
+MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::segment(std::uint64_t number, bool create, int& error) {
+  const std::lock_guard guard(use_mutex_);
+  if (segments_.size() <= number) segments_.resize(number + 1);
+  used_segment& s = segments_[number];
+  if (s.fd == nullptr) {
+    owned_fd opened = open_segment(number, create, error);
+    if (opened.get() < 0) return nullptr;
+    if (!set_file_lock(opened.get(), F_RDLCK, segment_lock)) {
+      error = errno == EAGAIN || errno == EACCES ? 0 : errno;
+      return nullptr;
+    }
+    s.fd = std::make_shared<owned_fd>(std::move(opened));
+    s.epoch = read_epoch(number);
+  }
+  struct ::timespec now {};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  if (s.touched == 0 || now.tv_sec - s.touched >= 60) {  // when it was last used, for those who look for one to give
+    s.touched = now.tv_sec + 1;
+    ::futimens(s.fd->get(), nullptr);
+  }
+  return s.fd;
+}
+
+MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::segment_of(const entry& e, int& error) {
+  const std::uint64_t number = (e.slot - 1) / segment_slots_;
+  std::shared_ptr<owned_fd> fd = segment(number, false, error);
+  if (fd != nullptr && epoch_of(number) != e.epoch) return nullptr;
+  return fd;
+}
+
+MILLRACE_INLINE std::uint16_t disk_slots::read_epoch(std::uint64_t segment) const noexcept {
+  std::uint32_t epoch = 0;
+  const ::ssize_t got = ::pread(index_.get(), &epoch, sizeof epoch, static_cast<off_t>(cache_page + 4 * segment));
+  return got == sizeof epoch ? static_cast<std::uint16_t>(epoch) : 0;
+}
+
+MILLRACE_INLINE std::uint16_t disk_slots::epoch_of(std::uint64_t segment) const noexcept {
+  const std::lock_guard guard(use_mutex_);
+  if (segment < segments_.size() && segments_[segment].fd != nullptr) return segments_[segment].epoch;
+  return read_epoch(segment);
+}
+
+MILLRACE_INLINE void disk_slots::protect(std::string_view prefix) {
+  const std::lock_guard guard(use_mutex_);
+  folders_.add(prefix);
 }
 
 MILLRACE_INLINE bool disk_slots::room_for(std::uint64_t more) const noexcept {
@@ -372,26 +479,33 @@ MILLRACE_INLINE bool disk_slots::room_for(std::uint64_t more) const noexcept {
          keep_free_ * static_cast<double>(fs.f_blocks) * unit;
 }
 
-MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
-  index_head head{};
-  if (::pread(index_.get(), &head, sizeof head, 0) == sizeof head &&
-      head.next_crc == crc32c(0, &head.next, sizeof head.next)) {
-    return head.next;
-  }
+MILLRACE_INLINE disk_slots::cursor disk_slots::read_cursor() const {
+  cursor c;
+  if (::pread(index_.get(), &c, sizeof c, offsetof(index_head, slots)) == sizeof c && c.crc == c.sum()) return c;
+  c = cursor();
   // It is damaged: after the last slot that an entry names.
-  std::uint64_t next = 0;
   std::vector<entry> some(2048);
   for (std::uint64_t i = 0; i < entries_ + window; i += some.size()) {
     const ::ssize_t got = ::pread(index_.get(), some.data(), some.size() * sizeof(entry),
-                                  static_cast<off_t>(cache_page + i * sizeof(entry)));
+                                  static_cast<off_t>(entries_at_ + i * sizeof(entry)));
     for (std::size_t k = 0; static_cast<::ssize_t>((k + 1) * sizeof(entry)) <= got; ++k) {
       const entry& e = some[k];
       if (e.slot != 0 && e.slot != no_slot && e.crc == crc32c(0, &e, offsetof(entry, crc))) {
-        next = std::max<std::uint64_t>(next, e.slot);
+        c.next = std::max<std::uint64_t>(c.next, e.slot);
       }
     }
   }
-  return next;
+  return c;
+}
+
+MILLRACE_INLINE bool disk_slots::put(cursor c) const noexcept {
+  c.crc = c.sum();
+  return ::pwrite(index_.get(), &c, sizeof c, offsetof(index_head, slots)) == sizeof c;
+}
+
+MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
+  const cursor c = read_cursor();
+  return c.next - (c.again_end - c.again);
 }
 
 MILLRACE_INLINE void disk_slots::forget(const std::string& url, std::uint64_t offset, std::uint64_t end) {
@@ -400,7 +514,8 @@ MILLRACE_INLINE void disk_slots::forget(const std::string& url, std::uint64_t of
     const place at = place_of(url, p.block);
     for (held& h : held_) h.forgotten = h.forgotten || h.key == at.key;
     std::optional<found> there = find(at);
-    if (!there || there->at.slot == 0) continue;
+    int error = 0;
+    if (!there || there->at.slot == 0 || there->at.slot == no_slot || segment_of(there->at, error) == nullptr) continue;
     ++there->at.generation;
     there->at.filled = 0;
     put(there->position, there->at);
@@ -460,6 +575,7 @@ MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, 
 MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_version wanted, std::uint64_t offset,
                                                                    std::size_t length, slab_pool slabs) {
   reading out;
+  protect(url_folders::folder_of(wanted.url));
   std::uint64_t end = offset + length;
   if (!wanted.total) {  // by the header of the first block
     const std::optional<found> first = find(place_of(wanted.url, offset / block_bytes));
@@ -499,10 +615,14 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   for (std::size_t i = 0; i < parts.size();) {
     const std::uint64_t slot = parts[i].index.at.slot - 1;
     std::size_t n = 1;
-    while (i + n < parts.size() && parts[i + n].index.at.slot - 1 == slot + n && (slot + n) % segment_slots != 0) ++n;
+    while (i + n < parts.size() && parts[i + n].index.at.slot - 1 == slot + n &&
+           parts[i + n].index.at.epoch == parts[i].index.at.epoch && (slot + n) % segment_slots_ != 0) {
+      ++n;
+    }
     int error = 0;
-    std::shared_ptr<owned_fd> fd = segment(slot / segment_slots, false, error);
+    std::shared_ptr<owned_fd> fd = segment_of(parts[i].index.at, error);
     if (fd == nullptr) {
+      if (error == 0) co_return std::move(out);
       if (error != ENOENT) out.error = error;
       for (std::size_t k = i; k < i + n; ++k) out.damaged.push_back(parts[k].block);
       co_return std::move(out);
@@ -516,7 +636,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     const std::size_t to = (parts[i + n - 1].end + grain_bytes - 1) / grain_bytes * grain_bytes;
     r.data = data.data() + (parts[i].block * block_bytes + parts[i].begin - begin);
     r.size = (n - 1) * block_bytes + to - parts[i].begin;
-    r.offset = slot % segment_slots * block_bytes + parts[i].begin;
+    r.offset = slot % segment_slots_ * block_bytes + parts[i].begin;
     due.push_back(static_cast<std::int64_t>(r.size));
     jobs.emplace_back(here, transfer(r, std::move(fd), data_kept));
     i += n;
@@ -569,14 +689,14 @@ MILLRACE_COROUTINE_BODY task<bool> disk_slots::wait_for_allocating() {
 }
 
 MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
-  const std::uint64_t number = (slots - 1) / segment_slots;
+  const std::uint64_t number = (slots - 1) / segment_slots_;
   int error = 0;
   const std::shared_ptr<owned_fd> fd = segment(number, true, error);
-  if (fd == nullptr) co_return error;
-  const std::uint64_t here = std::min(segment_slots, capacity_ - number * segment_slots);
+  if (fd == nullptr) co_return error != 0 ? error : EBUSY;
+  const std::uint64_t here = std::min(segment_slots_, capacity_ - number * segment_slots_);
   const std::shared_ptr<owned_fd> files[] = {fd, headers_};
-  const std::uint64_t due[] = {here * block_bytes, (number * segment_slots + here) * cache_page};
-  const std::uint64_t least[] = {(slots - number * segment_slots) * block_bytes, slots * cache_page};
+  const std::uint64_t due[] = {here * block_bytes, (number * segment_slots_ + here) * cache_page};
+  const std::uint64_t least[] = {(slots - number * segment_slots_) * block_bytes, slots * cache_page};
   for (int i = 0; i < 2; ++i) {
     struct ::stat s {};
     if (::fstat(files[i]->get(), &s) != 0) co_return errno;
@@ -599,7 +719,8 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
   co_return 0;
 }
 
-MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url, std::vector<block_part*>& without) {
+MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url, std::vector<block_part*>& without,
+                                                        std::size_t& given) {
   const bool ours = co_await wait_for_allocating();
   if (!ours) co_return 0;
   class until_end {
@@ -612,34 +733,131 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url,
     disk_slots& slots_;
   };
   const until_end end(*this);
-  std::uint64_t next = used();
+  cursor c = read_cursor();
   for (block_part* const p : without) {
-    const std::optional<found> there = find(place_of(url, p->block));  // another key may have come there
+    int error = 0;
+    const std::optional<found> there = find(place_of(url, p->block), true);  // another key may have come there
     if (!there) continue;
-    p->index = *there;
-    if (there->at.slot != 0) continue;
-    if (next >= capacity_) break;
-    const int error = co_await grow(next + 1);
-    if (error != 0) co_return error;
-    ++next;
+    if (there->at.slot != 0) {
+      if (segment_of(there->at, error) != nullptr) p->index = *there;
+      continue;
+    }
+    if (c.again >= c.again_end) {
+      error = c.next < capacity_ ? co_await grow(c.next + 1) : ENOSPC;
+      if (error == keeps_free || error == ENOSPC || error == EDQUOT) {
+        const int taking = co_await give_segment(c);
+        if (taking != 0) co_return taking;
+        if (c.again < c.again_end) {
+          ++given;
+        } else if (c.next >= capacity_) {
+          break;
+        } else {
+          co_return error;
+        }
+      } else if (error != 0) {
+        co_return error == EBUSY ? 0 : error;
+      }
+    }
+    const bool from_given = c.again < c.again_end;
+    if (from_given) {
+      if (c.again >= capacity_) break;
+      error = co_await grow(c.again + 1);  // what was truncated
+      if (error != 0) co_return error == EBUSY ? 0 : error;
+    }
+    const std::uint64_t slot = from_given ? c.again++ : c.next++;
     // The number first: a process that is killed here leaves a slot unused, and none with two owners.
-    struct {
-      std::uint64_t next;
-      std::uint32_t crc;
-      std::uint32_t unused;
-    } record{next, crc32c(0, &next, sizeof next), 0};
     const place at = place_of(url, p->block);
     entry made;
     made.high = at.key.high;
     made.low = at.key.low;
-    made.slot = static_cast<std::uint32_t>(next);
+    made.slot = static_cast<std::uint32_t>(slot + 1);
+    made.epoch = epoch_of(slot / segment_slots_);
     errno = EIO;
-    if (::pwrite(index_.get(), &record, sizeof record, offsetof(index_head, next)) != sizeof record ||
-        !put(there->position, made)) {
-      co_return errno;
-    }
+    if (!put(c) || !put(there->position, made)) co_return errno;
     p->index.at = made;
+    p->index.position = there->position;
   }
+  co_return 0;
+}
+
+/// Under the lock of allocation, so that of all processes one does this at a time.
+MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
+  executor& ex = co_await this_executor();
+  if (ex.now() < look_again_) co_return 0;
+  struct candidate {
+    std::uint64_t number;
+    struct ::timespec used;
+  };
+  std::vector<candidate> all;
+  const std::uint64_t slots = std::min(c.next, capacity_);
+  for (std::uint64_t n = 0; n * segment_slots_ < slots; ++n) {
+    {
+      const std::lock_guard guard(use_mutex_);
+      if (n < segments_.size() && segments_[n].fd != nullptr) continue;
+    }
+    char name[32];
+    std::snprintf(name, sizeof name, "segment.%06llu", static_cast<unsigned long long>(n));
+    struct ::stat s {};
+    if (::fstatat(folder_.get(), name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode)) {
+      all.push_back(candidate{n, s.st_mtim});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const candidate& a, const candidate& b) {
+    if (a.used.tv_sec != b.used.tv_sec) return a.used.tv_sec < b.used.tv_sec;
+    return a.used.tv_nsec < b.used.tv_nsec;
+  });
+  int looked = 0;
+  for (const candidate& one : all) {
+    if (looked == 8) co_return 0;  // the others for the next block
+    int error = 0;
+    const auto fd = std::make_shared<owned_fd>(open_segment(one.number, false, error));
+    if (fd->get() < 0 || !set_file_lock(fd->get(), F_WRLCK, segment_lock)) continue;  // a process uses it
+    set_file_lock(fd->get(), F_RDLCK, segment_lock);
+    ++looked;
+    const std::uint64_t first = one.number * segment_slots_;
+    const auto n = static_cast<std::size_t>(std::min(segment_slots_, c.next - first));
+    aligned headers = aligned_bytes(n * cache_page);
+    file_request r;
+    r.data = headers.data();
+    r.size = n * cache_page;
+    r.offset = first * cache_page;
+    const std::int64_t got = co_await transfer(r, headers_, headers.memory.share(0, headers.memory.capacity()));
+    bool ours = false;
+    for (std::size_t i = 0; i < n && !ours && static_cast<std::int64_t>((i + 1) * cache_page) <= got; ++i) {
+      const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
+      if (!whole(h)) continue;
+      const std::optional<found> there = find(place_of(std::string(h.url()), h.block));
+      if (!there || there->at.slot != first + i + 1) continue;
+      const std::lock_guard guard(use_mutex_);
+      ours = folders_.find(h.url()) != nullptr;
+    }
+    std::uint32_t epoch = read_epoch(one.number);
+    if (!ours) {
+      if (!set_file_lock(fd->get(), F_WRLCK, segment_lock)) continue;
+      epoch = static_cast<std::uint16_t>(epoch + 1);
+      // Void first: a process that is killed here leaves a segment that is the next to be given.
+      c.again = first;
+      c.again_end = first + n;
+      errno = EIO;
+      if (::pwrite(index_.get(), &epoch, sizeof epoch, static_cast<off_t>(cache_page + 4 * one.number)) !=
+              sizeof epoch ||
+          !put(c)) {
+        co_return errno;
+      }
+      set_file_lock(fd->get(), F_RDLCK, segment_lock);
+    }
+    {
+      const std::lock_guard guard(use_mutex_);
+      if (segments_.size() <= one.number) segments_.resize(one.number + 1);
+      used_segment& s = segments_[one.number];
+      if (s.fd == nullptr) {
+        s.fd = fd;
+        s.epoch = static_cast<std::uint16_t>(epoch);
+      }
+    }
+    if (!ours) co_return 0;
+  }
+  look_again_ = ex.now() + duration(1'000'000'000);
   co_return 0;
 }
 
@@ -657,6 +875,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
     out.refused = asked;
     co_return std::move(out);
   }
+  protect(url_folders::folder_of(version.url));
   for (int tries = 0; !begin_writing(own.number_); ++tries) {
     if (tries == 1000) {
       out.refused = asked;
@@ -667,10 +886,15 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   std::vector<block_part*> without;
   for (block_part& p : parts) {
     if (const std::optional<found> there = find(place_of(version.url, p.block))) p.index = *there;
+    if (p.index.at.slot != 0 && segment_of(p.index.at, out.error) == nullptr) {
+      out.what = "a segment of the cache cannot be opened";
+      if (out.error != 0) co_return std::move(out);
+      p.index = found();
+    }
     if (p.index.at.slot == 0) without.push_back(&p);
   }
   if (!without.empty()) {
-    out.error = co_await take_slots(version.url, without);
+    out.error = co_await take_slots(version.url, without, out.given);
     out.what = "a segment of the cache cannot be made";
   }
   std::erase_if(parts, [](const block_part& p) { return p.index.at.slot == 0; });
@@ -756,7 +980,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
       const std::uint64_t slot = parts[i].index.at.slot - 1;
       std::size_t n = 1;
       while (i + n < parts.size() && writes[i + n] && parts[i + n].block == parts[i].block + n &&
-             parts[i + n].index.at.slot - 1 == slot + n && (slot + n) % segment_slots != 0) {
+             parts[i + n].index.at.slot - 1 == slot + n && (slot + n) % segment_slots_ != 0) {
         ++n;
       }
       file_request r;
@@ -767,18 +991,18 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
         r.offset = slot * cache_page;
         jobs.emplace_back(here, transfer(r, headers_, headers_kept));
       } else {
-        std::shared_ptr<owned_fd> fd = segment(slot / segment_slots, false, out.error);
+        std::shared_ptr<owned_fd> fd = segment(slot / segment_slots_, false, out.error);
         if (fd == nullptr) break;
         const block_part& last = parts[i + n - 1];
         const std::size_t to = last.end / grain_bytes * grain_bytes;  // the ragged rest apart
         r.data = const_cast<char*>(source.data()) + (parts[i].block * block_bytes + parts[i].begin - first);
         r.size = (n - 1) * block_bytes + to - parts[i].begin;
-        r.offset = slot % segment_slots * block_bytes + parts[i].begin;
+        r.offset = slot % segment_slots_ * block_bytes + parts[i].begin;
         if (r.size > 0) jobs.emplace_back(here, transfer(r, fd, source));
         if (to != last.end) {
           r.data = tail.data();
           r.size = grain_bytes;
-          r.offset = (slot + n - 1) % segment_slots * block_bytes + to;
+          r.offset = (slot + n - 1) % segment_slots_ * block_bytes + to;
           jobs.emplace_back(here, transfer(r, fd, tail.memory.share(0, tail.memory.capacity())));
         }
       }
@@ -799,7 +1023,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!writes[i]) continue;
     entry& e = parts[i].index.at;
-    e.filled = reinterpret_cast<const slot_header*>(headers.data() + i * cache_page)->filled();
+    e.filled = static_cast<std::uint16_t>(
+        reinterpret_cast<const slot_header*>(headers.data() + i * cache_page)->filled());
     if (put(parts[i].index.position, e)) ++out.admitted;
   }
   co_return std::move(out);
@@ -810,7 +1035,7 @@ MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version vers
   const place at = mark_of(version.url);
   const bool ours = co_await wait_for_allocating();
   if (!ours) co_return;
-  if (const std::optional<found> there = find(at)) {
+  if (const std::optional<found> there = find(at, true)) {
     entry e;
     e.high = at.key.high;
     e.low = at.key.low;

@@ -36,6 +36,7 @@ class disk_cache_stats {
   std::uint64_t miss_bytes = 0;
   std::uint64_t admitted = 0;  ///< blocks of 1 MiB, or parts of them, that were written
   std::uint64_t refused = 0;   ///< blocks that were not: full, no room on the disk, the disk too slow, no ETag
+  std::uint64_t given = 0;     ///< segments of older data whose slots were given to new, in a full cache
   std::uint64_t damaged = 0;   ///< blocks that were not as they had been written, and were read from the store
 };
 
@@ -57,6 +58,10 @@ class disk_cache_state {
   void failed(const executor& ex, int error, const std::string& what);
   /// Logs once that nothing more is admitted.
   void full(const executor& ex, const disk_slots& s);
+  /// Counts segments that were given to new data, and logs it once.
+  void gave(const executor& ex, const disk_slots& s, std::uint64_t segments);
+  /// Notes that what is under a prefix is about to be read.
+  void protect(std::string_view prefix);
   /// Log once that objects are not kept: there is no strong ETag of them; the disk is too slow.
   void unversioned(const executor& ex, const shard& object);
   void slow(const executor& ex);
@@ -75,6 +80,7 @@ class disk_cache_state {
   static constexpr std::size_t most_writing = std::size_t(64) << 20;
 
   std::atomic<std::uint64_t> hits{0}, misses{0}, hit_bytes{0}, miss_bytes{0}, admitted{0}, refused{0}, damaged{0};
+  std::atomic<std::uint64_t> given{0};
 
  private:
   void opened(std::shared_ptr<disk_slots> s);
@@ -88,6 +94,7 @@ class disk_cache_state {
   bool off_ = false;
   bool read_only_ = false;
   bool said_full_ = false;
+  bool said_gave_ = false;
   bool said_unversioned_ = false;
   bool said_slow_ = false;
   time_point again_{};        // when to try again what is off
@@ -126,7 +133,10 @@ class basic_disk_cache_storage final : public storage {
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
   std::string host(std::string_view url) const override { return inner_->host(url); }
-  async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
+  async_generator<shard> list(std::string prefix) const override {
+    state_->protect(prefix);
+    return inner_->list(std::move(prefix));
+  }
   /// And what waits to be written.
   std::size_t keeps() const noexcept override {
     return detail::sum_of_bounds(inner_->keeps(), detail::disk_cache_state::most_writing);
@@ -179,9 +189,13 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// kept. The first part of an object that is named without its ETag is asked of the store, which says it.
 ///
 /// Bound: `bytes` of the disk at most, and `keep_free` of the file system stays free when the files grow. What does not
-/// fit is read from the store in every epoch; nothing is evicted, except an older version of the same block. Up to
-/// 64 MiB in memory wait to be written, which run_options::budget counts; a disk that is slower admits less. One log
-/// line says that, and one that objects have no strong ETag.
+/// fit is read from the store in every epoch: nothing of the data that this process reads is evicted, except an older
+/// version of the same block. In a full cache new data get the segments (1 GiB; a sixteenth or less of a small cache)
+/// that have been unused for longest, of those that no process uses and that hold nothing under the prefixes that this
+/// one has listed, or of the folders that it has read. A process uses a segment from its first read there until the
+/// storage is destroyed or the process ends, however it does. Up to 64 MiB in memory wait to be written, which
+/// run_options::budget counts; a disk that is slower admits less. One log line says each of these, and one that objects
+/// have no strong ETag.
 ///
 /// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
 /// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the

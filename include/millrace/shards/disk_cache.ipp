@@ -114,6 +114,20 @@ MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots
            log_level::info);
 }
 
+MILLRACE_INLINE void disk_cache_state::gave(const executor& ex, const disk_slots& s, std::uint64_t segments) {
+  given.fetch_add(segments, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(said_gave_, true)) return;
+  log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.used() * disk_slots::slot_bytes)) +
+                   " are full: the data that have been unused for longest, and that no process uses, make room for new",
+           log_level::info);
+}
+
+MILLRACE_INLINE void disk_cache_state::protect(std::string_view prefix) {
+  const std::lock_guard lock(mutex_);
+  if (slots_ != nullptr) slots_->protect(prefix);
+}
+
 MILLRACE_INLINE void disk_cache_state::unversioned(const executor& ex, const shard& object) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_unversioned_, true)) return;
@@ -154,6 +168,7 @@ MILLRACE_INLINE disk_cache_stats disk_cache_state::stats() const noexcept {
   s.miss_bytes = miss_bytes.load(std::memory_order_relaxed);
   s.admitted = admitted.load(std::memory_order_relaxed);
   s.refused = refused.load(std::memory_order_relaxed);
+  s.given = given.load(std::memory_order_relaxed);
   s.damaged = damaged.load(std::memory_order_relaxed);
   return s;
 }
@@ -262,6 +277,7 @@ task<void> basic_disk_cache_storage<Unused>::admit(std::shared_ptr<detail::disk_
                                                              std::move(data), std::move(damaged));
   state->admitted.fetch_add(done.admitted, std::memory_order_relaxed);
   state->refused.fetch_add(done.refused, std::memory_order_relaxed);
+  if (done.given != 0) state->gave(ex, *slots, done.given);
   if (done.error != 0) {
     state->failed(ex, done.error, done.what);
   } else if (done.refused != 0) {
