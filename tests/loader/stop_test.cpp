@@ -103,7 +103,7 @@ constexpr double soon = MILLRACE_ASAN || MILLRACE_TSAN ? 10 : 1;
 template <class Done>
 void wait_until(Done done) {
   const seconds_since begun;
-  while (!done() && begun.now() < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!done() && begun.now() < 60) std::this_thread::yield();
 }
 
 void* handler_of(int number) {

@@ -92,7 +92,7 @@ bool wait_until(Done done) {
   const std::int64_t begun = monotonic_ns();
   while (!done()) {
     if (seconds(begun) > 60) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::yield();
   }
   return true;
 }

@@ -57,7 +57,7 @@ class addresses {
   /// counted and logged by reached() only. Returns the line to log, empty if there is none: an address has one in ten
   /// minutes, all together have sixteen.
   std::string failed(std::string_view host, const socket_address& a, time_point now, bool only_one = false);
-  /// A request to `host` is sent to `a`: so it has an address beside those that failed() was told of as its only one.
+  /// A request to `host` is sent to `a`: so it has an address beside those that failed() took for its only one.
   /// Returns as failed() does, for one of them.
   std::string reached(std::string_view host, const socket_address& a, time_point now);
   /// A ranged read of `bytes` bytes from `a` has ended: the first byte came `first` after the request, the last one
