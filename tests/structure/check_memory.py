@@ -33,7 +33,7 @@ def main():
         sys.exit(__doc__)
     limit = float(sys.argv[1])
     used = peak_mb(sys.argv[2], sys.argv[3:])
-    print(f"millrace.hpp takes the compiler {used:.0f} MB; {limit:.0f} are allowed")
+    print(f"millrace.hpp takes the compiler {used:.2f} MB; {limit:.0f} are allowed")
     if used > limit:
         sys.exit("bench/compile_time.py tells what a header takes; std::optional, std::vector, std::map, std::span and "
                  "std::function of a new type are 1 to 4 MB each")
