@@ -18,6 +18,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/base/error.ipp>
 #include <millrace/base/log.ipp>
 #include <millrace/base/running_crc.ipp>
+#include <millrace/cache/cache_folder.ipp>
 #include <millrace/cache/disk_slots.ipp>
 #include <millrace/coro/async_generator.ipp>
 #include <millrace/coro/detail/log.ipp>

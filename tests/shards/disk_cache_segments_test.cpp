@@ -283,3 +283,24 @@ TEST_CASE("folders of URLs that are many are joined", "[disk_cache]") {
   for (int i = 0; i < 40; ++i) f.add(std::to_string(i) + ":");
   CHECK(f.find("whatever") != nullptr);  // one prefix of all, and not ever more
 }
+
+TEST_CASE("a reading waits for a slow disk where it is asked to", "[disk_cache]") {
+  const auto loop = make_event_loop();
+  const folder in;
+  static constexpr std::size_t half = 40 * MiB;  // two of these are more than may wait to be written
+  auto store = std::make_shared<memory_store>();
+  store->objects["mem:a"] = std::string(2 * half, 'a');
+  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
+                                {.directory = in.path, .bytes = 128 * MiB, .keep_free = 0, .wait_for_disk = true});
+  const auto reading = [](std::shared_ptr<const disk_cache_storage> from, std::string etag) -> task<void> {
+    const slab_pool slabs(half);
+    for (std::size_t at = 0; at < 2 * half; at += half) {
+      shard whole("mem:a", 2 * half, etag);
+      const storage::part p = co_await from->read(std::move(whole), std::string(), at, half, slabs);
+      CHECK(p.data.size() == half);
+    }
+  };
+  block_on(coroutine_context(*loop), reading(cache, store->etag));
+  CHECK(cache->stats().refused == 0);
+  CHECK(cache->stats().admitted == 2 * half / MiB);
+}

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Runs the programs of src/tools one after the other against an S3 server in this process, and checks what they say and
-// do, and their exit codes: run_tools MILLRACE-INDEX MILLRACE-VERIFY MILLRACE-PLAN VERSION.
+// do, and their exit codes: run_tools MILLRACE-INDEX MILLRACE-VERIFY MILLRACE-PLAN MILLRACE-CACHE VERSION.
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -92,7 +94,7 @@ std::vector<std::string> fingerprints(const mill::index_set& set, const std::str
 
 /// What every tool has, and what it refuses: before anything is read or written.
 void check_options(const std::string& index, const std::string& verify, const std::string& plan,
-                   const std::string& version) {
+                   const std::string& cache, const std::string& version) {
   const auto help = [](const std::string& tool, std::initializer_list<std::string_view> options) {
     const said s = run(tool + " --help");
     require_said(s, 0, "Exit status: 0 fine, 1 bad data was found, 2 wrong usage, 3 it could not finish.");
@@ -103,10 +105,18 @@ void check_options(const std::string& index, const std::string& verify, const st
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--seed",
               "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
+  help(cache, {"stat", "verify", "drop", "fill"});
+  require_said(run(cache + " fill --help"), 0, "--keep-free");
+  require_said(run(cache + " --version"), 0, "millrace-cache " + version + "\n");
   require_said(run(index + " --version"), 0, "millrace-index " + version + "\n");
   require_said(run(verify + " --version"), 0, "millrace-verify " + version + "\n");
   require_said(run(plan + " --version"), 0, "millrace-plan " + version + "\n");
 
+  require_said(run(cache), 2, "millrace-cache: ");
+  require_said(run(cache + " stat"), 2, "DIRECTORY is required");
+  require_said(run(cache + " drop ''"), 2, "DIRECTORY: must not be empty");
+  require_said(run(cache + " fill s3://x/ y"), 2, "--bytes is required");
+  require_said(run(cache + " fill s3://x/ y --bytes much"), 2, "--bytes");
   require_said(run(index), 2, "millrace-index: PREFIX is required\nTry 'millrace-index --help'.");
   require_said(run(index + " ''"), 2, "PREFIX: must not be empty");
   require_said(run(index + " x y"), 2, "not expected: y");
@@ -125,7 +135,95 @@ void check_options(const std::string& index, const std::string& verify, const st
   }
 }
 
-int run_tools(const std::string& index, const std::string& verify, const std::string& plan) {
+/// Of five shards of less than a block under s3://corpus/train/.
+void check_cache(const std::string& cache, const std::string& folder, mill::s3_server::background& server) {
+  const std::string in = folder + "/cache";
+  const std::string fill = cache + " fill s3://corpus/train/ " + in + " --keep-free 0 --bytes ";
+  const auto shards_read = [&] {
+    std::size_t n = 0;
+    for (const mill::s3_server::logged_request& r : server.log().entries()) n += r.key.find(".tar") != r.key.npos;
+    return n;
+  };
+  require_said(run(cache + " stat " + in), 3, "cannot be opened as the folder of a cache");
+  const said filled = run(fill + "64MiB");
+  require_said(filled, 0, "] 5 objects, ");
+  require_said(filled, 0, "0 B from the cache; 5 blocks or parts of them written, 0 refused, 0 damaged");
+  server.log().clear();
+  require_said(run(fill + "64MiB"), 0, "0 B from the store");
+  require(shards_read() == 0, "what was cached was read from the store");
+  const said stat = run(cache + " stat " + in);
+  require_said(stat, 0, "3 segments, 0 in use; 5 slots of 1 MiB taken; ");
+  require_said(stat, 0, " in 5 blocks\n  s3://corpus/train/: ");
+  require_said(stat, 0, "last used 20");
+  require_said(run(cache + " verify " + in), 0, "are as they were written; 0 damaged");
+
+  {
+    std::fstream f(in + "/segment.000001", std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(5000);
+    f.put('!');
+  }
+  require_said(run(cache + " stat " + in), 0, " in 5 blocks");
+  const said damaged = run(cache + " verify " + in);
+  require_said(damaged, 1, "segment 1, slot 0, block 0 of s3://corpus/train/");
+  require_said(damaged, 1, ".tar: its data are damaged at byte 4096\n");
+  require_said(damaged, 1, "1 damaged\n");
+  {
+    std::fstream f(in + "/headers", std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(4096 + 100);
+    f.put('!');
+  }
+  require_said(run(cache + " verify " + in), 1, "segment 0, slot 1: its header is damaged");
+  require_said(run(cache + " stat " + in), 0, "blocks without a whole header: 1;");
+  require_said(run(fill + "64MiB"), 0, "2 blocks or parts of them written, 0 refused, 2 damaged");
+  require_said(run(cache + " verify " + in), 0, "; 0 damaged");
+
+  // What does not fit is said, and so is a store that fails.
+  const std::string small = folder + "/small";
+  const std::string fill_small = cache + " fill s3://corpus/train/ " + small + " --keep-free 0 --bytes 3300000";
+  require_said(run(fill_small), 3, "3 blocks or parts of them written, 2 refused");
+  require_said(run(fill_small), 3, "not all is kept: the cache or its disk is full");
+  server.faults().add({.method = "GET", .key_prefix = "train/4.tar"},
+                      mill::s3_server::fault::refuse(403, "AccessDenied"));
+  require_said(run(cache + " fill s3://corpus/train/ " + folder + "/new --keep-free 0 --bytes 64MiB"), 3,
+               "not all was read: s3://corpus/train/4.tar");
+  server.faults().clear();
+  require_said(run(cache + " fill s3://corpus/none/ " + small + " --bytes 64MiB"), 3, "millrace-cache: ");
+
+  // A data set that nothing uses makes room for another.
+  server.put("corpus", "other/a.tar", std::string(2 << 20, 'a'));
+  require_said(run(cache + " fill s3://corpus/other/ " + small + " --keep-free 0 --bytes 3300000"), 0,
+               "blocks or parts of them written, 0 refused");
+  require_said(run(cache + " stat " + small), 0, "\n  s3://corpus/other/: 2.10 MB, last used ");
+
+  // Files of the cache alone are removed, and not while a process uses them.
+  std::ofstream(small + "/segment.txt") << "mine";
+  std::filesystem::create_symlink(folder + "/cache/index", small + "/segment.000009");
+  const int used = ::open((small + "/segment.000001").c_str(), O_RDWR | O_CLOEXEC);
+  struct ::flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = off_t(1) << 62;
+  lock.l_len = 1;
+  require(used >= 0 && ::fcntl(used, F_OFD_SETLK, &lock) == 0, "a segment cannot be locked");
+  require_said(run(cache + " stat " + small), 0, "3 segments, 1 in use");
+  require_said(run(cache + " drop " + small), 3, "a process uses segment.000001 of the cache: nothing was removed");
+  require_said(run(cache + " stat " + small), 0, "3 segments, 1 in use");
+  ::close(used);
+  const said dropped = run(cache + " drop " + small);
+  require_said(dropped, 0, "removed 3 segments, headers, locks, index: ");
+  require_said(dropped, 0, "; the folder stays, and 2 that are not of the cache\n");
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(small)) left.insert(entry.path().filename().string());
+  require(left == std::set<std::string>{"segment.txt", "segment.000009"}, "something else was removed, or not enough");
+  require(std::filesystem::exists(folder + "/cache/index"), "a link was followed");
+  require_said(run(cache + " drop " + small), 3, "the folder holds no cache: its index cannot be opened");
+  std::ofstream(small + "/index") << "an index of something else";
+  require_said(run(cache + " drop " + small), 3, "the folder holds no cache: its index is not that of one");
+  require_said(run(cache + " stat " + small), 3, "the folder holds no cache: its index is not that of one");
+  require(std::filesystem::exists(small + "/index"), "a file of another was removed");
+}
+
+int run_tools(const std::string& index, const std::string& verify, const std::string& plan, const std::string& cache) {
   mill::s3_server::background server;
   for (int i = 0; i < 5; ++i) {
     server.put("corpus", "train/" + std::to_string(i) + ".tar", shard_of(40 + i, 3000));
@@ -191,6 +289,8 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(verify + " s3://corpus/train/millrace.index " + ranks[0]), 1, "epoch 3: WRONG: ");
   std::ofstream(ranks[1], std::ios::app) << "no fingerprint\n";
   require_said(run(verify + both), 1, "the line is not an epoch and a fingerprint");
+
+  check_cache(cache, folder, server);
 
   // Of large members the headers alone are read, by ranges.
   server.put("corpus", "films/0.tar", shard_of(6, std::size_t(4) << 20));
@@ -268,10 +368,10 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 5) return 2;
+  if (count != 6) return 2;
   try {
-    check_options(arguments[1], arguments[2], arguments[3], arguments[4]);
-    return run_tools(arguments[1], arguments[2], arguments[3]);
+    check_options(arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+    return run_tools(arguments[1], arguments[2], arguments[3], arguments[4]);
   } catch (const std::exception& e) {
     std::printf("FAILED: %s\n", e.what());
     return 1;

@@ -165,6 +165,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint64_t wanted_capacity() const noexcept { return wanted_; }
 
  private:
+  friend class cache_folder;
   static constexpr std::size_t window = 64;  // entries in which a key may be
   static constexpr std::uint32_t no_slot = ~std::uint32_t(0);
   static constexpr std::uint64_t most_segment_slots = 1024;
@@ -230,6 +231,9 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
 
   void check_file(int fd, const char* name) const;
   void open_index(std::uint64_t slots);
+  /// What the index begins with; false if it is not that of a cache.
+  bool read_index_head();
+  std::uint64_t begin_entries() noexcept;
   place place_of(const std::string& url, std::uint64_t block) const;
   place mark_of(const std::string& url) const;
   std::optional<found> find(const place& p, bool to_insert = false) const;
@@ -250,7 +254,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint16_t read_epoch(std::uint64_t segment) const noexcept;
   cursor read_cursor() const;
   bool put(cursor c) const noexcept;
-  bool room_for(std::uint64_t more) const noexcept;
+  /// Whether `share` of the file system stays free after so many more bytes.
+  bool room_for(std::uint64_t more, double share) const noexcept;
 
   MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
   MILLRACE_COROUTINE task<bool> wait_for_allocating();

@@ -54,6 +54,15 @@ MILLRACE_INLINE bool set_file_lock(int fd, short type, std::uint64_t byte) noexc
   }
 }
 
+MILLRACE_INLINE bool file_lock_taken(int fd, std::uint64_t byte) noexcept {
+  struct ::flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte);
+  range.l_len = 1;
+  return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
 MILLRACE_INLINE std::string_view url_folders::folder_of(std::string_view url) noexcept {
   const std::size_t slash = url.rfind('/');
   const std::size_t at = slash == std::string_view::npos ? url.rfind(':') : slash;
@@ -95,14 +104,15 @@ struct disk_slots::cursor {
 struct disk_slots::index_head {
   char magic[8];
   std::uint32_t format;
-  std::uint32_t crc;  // of the others
+  std::uint32_t crc;  // of magic, format and entries: in all formats
   std::uint64_t entries;
-  std::uint64_t segment_slots;
+  std::uint32_t segment_slots;
+  std::uint32_t segment_slots_crc;
   char unused[32];
   cursor slots;
 
   std::uint32_t sum() const noexcept {
-    const std::uint64_t words[] = {format, entries, segment_slots};
+    const std::uint64_t words[] = {format, entries};
     return crc32c(crc32c(0, magic, sizeof magic), words, sizeof words);
   }
 };
@@ -216,42 +226,48 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   return made;
 }
 
+/// Finds where entries begin, after an epoch of four bytes for each segment, and says the size of the file.
+MILLRACE_INLINE std::uint64_t disk_slots::begin_entries() noexcept {
+  const std::uint64_t segments = entries_ / 4 * 3 / segment_slots_ + 1;
+  entries_at_ = cache_page + (4 * segments + cache_page - 1) / cache_page * cache_page;
+  return entries_at_ + (entries_ + window) * sizeof(entry);
+}
+
+MILLRACE_INLINE bool disk_slots::read_index_head() {
+  const where at{directory_ + "/index", std::nullopt, {}};
+  check_file(index_.get(), "index");
+  index_head head{};
+  struct ::stat s {};
+  const ::ssize_t got = ::pread(index_.get(), &head, sizeof head, 0);
+  if (got < 0 || ::fstat(index_.get(), &s) != 0) throw io_error::of(errno, "the index of a cache cannot be read", at);
+  const bool ours = got == sizeof head && std::memcmp(head.magic, cache_magic, sizeof head.magic) == 0 &&
+                    head.crc == head.sum();
+  if (ours && head.format != cache_format) {
+    throw io_error(EPROTO, "the folder holds a cache of another format: use another folder, or delete it", at);
+  }
+  entries_ = head.entries;
+  segment_slots_ = head.segment_slots;
+  return ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 &&
+         head.segment_slots_crc == crc32c(0, &head.segment_slots, sizeof head.segment_slots) && segment_slots_ != 0 &&
+         segment_slots_ <= most_segment_slots &&
+         static_cast<std::uint64_t>(s.st_size) == begin_entries();
+}
+
 MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   const where at{directory_ + "/index", std::nullopt, {}};
-  index_head head{};
-  const auto begin_entries = [this] {  // after an epoch of four bytes for each segment
-    const std::uint64_t segments = entries_ / 4 * 3 / segment_slots_ + 1;
-    entries_at_ = cache_page + (4 * segments + cache_page - 1) / cache_page * cache_page;
-    return entries_at_ + (entries_ + window) * sizeof(entry);
-  };
   index_ = owned_fd(::openat(folder_.get(), "index", O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (index_.get() < 0 && errno != ENOENT) throw io_error::of(errno, "the index of a cache cannot be opened", at);
-  if (index_.get() >= 0) {
-    check_file(index_.get(), "index");
-    struct ::stat s {};
-    const ::ssize_t got = ::pread(index_.get(), &head, sizeof head, 0);
-    if (got < 0 || ::fstat(index_.get(), &s) != 0) throw io_error::of(errno, "the index of a cache cannot be read", at);
-    const bool ours = got == sizeof head && std::memcmp(head.magic, cache_magic, sizeof head.magic) == 0 &&
-                      head.crc == head.sum();
-    if (ours && head.format != cache_format) {
-      throw io_error(EPROTO, "the folder holds a cache of another format: use another folder, or delete it", at);
-    }
-    entries_ = head.entries;
-    segment_slots_ = head.segment_slots;
-    if (ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 && segment_slots_ != 0 &&
-        segment_slots_ <= most_segment_slots && static_cast<std::uint64_t>(s.st_size) == begin_entries()) {
-      return;
-    }
-  }
+  if (index_.get() >= 0 && read_index_head()) return;
   // A new one. Processes that still have the former one open find out by intact().
   entries_ = std::bit_ceil(std::max<std::uint64_t>(2 * slots, 1024));
   // A small cache, too, has several segments to give away.
   segment_slots_ = std::clamp<std::uint64_t>(std::bit_floor(slots / 16), 1, most_segment_slots);
-  head = index_head{};
+  index_head head{};
   std::memcpy(head.magic, cache_magic, sizeof head.magic);
   head.format = cache_format;
   head.entries = entries_;
-  head.segment_slots = segment_slots_;
+  head.segment_slots = static_cast<std::uint32_t>(segment_slots_);
+  head.segment_slots_crc = crc32c(0, &head.segment_slots, sizeof head.segment_slots);
   head.crc = head.sum();
   head.slots.crc = head.slots.sum();
   ::unlinkat(folder_.get(), "index.new", 0);
@@ -471,12 +487,12 @@ MILLRACE_INLINE void disk_slots::protect(std::string_view prefix) {
   folders_.add(prefix);
 }
 
-MILLRACE_INLINE bool disk_slots::room_for(std::uint64_t more) const noexcept {
+MILLRACE_INLINE bool disk_slots::room_for(std::uint64_t more, double share) const noexcept {
   struct ::statvfs fs {};
   if (::fstatvfs(folder_.get(), &fs) != 0) return false;
   const double unit = static_cast<double>(fs.f_frsize);
   return static_cast<double>(fs.f_bavail) * unit - static_cast<double>(more) >=
-         keep_free_ * static_cast<double>(fs.f_blocks) * unit;
+         share * static_cast<double>(fs.f_blocks) * unit;
 }
 
 MILLRACE_INLINE disk_slots::cursor disk_slots::read_cursor() const {
@@ -702,7 +718,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
     if (::fstat(files[i]->get(), &s) != 0) co_return errno;
     const auto there = static_cast<std::uint64_t>(s.st_size);
     if (there >= least[i]) continue;
-    if (!room_for(due[i] - there)) co_return keeps_free;
+    if (!room_for(due[i] - there, keep_free_)) co_return room_for(due[i] - there, 0) ? keeps_free : ENOSPC;
     file_keep keep(files[i]);
     file_request r;
     r.what = file_request::kind::allocate;

@@ -25,6 +25,7 @@ struct disk_cache_options {
   std::string_view directory;  ///< on a local disk; made, with mode 0700, where it is missing. disk_cache() copies it
   std::uint64_t bytes = 0;     ///< the most that it takes of the disk; must be given
   double keep_free = 0.05;     ///< share of the file system that it leaves free
+  bool wait_for_disk = false;  ///< reads wait where the disk is slower than the store, and all that fits is kept
 };
 
 /// What a disk cache has done in this process.
@@ -45,8 +46,8 @@ namespace detail {
 /// What the reads and the writes of one disk cache share. Any thread.
 class disk_cache_state {
  public:
-  disk_cache_state(std::string directory, std::uint64_t bytes, double keep_free) noexcept
-      : directory_(std::move(directory)), bytes_(bytes), keep_free_(keep_free) {}
+  disk_cache_state(std::string directory, std::uint64_t bytes, double keep_free, bool wait_for_disk = false) noexcept
+      : waits(wait_for_disk), directory_(std::move(directory)), bytes_(bytes), keep_free_(keep_free) {}
 
   /// Opens the folder, as the program makes the cache. Only a network file system is an error.
   void open_first();
@@ -79,6 +80,7 @@ class disk_cache_state {
   /// The most bytes that wait to be written, in memory.
   static constexpr std::size_t most_writing = std::size_t(64) << 20;
 
+  const bool waits;  ///< until what is read may be written
   std::atomic<std::uint64_t> hits{0}, misses{0}, hit_bytes{0}, miss_bytes{0}, admitted{0}, refused{0}, damaged{0};
   std::atomic<std::uint64_t> given{0};
 
@@ -194,8 +196,8 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// that have been unused for longest, of those that no process uses and that hold nothing under the prefixes that this
 /// one has listed, or of the folders that it has read. A process uses a segment from its first read there until the
 /// storage is destroyed or the process ends, however it does. Up to 64 MiB in memory wait to be written, which
-/// run_options::budget counts; a disk that is slower admits less. One log line says each of these, and one that objects
-/// have no strong ETag.
+/// run_options::budget counts; a disk that is slower admits less, or is waited for with `wait_for_disk`. One
+/// log line says each of these, and one that objects have no strong ETag.
 ///
 /// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
 /// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the

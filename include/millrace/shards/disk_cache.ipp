@@ -249,7 +249,12 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
   const bool versioned = version.total && detail::is_strong_etag(version.etag);
   if (!versioned) state_->unversioned(ex, shard(version.url));
   const bool may = own && versioned && state_->may_write(ex);
-  if (may && state_->begin_write(p.data.size())) {
+  bool begun = may && state_->begin_write(p.data.size());
+  while (may && !begun && state_->waits) {
+    co_await sleep_for(duration(1'000'000));
+    begun = state_->begin_write(p.data.size());
+  }
+  if (begun) {
     detail::disk_write_share share(state_, p.data.size());
     task<void> admission = admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data,
                                  std::move(damaged));
@@ -369,7 +374,7 @@ MILLRACE_COROUTINE_BODY std::shared_ptr<const disk_cache_storage> detail::disk_c
     throw configuration_error("disk_cache() needs a .keep_free from 0 to less than 1");
   }
   const auto state = std::make_shared<disk_cache_state>(std::string(options.directory), options.bytes,
-                                                        options.keep_free);
+                                                        options.keep_free, options.wait_for_disk);
   state->open_first();
   return std::make_shared<const disk_cache_storage>(std::move(inner), state);
 }

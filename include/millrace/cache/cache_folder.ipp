@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/crc.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/cache/cache_folder.hpp>
+
+namespace millrace::detail {
+
+MILLRACE_INLINE owned_fd cache_folder::open_folder(const std::string& directory) {
+  owned_fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() < 0) {
+    throw io_error::of(errno, "cannot be opened as the folder of a cache", where{directory, std::nullopt, {}});
+  }
+  return fd;
+}
+
+MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& directory, bool contents) {
+  using entry = disk_slots::entry;
+  using header = disk_slots::slot_header;
+  constexpr std::size_t block = disk_slots::block_bytes, grain = disk_slots::grain_bytes;
+  const std::shared_ptr<disk_slots> s(new disk_slots);
+  s->directory_ = directory;
+  s->folder_ = open_folder(directory);
+  const where at{directory, std::nullopt, {}};
+  const auto read_all = [](int fd, void* to, std::size_t size, std::uint64_t offset) {
+    std::size_t done = 0;
+    while (done < size) {
+      const ::ssize_t got = ::pread(fd, static_cast<char*>(to) + done, size - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done == size;
+  };
+  s->index_ = owned_fd(::openat(s->folder_.get(), "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
+  if (!s->read_index_head()) throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+  report out;
+  const disk_slots::cursor c = s->read_cursor();
+  const std::uint64_t slots = std::min(c.next, s->entries_);
+  out.taken = slots - std::min(slots, c.again_end - c.again);
+
+  // Where in the index the entry of each slot is, and 1.
+  std::vector<std::uint64_t> positions(slots);
+  std::vector<entry> some(2048);
+  for (std::uint64_t i = 0; i < s->entries_ + disk_slots::window; i += some.size()) {
+    const auto n = static_cast<std::size_t>(
+        std::min<std::uint64_t>(some.size(), s->entries_ + disk_slots::window - i));
+    if (!read_all(s->index_.get(), some.data(), n * sizeof(entry), s->entries_at_ + i * sizeof(entry))) {
+      throw io_error(EIO, "the index of the cache cannot be read", at);
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      const entry& e = some[k];
+      if (e.slot == 0 || e.slot > slots || e.crc != crc32c(0, &e, offsetof(entry, crc))) continue;
+      if (e.epoch == s->read_epoch((e.slot - 1) / s->segment_slots_)) positions[e.slot - 1] = i + k + 1;
+    }
+  }
+
+  int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+  int fd = ::openat(s->folder_.get(), "headers", flags | O_DIRECT);
+  if (fd < 0 && errno == EINVAL) fd = ::openat(s->folder_.get(), "headers", flags);
+  const owned_fd headers(fd);
+  disk_slots::aligned page = disk_slots::aligned_bytes(cache_page);
+  disk_slots::aligned data = disk_slots::aligned_bytes(block);
+  const auto& h = *reinterpret_cast<const header*>(page.data());
+  std::map<std::string, data_set> sets;
+  for (std::uint64_t first = 0; first < slots; first += s->segment_slots_) {
+    const std::uint64_t number = first / s->segment_slots_;
+    int error = 0;
+    const owned_fd segment = s->open_segment(number, false, error);
+    struct ::stat file {};
+    if (segment.get() >= 0) {
+      ++out.segments;
+      ::fstat(segment.get(), &file);
+      if (file_lock_taken(segment.get(), segment_lock)) ++out.used;
+      // So that it is not given away meanwhile. While it is, nothing of it is there.
+      if (!set_file_lock(segment.get(), F_RDLCK, segment_lock)) continue;
+    }
+    for (std::uint64_t slot = first; slot < std::min(slots, first + s->segment_slots_); ++slot) {
+      if (positions[slot] == 0) continue;
+      const std::uint64_t from = s->entries_at_ + (positions[slot] - 1) * sizeof(entry);
+      const auto now = [&] {
+        entry e;
+        if (!read_all(s->index_.get(), &e, sizeof e, from)) e = entry();
+        return e;
+      };
+      std::string wrong;
+      for (int tries = 0; tries < 3; ++tries) {  // again, where it is being written
+        const entry e = now();
+        wrong.clear();
+        if (e.slot != slot + 1 || e.filled == 0) break;
+        if (!read_all(headers.get(), page.data(), cache_page, slot * cache_page) || !disk_slots::whole(h) ||
+            h.high != e.high || h.low != e.low || h.generation != e.generation) {
+          wrong = "its header is damaged";
+        } else if (segment.get() < 0) {
+          wrong = "the file of the segment is gone";
+        } else if (contents) {
+          const std::uint64_t length = std::min<std::uint64_t>(block, h.total - h.block * block);
+          for (std::size_t g = 0; g < disk_slots::grains && wrong.empty(); ++g) {
+            if (!h.has(g)) continue;
+            const std::size_t n = std::min<std::uint64_t>(grain, length - std::min<std::uint64_t>(length, g * grain));
+            std::size_t run = 0;  // read at once what lies together
+            if (g == 0 || !h.has(g - 1)) {
+              while (g + run < disk_slots::grains && h.has(g + run)) ++run;
+            }
+            const std::uint64_t to = slot % s->segment_slots_ * block + g * grain;
+            if (run != 0 && !read_all(segment.get(), data.data() + g * grain, run * grain, to)) {
+              wrong = "its data cannot be read";
+            } else if (crc32c(0, data.data() + g * grain, n) != h.grain_crc[g]) {
+              wrong = "its data are damaged at byte " + std::to_string(g * grain);
+            }
+          }
+        }
+        if (wrong.empty()) {
+          data_set& set = sets[std::string(url_folders::folder_of(h.url()))];
+          const std::uint64_t there = std::uint64_t(e.filled) * grain;
+          set.bytes += there;
+          set.used = std::max<std::int64_t>(set.used, file.st_mtim.tv_sec);
+          out.bytes += there;
+          ++out.blocks;
+          break;
+        }
+        const entry after = now();
+        if (after.slot == e.slot && after.generation == e.generation && after.filled == e.filled) break;
+      }
+      if (wrong.empty()) continue;
+      std::string of;
+      if (disk_slots::whole(h)) of = ", block " + std::to_string(h.block) + " of " + std::string(h.url());
+      out.damaged.push_back("segment " + std::to_string(number) + ", slot " +
+                            std::to_string(slot % s->segment_slots_) + of + ": " + wrong);
+    }
+  }
+  url_folders joined;
+  for (const auto& set : sets) joined.add(set.first);
+  for (const auto& [folder, set] : sets) {
+    const std::string& prefix = *joined.find(folder);
+    const auto same = [&](const data_set& d) { return d.prefix == prefix; };
+    auto to = std::find_if(out.sets.begin(), out.sets.end(), same);
+    if (to == out.sets.end()) {
+      to = out.sets.emplace(out.sets.end());
+      to->prefix = prefix;
+    }
+    to->bytes += set.bytes;
+    to->used = std::max(to->used, set.used);
+  }
+  return out;
+}
+
+MILLRACE_INLINE cache_folder::removed cache_folder::drop(const std::string& directory) {
+  const where at{directory, std::nullopt, {}};
+  const std::shared_ptr<disk_slots> s(new disk_slots);
+  s->directory_ = directory;
+  s->folder_ = open_folder(directory);
+  char magic[sizeof cache_magic] = {};
+  const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+  s->index_ = owned_fd(::openat(s->folder_.get(), "index", flags));
+  if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
+  s->check_file(s->index_.get(), "index");
+  if (::pread(s->index_.get(), magic, sizeof magic, 0) != sizeof magic ||
+      std::memcmp(magic, cache_magic, sizeof magic) != 0) {
+    throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+  }
+  s->locks_ = owned_fd(::openat(s->folder_.get(), "locks", flags));
+  for (int tries = 1000; s->locks_.get() >= 0 && !s->lock(allocation_lock); --tries) {
+    if (tries == 0) throw io_error(EBUSY, "a process gives out slots of the cache: nothing was removed", at);
+    ::poll(nullptr, 0, 2);
+  }
+  removed out;
+  const int copy = ::openat(s->folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<::DIR, int (*)(::DIR*)> all(copy < 0 ? nullptr : ::fdopendir(copy), &::closedir);
+  if (all == nullptr) throw io_error::of(errno, "the folder of the cache cannot be read", at);
+  std::vector<owned_fd> held;  // locked until all is removed
+  while (const ::dirent* one = ::readdir(all.get())) {
+    const std::string name = one->d_name;
+    if (name == "." || name == "..") continue;
+    const bool digits = name.size() >= 14 && name.find_first_not_of("0123456789", 8) == std::string::npos;
+    const bool segment = name.compare(0, 8, "segment.") == 0 && digits;
+    struct ::stat file {};
+    const bool ours = (segment || name == "headers" || name == "locks" || name == "index.new" || name == "index") &&
+                      ::fstatat(s->folder_.get(), one->d_name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
+                      S_ISREG(file.st_mode) && file.st_uid == ::geteuid();
+    if (!ours) {
+      ++out.left;
+      continue;
+    }
+    if (segment) {
+      owned_fd fd(::openat(s->folder_.get(), one->d_name, flags));
+      if (fd.get() < 0) throw io_error::of(errno, name + " cannot be opened: nothing was removed", at);
+      if (!set_file_lock(fd.get(), F_WRLCK, segment_lock)) {
+        throw io_error(EBUSY, "a process uses " + name + " of the cache: nothing was removed", at);
+      }
+      held.push_back(std::move(fd));
+    }
+    out.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
+    out.names.push_back(name);
+  }
+  std::sort(out.names.begin(), out.names.end());
+  // The index last: if it is interrupted, it can be done again.
+  std::stable_partition(out.names.begin(), out.names.end(), [](const std::string& n) { return n != "index"; });
+  for (const std::string& name : out.names) {
+    if (::unlinkat(s->folder_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+      throw io_error::of(errno, name + " of the cache cannot be removed", at);
+    }
+  }
+  return out;
+}
+
+}  // namespace millrace::detail

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/shards/disk_cache.hpp>
+
+#include <linux/magic.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
+#include <millrace/testing/jumping_loop.hpp>
+
+#include "tests/shards/cache_support.hpp"
+#include "tests/support/captured_stderr.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace millrace;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::uint64_t blocks = 12;
+
+/// A small file system of its own, where this process may mount one.
+class small_disk {
+ public:
+  /// tmpfs allocates ahead; ext2, in a file, does not: it is full at a write.
+  explicit small_disk(bool tmpfs) {
+    const std::string folder = where_.path + "/disk", image = where_.path + "/image";
+    std::string command = "mount -t tmpfs -o size=9m none " + folder;
+    if (!tmpfs) {
+      command = "truncate -s 9M " + image + " && mke2fs -q -t ext2 -m 0 " + image + " && mount -o loop " + image + ' ' +
+                folder;
+    }
+    mounted_ = std::system(("mkdir " + folder + " && { " + command + "; } >/dev/null 2>&1").c_str()) == 0;
+    if (mounted_) path = folder;
+  }
+  small_disk(const small_disk&) = delete;
+  ~small_disk() {
+    if (mounted_) ::umount2(path.c_str(), MNT_DETACH);
+  }
+  /// Takes all that is free, as another program may.
+  void take_rest() const {
+    static_cast<void>(std::system(("cat /dev/zero 2>/dev/null >" + path + "/rest").c_str()));
+  }
+  void give_back_rest() const { REQUIRE(::unlink((path + "/rest").c_str()) == 0); }
+  void grow() const { REQUIRE(::mount("none", path.c_str(), nullptr, MS_REMOUNT, "size=64m") == 0); }
+  std::string path;  ///< empty if there is none
+
+ private:
+  const test::cache_folder where_;
+  bool mounted_ = false;
+};
+
+void read_all(executor& ex, const disk_cache_storage& from, const test::memory_store& store,
+              std::uint64_t end = blocks) {
+  const std::string& all = store.objects.at("mem:a");
+  for (std::uint64_t block = 0; block < end; ++block) {
+    const storage::part p =
+        block_on(coroutine_context(ex), from.read(shard("mem:a", all.size(), store.etag), std::string(), block * MiB,
+                                                  MiB, slab_pool(2 * MiB)));
+    CHECK((p.data.view() == std::string_view(all).substr(block * MiB, MiB)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a write that finds the disk full is no error, and the block is tried again", "[disk_cache]") {
+  const small_disk disk(false);
+  if (disk.path.empty()) {
+    WARN("skipped: no ext2 in a file can be mounted here");
+    return;
+  }
+  testing::jumping_loop loop;
+  auto store = std::make_shared<test::memory_store>();
+  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
+                                {.directory = disk.path + "/cache",
+                                 .bytes = 64 * detail::disk_slots::slot_bytes,
+                                 .keep_free = 0});
+  read_all(loop, *cache, *store, 1);
+  CHECK(cache->stats().admitted == 1);
+  disk.take_rest();
+  read_all(loop, *cache, *store, 3);  // in a segment of four slots, of which the file system has allocated one
+  read_all(loop, *cache, *store, 3);
+  CHECK(cache->stats().admitted == 1);
+  CHECK(cache->stats().damaged == 0);
+  CHECK_THAT(said.text(), Contains("admits nothing, and tries again every minute: ") &&
+                              Contains("a slot of the cache cannot be written: No space left on device"));
+  disk.give_back_rest();
+  loop.advance(61s);
+  read_all(loop, *cache, *store, 3);
+  CHECK(cache->stats().admitted == 3);
+  const std::uint64_t before = cache->stats().hits;
+  read_all(loop, *cache, *store, 3);
+  CHECK(cache->stats().hits == before + 3);
+}
+
+TEST_CASE("a disk that is full admits nothing more, and is tried again after a minute", "[disk_cache]") {
+  const bool tmpfs = GENERATE(true, false);
+  const small_disk disk(tmpfs);
+  if (disk.path.empty()) {
+    WARN((tmpfs ? "skipped: no tmpfs can be mounted here" : "skipped: no ext2 in a file can be mounted here"));
+    return;
+  }
+  testing::jumping_loop loop;
+  auto store = std::make_shared<test::memory_store>();
+  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
+                                {.directory = disk.path + "/cache",
+                                 .bytes = 64 * detail::disk_slots::slot_bytes,
+                                 .keep_free = 0});
+  read_all(loop, *cache, *store);
+  const std::uint64_t kept = cache->stats().admitted;
+  CHECK(kept >= 4);
+  CHECK(kept <= 8);
+  CHECK(cache->stats().hits == 0);
+  read_all(loop, *cache, *store);
+  CHECK(cache->stats().hits == kept);
+  CHECK(cache->stats().admitted == kept);
+  CHECK(cache->stats().damaged == 0);
+  const std::string text = said.text();
+  CHECK_THAT(text, Contains("millrace: disk_cache admits nothing, and tries again every minute: ") &&
+                       Contains("No space left on device"));
+  CHECK_THAT(text, !Contains("disk_cache is off"));
+  if (!tmpfs) return;
+  disk.grow();
+  loop.advance(61s);
+  read_all(loop, *cache, *store);
+  CHECK(cache->stats().admitted == blocks);
+  read_all(loop, *cache, *store);
+  CHECK(cache->stats().hits == 2 * kept + blocks);
+}
+
+TEST_CASE("a network file system is recognised by its type", "[disk_cache]") {
+  for (const unsigned long type : {0x6969ul, 0xff534d42ul, 0xfe534d42ul, 0x65735546ul, 0x00c36400ul, 0x01021997ul,
+                                   0x5346414ful, 0x0bd00bd0ul, 0x47504653ul}) {
+    CHECK(detail::disk_slots::is_remote(static_cast<std::uint32_t>(type)));
+  }
+  for (const unsigned long type : {EXT4_SUPER_MAGIC + 0ul, XFS_SUPER_MAGIC + 0ul, BTRFS_SUPER_MAGIC + 0ul,
+                                   TMPFS_MAGIC + 0ul, OVERLAYFS_SUPER_MAGIC + 0ul, 0x2fc12fc1ul /* ZFS */}) {
+    CHECK_FALSE(detail::disk_slots::is_remote(static_cast<std::uint32_t>(type)));
+  }
+}
