@@ -323,9 +323,10 @@ TEST_CASE("requests that fail on the way are repeated, and an answer that was lo
         o.part = part;
         write(c, name, all, o);
         CHECK(server.faults().injected() == 1);
-        // An upload whose creation was carried out and not answered cannot be found again.
+        // An upload whose creation was carried out and not answered cannot be found again. Which POST creates one is a
+        // matter of timing, where two shards are under way.
         const bool lost = i > 2 && (f.what == fault::kind::reset_before_head || f.what == fault::kind::close_in_head);
-        CHECK(server.objects().open_uploads() == (lost ? 1 : 0));
+        CHECK(server.objects().open_uploads() <= (lost ? 1U : 0U));
         CHECK((read_back(c, "s3://b/train-") == all));
       }
     }
