@@ -116,17 +116,17 @@ dataset dataset_of(const std::shared_ptr<const storage>& store, const std::map<s
 
 class files_of_python {
  public:
-  files_of_python(int seed, int count, int records) {
+  files_of_python(int seed, int count, int most) {
     const test::temporary_folder folder;
     test::write_file(folder.path() + "/write.py", writer);
     REQUIRE(test::shell("cd '" + folder.path() + "' && python3 write.py " + std::to_string(seed) + ' ' +
-                        std::to_string(count) + ' ' + std::to_string(records)));
+                        std::to_string(count) + ' ' + std::to_string(most)));
     for (int i = 0; i < count; ++i) {
       const std::string name = std::to_string(i) + ".rec";
       std::ifstream in(folder.path() + '/' + name, std::ios::binary);
       files[name] = std::string(std::istreambuf_iterator<char>(in), {});
       std::ifstream says(folder.path() + '/' + std::to_string(i) + ".txt");
-      for (std::string line; std::getline(says, line);) this->records[name].push_back(bytes_of(line));
+      for (std::string line; std::getline(says, line);) records[name].push_back(bytes_of(line));
     }
   }
   record_files records;
