@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <optional>
 #include <string>
@@ -92,8 +91,9 @@ MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& even
            number + "\"}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", " + pid + tid +
            "\"sort_index\": " + std::to_string(i + 1) + "}}";
   }
+  out.reserve(out.size() + 128 * events.size());
   std::vector<std::uint64_t> ends(lanes.size(), static_cast<std::uint64_t>(began));  // of the latest in each lane
-  std::size_t id = 0;
+  std::int64_t id = 0;
   for (const trace_event& each : events) {
     trace_event e = each;
     e.begin = std::max(e.begin, began);  // of another run
@@ -103,23 +103,51 @@ MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& even
       latest = std::max(latest, static_cast<std::uint64_t>(e.end));
     }
     e.end = std::max(e.end, e.begin);
-    const auto us = [](std::int64_t ns) {
-      char number[40];
-      std::snprintf(number, sizeof number, "%.3f", 1e-3 * static_cast<double>(ns));
-      return std::string(number);
+    // Appended piece by piece: with temporary strings and snprintf() the text takes four times as long.
+    const auto head = [&](const char* what) {
+      out += ",\n{\"name\": ";
+      append_json(out, e.name);
+      out += ", \"cat\": \"";
+      out += names[static_cast<int>(e.lane)];
+      out += "\", ";
+      out += pid;
+      out += what;
     };
-    std::string head = ",\n{\"name\": ";
-    append_json(head, e.name);
-    head += ", \"cat\": \"" + std::string(names[static_cast<int>(e.lane)]) + "\", " + pid;
-    const std::string args =
-        e.bytes == 0 ? std::string("}") : ", \"args\": {\"bytes\": " + std::to_string(e.bytes) + "}}";
+    const auto number = [&out](const char* name, std::int64_t n) {
+      out += name;
+      out += std::to_string(n);
+    };
+    const auto us = [&](const char* name, std::int64_t ns) {
+      number(name, ns / 1000);
+      const auto rest = static_cast<int>(ns % 1000);
+      const char digits[] = {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
+                             static_cast<char>('0' + rest % 10)};
+      out.append(digits, sizeof digits);
+    };
+    const auto args = [&] {
+      if (e.bytes == 0) {
+        out += '}';
+      } else {
+        number(", \"args\": {\"bytes\": ", e.bytes);
+        out += "}}";
+      }
+    };
     if (threads(e.lane)) {
-      out += head + ", \"tid\": " + std::to_string(lane_of(e)) + ", \"ph\": \"X\", \"ts\": " + us(e.begin - began) +
-             ", \"dur\": " + us(e.end - e.begin) + args;
+      head("");
+      number(", \"tid\": ", static_cast<std::int64_t>(lane_of(e)));
+      us(", \"ph\": \"X\", \"ts\": ", e.begin - began);
+      us(", \"dur\": ", e.end - e.begin);
+      args();
     } else {
-      const std::string same = head + ", \"tid\": 0, \"id\": " + std::to_string(++id) + ", \"ph\": ";
-      out += same + "\"b\", \"ts\": " + us(e.begin - began) + args;
-      out += same + "\"e\", \"ts\": " + us(e.end - began) + '}';
+      ++id;
+      head(", \"tid\": 0");
+      number(", \"id\": ", id);
+      us(", \"ph\": \"b\", \"ts\": ", e.begin - began);
+      args();
+      head(", \"tid\": 0");
+      number(", \"id\": ", id);
+      us(", \"ph\": \"e\", \"ts\": ", e.end - began);
+      out += '}';
     }
   }
   return out + "\n]}\n";

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The millrace authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace costs: CPU seconds for a sample with MILLRACE_TRACE and without, and events for a sample.
+
+    python3 bench/trace_cost.py BUILD/bench/peers_bench [--rounds 10] [--shards 4] [WORK...]
+
+WORK is of peers_bench: decode (epochs(), JPEGs decoded on the pool, batches), epochs, stages (list | fetch | untar |
+group_samples); all three by default. A server on core 0; on core 1, in turns, a process that writes a trace of each
+round and two that do not: how far these are from one another is what the machine does. Each does a round first that
+does not count. CPU is by the clock of the process, the writing of the file included; a ratio is the median over rounds
+of the quotient within a round, with its quartiles.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+
+KINDS = ["off", "off again", "traced"]
+
+
+class Process:
+    def __init__(self, command, core, **variables):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **variables},
+                                        preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+        self.first = self.process.stdout.readline().strip()
+
+    def cpu(self):
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # the clock of that process
+
+    def once(self):
+        """CPU seconds, seconds and samples of a round."""
+        cpu, begun = self.cpu(), time.monotonic()
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        items = int(self.process.stdout.readline().split()[0])
+        return self.cpu() - cpu, time.monotonic() - begun, items
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def spread(values, digits=4):
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.{digits}f} ({low:.{digits}f} - {high:.{digits}f})"
+
+
+def measure(program, work, endpoint, keys, rounds):
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/t.json"
+        variables = {kind: {"MILLRACE_TRACE": file} if kind == "traced" else {} for kind in KINDS}
+        who = {kind: Process([program, work, endpoint, keys], 1, **variables[kind]) for kind in KINDS}
+        figures = {kind: [] for kind in KINDS}
+        for n in range(-1, rounds):
+            for kind in KINDS[n % 3:] + KINDS[:n % 3]:
+                figure = who[kind].once()
+                if n >= 0:
+                    figures[kind].append(figure)
+        for each in who.values():
+            each.end()
+        traces = [path.read_text() for path in pathlib.Path(folder).glob("*.json")]
+    samples = figures["off"][0][2]
+    events = statistics.median(text.count('"ph": "X"') + text.count('"ph": "b"') for text in traces)
+    assert len(traces) == rounds + 1 and all('"dropped_events": "0"' in text for text in traces)
+    print(f"{work}: {samples} samples a round, {rounds} rounds; {events / samples:.3f} events a sample")
+    for kind in KINDS:
+        cpu = [1e6 * c / n for c, _, n in figures[kind]]
+        speed = [n / s for _, s, n in figures[kind]]
+        print(f"  {kind:16} us of CPU a sample {spread(cpu, 1):28} samples/s {spread(speed, 0)}")
+    for kind in KINDS[1:]:
+        pairs = list(zip(figures[kind], figures["off"]))
+        print(f"  {kind + ' / off':16} CPU {spread([a[0] / b[0] for a, b in pairs])}   "
+              f"time {spread([a[1] / b[1] for a, b in pairs])}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--shards", default="4")
+    parser.add_argument("work", nargs="*", default=["decode", "epochs", "stages"])
+    args = parser.parse_intermixed_args()
+    server = Process([args.program, "serve", args.shards, "0", "0"], 0)
+    try:
+        for work in args.work:
+            measure(args.program, work, server.first, args.shards, args.rounds)
+    finally:
+        server.end()
+
+
+if __name__ == "__main__":
+    main()
