@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A disk cache: a warm epoch by fetch(disk_cache()) beside bare O_DIRECT reads of the same file in parts of 8 MiB,
-// eight at a time, by io_uring; and a cold epoch beside fetch() without a cache, in turns. Server in a process of its
-// own on core 0, client on core 1.
+// eight at a time, by io_uring; and a cold epoch beside fetch() without a cache and bare O_DIRECT writes of as much, in
+// turns. Server in a process of its own on core 0, client on core 1; one runtime, whose slabs are warm. The time of a
+// cold epoch is that until its last chunk has come, its CPU that until its last block is written.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/cache_bench.cpp -o cache_bench -lcurl -luring -larchive
 //   -lssl -lcrypto -lexpat
 //
@@ -15,6 +16,7 @@
 #include <liburing.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +31,8 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/loader/run.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
@@ -45,19 +49,26 @@ namespace mill = millrace;
 constexpr std::size_t part_bytes = 8 * mill::MiB;
 constexpr std::size_t shard_bytes = 64 * mill::MiB;
 
-/// Reads `size` bytes of a file past the page cache, eight parts at a time.
-std::uint64_t bare_reads(const std::string& path, std::uint64_t size) {
+/// Reads `size` bytes of a file past the page cache, or writes them to a new file, eight parts at a time.
+std::uint64_t bare(bool write, const std::string& path, std::uint64_t size) {
   constexpr unsigned depth = 8;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), (write ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY) | O_DIRECT | O_CLOEXEC, 0600);
   io_uring ring;
-  if (fd < 0 || io_uring_queue_init(depth, &ring, 0) != 0) throw std::runtime_error("cannot read " + path);
+  if (fd < 0 || (write && ::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) ||
+      io_uring_queue_init(depth, &ring, 0) != 0) {
+    throw std::runtime_error("cannot use " + path);
+  }
   static mill::slab_pool pool(part_bytes);
   std::vector<mill::writable_bytes> memory;
   for (unsigned i = 0; i < depth; ++i) memory.push_back(pool.acquire());
   std::uint64_t asked = 0, came = 0;
   const auto ask = [&](std::uint64_t slab) {
     io_uring_sqe* const e = io_uring_get_sqe(&ring);
-    io_uring_prep_read(e, fd, memory[slab].data(), part_bytes, asked);
+    if (write) {
+      io_uring_prep_write(e, fd, memory[slab].data(), part_bytes, asked);
+    } else {
+      io_uring_prep_read(e, fd, memory[slab].data(), part_bytes, asked);
+    }
     io_uring_sqe_set_data64(e, slab);
     asked += part_bytes;
   };
@@ -66,7 +77,7 @@ std::uint64_t bare_reads(const std::string& path, std::uint64_t size) {
     io_uring_submit_and_wait(&ring, 1);
     io_uring_cqe* c = nullptr;
     while (io_uring_peek_cqe(&ring, &c) == 0) {
-      if (c->res != static_cast<int>(part_bytes)) throw std::runtime_error("a short read of " + path);
+      if (c->res != static_cast<int>(part_bytes)) throw std::runtime_error("a short transfer of " + path);
       came += part_bytes;
       const std::uint64_t slab = io_uring_cqe_get_data64(c);
       io_uring_cqe_seen(&ring, c);
@@ -75,10 +86,11 @@ std::uint64_t bare_reads(const std::string& path, std::uint64_t size) {
   }
   io_uring_queue_exit(&ring);
   ::close(fd);
+  if (write) ::unlink(path.c_str());
   return came;
 }
 
-std::uint64_t read_all(mill::executor& loop, const std::shared_ptr<const mill::storage>& store, std::size_t shards,
+std::uint64_t read_all(mill::runtime& rt, const std::shared_ptr<const mill::storage>& store, std::size_t shards,
                        const std::string& etag) {
   std::vector<mill::shard> known;
   for (std::size_t i = 0; i < shards; ++i) {
@@ -86,12 +98,18 @@ std::uint64_t read_all(mill::executor& loop, const std::shared_ptr<const mill::s
   }
   auto chunks = mill::from_range(std::move(known)) |
                 mill::fetch(store, {.shards = 8, .window = part_bytes, .part = part_bytes});
-  const auto drain = [](mill::stream<mill::chunk> items) -> mill::task<std::uint64_t> {
-    std::uint64_t total = 0;
-    while (std::optional<mill::chunk> c = co_await items.next()) total += c->data.size();
-    co_return total;
-  };
-  return mill::block_on(mill::coroutine_context(loop), drain(std::move(chunks)));
+  std::uint64_t total = 0;
+  for (const mill::chunk& c : rt.run(std::move(chunks), {.show = mill::progress::off})) total += c.data.size();
+  return total;
+}
+
+/// Waits until nothing more is written.
+void settle(const mill::disk_cache_storage& cache) {
+  for (std::uint64_t before = ~std::uint64_t(0), now = 0; now != before;) {
+    before = now;
+    ::usleep(100'000);
+    now = cache.stats().admitted;
+  }
 }
 
 void remove_cache(const std::string& folder) {
@@ -115,11 +133,12 @@ int main(int argc, char** argv) {
   });
   bench::pin(1);
   const std::shared_ptr<const mill::storage> s3 = mill::detail::storage_of(server.client());
-  const auto loop = mill::make_event_loop();
+  mill::runtime rt;
   std::string etag;
   {
     mill::task<mill::storage::part> first =
         s3->read(mill::shard("s3://b/0"), std::string(), 0, 1000, mill::slab_pool(part_bytes));
+    const auto loop = mill::make_event_loop();
     etag = mill::block_on(mill::coroutine_context(*loop), std::move(first)).etag;
   }
   const auto cache_in = [&](const std::string& folder) {
@@ -127,31 +146,48 @@ int main(int argc, char** argv) {
   };
   remove_cache(warm_folder);
   const auto warm = cache_in(warm_folder);
-  read_all(*loop, warm, shards, etag);
   const std::uint64_t size = shards * shard_bytes;
-  bench::contender bare("bare O_DIRECT reads, 8 at a time",
-                        [&] { return bare_reads(warm_folder + "/segment.000000", size); });
-  bench::contender cached("fetch(disk_cache), warm", [&] { return read_all(*loop, warm, shards, etag); });
-  bench::contender without("fetch without a cache", [&] { return read_all(*loop, s3, shards, etag); });
+  std::uint64_t missed = ~std::uint64_t(0);
+  for (int i = 0; i < 8 && warm->stats().misses != missed; ++i) {  // until all of it is there
+    missed = warm->stats().misses;
+    read_all(rt, warm, shards, etag);
+    settle(*warm);
+  }
+  const mill::disk_cache_stats filled = warm->stats();
+  bench::contender reads("bare O_DIRECT reads, 8 at a time",
+                         [&] { return bare(false, warm_folder + "/segment.000000", size); });
+  bench::contender cached("fetch(disk_cache), warm", [&] { return read_all(rt, warm, shards, etag); });
+  bench::contender without("fetch without a cache", [&] { return read_all(rt, s3, shards, etag); });
+  bench::contender writes("bare O_DIRECT writes, 8 at a time",
+                          [&] { return bare(true, where_to + "/millrace-bare", size); });
   std::uint64_t refused = 0;
   bench::contender cold("fetch(disk_cache), cold", [&] {
     remove_cache(cold_folder);
     const auto cache = cache_in(cold_folder);
-    const std::uint64_t bytes = read_all(*loop, cache, shards, etag);
+    bench::meter m;
+    m.start();
+    const std::uint64_t bytes = read_all(rt, cache, shards, etag);
+    const bench::cost came = m.stop(static_cast<double>(bytes));
+    settle(*cache);
+    bench::cost all = m.stop(static_cast<double>(bytes));
+    all.seconds = came.seconds;
     refused += cache->stats().refused;
-    return bytes;
+    return all;
   });
-  bench::take_turns({&bare, &cached});
-  bench::take_turns({&without, &cold});
-  bench::print_table({&bare, &cached, &without, &cold});
-  bench::goal_at_least("GB/s, warm / bare", bench::ratio(cached.gb_per_second, bare.gb_per_second), 0.95);
+  bench::take_turns({&reads, &cached});
+  bench::take_turns({&without, &writes, &cold});
+  bench::print_table({&reads, &cached, &without, &writes, &cold});
+  bench::goal_at_least("GB/s, warm / bare", bench::ratio(cached.gb_per_second, reads.gb_per_second), 0.95);
   bench::goal_at_most("CPU s/GB, warm", cached.cpu_per_gb.median(), 0.12, "s");
   bench::goal_at_most("time, cold / without", bench::ratio(without.gb_per_second, cold.gb_per_second), 1.05);
+  std::printf("  time, cold / the longer of without and bare writes: %.2f\n",
+              std::min(without.gb_per_second.median(), writes.gb_per_second.median()) / cold.gb_per_second.median());
   bench::goal_at_most("CPU s/GB, cold / without", bench::ratio(cold.cpu_per_gb, without.cpu_per_gb), 1.05);
   const mill::disk_cache_stats s = warm->stats();
-  std::printf("  warm: %llu hits, %llu misses after the first epoch's; cold: %llu blocks refused\n",
-              static_cast<unsigned long long>(s.hits), static_cast<unsigned long long>(s.misses),
-              static_cast<unsigned long long>(refused));
+  std::printf("  warm: %llu hits, %llu misses; cold: %llu of %llu blocks refused\n",
+              static_cast<unsigned long long>(s.hits - filled.hits),
+              static_cast<unsigned long long>(s.misses - filled.misses), static_cast<unsigned long long>(refused),
+              static_cast<unsigned long long>(size / mill::MiB * static_cast<std::uint64_t>(bench::rounds + 1)));
   remove_cache(warm_folder);
   remove_cache(cold_folder);
 }

@@ -120,6 +120,31 @@ TEST_CASE("the verdict says what a stage that reads by ranges has chosen, and wh
   CHECK(s.verdict() ==
         "fetch: with 64 requests of up to 1.05 MB at a time the link, or what the store sends in all, is the limit: "
         "160 MB/s; fewer bytes or a nearer store help, no option does");
+  s.stages[0].limit = read_limit::disk;
+  CHECK(s.verdict() ==
+        "fetch: the disk of its cache is the limit: 160 MB/s; a faster disk or fewer bytes help, no option does");
+  s.stages[0].limit = read_limit::link;
+  s.disk_cache.hits = 5;
+  s.disk_cache.hit_bytes = 100;
+  s.disk_cache.misses = 15;
+  s.disk_cache.miss_bytes = 300;
+  s.disk_cache.admitted = 100;
+  s.disk_cache.refused = 100;
+  CHECK_THAT(s.verdict(), !Contains("disk cache"));
+  s.disk_cache.refused = 300;
+  CHECK_THAT(s.verdict(), !Contains("disk cache"));  // why is not known
+  s.disk_cache.full = 200;
+  s.disk_cache.bytes = 2 * GiB;
+  CHECK_THAT(s.verdict(), Contains("no option does; the disk cache is too small: 200 blocks found it full; try .bytes "
+                                   "= 9 * GiB (now 2048 * MiB)"));
+  s.disk_cache.full = 0;
+  s.disk_cache.slow = 200;
+  CHECK_THAT(s.verdict(), Contains("; the disk cache is slower than the store: 200 blocks were not kept, as others "
+                                   "waited to be written"));
+  CHECK_THAT(s.table(), Contains("disk cache: 5 reads (100 B) from the disk, 15 reads (300 B) from the store; blocks: "
+                                 "100 admitted, 300 refused, 0 damaged\n"));
+  s.disk_cache = disk_cache_stats();
+  CHECK_THAT(s.table(), !Contains("disk cache"));
   s.stages[0].read_first_byte = 0.0152;
   s.stages[0].read_rate = 30e6;
   CHECK_THAT(s.verdict(), Contains("at a time (15.2 ms to the first byte, 30.0 MB/s on a connection) the link, "));

@@ -477,3 +477,22 @@ TEST_CASE("a read that is dropped leaves nothing claimed", "[disk_cache]") {
   }
   CHECK(detail::disk_slots::open(in.path, 64 * MiB, 0, true)->try_claim("mem:0", 0, MiB));
 }
+
+TEST_CASE("what the cache has is read in whole parts, several at a time, whatever was learnt of the store") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({12 * MiB, 12 * MiB});
+  const auto cache = cached(store, in);
+  const shard first = named(*store, "mem:0");
+  CHECK_FALSE(cache->is_local(first, 0, 4 * MiB));
+  const fetch_options o{.shards = 2, .window = 12 * MiB, .part = 4 * MiB};
+  CHECK(fetched(loop, cache, *store, o));
+  CHECK(cache->is_local(first, 0, 12 * MiB));
+  CHECK(cache->is_local(first, 8 * MiB - 1, 2));
+  CHECK_FALSE(cache->is_local(first, 0, 13 * MiB));
+  CHECK_FALSE(cache->is_local(shard("mem:0", 12 * MiB), 0, MiB));  // of no version
+  const std::uint64_t before = cache->stats().hits;
+  CHECK(fetched(loop, cache, *store, o));
+  // Of the first object 256 KiB, 256 KiB, 512 KiB, 1, 2, 4 and 4 MiB; of the second three parts.
+  CHECK(cache->stats().hits - before == 10);
+}

@@ -13,6 +13,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -66,6 +67,28 @@ std::vector<std::string> trained(const dataset& data, const std::string& state =
 }
 
 }  // namespace
+
+TEST_CASE("a run's figures have what its disk cache did, and a cache that is full is in the verdict's sentence") {
+  s3_server::background server;
+  fill(server);
+  const test::temporary_folder folder;
+  const auto cache =
+      disk_cache(s3::as_storage(client_of(server)), {.directory = folder.path() + "/cache", .bytes = 3 * MiB});
+  runtime rt;
+  auto run = rt.run(epochs(dataset(cache, "s3://b/train/"), {.seed = 3, .epochs = 4, .batch = 8}) | batch());
+  for (const std::vector<sample>& b : run) CHECK(!b.empty());
+  const disk_cache_stats all = run.stats().disk_cache;
+  const disk_cache_stats own = cache->stats();
+  CHECK(all.misses > 0);
+  CHECK(all.hits == own.hits);
+  CHECK(all.misses == own.misses);
+  CHECK(all.miss_bytes == own.miss_bytes);
+  CHECK(all.admitted == own.admitted);
+  CHECK(all.refused == own.refused);
+  CHECK(all.full > 0);
+  CHECK(all.bytes == 3 * MiB);
+  CHECK(runtime().run(from_range(std::vector<int>{1})).stats().disk_cache.misses == 0);
+}
 
 TEST_CASE("epochs() through a disk cache gives what the store gives, and reads the store once") {
   s3_server::background server;

@@ -23,6 +23,7 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/cache/cache_folder.hpp>
+#include <millrace/cache/disk_slots.ipp>
 
 namespace millrace::detail {
 

@@ -93,6 +93,9 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Whether the folder has an index: after intact() has said no, that of another process.
   bool replaced() const noexcept;
 
+  /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
+  bool lists(const std::string& url, std::uint64_t offset, std::uint64_t end) const;
+
   class reading {
    public:
     reading() = default;

@@ -318,9 +318,11 @@ MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p
   };
   std::optional<found> free;
   for (std::size_t i = 0; i < n; ++i) {
+    const bool same = all[i].high == p.key.high && all[i].low == p.key.low;
+    if (!same && free) continue;
     bool valid = all[i].slot != 0 && (all[i].slot <= entries_ || all[i].slot == no_slot) &&
                  all[i].crc == crc32c(0, &all[i], offsetof(entry, crc));
-    if (valid && all[i].high == p.key.high && all[i].low == p.key.low) {
+    if (valid && same) {
       if (current(all[i])) return found{all[i], p.home + i};
       valid = false;  // the key's own, before others
       free.reset();
@@ -331,6 +333,15 @@ MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p
     if (all[i].slot == no_slot || !current(all[i])) free = found{entry(), p.home + i};
   }
   return free;
+}
+
+MILLRACE_INLINE bool disk_slots::lists(const std::string& url, std::uint64_t offset, std::uint64_t end) const {
+  for (const block_part& p : parts_of(offset, end)) {
+    const std::optional<found> there = find(place_of(url, p.block));
+    if (!there || there->at.slot == 0 || there->at.slot == no_slot) return false;
+    if (there->at.filled < (p.end - p.begin + grain_bytes - 1) / grain_bytes) return false;
+  }
+  return true;
 }
 
 MILLRACE_INLINE bool disk_slots::put(std::uint64_t position, entry e) const noexcept {
@@ -625,9 +636,10 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   const bytes data_kept = data.memory.share(0, data.memory.capacity());
   const bytes headers_kept = headers.memory.share(0, headers.memory.capacity());
   const coroutine_context here = co_await this_context();
-  // What lies in slots that follow each other is one read.
-  std::vector<spawned<std::int64_t>> jobs;
-  std::vector<std::int64_t> due;
+  // Headers of slots that follow each other are one read. Blocks are one each, so that one is checked while others are
+  // still on their way.
+  std::vector<spawned<std::int64_t>> heads, jobs;
+  std::vector<std::int64_t> heads_due, due;
   for (std::size_t i = 0; i < parts.size();) {
     const std::uint64_t slot = parts[i].index.at.slot - 1;
     std::size_t n = 1;
@@ -636,7 +648,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
       ++n;
     }
     int error = 0;
-    std::shared_ptr<owned_fd> fd = segment_of(parts[i].index.at, error);
+    const std::shared_ptr<owned_fd> fd = segment_of(parts[i].index.at, error);
     if (fd == nullptr) {
       if (error == 0) co_return std::move(out);
       if (error != ENOENT) out.error = error;
@@ -647,29 +659,33 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     r.data = headers.data() + i * cache_page;
     r.size = n * cache_page;
     r.offset = slot * cache_page;
-    due.push_back(static_cast<std::int64_t>(r.size));
-    jobs.emplace_back(here, transfer(r, headers_, headers_kept));
-    const std::size_t to = (parts[i + n - 1].end + grain_bytes - 1) / grain_bytes * grain_bytes;
-    r.data = data.data() + (parts[i].block * block_bytes + parts[i].begin - begin);
-    r.size = (n - 1) * block_bytes + to - parts[i].begin;
-    r.offset = slot % segment_slots_ * block_bytes + parts[i].begin;
-    due.push_back(static_cast<std::int64_t>(r.size));
-    jobs.emplace_back(here, transfer(r, std::move(fd), data_kept));
+    heads_due.push_back(static_cast<std::int64_t>(r.size));
+    heads.emplace_back(here, transfer(r, headers_, headers_kept));
+    for (std::size_t k = i; k < i + n; ++k) {
+      const block_part& p = parts[k];
+      r.data = data.data() + (p.block * block_bytes + p.begin - begin);
+      r.size = (p.end + grain_bytes - 1) / grain_bytes * grain_bytes - p.begin;
+      r.offset = (slot + k - i) % segment_slots_ * block_bytes + p.begin;
+      due.push_back(static_cast<std::int64_t>(r.size));
+      jobs.emplace_back(here, transfer(r, fd, data_kept));
+    }
     i += n;
   }
   bool complete = true;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const std::int64_t got = co_await jobs[i];
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const std::int64_t got = co_await heads[i];
     if (got < 0) out.error = static_cast<int>(-got);
-    complete = complete && got == due[i];
+    complete = complete && got == heads_due[i];
   }
-  if (out.error != 0) co_return std::move(out);
 
   bool all = true;
   for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::int64_t got = co_await jobs[i];
+    if (got < 0) out.error = static_cast<int>(-got);
+    if (out.error != 0) continue;
     const block_part& p = parts[i];
     const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
-    bool right = complete && whole(h);
+    bool right = complete && got == due[i] && whole(h);
     bool theirs = right && h.generation == p.index.at.generation && key_fits(h, wanted, p.block);
     if (theirs) {
       for (std::size_t at = p.begin; at < p.end && right && theirs; at += grain_bytes) {
@@ -684,7 +700,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     all = false;
     if (!right) out.damaged.push_back(p.block);
   }
-  if (!all) co_return std::move(out);
+  if (out.error != 0) out.damaged.clear();
+  if (!all || out.error != 0) co_return std::move(out);
   const auto& h = *reinterpret_cast<const slot_header*>(headers.data());
   out.version.url = std::move(wanted.url);
   out.version.etag = std::string(h.etag());

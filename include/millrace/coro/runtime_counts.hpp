@@ -28,7 +28,51 @@ class duration_stats {
   double sum = 0;  ///< seconds
 };
 
+/// What disk caches have done: one of them in this process, or all that a runtime's runs have read through.
+class disk_cache_stats {
+ public:
+  std::uint64_t hits = 0;      ///< reads that came from the disk
+  std::uint64_t misses = 0;    ///< reads that went to the store
+  std::uint64_t hit_bytes = 0;
+  std::uint64_t miss_bytes = 0;
+  std::uint64_t waited = 0;    ///< reads that waited for another reader of the same bytes, of this process or another
+  std::uint64_t admitted = 0;  ///< blocks of 1 MiB, or parts of them, that were written
+  std::uint64_t refused = 0;   ///< blocks that were not: full, no room on the disk, the disk too slow, no ETag
+  std::uint64_t full = 0;      ///< of those, because all of .bytes were taken
+  std::uint64_t slow = 0;      ///< of those, because too much waited to be written
+  std::uint64_t given = 0;     ///< segments of older data whose slots were given to new, in a full cache
+  std::uint64_t damaged = 0;   ///< blocks that were not as they had been written, and were read from the store
+  std::uint64_t bytes = 0;     ///< the bound of the cache, of the one that was full last; 0: none was
+};
+
 namespace detail {
+
+/// Counts of disk caches; any thread.
+class disk_cache_counts {
+ public:
+  using counter = std::atomic<std::uint64_t>;
+
+  static void add(counter& c, std::uint64_t n) noexcept { c.fetch_add(n, std::memory_order_relaxed); }
+  disk_cache_stats stats() const noexcept {
+    disk_cache_stats s;
+    s.hits = hits.load(std::memory_order_relaxed);
+    s.misses = misses.load(std::memory_order_relaxed);
+    s.hit_bytes = hit_bytes.load(std::memory_order_relaxed);
+    s.miss_bytes = miss_bytes.load(std::memory_order_relaxed);
+    s.waited = waited.load(std::memory_order_relaxed);
+    s.admitted = admitted.load(std::memory_order_relaxed);
+    s.refused = refused.load(std::memory_order_relaxed);
+    s.full = full.load(std::memory_order_relaxed);
+    s.slow = slow.load(std::memory_order_relaxed);
+    s.given = given.load(std::memory_order_relaxed);
+    s.damaged = damaged.load(std::memory_order_relaxed);
+    s.bytes = bytes.load(std::memory_order_relaxed);
+    return s;
+  }
+
+  counter hits{0}, misses{0}, hit_bytes{0}, miss_bytes{0}, waited{0}, admitted{0}, refused{0}, full{0}, slow{0},
+      given{0}, damaged{0}, bytes{0};
+};
 
 /// Counts durations; any thread.
 class duration_histogram {
@@ -83,6 +127,7 @@ class runtime_counts {
   duration_histogram request, first_byte, part;
   counted_events retries, throttles, skipped;
   counted_events hedges, resumed;  // without a reason
+  disk_cache_counts disk_cache;
 };
 
 }  // namespace detail

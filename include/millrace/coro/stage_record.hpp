@@ -64,6 +64,7 @@ class stage_record {
   /// Of a stage that reads by ranges: how many it may have in flight now, and how long one is at most; and how often a
   /// read ended while its consumer waited and no more could be in flight, by what kept it from that.
   counter reads{0}, read_part{0}, kept_by_memory{0}, kept_by_requests{0}, kept_by_link{0}, kept_by_shards{0};
+  counter kept_by_disk{0};  ///< likewise, of reads of a local disk (storage::is_local())
   /// Of its store, as measured: time to the first byte, bytes per second of one connection; 0: not known.
   counter read_first_ns{0}, read_rate{0};
   /// Its bounds, as its options have them: objects open, ranged reads, bytes; 0: none, or not known.

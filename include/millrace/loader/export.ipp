@@ -65,6 +65,7 @@ MILLRACE_INLINE const char* limit_text(read_limit limit) noexcept {
          : limit == read_limit::requests ? "requests"
          : limit == read_limit::link     ? "link"
          : limit == read_limit::shards   ? "shards"
+         : limit == read_limit::disk     ? "disk"
                                          : "none";
 }
 
@@ -185,6 +186,23 @@ MILLRACE_INLINE std::string stats_json(const run_stats& s) {
     r.text("last_skipped", s.requests.last_skipped);
     r.end();
   }
+  {
+    const disk_cache_stats& c = s.disk_cache;
+    detail::json_object r(all.key("disk_cache"));
+    const auto count = [&r](const char* name, std::uint64_t n) { r.integer(name, static_cast<std::int64_t>(n)); };
+    count("hits", c.hits);
+    count("misses", c.misses);
+    count("hit_bytes", c.hit_bytes);
+    count("miss_bytes", c.miss_bytes);
+    count("waited", c.waited);
+    count("admitted", c.admitted);
+    count("refused", c.refused);
+    count("full", c.full);
+    count("slow", c.slow);
+    count("given", c.given);
+    count("damaged", c.damaged);
+    r.end();
+  }
   all.key("stages") += '[';
   for (const stage_stats& each : s.stages) {
     if (&each != s.stages.data()) out += ", ";
@@ -294,6 +312,19 @@ MILLRACE_INLINE std::string prometheus_text(const run_stats& s, const std::vecto
       static_cast<double>(s.requests.resumed));
   one("millrace_skipped_samples_total", "counter", "Items that a failure policy left out.",
       static_cast<double>(s.requests.skipped));
+  const disk_cache_stats& c = s.disk_cache;
+  const auto cache = [&one](const char* name, const char* help, std::uint64_t n) {
+    one(name, "counter", help, static_cast<double>(n));
+  };
+  cache("millrace_disk_cache_hits_total", "Reads that came from the disk.", c.hits);
+  cache("millrace_disk_cache_misses_total", "Reads that went to the store.", c.misses);
+  cache("millrace_disk_cache_hit_bytes_total", "Bytes that came from the disk.", c.hit_bytes);
+  cache("millrace_disk_cache_miss_bytes_total", "Bytes that came from the store.", c.miss_bytes);
+  cache("millrace_disk_cache_waits_total", "Reads that waited for another reader of the same bytes.", c.waited);
+  cache("millrace_disk_cache_admitted_blocks_total", "Blocks that were written.", c.admitted);
+  cache("millrace_disk_cache_refused_blocks_total", "Blocks that were not.", c.refused);
+  cache("millrace_disk_cache_given_segments_total", "Segments of older data whose slots were given to new.", c.given);
+  cache("millrace_disk_cache_damaged_blocks_total", "Blocks that were not as they had been written.", c.damaged);
   std::uint64_t lost = 0;
   for (const lost_shard& each : s.lost) lost += each.samples;
   one("millrace_lost_shards_total", "counter", "Shards of which samples could not be read.",

@@ -108,6 +108,7 @@ class run_stats {
   /// What is measured of the hosts of stores, and chosen for all runs of the runtime: as it is now.
   std::vector<host_stats> hosts;
   request_stats requests;  ///< of the whole runtime
+  disk_cache_stats disk_cache;  ///< of all disk_cache() stores that were read through, since the runtime was made
   /// How often an address of a server began to be passed over, by connections of any run of the runtime, because it
   /// could not be connected to or was slower than the others.
   std::int64_t addresses_passed_over = 0;
@@ -155,6 +156,8 @@ class run_stats {
   std::string loop_verdict(const stage_stats& slow) const;
   std::string read_verdict(const stage_stats& slow) const;
   std::string pool_verdict(const stage_stats& slow) const;
+  /// What to do about a disk cache that refuses most of what it is given; empty: nothing.
+  std::string cache_verdict() const;
   static std::string slot_verdict(const stage_stats& slow);
   /// What the first item waited for, where that was most of the run; else empty.
   std::string start_verdict() const;

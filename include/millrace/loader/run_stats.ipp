@@ -51,6 +51,15 @@ MILLRACE_INLINE std::string run_stats::table() const {
   if (lost.size() > 10) text += "and samples of " + std::to_string(lost.size() - 10) + " more shards\n";
   if (!placement.empty()) text += "loops and pool threads: " + placement + '\n';
   for (std::size_t i = 0; i < hosts.size() && i < 10; ++i) text += hosts[i].text() + '\n';
+  if (disk_cache.hits + disk_cache.misses > 0) {
+    const auto reads = [](std::uint64_t n, std::uint64_t of) {
+      return std::to_string(n) + (n == 1 ? " read (" : " reads (") + format_bytes(static_cast<double>(of)) + ')';
+    };
+    text += "disk cache: " + reads(disk_cache.hits, disk_cache.hit_bytes) + " from the disk, " +
+            reads(disk_cache.misses, disk_cache.miss_bytes) + " from the store; blocks: " +
+            std::to_string(disk_cache.admitted) + " admitted, " + std::to_string(disk_cache.refused) + " refused, " +
+            std::to_string(disk_cache.damaged) + " damaged\n";
+  }
   if (hosts.size() > 10) text += "and " + std::to_string(hosts.size() - 10) + " more hosts\n";
   if (addresses_passed_over > 0) {
     text += "addresses of servers were passed over " + std::to_string(addresses_passed_over) +
@@ -197,7 +206,7 @@ MILLRACE_INLINE std::string run_stats::verdict() const {
                ? "too short to tell what holds the run back: " + in_seconds(steady()) + " since the first item"
                : "the training thread was not kept waiting after the first item" + start_verdict();
   }
-  if (!kept_waiting) return step_verdict() + start_verdict();
+  if (!kept_waiting) return step_verdict() + start_verdict() + cache_verdict();
   double loop = 0;
   const stage_stats* busiest = nullptr;
   for (const stage_stats& s : stages) {
@@ -214,7 +223,7 @@ MILLRACE_INLINE std::string run_stats::verdict() const {
     return pool_verdict(*slow);
   }
   if (slow->waiting <= slow->busy) return loop_verdict(*slow);
-  if (slow->reads != 0) return read_verdict(*slow);
+  if (slow->reads != 0) return read_verdict(*slow) + cache_verdict();
   char share[32];
   std::snprintf(share, sizeof share, "%.0f%%", 100 * slow->waiting);
   const std::string text = slow->name + " waits for its own I/O, " + share + " of the time";
@@ -331,11 +340,35 @@ MILLRACE_INLINE std::string run_stats::read_verdict(const stage_stats& slow) con
                              any ? "0, as many as there are requests for" : std::to_string(2 * slow.own_shards),
                              std::to_string(slow.own_shards));
     }
+    case read_limit::disk:
+      return name + "the disk of its cache is the limit: " + format_bytes(per_second(bytes)) +
+             "/s; a faster disk or fewer bytes help, no option does";
     case read_limit::link:
       return name + "with " + chosen + measured + " the link, or what the store sends in all, is the limit: " +
              format_bytes(per_second(bytes)) + "/s; fewer bytes or a nearer store help, no option does";
   }
   return name + "waits for " + chosen + measured;
+}
+
+MILLRACE_INLINE std::string run_stats::cache_verdict() const {
+  const disk_cache_stats& c = disk_cache;
+  if (c.refused <= c.admitted) return {};
+  if (c.full > c.refused / 2) {
+    // What an epoch reads, as far as it is seen: by hits, or else by what there was room for.
+    const auto share = [](std::uint64_t part, std::uint64_t rest) {
+      return static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(1, part + rest));
+    };
+    const double kept = std::max(share(c.hit_bytes, c.miss_bytes), share(c.admitted, c.refused));
+    const double needed = static_cast<double>(c.bytes) / std::max(kept, 1.0 / 64);
+    const auto gib = [](double n) { return std::to_string(static_cast<std::uint64_t>(n / GiB) + 1) + " * GiB"; };
+    return "; the disk cache is too small: " + std::to_string(c.full) + " blocks found it full" +
+           detail::attempt(".bytes", gib(needed), detail::in_code(static_cast<std::size_t>(c.bytes)));
+  }
+  if (c.slow > c.refused / 2) {
+    return "; the disk cache is slower than the store: " + std::to_string(c.slow) +
+           " blocks were not kept, as others waited to be written";
+  }
+  return {};
 }
 
 MILLRACE_INLINE std::string run_stats::pool_verdict(const stage_stats& slow) const {

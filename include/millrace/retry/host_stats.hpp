@@ -16,6 +16,7 @@ enum class read_limit : unsigned char {
   requests,  ///< the bound of .requests: the store sends what it does on each connection, and more would bring more
   link,      ///< more would bring nothing: the link, or what the store sends in all
   shards,    ///< the bound of .shards: all objects that may be open are asked for
+  disk,      ///< the disk of a cache, which is read instead of the store
 };
 
 /// What a runtime has measured of a store's host, and chosen for its readers: all fetch() and epochs(), indexes in the

@@ -24,6 +24,7 @@ MILLRACE_INLINE std::string host_stats::text() const {
   switch (limit) {
     case read_limit::none:
     case read_limit::shards:  // of a reader
+    case read_limit::disk:    // likewise
       break;
     case read_limit::memory:
       return line + "; the limit: the memory of its readers";

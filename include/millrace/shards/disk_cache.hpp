@@ -16,6 +16,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/cache/disk_slots.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/runtime_counts.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -26,19 +27,6 @@ struct disk_cache_options {
   std::uint64_t bytes = 0;     ///< the most that it takes of the disk; must be given
   double keep_free = 0.05;     ///< share of the file system that it leaves free
   bool wait_for_disk = false;  ///< reads wait where the disk is slower than the store, and all that fits is kept
-};
-
-/// What a disk cache has done in this process.
-class disk_cache_stats {
- public:
-  std::uint64_t hits = 0;      ///< reads that came from the disk
-  std::uint64_t misses = 0;    ///< reads that went to the store
-  std::uint64_t hit_bytes = 0;
-  std::uint64_t miss_bytes = 0;
-  std::uint64_t admitted = 0;  ///< blocks of 1 MiB, or parts of them, that were written
-  std::uint64_t refused = 0;   ///< blocks that were not: full, no room on the disk, the disk too slow, no ETag
-  std::uint64_t given = 0;     ///< segments of older data whose slots were given to new, in a full cache
-  std::uint64_t damaged = 0;   ///< blocks that were not as they had been written, and were read from the store
 };
 
 namespace detail {
@@ -53,12 +41,14 @@ class disk_cache_state {
   void open_first();
   /// The slots; null while the cache is off.
   std::shared_ptr<disk_slots> slots(const executor& ex);
+  /// Whether the index has all blocks of a range, while the cache is on.
+  bool has(const shard& object, std::uint64_t offset, std::size_t length);
   /// Whether writes are tried.
   bool may_write(const executor& ex);
   /// Off for a minute, or without writes where those alone fail; logs the reason once.
   void failed(const executor& ex, int error, const std::string& what);
-  /// Logs once that nothing more is admitted.
-  void full(const executor& ex, const disk_slots& s);
+  /// So many blocks got no slot. Logs once that nothing more is admitted.
+  void full(const executor& ex, const disk_slots& s, std::uint64_t blocks);
   /// Counts segments that were given to new data, and logs it once.
   void gave(const executor& ex, const disk_slots& s, std::uint64_t segments);
   /// Notes that what is under a prefix is about to be read.
@@ -75,14 +65,14 @@ class disk_cache_state {
   duration patience() const noexcept;
   void took(duration d) noexcept;
 
-  disk_cache_stats stats() const noexcept;
+  /// Adds to a counter of this cache, and of the executor's runtime.
+  void count(const executor& ex, disk_cache_counts::counter disk_cache_counts::*which, std::uint64_t n) noexcept;
+  disk_cache_stats stats() const noexcept { return counts_.stats(); }
 
   /// The most bytes that wait to be written, in memory.
   static constexpr std::size_t most_writing = std::size_t(64) << 20;
 
   const bool waits;  ///< until what is read may be written
-  std::atomic<std::uint64_t> hits{0}, misses{0}, hit_bytes{0}, miss_bytes{0}, admitted{0}, refused{0}, damaged{0};
-  std::atomic<std::uint64_t> given{0};
 
  private:
   void opened(std::shared_ptr<disk_slots> s);
@@ -91,6 +81,7 @@ class disk_cache_state {
   const std::string directory_;
   const std::uint64_t bytes_;
   const double keep_free_;
+  disk_cache_counts counts_;
   std::mutex mutex_;
   std::shared_ptr<disk_slots> slots_;
   bool off_ = false;
@@ -134,6 +125,9 @@ class basic_disk_cache_storage final : public storage {
   bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
+  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
+    return state_->has(object, offset, length);
+  }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override {
     state_->protect(prefix);

@@ -83,6 +83,15 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const execut
   return nullptr;
 }
 
+MILLRACE_INLINE bool disk_cache_state::has(const shard& object, std::uint64_t offset, std::size_t length) {
+  std::shared_ptr<disk_slots> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    slots = slots_;
+  }
+  return slots != nullptr && is_strong_etag(object.etag) && slots->lists(object.url, offset, offset + length);
+}
+
 MILLRACE_INLINE bool disk_cache_state::may_write(const executor& ex) {
   const std::lock_guard lock(mutex_);
   return !read_only_ || ex.now() >= again_;
@@ -105,8 +114,13 @@ MILLRACE_INLINE void disk_cache_state::failed(const executor& ex, int error, con
   log_line(ex, "millrace: disk_cache admits nothing, and tries again every minute: " + why);
 }
 
-MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots& s) {
+MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots& s, std::uint64_t blocks) {
   if (s.used() < s.capacity()) return;
+  count(ex, &disk_cache_counts::full, blocks);
+  counts_.bytes.store(bytes_, std::memory_order_relaxed);
+  if (runtime_counts* const all = ex.runtime().counts()) {
+    all->disk_cache.bytes.store(bytes_, std::memory_order_relaxed);
+  }
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_full_, true)) return;
   log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.capacity() * disk_slots::slot_bytes)) +
@@ -115,7 +129,7 @@ MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots
 }
 
 MILLRACE_INLINE void disk_cache_state::gave(const executor& ex, const disk_slots& s, std::uint64_t segments) {
-  given.fetch_add(segments, std::memory_order_relaxed);
+  count(ex, &disk_cache_counts::given, segments);
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_gave_, true)) return;
   log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.used() * disk_slots::slot_bytes)) +
@@ -160,17 +174,11 @@ MILLRACE_INLINE void disk_cache_state::took(duration d) noexcept {
   part_ns_.store(before == 0 ? d.count() : before + (d.count() - before) / 8, std::memory_order_relaxed);
 }
 
-MILLRACE_INLINE disk_cache_stats disk_cache_state::stats() const noexcept {
-  disk_cache_stats s;
-  s.hits = hits.load(std::memory_order_relaxed);
-  s.misses = misses.load(std::memory_order_relaxed);
-  s.hit_bytes = hit_bytes.load(std::memory_order_relaxed);
-  s.miss_bytes = miss_bytes.load(std::memory_order_relaxed);
-  s.admitted = admitted.load(std::memory_order_relaxed);
-  s.refused = refused.load(std::memory_order_relaxed);
-  s.given = given.load(std::memory_order_relaxed);
-  s.damaged = damaged.load(std::memory_order_relaxed);
-  return s;
+MILLRACE_INLINE void disk_cache_state::count(const executor& ex, disk_cache_counts::counter disk_cache_counts::*which,
+                                             std::uint64_t n) noexcept {
+  if (n == 0) return;
+  disk_cache_counts::add(counts_.*which, n);
+  if (runtime_counts* const all = ex.runtime().counts()) disk_cache_counts::add(all->disk_cache.*which, n);
 }
 
 }  // namespace millrace::detail
@@ -209,8 +217,8 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
       break;
     }
     if (got.hit) {
-      state_->hits.fetch_add(1, std::memory_order_relaxed);
-      state_->hit_bytes.fetch_add(got.data.size(), std::memory_order_relaxed);
+      state_->count(ex, &detail::disk_cache_counts::hits, 1);
+      state_->count(ex, &detail::disk_cache_counts::hit_bytes, got.data.size());
       part p;
       p.data = std::move(got.data);
       p.total = got.version.total;
@@ -221,18 +229,19 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
     // What is damaged, or missing, under the claim is so, and not being written.
     if (own) {
       damaged = std::move(got.damaged);
-      state_->damaged.fetch_add(damaged.size(), std::memory_order_relaxed);
+      state_->count(ex, &detail::disk_cache_counts::damaged, damaged.size());
       break;
     }
     own = slots->try_claim(version.url, begin, end);
     if (own && !sure && got.damaged.empty()) break;
-    sure = true;
+    const bool waited = !std::exchange(sure, true) && !own;
     if (own) continue;
     if (ex.now() >= late) break;
+    if (waited) state_->count(ex, &detail::disk_cache_counts::waited, 1);
     co_await sleep_for(pause);
     pause = std::min(2 * pause, duration(8'000'000));
   }
-  state_->misses.fetch_add(1, std::memory_order_relaxed);
+  state_->count(ex, &detail::disk_cache_counts::misses, 1);
 
   const auto wider = static_cast<std::size_t>(end - begin);
   slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
@@ -240,7 +249,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
   part p = co_await inner_->read(std::move(object), std::move(etag), begin, wider, std::move(pool));
   if (p.rest) co_return std::move(p);  // from its beginning on; the caller decides
   state_->took(ex.now() - asked);
-  state_->miss_bytes.fetch_add(p.data.size(), std::memory_order_relaxed);
+  state_->count(ex, &detail::disk_cache_counts::miss_bytes, p.data.size());
   version.etag = p.etag;
   version.encoding = p.encoding;
   version.total = p.total;
@@ -260,8 +269,11 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
                                  std::move(damaged));
     root_scope::of(ex).adopt(std::move(admission));
   } else if (own) {
-    if (may) state_->slow(ex);
-    state_->refused.fetch_add(blocks, std::memory_order_relaxed);
+    if (may) {
+      state_->slow(ex);
+      state_->count(ex, &detail::disk_cache_counts::slow, blocks);
+    }
+    state_->count(ex, &detail::disk_cache_counts::refused, blocks);
   }
   if (begin != offset || p.data.size() > length) {
     const std::size_t skipped = std::min(p.data.size(), static_cast<std::size_t>(offset - begin));
@@ -280,13 +292,13 @@ task<void> basic_disk_cache_storage<Unused>::admit(std::shared_ptr<detail::disk_
   executor& ex = co_await this_executor();
   detail::disk_slots::admission done = co_await slots->write(std::move(own), std::move(version), begin,
                                                              std::move(data), std::move(damaged));
-  state->admitted.fetch_add(done.admitted, std::memory_order_relaxed);
-  state->refused.fetch_add(done.refused, std::memory_order_relaxed);
+  state->count(ex, &detail::disk_cache_counts::admitted, done.admitted);
+  state->count(ex, &detail::disk_cache_counts::refused, done.refused);
   if (done.given != 0) state->gave(ex, *slots, done.given);
   if (done.error != 0) {
     state->failed(ex, done.error, done.what);
   } else if (done.refused != 0) {
-    state->full(ex, *slots);
+    state->full(ex, *slots, done.refused);
   }
 }
 

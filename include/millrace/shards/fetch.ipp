@@ -102,6 +102,8 @@ class part_scheduler {
     host_share& share;         // of its host
     const bool first;          // of all that have bytes
     std::uint64_t next_offset;
+    std::uint64_t looked_at = UINT64_MAX;  // the next_offset that `local` is of
+    bool local = false;     // the next part is, see storage::is_local()
     bool learning = false;  // the first part of an object of unknown size is under way
     std::unique_ptr<sequential_rest> rest;
     bool rest_ended = false;
@@ -125,6 +127,8 @@ class part_scheduler {
 
   /// How long the next part of an object is, if the object goes on for that long.
   std::size_t next_part(const open_object& o) const noexcept;
+  /// Whether it is read from a local disk.
+  bool next_is_local(open_object& o) const;
 
   /// Slabs for a part of this length: of options.part, or of a half, a quarter, ... of it.
   const slab_pool& slabs_for(std::size_t length);
@@ -317,9 +321,19 @@ MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) cons
   constexpr std::size_t smallest = 256 * KiB;
   if (o.rest) return options_.part;
   const std::uint64_t before = o.next_offset - start_;
-  const std::size_t part = o.share.part();
+  const std::size_t part = o.local ? options_.part : o.share.part();
   if (!o.first || before >= part) return part;
   return std::min(part, smallest + static_cast<std::size_t>(before));
+}
+
+MILLRACE_INLINE bool part_scheduler::next_is_local(open_object& o) const {
+  if (o.looked_at != o.next_offset) {
+    const std::uint64_t left = o.info->size ? *o.info->size - o.next_offset : 0;
+    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, options_.part));
+    o.local = !o.rest && length != 0 && reader_.store().is_local(o.object, o.next_offset, length);
+    o.looked_at = o.next_offset;
+  }
+  return o.local;
 }
 
 MILLRACE_INLINE const slab_pool& part_scheduler::slabs_for(std::size_t length) {
@@ -346,16 +360,19 @@ MILLRACE_INLINE bool part_scheduler::kept_by_shards() const noexcept {
 
 MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   std::size_t window = window_.bytes();
-  if (!open_.empty() && open_.front().share.is_quick()) {
+  if (!open_.empty() && !next_is_local(open_.front()) && open_.front().share.is_quick()) {
     window = std::min(window, options_.part / 4 + 2 * delivered_);
   }
   full_ = false;
   bool front = true;
   for (open_object& o : open_) {
+    if (front && next_is_local(o)) window_.raise(host_share::most_local * options_.part);
     while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
       // Later objects leave one part to the front one: it can always go on.
       const std::size_t limit = front ? window : window - std::min(options_.part, window / 2);
-      if (!o.rest && !o.share.may_begin(is_waited_for()) && !(front && o.jobs.empty())) return;
+      const bool local = next_is_local(o);
+      const bool may = local ? o.share.may_begin_local() : o.rest || o.share.may_begin(is_waited_for());
+      if (!may && !(front && o.jobs.empty())) return;
       const std::uint64_t left = o.info->size && !o.rest ? *o.info->size - o.next_offset : options_.part;
       const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
       // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
@@ -373,7 +390,8 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
         j.reading = spawned<piece>(here_, read_rest(o, j));
       } else {
         o.learning = !o.info->size;
-        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, o.share.begin()));
+        host_share::request request = local ? o.share.begin_local() : o.share.begin();
+        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, std::move(request)));
         if (o.next_offset == 0) ask_check(o, length);
         o.next_offset += length;
       }

@@ -93,6 +93,9 @@ class basic_hedged_storage final : public storage {
     return inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
+  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
+    return inner_->is_local(object, offset, length);
+  }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 

@@ -44,6 +44,9 @@ class basic_resident_storage final : public storage {
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override;
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
+  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
+    return inner_->is_local(object, offset, length);
+  }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 

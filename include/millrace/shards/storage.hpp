@@ -116,6 +116,13 @@ class storage {
   /// been verified (see index_shard()).
   virtual bool over_network(std::string_view /*url*/) const noexcept { return true; }
 
+  /// Whether bytes [offset, offset + length) are on a local disk, as far as is known. Readers then ask for parts of the
+  /// full length, a few at a time, and do not count them as requests of the host. A hint, asked for before a read, on
+  /// the loop's thread: it must not wait.
+  virtual bool is_local(const shard& /*object*/, std::uint64_t /*offset*/, std::size_t /*length*/) const {
+    return false;
+  }
+
   /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
   /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several
   /// parts, together with its first part: an object of one part is compared by read().

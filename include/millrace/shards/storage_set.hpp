@@ -32,6 +32,10 @@ class storage_set final : public storage {
     const storage* s = find(url);
     return s == nullptr || s->over_network(url);
   }
+  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
+    const storage* s = find(object.url);
+    return s != nullptr && s->is_local(object, offset, length);
+  }
   std::string host(std::string_view url) const override {
     const storage* s = find(url);
     return s == nullptr ? std::string() : s->host(url);

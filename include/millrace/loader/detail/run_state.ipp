@@ -104,6 +104,7 @@ MILLRACE_INLINE run_stats run_metrics::snapshot(std::int64_t now) const {
     r.hedges = counts.hedges.count();
     r.resumed = counts.resumed.count();
     r.skipped = counts.skipped.count();
+    out.disk_cache = counts.disk_cache.stats();
     r.last_retry = counts.retries.last();
     r.last_throttle = counts.throttles.last();
     r.last_skipped = counts.skipped.last();
@@ -176,10 +177,11 @@ MILLRACE_INLINE std::int64_t run_metrics::list(std::vector<stage_stats>& lines,
   s.read_part = static_cast<std::size_t>(r.read_part);
   s.read_first_byte = 1e-9 * static_cast<double>(r.read_first_ns);
   s.read_rate = static_cast<double>(r.read_rate);
-  const std::int64_t kept = std::max(
-      {r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_link.load(), r.kept_by_shards.load()});
+  const std::int64_t kept = std::max({r.kept_by_memory.load(), r.kept_by_requests.load(), r.kept_by_link.load(),
+                                      r.kept_by_shards.load(), r.kept_by_disk.load()});
   if (kept > 0) {
-    s.limit = kept == r.kept_by_link     ? read_limit::link
+    s.limit = kept == r.kept_by_disk     ? read_limit::disk
+              : kept == r.kept_by_link   ? read_limit::link
               : kept == r.kept_by_memory ? read_limit::memory
               : kept == r.kept_by_shards ? read_limit::shards
                                          : read_limit::requests;

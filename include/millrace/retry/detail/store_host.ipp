@@ -175,10 +175,14 @@ MILLRACE_INLINE host_share::request host_share::begin() noexcept {
   satisfied();
   if (in_flight_++ == 0) host_->active_.fetch_add(1, std::memory_order_relaxed);
   host_->in_flight_.fetch_add(1, std::memory_order_relaxed);
-  return request(*this);
+  return request(*this, false);
 }
 
-MILLRACE_INLINE void host_share::ended() noexcept {
+MILLRACE_INLINE void host_share::ended(bool local) noexcept {
+  if (local) {
+    --local_;
+    return;
+  }
   if (--in_flight_ == 0) host_->active_.fetch_sub(1, std::memory_order_relaxed);
   host_->in_flight_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -222,7 +226,14 @@ MILLRACE_INLINE void host_share::note(const result& r) noexcept {
   if (by != nullptr) stage_record::add(stage_, by, 1);
 }
 
-MILLRACE_INLINE void host_share::finished(time_point now, const result& r) noexcept {
+MILLRACE_INLINE void host_share::finished(time_point now, const result& r, bool local) noexcept {
+  if (local) {
+    if (stage_ == nullptr) return;
+    stage_->reads.store(static_cast<std::int64_t>(std::min(most_local, bounds_.requests)), std::memory_order_relaxed);
+    stage_->read_part.store(static_cast<std::int64_t>(bounds_.longest), std::memory_order_relaxed);
+    if (r.waits) stage_record::add(stage_, &stage_record::kept_by_disk, 1);
+    return;
+  }
   note(r);
   if (r.bytes == 0 || (!at_number() && !(r.full && r.waits))) return;
   if (!host_->name().empty() && r.first.count() == 0) return;  // not the store's: it came from a cache
