@@ -20,10 +20,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -86,7 +88,6 @@ std::uint64_t bare(bool write, const std::string& path, std::uint64_t size) {
   }
   io_uring_queue_exit(&ring);
   ::close(fd);
-  if (write) ::unlink(path.c_str());
   return came;
 }
 
@@ -113,10 +114,8 @@ void settle(const mill::disk_cache_storage& cache) {
 }
 
 void remove_cache(const std::string& folder) {
-  for (const char* name : {"/index", "/locks", "/headers", "/segment.000000", "/segment.000001"}) {
-    ::unlink((folder + name).c_str());
-  }
-  ::rmdir(folder.c_str());
+  std::error_code none;
+  std::filesystem::remove_all(folder, none);
 }
 
 }  // namespace
@@ -154,12 +153,17 @@ int main(int argc, char** argv) {
     settle(*warm);
   }
   const mill::disk_cache_stats filled = warm->stats();
-  bench::contender reads("bare O_DIRECT reads, 8 at a time",
-                         [&] { return bare(false, warm_folder + "/segment.000000", size); });
+  const std::string read_file = where_to + "/millrace-bare-read", written_file = where_to + "/millrace-bare-written";
+  ::unlink(read_file.c_str());
+  bare(true, read_file, size);
+  bench::contender reads("bare O_DIRECT reads, 8 at a time", [&] { return bare(false, read_file, size); });
   bench::contender cached("fetch(disk_cache), warm", [&] { return read_all(rt, warm, shards, etag); });
   bench::contender without("fetch without a cache", [&] { return read_all(rt, s3, shards, etag); });
   bench::contender writes("bare O_DIRECT writes, 8 at a time",
-                          [&] { return bare(true, where_to + "/millrace-bare", size); });
+                          [&] {
+                            ::unlink(written_file.c_str());
+                            return bare(true, written_file, size);
+                          });
   std::uint64_t refused = 0;
   bench::contender cold("fetch(disk_cache), cold", [&] {
     remove_cache(cold_folder);
@@ -190,4 +194,6 @@ int main(int argc, char** argv) {
               static_cast<unsigned long long>(size / mill::MiB * static_cast<std::uint64_t>(bench::rounds + 1)));
   remove_cache(warm_folder);
   remove_cache(cold_folder);
+  ::unlink(read_file.c_str());
+  ::unlink(written_file.c_str());
 }

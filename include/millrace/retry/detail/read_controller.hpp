@@ -33,7 +33,7 @@ class read_controller {
     std::size_t shortest = 1 * MiB;   ///< of one read, unless `longest` is less
     std::size_t requests = 128;       ///< in flight, at most
     std::size_t start = 6;            ///< in flight before anything is known of the store
-    std::size_t loops = 1;            ///< that receive them, in turn: two for each of them are in flight at least
+    std::size_t loops = 1;            ///< that receive them, in turn: four for each of them are in flight at least
   };
 
   explicit read_controller(const bounds& b) noexcept;
@@ -86,8 +86,8 @@ class read_controller {
   /// The most reads with parts of this length.
   double most(std::size_t part) const noexcept;
   bool at_bound() const noexcept;
-  /// One is on its way to each loop while another one is received.
-  double fewest() const noexcept { return 2 * static_cast<double>(bounds_.loops); }
+  /// What sockets hold while a loop has no core: each holds a part of a read.
+  double fewest() const noexcept { return 4 * static_cast<double>(bounds_.loops); }
   /// Chooses length and number for so many bytes in a second.
   void aim(double rate) noexcept;
   void set_requests(double n) noexcept;
