@@ -854,7 +854,8 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
     r.data = headers.data();
     r.size = n * cache_page;
     r.offset = first * cache_page;
-    const std::int64_t got = co_await transfer(r, headers_, headers.memory.share(0, headers.memory.capacity()));
+    const bytes kept = headers.memory.share(0, headers.memory.capacity());
+    const std::int64_t got = co_await transfer(r, headers_, kept);
     bool ours = false;
     for (std::size_t i = 0; i < n && !ours && static_cast<std::int64_t>((i + 1) * cache_page) <= got; ++i) {
       const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
