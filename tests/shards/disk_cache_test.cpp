@@ -26,6 +26,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/shards/fetch.hpp>
+#include <millrace/shards/read_whole.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -495,4 +496,24 @@ TEST_CASE("what the cache has is read in whole parts, several at a time, whateve
   CHECK(fetched(loop, cache, *store, o));
   // Of the first object 256 KiB, 256 KiB, 512 KiB, 1, 2, 4 and 4 MiB; of the second three parts.
   CHECK(cache->stats().hits - before == 10);
+}
+
+TEST_CASE("a whole object that one process has read comes from the disk for the next, but for its first part",
+          "[disk_cache]") {
+  loop_of_test loop;
+  executor& ex = loop;
+  const coroutine_context here(ex);
+  const folder in;
+  const auto store = store_of({40 * MiB + 123});
+  const std::string& all = store->objects.at("mem:0");
+  for (int process = 0; process < 2; ++process) {
+    const auto cache = cached(store, in);
+    store->read_bytes = 0;
+    const bytes model = block_on(here, read_whole(std::shared_ptr<const storage>(cache), "mem:0"));
+    CHECK((model.view() == all));
+    if (process == 0) CHECK(store->read_bytes == all.size());
+    if (process == 1) CHECK(store->read_bytes <= 8 * MiB);
+  }
+  CHECK_THROWS_WITH(block_on(here, read_whole(std::shared_ptr<const storage>(store), "s3://b/model")),
+                    Contains("s3://b/model") && Contains("read_whole: the store does not serve this URL"));
 }

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,7 +24,7 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/read_whole.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -33,29 +32,12 @@ namespace millrace {
 
 namespace detail {
 
-/// `Storage` is storage. A template, in which all that names a coroutine depends on it: so it is not emitted where it
-/// is not used.
+/// `Storage` is storage. A template, so that it is not emitted where it is not used.
 template <class Storage>
 task<array> read_npy_of(std::shared_ptr<const Storage> store, std::string url) {
   const where at{shard(url).shown(), std::nullopt, {}};
-  if (!store->serves(url)) throw configuration_error("read_npy: the store does not serve this URL", at);
-  std::vector<std::enable_if_t<sizeof(Storage) != 0, shard>> one;
-  one.emplace_back(std::move(url));
-  stream<chunk> pieces = from_range(std::move(one)) | fetch(std::move(store));
-  writable_bytes memory;
-  std::size_t filled = 0;
-  while (std::optional<chunk> piece = co_await pieces.next()) {
-    const std::string_view part = piece->data.view();
-    if (filled + part.size() > memory.capacity()) {
-      const auto size = static_cast<std::size_t>(piece->from->size.value_or(2 * memory.capacity()));
-      writable_bytes larger = writable_bytes::allocate(std::max(size, filled + part.size()));
-      std::copy(memory.data(), memory.data() + filled, larger.data());
-      memory = std::move(larger);
-    }
-    std::copy(part.begin(), part.end(), memory.data() + filled);
-    filled += part.size();
-  }
-  co_return parse_npy(memory ? memory.share(0, filled) : bytes(), at);
+  bytes file = co_await whole_object(std::move(store), std::move(url), "read_npy");
+  co_return parse_npy(std::move(file), at);
 }
 
 }  // namespace detail
