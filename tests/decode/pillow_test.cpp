@@ -16,8 +16,8 @@
 #include <millrace/base/rng.hpp>
 
 #include "test_data_default.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test_data.hpp"
 
 using namespace millrace;

@@ -37,8 +37,8 @@
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/checking_client.hpp"
 #include "tests/support/failure_of.hpp"

@@ -30,8 +30,8 @@
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/tar/archives.hpp"
 
 using namespace millrace;

@@ -16,8 +16,8 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/loop/loops.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 using namespace millrace::test;

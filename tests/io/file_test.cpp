@@ -15,8 +15,8 @@
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/loop/loops.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 using namespace millrace::test;

@@ -9,7 +9,8 @@
 
 #include <millrace/io/detail/cpu_limits.hpp>
 
-#include "tests/io/temporary_folder.hpp"
+#include "tests/support/temporary_folder.hpp"
+
 
 namespace millrace::test {
 

@@ -31,9 +31,9 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test_data.hpp"
 
 using namespace millrace;

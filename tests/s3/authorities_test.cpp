@@ -23,10 +23,10 @@
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/http_storage.hpp>
 
-#include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;

@@ -13,11 +13,11 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/auth/default_credentials.hpp>
 
-#include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 

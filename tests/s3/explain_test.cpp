@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "tests/s3/temporary_folder.hpp"
 #include "tests/s3/vectors.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 

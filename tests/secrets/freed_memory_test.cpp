@@ -28,10 +28,10 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 // The sanitizers have an allocator of their own.
 #if defined(__GLIBC__) && !MILLRACE_ASAN && !MILLRACE_TSAN

@@ -29,8 +29,8 @@
 #include <millrace/train/dataset.hpp>
 
 #include "tests/support/captured_stderr.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/tar/packers.hpp"
 
 using namespace millrace;

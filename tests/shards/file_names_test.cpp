@@ -22,9 +22,9 @@
 #include <millrace/shards/shards.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;

@@ -25,9 +25,9 @@
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/shards/fetch.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/loop/loops.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 

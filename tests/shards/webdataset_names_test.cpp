@@ -15,8 +15,8 @@
 
 #include <millrace/base/rng.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test_data.hpp"
 
 using namespace millrace;

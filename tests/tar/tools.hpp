@@ -7,30 +7,9 @@
 #include <stdexcept>
 #include <string>
 
-#include <unistd.h>
+#include "tests/support/temporary_folder.hpp"
 
 namespace millrace::test {
-
-/// A folder that goes with its contents.
-class temporary_folder {
- public:
-  temporary_folder() {
-    std::string pattern = (std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "/tmp");
-    pattern += "/millrace_tar_XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-    path_ = pattern;
-  }
-  temporary_folder(const temporary_folder&) = delete;
-  temporary_folder& operator=(const temporary_folder&) = delete;
-  ~temporary_folder() {
-    if (std::system(("rm -rf '" + path_ + "'").c_str()) != 0) std::perror("rm");
-  }
-
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Whether a shell command ends well. Its output goes nowhere unless it is redirected.
 inline bool shell(const std::string& command) { return std::system(("(" + command + ") 2>/dev/null").c_str()) == 0; }

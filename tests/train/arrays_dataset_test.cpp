@@ -32,8 +32,8 @@
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/failure_of.hpp"

@@ -20,9 +20,9 @@
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 

@@ -24,8 +24,8 @@
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/equal_batches.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/failure_of.hpp"
 

@@ -27,8 +27,8 @@
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;

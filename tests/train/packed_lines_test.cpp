@@ -29,11 +29,11 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/train/dataset.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/damaging_storage.hpp"
 #include "tests/support/failure_of.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/record_epochs.hpp"
 

@@ -28,9 +28,9 @@
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;

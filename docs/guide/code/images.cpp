@@ -20,8 +20,8 @@
 
 #include "examples/common/encode_jpeg.hpp"
 #include "examples/common/painted_shards.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace mill = millrace;
 

@@ -36,8 +36,8 @@
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/shard_epochs.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;

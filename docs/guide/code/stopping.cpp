@@ -24,9 +24,9 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/train/dataset.hpp>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
 
 namespace mill = millrace;

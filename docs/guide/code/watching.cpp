@@ -14,8 +14,8 @@
 #include <millrace/base/log.hpp>
 #include <millrace/loader/export.hpp>
 
-#include "tests/io/temporary_folder.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test_data.hpp"
 
 namespace mill = millrace;

@@ -2,16 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <string>
-#include <vector>
-
-#include <unistd.h>
 
 namespace millrace::test {
 
-/// A folder that goes, with the files named through it, at the end of the test.
+/// A folder that goes with its contents.
 class temporary_folder {
  public:
   explicit temporary_folder(const std::string& parent = default_parent()) : path_(parent + "/millrace-test-XXXXXX") {
@@ -20,23 +23,26 @@ class temporary_folder {
   temporary_folder(const temporary_folder&) = delete;
   temporary_folder& operator=(const temporary_folder&) = delete;
   ~temporary_folder() {
-    for (const std::string& f : files_) ::unlink(f.c_str());
-    ::rmdir(path_.c_str());
+    const auto remove = [](const char* name, const struct ::stat*, int, struct ::FTW*) { return std::remove(name); };
+    if (::nftw(path_.c_str(), remove, 16, FTW_DEPTH | FTW_PHYS) != 0) std::perror(path_.c_str());
   }
 
   const std::string& path() const noexcept { return path_; }
-  std::string file(const std::string& name) {
-    files_.push_back(path_ + "/" + name);
-    return files_.back();
+  /// The path of a file in it; with contents it is written.
+  std::string file(const std::string& name) const { return path_ + '/' + name; }
+  std::string file(const std::string& name, const std::string& contents) const {
+    const std::string at = file(name);
+    std::ofstream(at, std::ios::binary) << contents;
+    return at;
   }
 
  private:
   static std::string default_parent() {
-    const char* set = std::getenv("TMPDIR");
+    const char* const set = std::getenv("TMPDIR");
     return set == nullptr ? "/tmp" : set;
   }
+
   std::string path_;
-  std::vector<std::string> files_;
 };
 
 }  // namespace millrace::test
