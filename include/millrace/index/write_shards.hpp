@@ -96,8 +96,6 @@ class shard_target {
   /// Stores an object, all of it or nothing; gives its ETag. `only_new`: one that is there is an error.
   MILLRACE_COROUTINE task<std::string> put(std::string url, async_generator<bytes> content, bool only_new,
                                            const write_shards_options& how) const;
-  /// Whether what put() threw means that an object is there.
-  static bool is_there(const error& e) noexcept;
 
  private:
   std::shared_ptr<const storage> from_;

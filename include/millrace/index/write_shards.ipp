@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -107,12 +108,6 @@ MILLRACE_INLINE std::size_t part_of(const write_shards_options& how) noexcept {
 
 MILLRACE_INLINE std::size_t writing_bytes(const write_shards_options& how) noexcept {
   return part_of(how) * 2 * (how.parts + 2);
-}
-
-MILLRACE_INLINE bool shard_target::is_there(const error& e) noexcept {
-  if (const auto* refused = dynamic_cast<const s3::error*>(&e)) return refused->status() == 412;
-  const auto* of_file = dynamic_cast<const io_error*>(&e);
-  return of_file != nullptr && of_file->code() == EEXIST;
 }
 
 /// A file that is being written under another name, which it loses when it is complete. Dropped before, it is removed.
@@ -378,18 +373,21 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
   written_shard out;
   out.number = made->number;
   out.url = made->url;
-  std::exception_ptr refused;
+  std::exception_ptr refused, failure;
   try {
     async_generator<bytes> content = parts_of(made);
     out.etag = co_await to.put(made->url, std::move(content), true, how);
-  } catch (const error& e) {
-    made->parts.close();
-    if (!made->ended || !shard_target::is_there(e)) throw;
-    refused = std::current_exception();
+  } catch (const s3::error& e) {
+    if (e.status() == 412) refused = std::current_exception();  // an object is there
+    failure = std::current_exception();
+  } catch (const io_error& e) {
+    if (e.code() == EEXIST) refused = std::current_exception();  // a file is
+    failure = std::current_exception();
   } catch (...) {
-    made->parts.close();
-    throw;
+    failure = std::current_exception();
   }
+  if (failure != nullptr) made->parts.close();
+  if (failure != nullptr && (!made->ended || refused == nullptr)) std::rethrow_exception(failure);
   out.samples = made->index.samples();
   out.bytes = made->archive.bytes_written();
   std::optional<shard_index> there;
