@@ -32,7 +32,6 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/flow/map_concurrent.hpp>
-#include <millrace/flow/sources.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/index/index_shard.hpp>
@@ -126,6 +125,10 @@ class file_aside {
     }
     const std::uint64_t salt = mix64(reinterpret_cast<std::uintptr_t>(this));
     aside_ = path_.substr(0, name) + begin + std::to_string(::getpid()) + '-' + std::to_string(salt) + ".part";
+    // Made here, and not by what opens it: that may still be on its way when this is dropped.
+    const int made = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (made < 0) throw io_error::of(errno, "the file cannot be made", where{aside_, std::nullopt, {}});
+    ::close(made);
   }
   file_aside(const file_aside&) = delete;
   file_aside& operator=(const file_aside&) = delete;
@@ -176,7 +179,7 @@ class file_aside {
 MILLRACE_COROUTINE task<std::string> put_file(std::string path, async_generator<bytes> content, bool only_new) {
   file_aside to(path);
   file_options how;
-  how.write = how.create = how.truncate = true;
+  how.write = true;
   file out = co_await file::open(to.aside(), how);
   std::uint64_t at = 0;
   while (std::optional<bytes> piece = co_await content.next()) {
@@ -660,11 +663,16 @@ MILLRACE_INLINE void append_json_text(std::string& out, std::string_view text) {
   out += '"';
 }
 
+MILLRACE_COROUTINE async_generator<shard> each_of(std::vector<shard> all) {
+  for (shard& s : all) co_yield give(s);
+}
+
 /// The indexes of shards, in their order, a few of them read ahead.
 MILLRACE_COROUTINE async_generator<shard_index> indexes_of(shard_target to, shard_names names, std::vector<shard> all,
                                                            write_shards_options how) {
   auto read = [&](shard s) { return index_of_written(to, names, std::move(s), how); };
-  stream<shard_index> indexes = from_range(std::move(all)) | map_concurrent(read, {.limit = 8});
+  // Not from_range(), whose type is deduced: that would emit its coroutine here.
+  stream<shard_index> indexes = stream<shard>(each_of(std::move(all))) | map_concurrent(read, {.limit = 8});
   while (std::optional<shard_index> index = co_await indexes.next()) co_yield give(*index);
 }
 
