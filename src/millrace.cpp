@@ -48,7 +48,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/index/detail/text_frames.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
 #include <millrace/index/shard_index.ipp>
-#include <millrace/index/write_shards.ipp>
 #include <millrace/io/cpu_pool.ipp>
 #include <millrace/io/detail/cpu_limits.ipp>
 #include <millrace/io/detail/numa.ipp>
@@ -135,6 +134,7 @@ MILLRACE_QUIET_FRAMES
 #endif
 
 #if defined(MILLRACE_WITH_S3)
+#include <millrace/index/write_shards.ipp>
 #include <millrace/s3/auth/default_credentials.ipp>
 #include <millrace/s3/auth/explain.ipp>
 #include <millrace/s3/auth/spot_notice.ipp>
