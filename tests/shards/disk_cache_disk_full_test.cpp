@@ -70,6 +70,12 @@ void read_all(executor& ex, const disk_cache_storage& from, const test::memory_s
   }
 }
 
+std::shared_ptr<const disk_cache_storage> cache_on(const small_disk& disk,
+                                                   const std::shared_ptr<test::memory_store>& store) {
+  return disk_cache(std::shared_ptr<const storage>(store),
+                    {.directory = disk.path + "/cache", .bytes = 64 * detail::disk_slots::slot_bytes, .keep_free = 0});
+}
+
 }  // namespace
 
 TEST_CASE("a write that finds the disk full is no error, and the block is tried again", "[disk_cache]") {
@@ -82,10 +88,7 @@ TEST_CASE("a write that finds the disk full is no error, and the block is tried 
   auto store = std::make_shared<test::memory_store>();
   store->objects["mem:a"] = test::random_text(1, blocks * MiB);
   test::captured_stderr said(test::captured_stderr::into::pipe);
-  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
-                                {.directory = disk.path + "/cache",
-                                 .bytes = 64 * detail::disk_slots::slot_bytes,
-                                 .keep_free = 0});
+  const auto cache = cache_on(disk, store);
   read_all(loop, *cache, *store, 1);
   CHECK(cache->stats().admitted == 1);
   disk.take_rest();
@@ -115,10 +118,7 @@ TEST_CASE("a disk that is full admits nothing more, and is tried again after a m
   auto store = std::make_shared<test::memory_store>();
   store->objects["mem:a"] = test::random_text(1, blocks * MiB);
   test::captured_stderr said(test::captured_stderr::into::pipe);
-  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
-                                {.directory = disk.path + "/cache",
-                                 .bytes = 64 * detail::disk_slots::slot_bytes,
-                                 .keep_free = 0});
+  const auto cache = cache_on(disk, store);
   read_all(loop, *cache, *store);
   const std::uint64_t kept = cache->stats().admitted;
   CHECK(kept >= 4);
