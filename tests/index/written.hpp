@@ -30,7 +30,6 @@
 
 namespace millrace::test {
 
-
 // Key, and extension and text of each field.
 using plain_sample = std::pair<std::string, std::vector<std::pair<std::string, std::string>>>;
 using plain_samples = std::vector<plain_sample>;
