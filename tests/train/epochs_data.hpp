@@ -47,6 +47,7 @@ class dataset_store final : public storage {
   std::uint64_t delay_us = 0;  // the longest
   std::string host_name;       // empty: none
   duration first_byte{0};      // beside that delay
+  std::uint64_t rate = 0;      // bytes a second of each request, after that; 0: all at once
   std::string missing;         // this one is not there
   std::string cut;             // answers for this one are a byte short
   std::map<std::string, harm> bad;  // by URL
@@ -82,6 +83,7 @@ class dataset_store final : public storage {
     if (!answered) asked_first += length;
     if (delay_us != 0) co_await sleep_for(std::chrono::microseconds(random_.below(delay_us)));
     if (first_byte.count() != 0) co_await sleep_for(first_byte);
+    if (rate != 0) co_await sleep_for(std::chrono::microseconds(length * 1'000'000 / rate));
     answered = true;
     const where at{object.shown(), offset, {}};
     if (object.url == missing) throw io_error(2, "there is no such object", at);

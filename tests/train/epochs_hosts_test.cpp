@@ -129,6 +129,31 @@ TEST_CASE("beside the samples of the first step, few bytes of slices are asked f
   }
 }
 
+TEST_CASE("the first step waits for no slice, and not for the one that follows in a track either") {
+  // Steps take two samples of each track, slices have five: in every third step a track goes on in its next slice.
+  test::tar_dataset data({160, 160}, 400'000, 5);
+  data.store->first_byte = 20ms;
+  data.store->rate = 10'000'000;  // a sample takes 40 ms, a slice 200
+  testing::virtual_loop loop;
+  test::settings o = options_of(1);
+  o.batch = 32;
+  o.slice = 5;
+  for (const std::size_t steps : {0, 1, 2, 3, 4, 5}) {
+    test::settings resumed = o;
+    if (steps != 0) {
+      test::delivered before;
+      block_on(loop, test::take_batches_of(data.open(o), o.batch, steps, before));
+      resumed.resume = before.state;
+    }
+    test::delivered out;
+    const time_point begun = loop.now();
+    block_on(loop, test::take_batches_of(data.open(resumed), o.batch, 1, out));
+    CAPTURE(steps);
+    CHECK(out.samples.size() == o.batch);
+    CHECK(loop.now() - begun < 20ms + 2 * 41ms + 20ms);
+  }
+}
+
 TEST_CASE("a consumer that is slow does not make the store look slow") {
   const test::tar_dataset data = far_data();
   testing::virtual_loop loop;

@@ -61,9 +61,9 @@ namespace millrace::detail {
 /// again before more is touched. Where it is reached, the walk is not planned further while the consumer has planned
 /// samples; when it has none, the next sample is read alone.
 ///
-/// At the beginning, and after a resume, each track's samples of the first step are a separate piece: the first batch
-/// does not wait for slices. Until these have come, slices are asked for only as far as 16 MiB are under way, so that
-/// they do not take the link, nor the loop, from it.
+/// At the beginning, and after a resume, each track's samples of the first step are a separate piece, or one for each
+/// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only as
+/// far as 16 MiB are under way, so that they do not take the link, nor the loop, from it.
 template <class Sample = sample>
 class epoch_reader {
  public:
@@ -83,7 +83,7 @@ class epoch_reader {
     if (here.stage() != nullptr) here.stage()->reads_within(0, options_.requests, options_.bytes, ".bytes");
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
-    first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
+    first_positions_ = std::clamp(step, w.tracks, 16 * w.tracks);
     if (options_.verify && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
   }
 
@@ -359,9 +359,10 @@ class epoch_reader {
   /// A piece that begins with the next sample, in `open_`; null where there is no room for it now.
   std::shared_ptr<slice_piece> opened(std::uint64_t track) {
     const epoch_walk::plan& w = source_.walk;
-    const bool first = next_.epoch == w.begin_epoch && next_.position - w.begin < w.tracks;
+    const std::uint64_t passed = next_.position - w.begin;  // of the first epoch
+    const bool first = next_.epoch == w.begin_epoch && passed < first_positions_;
     std::shared_ptr<slice_piece> piece = std::move(no_room_);
-    if (piece == nullptr) piece = made(first ? first_samples_ : UINT64_MAX);
+    if (piece == nullptr) piece = made(first ? (first_positions_ - passed - 1) / w.tracks + 1 : UINT64_MAX);
     if (held_ + piece->reserved() > room_.bytes()) {
       if (!ahead_.empty()) {
         no_room_ = std::move(piece);
@@ -751,7 +752,7 @@ class epoch_reader {
   read_window room_;  // bytes
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
   bool any_in_memory_ = false;                // of them
-  std::uint64_t first_samples_ = 1;  // of a track, that are read before its slice: the first step's
+  std::uint64_t first_positions_ = 1;  // those of the first step, of 16 samples a track at most: read before slices
   const bool divides_;  // no two ranks share a track
   epoch_mark next_;     // of the walk
   bool has_next_ = false;
