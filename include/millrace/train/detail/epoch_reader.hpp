@@ -62,8 +62,8 @@ namespace millrace::detail {
 /// samples; when it has none, the next sample is read alone.
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece, or one for each
-/// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only as
-/// far as 16 MiB are under way, so that they do not take the link, nor the loop, from it.
+/// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only
+/// as far as 16 MiB are under way, so that they do not take the link, nor the loop, from it.
 template <class Sample = sample>
 class epoch_reader {
  public:
