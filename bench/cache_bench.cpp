@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A disk cache: a warm epoch by fetch(disk_cache()), and four by epochs() of tars of samples of 128 KiB in slices
-// of 4 MiB, beside bare O_DIRECT reads of the same file in parts of 8 MiB, eight at a time, by io_uring; and a cold epoch
+// A disk cache: a warm epoch by fetch(disk_cache()), and four by epochs() of tars of samples of 128 KiB in slices of
+// 4 MiB, beside bare O_DIRECT reads of the same file in parts of 8 MiB, eight at a time, by io_uring; and a cold epoch
 // beside fetch() without a cache and bare O_DIRECT writes of as much, in turns. Server in a process of its own on core
 // 0, client on core 1; one runtime, whose slabs are warm. The time of a cold epoch is that until its last chunk has
 // come, its CPU that until its last block is written.

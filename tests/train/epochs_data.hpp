@@ -140,6 +140,7 @@ struct settings {
   std::uint64_t take_batches = 0;
   rank_group_ref ranks = {};
   millrace::rank rank = {};
+  std::uint64_t hosts = 1;
   bool pad = true;
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
@@ -170,6 +171,7 @@ struct settings {
     o.take_batches = take_batches;
     o.ranks = ranks;
     o.rank = rank;
+    o.hosts = hosts;
     o.pad = pad;
     o.tracks = streamed ? 0 : tracks;
     o.equal = equal;

@@ -92,6 +92,11 @@ MILLRACE_INLINE bool disk_cache_state::has(const shard& object, std::uint64_t of
   return slots != nullptr && is_strong_etag(object.etag) && slots->lists(object.url, offset, offset + length);
 }
 
+MILLRACE_INLINE std::uint64_t disk_cache_state::capacity() {
+  const std::lock_guard lock(mutex_);
+  return slots_ == nullptr ? 0 : slots_->capacity() * disk_slots::block_bytes;
+}
+
 MILLRACE_INLINE bool disk_cache_state::may_write(const executor& ex) {
   const std::lock_guard lock(mutex_);
   return !read_only_ || ex.now() >= again_;

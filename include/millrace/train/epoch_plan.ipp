@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -28,6 +29,59 @@ MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uin
   most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(most_rank_samples) * mean_sample);
 }
 
+MILLRACE_INLINE std::uint64_t detail::hosts_of_ranks(const epochs_request& training) {
+  const millrace::rank& r = training.rank;
+  if (training.hosts != 1) return training.hosts;
+  const std::uint64_t each = std::max<std::uint64_t>(r.local_world_size, 1);
+  return (r.world_size + each - 1) / each;
+}
+
+/// A host keeps what it reads in the first epoch, as far as it has room. What it reads in the second is the same where
+/// that has a home there; else it is any part of all.
+MILLRACE_INLINE void epoch_plan::second_epoch(const plan_options& options) {
+  cache_bytes = options.cache_bytes;
+  hosts = options.order.hosts > 1 ? options.order.hosts : std::max<std::uint64_t>(options.hosts, 1);
+  if (cache_bytes == 0 || bytes == 0) return;
+  const auto all = static_cast<double>(bytes);
+  const double read = all / static_cast<double>(hosts);
+  const double kept = std::min(static_cast<double>(cache_bytes), read);
+  const double missing = 1 - kept / (options.order.hosts > 1 ? read : all);
+  second_bytes = static_cast<std::uint64_t>(all * missing + 0.5);
+  second_requests = static_cast<std::uint64_t>(static_cast<double>(requests) * missing + 0.5);
+  second_cost = static_cast<double>(second_requests) / 1000 * options.price_of_1000_requests +
+                static_cast<double>(second_bytes) / 1e9 * options.price_of_gigabyte;
+}
+
+MILLRACE_INLINE std::string epoch_plan::second_text() const {
+  if (cache_bytes == 0 || bytes == 0) return {};
+  const auto shown = [&](double missing) {  // of an epoch
+    const auto of = [&](std::uint64_t n) { return static_cast<std::uint64_t>(static_cast<double>(n) * missing + 0.5); };
+    return detail::in_bytes(of(bytes)) + " by " + std::to_string(of(requests)) + " requests" +
+           (cost > 0 ? ", cost " + detail::with_digits(cost * missing, 2) : std::string());
+  };
+  const double kept = std::min(
+      1.0, static_cast<double>(cache_bytes) * static_cast<double>(hosts) / static_cast<double>(bytes));  // at home
+  const double without = kept / static_cast<double>(hosts);
+  const std::string of_hosts = hosts == 1 ? "the host" : "each of " + std::to_string(hosts) + " hosts";
+  std::string out = "the second epoch, with a disk cache of " + detail::in_bytes(cache_bytes) + " on " + of_hosts +
+                    ", reads from the store: about " + shown(1 - (homes ? kept : without));
+  if (homes) out += "; without .hosts " + shown(1 - without);
+  if (!homes && hosts > 1 && datasets.empty() && indexed) {
+    out += "; with .hosts = " + std::to_string(hosts) + ' ' + shown(1 - kept);
+  }
+  return out + '\n';
+}
+
+MILLRACE_INLINE std::string epoch_plan::homes_text() const {
+  if (!homes) return {};
+  return "homes on " + std::to_string(hosts) + " hosts: a rank sees the samples of its host alone, and two of them " +
+         std::to_string(hosts) + " times as often in one batch as by chance; of one shard together " +
+         detail::with_digits(quality.mates_of_step, 2) + " in a step and " +
+         detail::with_digits(quality.mates_of_batch, 2) + " in a rank's batch, without homes " +
+         detail::with_digits(homeless.mates_of_step, 2) + " and " + detail::with_digits(homeless.mates_of_batch, 2) +
+         '\n';
+}
+
 MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batch) {
   const std::uint64_t a_step = batch * world;
   if (tracks < a_step || tracks / world < 8) {
@@ -40,14 +94,16 @@ MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batc
   if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
 }
 
-MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix,
-                                                  const detail::epochs_request& options, plan_options prices) {
+MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix, const detail::epochs_request& options,
+                                                  plan_options prices) {
   detail::epochs_request training = options;
   std::string chosen = detail::choose_reading(mix, training);
   const sample_mix order = detail::order_of(mix, training);
   epoch_plan plan;
   plan.indexed = true;
   plan.world = prices.world = training.rank.world_size;
+  prices.cache_bytes = training.cached;
+  prices.hosts = detail::hosts_of_ranks(training);
   prices.batch = training.batch;
   const std::uint64_t end = detail::end_of_epoch(order.size(), prices.batch, prices.world, training.take_batches);
   const auto rounded = [](double value) { return static_cast<std::uint64_t>(value + 0.5); };
