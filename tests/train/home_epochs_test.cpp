@@ -226,8 +226,13 @@ TEST_CASE("a plan says what a second epoch reads from the store with a disk cach
   CHECK(homes.quality.mates_of_step < 1.2);
   o.cache_bytes = 500'000'000;  // of 1.25 GB
   CHECK(static_cast<double>(epoch_plan::of(counts, bytes, o).second_bytes) == Approx(0.6 * 1e10));
+  o.take_batches = 391;  // half of an epoch, of which any half comes next
+  CHECK(static_cast<double>(epoch_plan::of(counts, bytes, o).second_bytes) == Approx(0.5 * 0.6 * 1e10).epsilon(0.01));
+  o.take_batches = 0;
   o.order.hosts = 1;
   CHECK(static_cast<double>(epoch_plan::of(counts, bytes, o).second_bytes) == Approx(0.95 * 1e10));
+  o.hosts = 3;  // 16 ranks are not equally many on each
+  CHECK(epoch_plan::of(counts, bytes, o).text().find("with .hosts") == std::string::npos);
   o.cache_bytes = 0;
   CHECK(epoch_plan::of(counts, bytes, o).text().find("second epoch") == std::string::npos);
 }

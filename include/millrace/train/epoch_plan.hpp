@@ -85,7 +85,7 @@ class epoch_plan {
   std::uint64_t most_rank_requests = 0;
   double cost = 0;                  ///< 0: no prices were given
   double first_batch_seconds = 0;   ///< 0: no speeds were given
-  // With plan_options::cache_bytes, of caches that are empty before the first epoch:
+  // With plan_options::cache_bytes, of caches that are empty before the first epoch; not of a mix:
   std::uint64_t cache_bytes = 0;      ///< of each host; 0: there is none
   std::uint64_t hosts = 1;            ///< that the ranks are on
   std::uint64_t second_bytes = 0;     ///< that the second epoch reads from the store, about
@@ -122,6 +122,10 @@ class epoch_plan {
   std::string homes_text() const;
   std::string second_text() const;
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
+
+  // The share of what the second epoch reads that a host has, with homes and without.
+  double at_home_ = 0;
+  double anywhere_ = 0;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -36,38 +36,40 @@ MILLRACE_INLINE std::uint64_t detail::hosts_of_ranks(const epochs_request& train
   return (r.world_size + each - 1) / each;
 }
 
-/// A host keeps what it reads in the first epoch, as far as it has room. What it reads in the second is the same where
-/// that has a home there; else it is any part of all.
+/// A host keeps what it reads in the first epoch, as far as it has room. What it reads in the second one is any part of
+/// what has its home there, or of all: the same only where the epochs are whole and have homes.
 MILLRACE_INLINE void epoch_plan::second_epoch(const plan_options& options) {
   cache_bytes = options.cache_bytes;
   hosts = options.order.hosts > 1 ? options.order.hosts : std::max<std::uint64_t>(options.hosts, 1);
   if (cache_bytes == 0 || bytes == 0) return;
-  const auto all = static_cast<double>(bytes);
-  const double read = all / static_cast<double>(hosts);
+  const auto read = static_cast<double>(bytes) / static_cast<double>(hosts);
   const double kept = std::min(static_cast<double>(cache_bytes), read);
-  const double missing = 1 - kept / (options.order.hosts > 1 ? read : all);
-  second_bytes = static_cast<std::uint64_t>(all * missing + 0.5);
+  const auto taken = static_cast<double>(batches) * static_cast<double>(options.batch * options.world);
+  const double whole = options.take_batches != 0 && samples != 0 ? taken / static_cast<double>(samples) : 1;
+  at_home_ = kept / read * std::min(whole, 1.0);
+  anywhere_ = at_home_ / static_cast<double>(hosts);
+  const double missing = 1 - (options.order.hosts > 1 ? at_home_ : anywhere_);
+  second_bytes = static_cast<std::uint64_t>(static_cast<double>(bytes) * missing + 0.5);
   second_requests = static_cast<std::uint64_t>(static_cast<double>(requests) * missing + 0.5);
-  second_cost = static_cast<double>(second_requests) / 1000 * options.price_of_1000_requests +
-                static_cast<double>(second_bytes) / 1e9 * options.price_of_gigabyte;
+  second_cost = cost * missing;
 }
 
 MILLRACE_INLINE std::string epoch_plan::second_text() const {
   if (cache_bytes == 0 || bytes == 0) return {};
-  const auto shown = [&](double missing) {  // of an epoch
-    const auto of = [&](std::uint64_t n) { return static_cast<std::uint64_t>(static_cast<double>(n) * missing + 0.5); };
+  const auto without = [&](double hits) {
+    const auto of = [&](std::uint64_t n) {
+      return static_cast<std::uint64_t>(static_cast<double>(n) * (1 - hits) + 0.5);
+    };
     return detail::in_bytes(of(bytes)) + " by " + std::to_string(of(requests)) + " requests" +
-           (cost > 0 ? ", cost " + detail::with_digits(cost * missing, 2) : std::string());
+           (cost > 0 ? ", cost " + detail::with_digits(cost * (1 - hits), 2) : std::string());
   };
-  const double kept = std::min(
-      1.0, static_cast<double>(cache_bytes) * static_cast<double>(hosts) / static_cast<double>(bytes));  // at home
-  const double without = kept / static_cast<double>(hosts);
   const std::string of_hosts = hosts == 1 ? "the host" : "each of " + std::to_string(hosts) + " hosts";
   std::string out = "the second epoch, with a disk cache of " + detail::in_bytes(cache_bytes) + " on " + of_hosts +
-                    ", reads from the store: about " + shown(1 - (homes ? kept : without));
-  if (homes) out += "; without .hosts " + shown(1 - without);
-  if (!homes && hosts > 1 && datasets.empty() && indexed) {
-    out += "; with .hosts = " + std::to_string(hosts) + ' ' + shown(1 - kept);
+                    ", reads from the store: about " + without(homes ? at_home_ : anywhere_);
+  if (homes) {
+    out += "; without .hosts " + without(anywhere_);
+  } else if (hosts > 1 && indexed && world % hosts == 0) {
+    out += "; with .hosts = " + std::to_string(hosts) + ' ' + without(at_home_);
   }
   return out + '\n';
 }
@@ -94,16 +96,14 @@ MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batc
   if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
 }
 
-MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix, const detail::epochs_request& options,
-                                                  plan_options prices) {
+MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix,
+                                                  const detail::epochs_request& options, plan_options prices) {
   detail::epochs_request training = options;
   std::string chosen = detail::choose_reading(mix, training);
   const sample_mix order = detail::order_of(mix, training);
   epoch_plan plan;
   plan.indexed = true;
   plan.world = prices.world = training.rank.world_size;
-  prices.cache_bytes = training.cached;
-  prices.hosts = detail::hosts_of_ranks(training);
   prices.batch = training.batch;
   const std::uint64_t end = detail::end_of_epoch(order.size(), prices.batch, prices.world, training.take_batches);
   const auto rounded = [](double value) { return static_cast<std::uint64_t>(value + 0.5); };
@@ -119,6 +119,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
     own.slice = training.slice != 0 ? training.slice : indexes.slice();
     own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
     own.take_batches = 0;
+    own.cached = 0;
     const epoch_plan round = of_request(indexes, own);
     const double samples =
         static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());
