@@ -1003,8 +1003,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
       const std::size_t grain = at / grain_bytes;
       writes[i] = writes[i] || !h.has(grain);
       h.there[grain / 64] |= std::uint64_t(1) << (grain % 64);
-      h.grain_crc[grain] = crc32c(0, source.data() + (p.block * block_bytes + at - first),
-                                  std::min(grain_bytes, p.end - at));
+      const auto in_source = static_cast<std::size_t>(p.block * block_bytes + at - first);
+      h.grain_crc[grain] = source.slice(in_source, std::min(grain_bytes, p.end - at)).crc32c();
     }
     seal(h);
   }

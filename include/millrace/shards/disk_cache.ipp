@@ -250,6 +250,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
 
   const auto wider = static_cast<std::size_t>(end - begin);
   slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
+  if (own) pool = pool.summed();  // write() takes the CRCs of grains from there
   const time_point asked = ex.now();
   part p = co_await inner_->read(std::move(object), std::move(etag), begin, wider, std::move(pool));
   if (p.rest) co_return std::move(p);  // from its beginning on; the caller decides
